@@ -1,0 +1,238 @@
+import { isAscii, isUtf8 } from 'node:buffer'
+import { SLOT, scanObject, type WantedNames } from '../lib/json-scan.js'
+import { CONTINUES, type Frame, LINE_END, PIECE } from '../lib/line-splitter.js'
+import type { Ack } from './ack.js'
+import { type Fields, LogEvent } from './event.js'
+
+/** Flags of an event beyond those of its line (line-splitter.ts). They are set when the line is first looked at. */
+export const SCANNED = 16
+/** The line is one whole, valid JSON object. */
+export const OBJECT = 32
+/** The line is not valid UTF-8: its text has replacement characters, its bytes are kept under `raw`. */
+export const INVALID = 64
+/** The event has a LogEvent whose fields were changed. */
+export const MODIFIED = 128
+
+/** Where lines come from: shared by all batches of one file, connection or stream. */
+export interface Origin {
+  /** Id of the source component. */
+  readonly source: string
+  readonly path?: string
+  readonly host: string
+  readonly decode: 'json' | 'text'
+  /** The names that the pipeline's processors read, found in one scan. All are added before the first batch. */
+  readonly wanted: WantedNames
+}
+
+/** What a batch costs beyond its bytes, so that many small ones are bounded too. */
+const BATCH_OVERHEAD = 1024
+const EVENT_OVERHEAD = 16
+
+/**
+ * Events that travel and are acknowledged together: ranges of one chunk, as columns. Nothing is allocated per event
+ * until somebody asks for it as an object (`event(i)`). Its bytes stay valid until the batch is settled.
+ *
+ * Whoever holds a batch either passes it on or settles its ack. An event's size is that of its line as read, line end
+ * included, whatever was changed since.
+ */
+export class EventBatch {
+  readonly origin: Origin
+  /** Wall clock, milliseconds. */
+  readonly receivedAt: number
+  readonly ack: Ack
+  chunk: Buffer
+  length: number
+  /** Bytes of the lines and their line ends. */
+  bytes: number
+  starts: Int32Array
+  ends: Int32Array
+  flags: Uint8Array
+  #events: (LogEvent | undefined)[] | undefined
+  #slots: Int32Array | undefined
+  /** Numbers per event in the slots. */
+  readonly #stride: number
+  #text: 'ascii' | 'utf8' | 'invalid' | undefined
+
+  constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack) {
+    this.origin = origin
+    this.receivedAt = receivedAt
+    this.ack = ack
+    this.chunk = frame.chunk
+    this.length = frame.length
+    this.bytes = frame.bytes
+    this.starts = frame.starts
+    this.ends = frame.ends
+    this.flags = frame.flags
+    this.#stride = origin.wanted.names.length * SLOT
+  }
+
+  /** What the batch keeps in memory, for the budget of unacknowledged bytes. */
+  get held(): number {
+    return this.chunk.buffer.byteLength + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
+  }
+
+  /** The size of event `i`: its line and its line end. */
+  size(i: number): number {
+    return this.ends[i]! - this.starts[i]! + (this.flags[i]! & LINE_END)
+  }
+
+  /** Event `i` as an object, the same one each time. */
+  event(i: number): LogEvent {
+    this.#events ??= new Array(this.length)
+    let event = this.#events[i]
+    if (!event) {
+      this.look(i)
+      event = new LogEvent(this.origin, this.receivedAt, this.flags[i]!, this.chunk, this.starts[i]!, this.ends[i]!)
+      this.#events[i] = event
+    }
+    return event
+  }
+
+  /** Replaces what event `i` says. */
+  modify(i: number, fields: Fields): void {
+    this.event(i).fields = fields
+    this.flags[i]! |= MODIFIED
+  }
+
+  /** Makes sure that the flags SCANNED, OBJECT and INVALID of event `i` are known, and returns its flags. */
+  look(i: number): number {
+    const flags = this.flags[i]!
+    return flags & SCANNED ? flags : this.#scan(i)
+  }
+
+  #scan(i: number): number {
+    this.#text ??= this.#textKind()
+    let flags = this.flags[i]! | SCANNED
+    const start = this.starts[i]!
+    const end = this.ends[i]!
+    if (this.#text === 'invalid' && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
+    if (this.origin.decode === 'json') {
+      this.#slots ??= new Int32Array(this.length * this.#stride)
+      const whole = (flags & (PIECE | CONTINUES)) === 0
+      if (whole && scanObject(this.chunk, start, end, this.origin.wanted, this.#slots, i * this.#stride)) flags |= OBJECT
+    }
+    this.flags[i] = flags
+    return flags
+  }
+
+  /** Looks at every event; returns how many are not JSON objects though they should be. */
+  scan(): number {
+    if (this.origin.decode !== 'json') return 0
+    let notJson = 0
+    for (let i = 0; i < this.length; i++) if ((this.look(i) & OBJECT) === 0) notJson++
+    return notJson
+  }
+
+  #textKind(): 'ascii' | 'utf8' | 'invalid' {
+    if (this.length === 0) return 'ascii'
+    const bytes = this.chunk.subarray(this.starts[0]!, this.ends[this.length - 1]!)
+    return isAscii(bytes) ? 'ascii' : isUtf8(bytes) ? 'utf8' : 'invalid'
+  }
+
+  /** Whether every byte of the batch is ASCII: then text is decoded the cheapest way. */
+  get ascii(): boolean {
+    this.#text ??= this.#textKind()
+    return this.#text === 'ascii'
+  }
+
+  /** Where the value in `slot` of event `i` starts, 0 when the name is missing. Only after `look` said OBJECT. */
+  slotStart(i: number, slot: number): number {
+    const slots = this.#slots ?? this.#rescan()
+    return slots[i * this.#stride + slot * SLOT]!
+  }
+
+  /** Where it ends, shifted left by one; the lowest bit tells whether the value is a string with escapes. */
+  slotEnd(i: number, slot: number): number {
+    return this.#slots![i * this.#stride + slot * SLOT + 1]!
+  }
+
+  /** Finds the wanted names of all objects again, after the bytes moved. */
+  #rescan(): Int32Array {
+    const slots = new Int32Array(this.length * this.#stride)
+    for (let i = 0; i < this.length; i++) {
+      if ((this.flags[i]! & OBJECT) === 0) continue
+      scanObject(this.chunk, this.starts[i]!, this.ends[i]!, this.origin.wanted, slots, i * this.#stride)
+    }
+    this.#slots = slots
+    return slots
+  }
+
+  /** Keeps, in place, the events whose index `keep` accepts; returns how many went. */
+  retain(keep: (i: number) => boolean): number {
+    const length = this.length
+    let kept = 0
+    for (let i = 0; i < length; i++) {
+      if (!keep(i)) this.bytes -= this.size(i)
+      else {
+        if (kept !== i) this.#move(i, kept)
+        kept++
+      }
+    }
+    this.length = kept
+    if (this.#events) this.#events.length = kept
+    return length - kept
+  }
+
+  #move(from: number, to: number): void {
+    this.starts[to] = this.starts[from]!
+    this.ends[to] = this.ends[from]!
+    this.flags[to] = this.flags[from]!
+    if (this.#events) this.#events[to] = this.#events[from]
+    if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
+  }
+
+  /** Another holder's copy of events [from, to): the bytes are shared, what one copy changes the other does not see. */
+  fork(from = 0, to = this.length): EventBatch {
+    this.ack.fork()
+    let bytes = this.bytes
+    if (from !== 0 || to !== this.length) {
+      bytes = 0
+      for (let i = from; i < to; i++) bytes += this.size(i)
+    }
+    const frame: Frame = {
+      chunk: this.chunk,
+      length: to - from,
+      starts: this.starts.slice(from, to),
+      ends: this.ends.slice(from, to),
+      flags: this.flags.slice(from, to),
+      bytes,
+    }
+    const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack)
+    copy.#text = this.#text
+    copy.#events = this.#events?.slice(from, to).map(event => event?.clone())
+    copy.#slots = this.#slots?.slice(from * this.#stride, to * this.#stride)
+    return copy
+  }
+
+  /** A batch of the events whose index `pick` accepts (undefined: none); this one stays as it is. */
+  pick(pick: (i: number) => boolean): EventBatch | undefined {
+    const copy = this.fork()
+    copy.retain(pick)
+    if (copy.length > 0) return copy
+    copy.ack.settle('delivered')
+    return undefined
+  }
+
+  /** Copies the bytes out when the events are a small part of a chunk that nobody else holds, and lets go of it. */
+  compact(): void {
+    const chunk = this.chunk.buffer.byteLength
+    if (chunk < 4096 || this.bytes * 4 > chunk || !this.ack.sole) return
+    const compacted = Buffer.allocUnsafeSlow(this.bytes)
+    let at = 0
+    for (let i = 0; i < this.length; i++) {
+      const start = this.starts[i]!
+      const size = this.size(i)
+      this.chunk.copy(compacted, at, start, start + size)
+      this.ends[i] = at + this.ends[i]! - start
+      this.starts[i] = at
+      this.#events?.[i]?.move(compacted, at)
+      at += size
+    }
+    this.starts = this.starts.slice(0, this.length)
+    this.ends = this.ends.slice(0, this.length)
+    this.flags = this.flags.slice(0, this.length)
+    this.#slots = undefined
+    this.chunk = compacted
+    this.ack.shrink(chunk - compacted.length)
+  }
+}

@@ -1,0 +1,137 @@
+import type { Readable, Transform } from 'node:stream'
+import type { Logger } from 'pino'
+import type { z } from 'zod'
+import type { Clock } from '../lib/time.js'
+import type { EventBatch, Origin } from './batch.js'
+import type { FieldPath } from './field-path.js'
+import type { FieldReader } from './field-reader.js'
+
+/** start and stop are called by the engine only; stop may come twice, and without a start. */
+export interface Lifecycle {
+  /** Connects or validates. Throws DeliveryError (the engine tries again) or any error (the start fails). */
+  start?(signal: AbortSignal): Promise<void>
+  /** Lets go of everything; what is pending at the deadline is given up. */
+  stop?(deadline: AbortSignal): Promise<void>
+}
+
+/** Where a source puts its batches. */
+export interface Outlet {
+  /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
+  send(batch: EventBatch): Promise<void>
+}
+
+export interface Source extends Lifecycle {
+  /**
+   * Runs until the input ends or the signal aborts, then resolves. A rejection is logged and counted, and the engine
+   * runs it again after a while: from its checkpoint.
+   */
+  run(out: Outlet, signal: AbortSignal): Promise<void>
+}
+
+/** An object-mode Transform of EventBatches. Extend BatchTransform rather than write one. */
+export type Processor = Transform &
+  Lifecycle & {
+    /** Side outputs by name, `discarded` for example. Read only where somebody is connected. */
+    readonly outlets?: Readonly<Record<string, Readable>>
+  }
+
+/** One attempt at a time: retry, batching, holding and dead letters are the engine's (engine/delivery.ts). */
+export interface Destination extends Lifecycle {
+  /** Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`. */
+  write(request: readonly EventBatch[], signal: AbortSignal): Promise<void>
+  /** While on hold: whether something changed (a key was replaced) so that a new attempt makes sense at once. */
+  changed?(): Promise<boolean>
+}
+
+/** What one component counts, as plain numbers; engine/metrics.ts turns them into Prometheus series. */
+export interface ComponentMetrics {
+  /** Events on purpose not passed on; `reason` is a label. */
+  discarded(reason: string, events: number, bytes: number): void
+  /** Something went wrong without an event being lost; `kind` is a label. */
+  failed(kind: string): void
+  /** A counter of the component's own; the same object each time for the same name and labels. */
+  counter(name: string, help: string, labels?: Record<string, string>): { value: number }
+  /** A gauge, read at each scrape. */
+  gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
+  /** Gauges that come and go: read at each scrape. */
+  gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
+  histogram(name: string, help: string, buckets: readonly number[]): { observe(value: number): void }
+}
+
+/** A source's saved positions: one JSON document a source, written soon after it changed, atomically. */
+export interface Checkpoints {
+  /** What was saved last, or undefined. */
+  read(): unknown
+  /** How to get the committed state at the moment of writing. */
+  provide(snapshot: () => unknown): void
+  /** The committed state has changed. */
+  changed(): void
+  /** Resolves when the present state is on disk. */
+  flush(): Promise<void>
+  /** When the state was last written (or found unchanged), wall clock in milliseconds; 0: never. */
+  readonly savedAt: number
+}
+
+export interface ComponentContext {
+  readonly id: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly metrics: ComponentMetrics
+  /** A reader of a field of the events that reach this component. Call it in `create` only. */
+  field(path: FieldPath): FieldReader
+}
+
+export interface SourceContext extends ComponentContext {
+  readonly checkpoints: Checkpoints
+  /** The origin of lines from `path`, or of the source as a whole. */
+  origin(decode: Origin['decode'], path?: string): Origin
+  /** Standard input, or what stands in for it. */
+  readonly stdin: Readable
+}
+
+export interface DestinationContext extends ComponentContext {
+  /** Standard output, or what stands in for it. */
+  readonly stdout: NodeJS.WritableStream
+}
+
+export interface Kinds {
+  source: { component: Source; context: SourceContext }
+  processor: { component: Processor; context: ComponentContext }
+  destination: { component: Destination; context: DestinationContext }
+}
+export type Kind = keyof Kinds
+
+export interface Example {
+  readonly title: string
+  /** The component's options as YAML, without `type` and `inputs`. */
+  readonly yaml: string
+  /** NDJSON lines in, and what leaves: run by the tests. Processors only. */
+  readonly input?: readonly string[]
+  readonly output?: readonly string[]
+}
+
+/** The declaration of a component type: schema, text, examples and code in one place. */
+export interface Definition<K extends Kind, S extends z.ZodObject> {
+  readonly kind: K
+  readonly type: string
+  /** One sentence. */
+  readonly summary: string
+  /** More, for the reference. Rules across options that the schema checks but cannot show must be told here. */
+  readonly notes?: string
+  readonly options: S
+  readonly examples: readonly [Example, ...Example[]]
+  /** Names of the side outputs, `discarded` for example. */
+  readonly outlets?: readonly string[]
+  create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
+}
+
+/** A definition whose option type is forgotten: options are parsed by its own schema before `create`. */
+// biome-ignore lint/suspicious/noExplicitAny: the one place where option types are erased
+export type AnyDefinition<K extends Kind = Kind> = K extends Kind ? Definition<K, any> : never
+
+export const defineSource = <S extends z.ZodObject>(definition: Omit<Definition<'source', S>, 'kind'>) =>
+  ({ kind: 'source', ...definition }) as const satisfies Definition<'source', S>
+export const defineProcessor = <S extends z.ZodObject>(definition: Omit<Definition<'processor', S>, 'kind'>) =>
+  ({ kind: 'processor', ...definition }) as const satisfies Definition<'processor', S>
+export const defineDestination = <S extends z.ZodObject>(definition: Omit<Definition<'destination', S>, 'kind'>) =>
+  ({ kind: 'destination', ...definition }) as const satisfies Definition<'destination', S>

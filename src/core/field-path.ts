@@ -1,0 +1,74 @@
+/** Paths to event fields: `.app`, `.a.b`, `."x-y"`, `.list[0]`. */
+
+export type Segment = string | number
+
+export interface FieldPath {
+  /** As it was written. */
+  readonly text: string
+  /** The first is always a name: an event is an object. */
+  readonly segments: readonly [string, ...Segment[]]
+}
+
+/** A path that cannot be read; `column` is 1-based. */
+export class PathError extends Error {
+  readonly column: number
+  constructor(message: string, column: number) {
+    super(message)
+    this.column = column
+  }
+}
+
+const NAME = /[\p{L}\p{N}_$@-]+/uy
+const QUOTED = /"(?:[^"\\]|\\.)*"/y
+const INDEX = /\[(\d{1,9})\]/y
+
+/** Reads one path that starts at `from`; returns it and the index behind it. */
+export function readFieldPath(text: string, from = 0): { path: FieldPath; end: number } {
+  const segments: Segment[] = []
+  let at = from
+  const match = (pattern: RegExp): RegExpExecArray | null => {
+    pattern.lastIndex = at
+    const found = pattern.exec(text)
+    if (found) at += found[0].length
+    return found
+  }
+  if (text[at] !== '.') throw new PathError('a field path starts with a dot, as in .app', at + 1)
+  while (text[at] === '.' || text[at] === '[') {
+    if (text[at] === '[') {
+      const index = match(INDEX)
+      if (!index || segments.length === 0) throw new PathError('expected an index such as [0] behind a name', at + 1)
+      segments.push(Number(index[1]))
+      continue
+    }
+    at++
+    const quoted = match(QUOTED)
+    const name = quoted ? unquote(quoted[0]) : match(NAME)?.[0]
+    if (name === undefined) {
+      throw new PathError('expected a field name behind the dot; quote other characters, as in ."x y"', at + 1)
+    }
+    segments.push(name)
+  }
+  return { path: { text: text.slice(from, at), segments: segments as [string, ...Segment[]] }, end: at }
+}
+
+function unquote(quoted: string): string {
+  return quoted.slice(1, -1).replace(/\\(.)/g, '$1')
+}
+
+/** The whole of `text` as one path; throws PathError. */
+export function parseFieldPath(text: string): FieldPath {
+  const { path, end } = readFieldPath(text)
+  if (end !== text.length) throw new PathError(`unexpected ${JSON.stringify(text[end])} in a field path`, end + 1)
+  return path
+}
+
+/** The value `segments` lead to from `value`, or undefined. Only what JSON has: own members of objects, array items. */
+export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
+  for (const segment of segments) {
+    if (typeof value !== 'object' || value === null) return undefined
+    if (Array.isArray(value) !== (typeof segment === 'number')) return undefined
+    if (!Object.hasOwn(value, segment)) return undefined
+    value = (value as Record<Segment, unknown>)[segment]
+  }
+  return value
+}

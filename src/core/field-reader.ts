@@ -1,0 +1,175 @@
+import { SLOT, scanObject, WantedNames } from '../lib/json-scan.js'
+import { type EventBatch, INVALID, MODIFIED, OBJECT } from './batch.js'
+import { type FieldPath, type Segment, valueAt } from './field-path.js'
+
+/** What a path leads to. */
+export const MISSING = 0
+export const NULL = 1
+export const STRING = 2
+export const NUMBER = 3
+export const BOOLEAN = 4
+export const OBJECT_VALUE = 5
+export const ARRAY = 6
+export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
+
+/** A canonical whole number: its bytes are its text. */
+const LONGEST_PLAIN_NUMBER = 15
+const EMPTY = Buffer.alloc(0)
+
+/**
+ * Reads one field of the events of a batch, from the line's bytes as long as nothing changed the event. `load` moves
+ * it to an event; what it says after that holds until the next `load`. One object serves every event: no allocation.
+ */
+export class FieldReader {
+  kind: ValueKind = MISSING
+  /** Where `plain`: the UTF-8 of the value's text is bytes[start, end). */
+  bytes: Uint8Array = EMPTY
+  start = 0
+  end = 0
+  /** Whether the text of the value stands in `bytes` as it is. Otherwise `text` makes it. */
+  plain = false
+
+  readonly #path: FieldPath
+  readonly #slot: number
+  readonly #rest: readonly Segment[]
+  /** The name of the second segment, found by a scan of the object that the first leads to. */
+  readonly #inner: WantedNames | undefined
+  readonly #innerOut = new Int32Array(SLOT)
+  /** The value, where it is not in `bytes`. */
+  #value: unknown
+
+  constructor(path: FieldPath, wanted: WantedNames) {
+    this.#path = path
+    this.#slot = wanted.slot(path.segments[0])
+    this.#rest = path.segments.slice(1)
+    if (typeof this.#rest[0] === 'string') {
+      this.#inner = new WantedNames()
+      this.#inner.slot(this.#rest[0])
+    }
+  }
+
+  load(batch: EventBatch, i: number): ValueKind {
+    const flags = batch.look(i)
+    if (flags & (MODIFIED | INVALID)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    if (flags & OBJECT) return this.#loadJson(batch, i)
+    switch (this.#path.text) {
+      case '.message':
+        return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
+      case '.file':
+        return this.#setValue(batch.origin.path)
+      case '.host':
+        return this.#setValue(batch.origin.host)
+    }
+    return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+  }
+
+  #loadJson(batch: EventBatch, i: number): ValueKind {
+    let start = batch.slotStart(i, this.#slot)
+    if (start === 0) return this.#setValue(undefined)
+    let end = batch.slotEnd(i, this.#slot)
+    if (this.#rest.length > 0) {
+      const inner = this.#inner
+      if (!inner) return this.#walk(batch.chunk, start, end >> 1, this.#rest)
+      this.#innerOut.fill(0)
+      if (!scanObject(batch.chunk, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
+      start = this.#innerOut[0]!
+      if (start === 0) return this.#setValue(undefined)
+      end = this.#innerOut[1]!
+      if (this.#rest.length > 1) return this.#walk(batch.chunk, start, end >> 1, this.#rest.slice(1))
+    }
+    return this.#loadText(batch.chunk, start, end >> 1, (end & 1) === 1)
+  }
+
+  /** The value that is the valid JSON text [start, end). */
+  #loadText(bytes: Uint8Array, start: number, end: number, escaped: boolean): ValueKind {
+    switch (bytes[start]) {
+      case 0x22:
+        if (!escaped) return this.#setBytes(STRING, bytes, start + 1, end - 1, true)
+        return this.#setBytes(STRING, bytes, start, end, false)
+      case 0x7b:
+        return this.#setBytes(OBJECT_VALUE, bytes, start, end, false)
+      case 0x5b:
+        return this.#setBytes(ARRAY, bytes, start, end, false)
+      case 0x74:
+      case 0x66:
+        return this.#setBytes(BOOLEAN, bytes, start, end, true)
+      case 0x6e:
+        return this.#setBytes(NULL, bytes, start, end, false)
+      default:
+        return this.#setBytes(NUMBER, bytes, start, end, isPlainNumber(bytes, start, end))
+    }
+  }
+
+  #walk(chunk: Buffer, start: number, end: number, segments: readonly Segment[]): ValueKind {
+    return this.#setValue(valueAt(JSON.parse(chunk.toString('utf8', start, end)), segments))
+  }
+
+  #setBytes(kind: ValueKind, bytes: Uint8Array, start: number, end: number, plain: boolean): ValueKind {
+    this.bytes = bytes
+    this.start = start
+    this.end = end
+    this.plain = plain
+    this.kind = kind
+    return kind
+  }
+
+  #setValue(value: unknown): ValueKind {
+    this.#value = value
+    this.plain = false
+    this.bytes = EMPTY
+    this.kind = kindOf(value)
+    return this.kind
+  }
+
+  /** The value itself. */
+  value(): unknown {
+    if (this.kind === MISSING) return undefined
+    if (this.kind === NULL) return null
+    if (this.bytes === EMPTY) return this.#value
+    const text = Buffer.from(this.bytes.buffer, this.bytes.byteOffset + this.start, this.end - this.start).toString()
+    if (this.kind === STRING && this.plain) return text
+    return JSON.parse(text)
+  }
+
+  /** Strings as they are, numbers and booleans as String() says, objects and arrays as compact JSON. */
+  text(): string {
+    const value = this.value()
+    if (typeof value === 'object' && value !== null) return JSON.stringify(value)
+    return value === undefined || value === null ? '' : String(value)
+  }
+
+  /** The number that the value is, or that its text says; NaN when it says none. */
+  number(): number {
+    if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
+    const value = this.value()
+    if (typeof value === 'number') return value
+    const text = value as string
+    return text.trim() === '' ? Number.NaN : Number(text)
+  }
+}
+
+function kindOf(value: unknown): ValueKind {
+  switch (typeof value) {
+    case 'string':
+      return STRING
+    case 'number':
+    case 'bigint':
+      return NUMBER
+    case 'boolean':
+      return BOOLEAN
+    case 'object':
+      return value === null ? NULL : Array.isArray(value) ? ARRAY : OBJECT_VALUE
+    default:
+      return MISSING
+  }
+}
+
+/** Whether String(Number(text)) is the text itself, told without making either. */
+function isPlainNumber(bytes: Uint8Array, start: number, end: number): boolean {
+  let p = start
+  if (bytes[p] === 0x2d) p++
+  if (end - p > LONGEST_PLAIN_NUMBER) return false
+  if (bytes[p] === 0x30) return p === start && end === p + 1
+  for (; p < end; p++) if (bytes[p]! < 0x30 || bytes[p]! > 0x39) return false
+  return true
+}

@@ -1,0 +1,237 @@
+/**
+ * One strict pass over the bytes of a JSON line: is it a whole, valid JSON object, and where are the values of the
+ * wanted top-level names? Nothing is decoded. It agrees with JSON.parse on every line (valid UTF-8 given): the whole
+ * grammar is checked, names may be escaped, of duplicate names the last wins, nesting has no limit.
+ *
+ * The inner loops have no bounds check: a line end is a control character and stops them, and a scan that does run
+ * over the end (the last line of a chunk, a piece of one) fails, since it must stop exactly there.
+ */
+
+/** The top-level names a scan looks for; each has a slot, its index. Names are only ever added. */
+export class WantedNames {
+  readonly names: string[] = []
+  readonly bytes: Buffer[] = []
+
+  /** The slot of `name`, the same one for the same name. */
+  slot(name: string): number {
+    const known = this.names.indexOf(name)
+    if (known >= 0) return known
+    this.bytes.push(Buffer.from(name))
+    return this.names.push(name) - 1
+  }
+}
+
+/** Numbers per slot in a scan's output: where the value starts (0: the name is missing), and (end << 1 | escaped). */
+export const SLOT = 2
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+
+/** 1 for the bytes that end the plain part of a string: the quote, the backslash, control characters. */
+const ENDS_PLAIN = new Uint8Array(256)
+for (let byte = 0; byte < 0x20; byte++) ENDS_PLAIN[byte] = 1
+ENDS_PLAIN[QUOTE] = 1
+ENDS_PLAIN[BACKSLASH] = 1
+
+const HEX = new Uint8Array(256)
+for (const digit of '0123456789abcdefABCDEF') HEX[digit.charCodeAt(0)] = 1
+const ESCAPED = new Uint8Array(256)
+for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
+
+/** Whether the string that `stringEnd` passed last had an escape in it. */
+let sawEscape = false
+
+/** The index of the closing quote of the string whose first byte is at `p`, or -1. */
+function stringEnd(b: Uint8Array, p: number): number {
+  while (ENDS_PLAIN[b[p]!] === 0) p++
+  if (b[p] === QUOTE) {
+    sawEscape = false
+    return p
+  }
+  return escapedStringEnd(b, p)
+}
+
+function escapedStringEnd(b: Uint8Array, p: number): number {
+  sawEscape = true
+  while (b[p] === BACKSLASH) {
+    const letter = b[p + 1]!
+    if (ESCAPED[letter] === 1) p += 2
+    else if (letter === 0x75 && HEX[b[p + 2]!]! & HEX[b[p + 3]!]! & HEX[b[p + 4]!]! & HEX[b[p + 5]!]!) p += 6
+    else return -1
+    while (ENDS_PLAIN[b[p]!] === 0) p++
+  }
+  return b[p] === QUOTE ? p : -1
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x30 && byte <= 0x39
+}
+
+/** The end of the number at `p`, or -1. */
+function numberEnd(b: Uint8Array, p: number): number {
+  if (b[p] === 0x2d) p++
+  if (b[p] === 0x30) p++
+  else if (isDigit(b[p])) while (isDigit(b[p])) p++
+  else return -1
+  if (b[p] === 0x2e) {
+    if (!isDigit(b[++p])) return -1
+    while (isDigit(b[p])) p++
+  }
+  if (b[p] === 0x65 || b[p] === 0x45) {
+    p++
+    if (b[p] === 0x2b || b[p] === 0x2d) p++
+    if (!isDigit(b[p])) return -1
+    while (isDigit(b[p])) p++
+  }
+  return p
+}
+
+/** The end of the string, number or literal at `p`, or -1. */
+function scalarEnd(b: Uint8Array, p: number): number {
+  switch (b[p]) {
+    case QUOTE: {
+      const end = stringEnd(b, p + 1)
+      return end < 0 ? -1 : end + 1
+    }
+    case 0x74: // true
+      return b[p + 1] === 0x72 && b[p + 2] === 0x75 && b[p + 3] === 0x65 ? p + 4 : -1
+    case 0x66: // false
+      return b[p + 1] === 0x61 && b[p + 2] === 0x6c && b[p + 3] === 0x73 && b[p + 4] === 0x65 ? p + 5 : -1
+    case 0x6e: // null
+      return b[p + 1] === 0x75 && b[p + 2] === 0x6c && b[p + 3] === 0x6c ? p + 4 : -1
+    default:
+      return numberEnd(b, p)
+  }
+}
+
+/** Skips JSON's white space. A line end stops it: `end` bounds it. */
+function skipSpace(b: Uint8Array, p: number, end: number): number {
+  while (p < end && (b[p] === 0x20 || b[p] === 0x09 || b[p] === 0x0d || b[p] === 0x0a)) p++
+  return p
+}
+
+/** For each open container below the outermost, 1 where it is an object. Kept between calls, grown when needed. */
+let nesting = new Uint8Array(64)
+
+/** The end of the object or array that opens at `p`, or -1. Iterative: depth costs a byte a level, never the stack. */
+function containerEnd(b: Uint8Array, p: number, end: number): number {
+  let inObject = b[p] === OPEN_OBJECT
+  let depth = 0
+  let first = true
+  p++
+  for (;;) {
+    p = skipSpace(b, p, end)
+    if (!(first && b[p] === (inObject ? CLOSE_OBJECT : CLOSE_ARRAY))) {
+      if (inObject) {
+        if (b[p] !== QUOTE) return -1
+        p = stringEnd(b, p + 1)
+        if (p < 0) return -1
+        p = skipSpace(b, p + 1, end)
+        if (b[p] !== COLON) return -1
+        p = skipSpace(b, p + 1, end)
+      }
+      if (b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY) {
+        if (depth === nesting.length) nesting = growNesting()
+        nesting[depth++] = inObject ? 1 : 0
+        inObject = b[p] === OPEN_OBJECT
+        first = true
+        p++
+        continue
+      }
+      p = scalarEnd(b, p)
+      if (p < 0) return -1
+      p = skipSpace(b, p, end)
+    }
+    // After a value, or at the end of an empty container: close as many as close here, or go on behind a comma.
+    while (b[p] === (inObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
+      p++
+      if (depth === 0) return p
+      inObject = nesting[--depth] === 1
+      p = skipSpace(b, p, end)
+    }
+    if (b[p] !== COMMA) return -1
+    p++
+    first = false
+  }
+}
+
+function growNesting(): Uint8Array<ArrayBuffer> {
+  const larger = new Uint8Array(nesting.length * 2)
+  larger.set(nesting)
+  return larger
+}
+
+/** The slot of the name whose bytes are [start, end), or -1 when it is not wanted. */
+function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean, wanted: WantedNames): number {
+  if (escaped) return wanted.names.indexOf(JSON.parse(`"${Buffer.from(b.subarray(start, end)).toString()}"`))
+  const length = end - start
+  next: for (let slot = 0; slot < wanted.bytes.length; slot++) {
+    const name = wanted.bytes[slot]!
+    if (name.length !== length) continue
+    for (let i = 0; i < length; i++) if (b[start + i] !== name[i]) continue next
+    return slot
+  }
+  return -1
+}
+
+/**
+ * Scans the line [start, end) of `b`. True when it is one whole JSON object; then `out` holds, from index `at` on,
+ * SLOT numbers for each wanted name. What `out` held there must be 0 before.
+ */
+export function scanObject(
+  b: Uint8Array,
+  start: number,
+  end: number,
+  wanted: WantedNames,
+  out: Int32Array,
+  at: number,
+): boolean {
+  let p = skipSpace(b, start, end)
+  if (b[p] !== OPEN_OBJECT) return false
+  p = skipSpace(b, p + 1, end)
+  if (b[p] === CLOSE_OBJECT) return skipSpace(b, p + 1, end) === end
+  for (;;) {
+    if (b[p] !== QUOTE) return false
+    const nameStart = p + 1
+    p = stringEnd(b, nameStart)
+    if (p < 0) return false
+    const slot = wantedSlot(b, nameStart, p, sawEscape, wanted)
+    p++
+    if (b[p] !== COLON) {
+      p = skipSpace(b, p, end)
+      if (b[p] !== COLON) return false
+    }
+    p++
+    let byte = b[p]
+    if (byte === 0x20 || (byte !== undefined && byte < 0x20)) {
+      p = skipSpace(b, p, end)
+      byte = b[p]
+    }
+    const valueStart = p
+    sawEscape = false
+    if (byte === QUOTE) {
+      p = stringEnd(b, p + 1)
+      if (p < 0) return false
+      p++
+    } else {
+      p = byte === OPEN_OBJECT || byte === OPEN_ARRAY ? containerEnd(b, p, end) : scalarEnd(b, p)
+      if (p < 0) return false
+    }
+    if (slot >= 0) {
+      out[at + slot * SLOT] = valueStart
+      out[at + slot * SLOT + 1] = (p << 1) | (sawEscape ? 1 : 0)
+    }
+    if (b[p] !== COMMA) {
+      p = skipSpace(b, p, end)
+      if (b[p] === CLOSE_OBJECT) return skipSpace(b, p + 1, end) === end
+      if (b[p] !== COMMA) return false
+    }
+    p = skipSpace(b, p + 1, end)
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * Bytes to lines, without copying them. The reader asks for room, reads into it, and commits what it got; it gets
+ * back a frame: the complete lines as ranges of one chunk. The unfinished rest stays in the splitter, and the room
+ * given next follows right behind it, in the same chunk while that has space.
+ *
+ * Invariants: every byte committed is in exactly one line or one line end of exactly one frame, in order, once the
+ * line is complete or flushed. A line longer than `maxLineBytes` comes in pieces of at most that many bytes, cut
+ * between UTF-8 characters. The work is linear in the bytes committed, however small the portions.
+ */
+
+/** Low bits of a line's flags: how many bytes its line end has (0: none, 1: LF, 2: CRLF). */
+export const LINE_END = 3
+/** The line goes on in the next event: this is a piece of an over-long line. */
+export const PIECE = 4
+/** The line began in an earlier event. */
+export const CONTINUES = 8
+
+/** Lines as ranges of a chunk: line i is chunk[starts[i], ends[i]), its line end follows it. */
+export interface Frame {
+  readonly chunk: Buffer
+  readonly length: number
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  readonly flags: Uint8Array
+  /** Bytes of all lines and their line ends. */
+  readonly bytes: number
+}
+
+const LF = 0x0a
+const CR = 0x0d
+/** An unfinished line above this size gets room to double, so that small portions cost no copy each. */
+const GROW_ABOVE = 4096
+
+export class LineSplitter {
+  readonly #maxLineBytes: number
+  #chunk: Buffer = Buffer.alloc(0)
+  /** The unfinished line is chunk[#start, #end); no LF lies before #scanned. */
+  #start = 0
+  #end = 0
+  #scanned = 0
+  /** Whether the unfinished line's beginning was already given out. */
+  #continues: boolean
+  #starts = new Int32Array(256)
+  #ends = new Int32Array(256)
+  #flags = new Uint8Array(256)
+  #length = 0
+
+  /** `continues`: the first byte to come is in the middle of a line (a resumed file). */
+  constructor(maxLineBytes: number, continues = false) {
+    this.#maxLineBytes = maxLineBytes
+    this.#continues = continues
+  }
+
+  /** Bytes of the unfinished line. */
+  get pending(): number {
+    return this.#end - this.#start
+  }
+
+  /** Whether the next event would begin in the middle of a line. */
+  get continues(): boolean {
+    return this.#continues
+  }
+
+  /** Room for at least `want` bytes. Valid until the next call. */
+  reserve(want: number): Buffer {
+    if (this.#chunk.length - this.#end < want) {
+      const pending = this.pending
+      const size = pending + Math.max(want, pending > GROW_ABOVE ? pending : 0)
+      const next = Buffer.allocUnsafeSlow(size)
+      this.#chunk.copy(next, 0, this.#start, this.#end)
+      this.#scanned -= this.#start
+      this.#start = 0
+      this.#end = pending
+      this.#chunk = next
+    }
+    return this.#chunk.subarray(this.#end)
+  }
+
+  /** `read` bytes now stand at the beginning of the room: the lines they complete, if any. */
+  commit(read: number): Frame | undefined {
+    this.#end += read
+    const chunk = this.#chunk.subarray(0, this.#end)
+    const from = this.#start
+    for (let newline; (newline = chunk.indexOf(LF, this.#scanned)) >= 0; ) {
+      this.#cutPieces(newline)
+      const end = newline > this.#start && chunk[newline - 1] === CR ? newline - 1 : newline
+      this.#push(end, newline + 1 - end)
+      this.#scanned = newline + 1
+    }
+    this.#scanned = this.#end
+    this.#cutPieces(this.#end)
+    return this.#frame(from)
+  }
+
+  /** Copies `bytes` in and commits them: for streams that bring buffers of their own. */
+  push(bytes: Buffer): Frame | undefined {
+    bytes.copy(this.reserve(bytes.length))
+    return this.commit(bytes.length)
+  }
+
+  /** The unfinished line as it is, as an event without a line end. What follows later continues it. */
+  flush(): Frame | undefined {
+    if (this.pending === 0) return undefined
+    const from = this.#start
+    this.#push(this.#end, 0)
+    this.#continues = true
+    return this.#frame(from)
+  }
+
+  /** Pieces of exactly the largest size while the line, which reaches at least to `to`, is longer than allowed. */
+  #cutPieces(to: number): void {
+    while (to - this.#start > this.#maxLineBytes) {
+      let cut = this.#start + this.#maxLineBytes
+      // Not inside a character: back to its first byte, which is at most three before.
+      for (let back = 0; back < 3 && (this.#chunk[cut]! & 0xc0) === 0x80; back++) cut--
+      if (cut <= this.#start || (this.#chunk[cut]! & 0xc0) === 0x80) cut = this.#start + this.#maxLineBytes
+      this.#push(cut, PIECE)
+      this.#continues = true
+    }
+  }
+
+  #push(end: number, flags: number): void {
+    const i = this.#length++
+    if (i === this.#starts.length) this.#grow()
+    this.#starts[i] = this.#start
+    this.#ends[i] = end
+    this.#flags[i] = this.#continues ? flags | CONTINUES : flags
+    this.#continues = false
+    this.#start = end + (flags & LINE_END)
+  }
+
+  #grow(): void {
+    const size = this.#starts.length * 2
+    const wider = (old: Int32Array) => {
+      const next = new Int32Array(size)
+      next.set(old)
+      return next
+    }
+    this.#starts = wider(this.#starts)
+    this.#ends = wider(this.#ends)
+    const flags = new Uint8Array(size)
+    flags.set(this.#flags)
+    this.#flags = flags
+  }
+
+  #frame(from: number): Frame | undefined {
+    const length = this.#length
+    if (length === 0) return undefined
+    this.#length = 0
+    return {
+      chunk: this.#chunk,
+      length,
+      starts: this.#starts.slice(0, length),
+      ends: this.#ends.slice(0, length),
+      flags: this.#flags.slice(0, length),
+      bytes: this.#start - from,
+    }
+  }
+}

@@ -1,0 +1,55 @@
+/** Time as the rest of the code sees it. Tests hand in a clock of their own. */
+export interface Clock {
+  /** Monotonic milliseconds; never goes back. */
+  now(): number
+  /** Milliseconds since the epoch; may jump. */
+  wall(): number
+}
+
+export const systemClock: Clock = {
+  now: () => performance.now(),
+  wall: () => Date.now(),
+}
+
+/** Resolves after `ms`; at once, without an error, when `signal` aborts. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    if (signal?.aborted) return resolve()
+    const done = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    signal?.addEventListener('abort', done, { once: true })
+  })
+}
+
+/** Runs `fn` once after `ms`; the returned function cancels it. */
+export function after(ms: number, fn: () => void): () => void {
+  const timer = setTimeout(fn, ms)
+  return () => clearTimeout(timer)
+}
+
+/** Runs `fn` every `ms` without keeping the process alive; the returned function stops it. */
+export function every(ms: number, fn: () => void): () => void {
+  const timer = setInterval(fn, ms)
+  timer.unref()
+  return () => clearInterval(timer)
+}
+
+/** A signal that aborts when `parent` does or after `ms`; call `clear` when the work is done. */
+export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSignal; clear: () => void } {
+  const controller = new AbortController()
+  const abort = () => controller.abort(parent?.reason)
+  const timer = setTimeout(() => controller.abort(new Error(`no answer within ${ms} ms`)), ms)
+  if (parent?.aborted) abort()
+  parent?.addEventListener('abort', abort, { once: true })
+  return {
+    signal: controller.signal,
+    clear: () => {
+      clearTimeout(timer)
+      parent?.removeEventListener('abort', abort)
+    },
+  }
+}

@@ -1,0 +1,64 @@
+/** Durations and sizes as people write them. The parsers return undefined for what they do not understand. */
+
+const DURATION_MS: Record<string, number> = {
+  millisecond: 1,
+  second: 1000,
+  minute: 60_000,
+  hour: 3_600_000,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+}
+
+const SIZE_BYTES: Record<string, number> = {
+  b: 1,
+  kb: 1000,
+  mb: 1000 ** 2,
+  gb: 1000 ** 3,
+  tb: 1000 ** 4,
+  kib: 1024,
+  mib: 1024 ** 2,
+  gib: 1024 ** 3,
+  tib: 1024 ** 4,
+}
+
+const AMOUNT = /^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*$/
+
+function amount(text: string, factors: Record<string, number>, plural: boolean): number | undefined {
+  const match = AMOUNT.exec(text)
+  if (!match) return undefined
+  const unit = match[2]!.toLowerCase()
+  const factor = factors[unit] ?? (plural && unit.length > 3 ? factors[unit.replace(/s$/, '')] : undefined)
+  return factor === undefined ? undefined : Number(match[1]) * factor
+}
+
+/** `10 Seconds`, `500ms`, `1 hour` in milliseconds. */
+export function parseDuration(text: string): number | undefined {
+  return amount(text, DURATION_MS, true)
+}
+
+/** `1MB`, `64KiB`, `100 b` in bytes. */
+export function parseSize(text: string): number | undefined {
+  return amount(text, SIZE_BYTES, false)
+}
+
+/** 1234567 as `1.2 MB`. */
+export function formatSize(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB']
+  let unit = 0
+  while (bytes >= 1000 && unit < units.length - 1) {
+    bytes /= 1000
+    unit++
+  }
+  return `${unit === 0 ? bytes : bytes.toFixed(1)} ${units[unit]}`
+}
+
+/** 90500 as `1m 30s`; below a second in milliseconds. */
+export function formatDuration(ms: number): string {
+  if (ms < 1000) return `${Math.round(ms)}ms`
+  if (ms < 60_000) return `${+(ms / 1000).toFixed(1)}s`
+  const minutes = Math.floor(ms / 60_000)
+  if (minutes < 60) return `${minutes}m ${Math.floor((ms % 60_000) / 1000)}s`
+  return `${Math.floor(minutes / 60)}h ${minutes % 60}m`
+}
