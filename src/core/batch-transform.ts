@@ -7,11 +7,25 @@ import { errorText } from './errors.js'
 export const STREAM_DEPTH = 4
 
 /**
- * The shell of every processor: hands each batch to `apply`, passes on what is left, settles what is empty. A failure
- * of `apply` is the batch's outcome, never a stream error: the batch is settled `errored` and its source reads it again.
+ * A side output. Whoever reads it sets `connected`; until then nothing is put in it, and the processor settles what it
+ * would have put there itself.
+ */
+export class SideOutlet extends PassThrough {
+  connected = false
+
+  constructor() {
+    super({ objectMode: true, highWaterMark: STREAM_DEPTH })
+  }
+}
+
+/**
+ * The shell of every processor: hands each batch to `apply`, passes on what is left, settles what is empty, and waits
+ * for side outputs that are full. A failure of `apply` is the batch's outcome, never a stream error: the batch is
+ * settled `errored` and its source reads it again.
  */
 export abstract class BatchTransform extends Transform {
   protected readonly context: ComponentContext
+  readonly outlets?: Readonly<Record<string, SideOutlet>>
 
   constructor(context: ComponentContext) {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH })
@@ -20,6 +34,18 @@ export abstract class BatchTransform extends Transform {
 
   /** Changes the batch in place. What it drops it counts, by reason. */
   protected abstract apply(batch: EventBatch): void
+
+  /**
+   * Drops, with their count, the events whose index `keep` refuses; into `outlet` while somebody reads that.
+   * `keep` may be called twice for an index.
+   */
+  protected discard(batch: EventBatch, reason: string, keep: (i: number) => boolean, outlet?: SideOutlet): void {
+    const bytes = batch.bytes
+    const dropped = outlet?.connected ? batch.pick(i => !keep(i)) : undefined
+    const events = batch.retain(keep)
+    if (events > 0) this.context.metrics.discarded(reason, events, bytes - batch.bytes)
+    if (dropped) outlet!.write(dropped)
+  }
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
     try {
@@ -31,21 +57,18 @@ export abstract class BatchTransform extends Transform {
       done()
       return
     }
-    if (batch.length === 0) {
-      batch.ack.settle('delivered')
-      done()
-      return
-    }
-    batch.compact()
-    done(null, batch)
+    if (batch.length > 0) {
+      batch.compact()
+      this.push(batch)
+    } else batch.ack.settle('delivered')
+    const full = Object.values(this.outlets ?? {}).filter(outlet => outlet.writableNeedDrain)
+    if (full.length === 0) return done()
+    let waiting = full.length
+    for (const outlet of full) outlet.once('drain', () => --waiting === 0 && done())
   }
-}
 
-/** A side output: a stream that takes batches only while somebody is connected to it. */
-export class SideOutlet extends PassThrough {
-  connected = false
-
-  constructor() {
-    super({ objectMode: true, highWaterMark: STREAM_DEPTH })
+  override _flush(done: TransformCallback): void {
+    for (const outlet of Object.values(this.outlets ?? {})) outlet.end()
+    done()
   }
 }

@@ -2,6 +2,7 @@ import type { Readable, Transform } from 'node:stream'
 import type { Logger } from 'pino'
 import type { z } from 'zod'
 import type { Clock } from '../lib/time.js'
+import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch, Origin } from './batch.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
@@ -16,6 +17,8 @@ export interface Lifecycle {
 
 /** Where a source puts its batches. */
 export interface Outlet {
+  /** An ack for a batch to be sent here: frees its share of the budget, then tells `onSettled`. */
+  ack(onSettled: (status: AckStatus) => void): Ack
   /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
   send(batch: EventBatch): Promise<void>
 }

@@ -1,0 +1,163 @@
+import { type EventBatch, INVALID, MODIFIED, OBJECT } from '../core/batch.js'
+import { partialMark } from '../core/event.js'
+import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
+
+/** Bytes to write, in order. The parts may be slices of the batches' chunks: use them before the batches settle. */
+export interface Encoded {
+  readonly parts: Buffer[]
+  bytes: number
+}
+
+/** A run of unchanged neighbours at least this long is sent as the slice it is; shorter ones are copied together. */
+const SLICE_FROM = 16 * 1024
+const COPY_SIZE = 64 * 1024
+const NEWLINE = Buffer.from('\n')
+
+/** Collects runs of bytes; copies the short ones together. */
+class Parts implements Encoded {
+  readonly parts: Buffer[] = []
+  bytes = 0
+  #copy: Buffer | undefined
+  #copied = 0
+
+  add(source: Buffer, start: number, end: number): void {
+    const size = end - start
+    this.bytes += size
+    if (size >= SLICE_FROM) {
+      this.#seal()
+      this.parts.push(source.subarray(start, end))
+      return
+    }
+    if (this.#copy && this.#copied + size > this.#copy.length) this.#seal()
+    this.#copy ??= Buffer.allocUnsafeSlow(COPY_SIZE)
+    source.copy(this.#copy, this.#copied, start, end)
+    this.#copied += size
+  }
+
+  #seal(): void {
+    if (this.#copied > 0) this.parts.push(this.#copy!.subarray(0, this.#copied))
+    this.#copy = undefined
+    this.#copied = 0
+  }
+
+  finish(): Encoded {
+    this.#seal()
+    return this
+  }
+}
+
+/** Each event's line as it was read, line end and all; an event that was changed as a line of JSON. */
+export class RawEncoder {
+  /** The source of an event that ended without a line end and may be continued, and whether one is open. */
+  #open: object | undefined
+  #isOpen: boolean
+
+  /** `open`: what was written before ends in the middle of a line, whose ever it is. */
+  constructor(open = false) {
+    this.#isOpen = open
+  }
+
+  encode(batches: readonly EventBatch[]): Encoded {
+    const parts = new Parts()
+    for (const batch of batches) this.#batch(batch, parts)
+    return parts.finish()
+  }
+
+  #batch(batch: EventBatch, parts: Parts): void {
+    const { chunk, starts, ends, flags, length } = batch
+    for (let i = 0; i < length; ) {
+      if (this.#isOpen) {
+        // Only the rest of the same line may follow an unfinished one directly.
+        const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === batch.origin)
+        if (!continued) parts.add(NEWLINE, 0, 1)
+        this.#isOpen = false
+      }
+      if (flags[i]! & MODIFIED) {
+        const line = Buffer.from(`${JSON.stringify(batch.event(i).fields)}\n`)
+        parts.add(line, 0, line.length)
+        i++
+        continue
+      }
+      const start = starts[i]!
+      let end = start
+      while (i < length && starts[i] === end && (flags[i]! & MODIFIED) === 0) {
+        end = ends[i]! + (flags[i]! & LINE_END)
+        i++
+        if ((flags[i - 1]! & LINE_END) === 0) {
+          this.#isOpen = true
+          this.#open = batch.origin
+          break
+        }
+      }
+      parts.add(chunk, start, end)
+    }
+  }
+}
+
+/** Every event as a JSON object on a line of its own; lines that are one already are copied. */
+export function encodeNdjson(batches: readonly EventBatch[]): Encoded {
+  const parts = new Parts()
+  for (const batch of batches) {
+    if (batch.origin.decode === 'json') jsonLines(batch, parts)
+    else textLines(batch, parts)
+  }
+  return parts.finish()
+}
+
+function jsonLines(batch: EventBatch, parts: Parts): void {
+  const { chunk, starts, ends, flags, length } = batch
+  for (let i = 0; i < length; ) {
+    if (!isPlainObject(batch.look(i))) {
+      textLine(batch, i++, parts)
+      continue
+    }
+    const start = starts[i]!
+    let end = start
+    let terminated = true
+    // Neighbours with a plain LF are one run; another line end ends it.
+    while (terminated && i < length && starts[i] === end && isPlainObject(batch.look(i))) {
+      terminated = (flags[i]! & LINE_END) === 1
+      end = terminated ? ends[i]! + 1 : ends[i]!
+      i++
+    }
+    parts.add(chunk, start, end)
+    if (!terminated) parts.add(NEWLINE, 0, 1)
+  }
+}
+
+function isPlainObject(flags: number): boolean {
+  return (flags & (OBJECT | MODIFIED | INVALID)) === OBJECT
+}
+
+const MESSAGE = Buffer.from('{"message":"')
+
+function textLines(batch: EventBatch, parts: Parts): void {
+  // What follows the message is the same for every whole line of the batch.
+  const { origin } = batch
+  const rest = JSON.stringify({ file: origin.path, host: origin.host, timestamp: new Date(batch.receivedAt).toISOString() })
+  const tail = Buffer.from(`",${rest.slice(1)}\n`)
+  for (let i = 0; i < batch.length; i++) {
+    const flags = batch.look(i)
+    if (flags & (MODIFIED | INVALID) || partialMark(flags) || !isPlainText(batch.chunk, batch.starts[i]!, batch.ends[i]!)) {
+      textLine(batch, i, parts)
+      continue
+    }
+    parts.add(MESSAGE, 0, MESSAGE.length)
+    parts.add(batch.chunk, batch.starts[i]!, batch.ends[i]!)
+    parts.add(tail, 0, tail.length)
+  }
+}
+
+function textLine(batch: EventBatch, i: number, parts: Parts): void {
+  const line = Buffer.from(`${JSON.stringify(batch.event(i).fields)}\n`)
+  parts.add(line, 0, line.length)
+}
+
+/** Whether the bytes are a JSON string's content as they stand: no quote, backslash or control character. */
+function isPlainText(bytes: Buffer, start: number, end: number): boolean {
+  for (let p = start; p < end; p++) {
+    const byte = bytes[p]!
+    if (byte < 0x20 || byte === 0x22 || byte === 0x5c || byte === 0x7f) return false
+  }
+  return true
+}
