@@ -1,0 +1,82 @@
+import { z } from 'zod'
+import { byteSize, duration } from './options.js'
+
+/** What differs between the types of destinations: a file wants order and no waiting, a service wants full requests. */
+export interface DeliveryDefaults {
+  readonly max_events: number
+  readonly max_bytes: string
+  readonly max_wait: string
+  readonly max_in_flight: number
+}
+
+const REMOTE: DeliveryDefaults = { max_events: 1000, max_bytes: '1MB', max_wait: '1 Seconds', max_in_flight: 4 }
+
+/** Defaults for destinations on the machine itself: in order, hardly waiting. */
+export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '4MB', max_wait: '10ms', max_in_flight: 1 }
+
+/** The options that every destination has beside its own; engine/delivery.ts acts on them. */
+export function deliveryOptionsWith(defaults: DeliveryDefaults) {
+  return z.strictObject({
+    batch: z
+      .strictObject({
+        max_events: z
+          .int()
+          .min(1)
+          .max(1_000_000)
+          .prefault(defaults.max_events)
+          .describe('Events in one request at most.'),
+        max_bytes: byteSize(1, 1024 ** 3)
+          .prefault(defaults.max_bytes)
+          .describe('Bytes of events in one request at most, as read. A single larger event goes alone.'),
+        max_wait: duration()
+          .prefault(defaults.max_wait)
+          .describe('How long an event waits at most for others to share its request.'),
+      })
+      .prefault({})
+      .describe('How events are put together into requests.'),
+    retry: z
+      .strictObject({
+        initial: duration()
+          .prefault('1 Seconds')
+          .describe(
+            'The longest wait before the first retry; it doubles from there. The wait itself is random below it.',
+          ),
+        max: duration()
+          .prefault('30 Seconds')
+          .describe(
+            'The longest wait between two attempts. A longer Retry-After of the receiver is kept, up to an hour.',
+          ),
+        max_attempts: z
+          .int()
+          .min(1)
+          .optional()
+          .describe('Attempts after which a request is given up and goes where `on_reject` says. Without it: never.'),
+        max_elapsed: duration()
+          .optional()
+          .describe(
+            'Time of retrying after which a request is given up and goes where `on_reject` says. Without it: never.',
+          ),
+      })
+      .prefault({})
+      .describe('How failed requests are tried again. Nothing is given up by default.'),
+    timeout: duration().prefault('30 Seconds').describe('Time for one attempt, from connecting to the whole answer.'),
+    max_in_flight: z
+      .int()
+      .min(1)
+      .max(1000)
+      .prefault(defaults.max_in_flight)
+      .describe('Requests on their way at the same time. 1 keeps the order.'),
+    on_reject: z
+      .enum(['dead_letter', 'discard'])
+      .prefault('dead_letter')
+      .describe(
+        'What happens to events that the destination finally refuses: kept in a file under data_dir, or dropped. Both are counted with the reason.',
+      ),
+  })
+}
+
+/** For destinations over the network. */
+export const deliveryOptions = deliveryOptionsWith(REMOTE)
+
+/** Parsed: durations in milliseconds, sizes in bytes. */
+export type DeliveryOptions = z.output<typeof deliveryOptions>
