@@ -4,6 +4,7 @@ import type { z } from 'zod'
 import type { Clock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch, Origin } from './batch.js'
+import type { DeliveryDefaults } from './delivery-options.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
 
@@ -125,6 +126,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly examples: readonly [Example, ...Example[]]
   /** Names of the side outputs, `discarded` for example. */
   readonly outlets?: readonly string[]
+  /** Destinations only: defaults of the delivery options, where a destination of this type wants others. */
+  readonly delivery?: DeliveryDefaults
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
 }
 
