@@ -157,7 +157,7 @@ function textLine(batch: EventBatch, i: number, parts: Parts): void {
 function isPlainText(bytes: Buffer, start: number, end: number): boolean {
   for (let p = start; p < end; p++) {
     const byte = bytes[p]!
-    if (byte < 0x20 || byte === 0x22 || byte === 0x5c || byte === 0x7f) return false
+    if (byte < 0x20 || byte === 0x22 || byte === 0x5c) return false
   }
   return true
 }

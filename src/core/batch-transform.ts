@@ -36,15 +36,35 @@ export abstract class BatchTransform extends Transform {
   protected abstract apply(batch: EventBatch): void
 
   /**
-   * Drops, with their count, the events whose index `keep` refuses; into `outlet` while somebody reads that.
-   * `keep` may be called twice for an index.
+   * Drops the events whose index `keep` refuses, counted by `reason` (a function of the index where there are
+   * several); into `outlet` while somebody reads that. Both may be called twice for an index.
    */
-  protected discard(batch: EventBatch, reason: string, keep: (i: number) => boolean, outlet?: SideOutlet): void {
+  protected discard(
+    batch: EventBatch,
+    keep: (i: number) => boolean,
+    reason: string | ((i: number) => string),
+    outlet?: SideOutlet,
+  ): void {
+    const { metrics } = this.context
+    if (typeof reason === 'function') this.#countByReason(batch, keep, reason)
     const bytes = batch.bytes
     const dropped = outlet?.connected ? batch.pick(i => !keep(i)) : undefined
     const events = batch.retain(keep)
-    if (events > 0) this.context.metrics.discarded(reason, events, bytes - batch.bytes)
+    if (typeof reason === 'string' && events > 0) metrics.discarded(reason, events, bytes - batch.bytes)
     if (dropped) outlet!.write(dropped)
+  }
+
+  #countByReason(batch: EventBatch, keep: (i: number) => boolean, reason: (i: number) => string): void {
+    const sums = new Map<string, { events: number; bytes: number }>()
+    for (let i = 0; i < batch.length; i++) {
+      if (keep(i)) continue
+      const name = reason(i)
+      let sum = sums.get(name)
+      if (!sum) sums.set(name, (sum = { events: 0, bytes: 0 }))
+      sum.events++
+      sum.bytes += batch.size(i)
+    }
+    for (const [name, { events, bytes }] of sums) this.context.metrics.discarded(name, events, bytes)
   }
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {

@@ -32,6 +32,8 @@ const CR = 0x0d
 const GROW_ABOVE = 4096
 
 export class LineSplitter {
+  /** Pieces that over-long lines were cut in so far, without the last ones. */
+  pieces = 0
   readonly #maxLineBytes: number
   #chunk: Buffer = Buffer.alloc(0)
   /** The unfinished line is chunk[#start, #end); no LF lies before #scanned. */
@@ -115,6 +117,7 @@ export class LineSplitter {
       for (let back = 0; back < 3 && (this.#chunk[cut]! & 0xc0) === 0x80; back++) cut--
       if (cut <= this.#start || (this.#chunk[cut]! & 0xc0) === 0x80) cut = this.#start + this.#maxLineBytes
       this.#push(cut, PIECE)
+      this.pieces++
       this.#continues = true
     }
   }

@@ -1,0 +1,14 @@
+import { z } from 'zod'
+import { defineDestination } from '../core/component.js'
+import { LOCAL } from '../core/delivery-options.js'
+
+const options = z.strictObject({})
+
+export const blackhole = defineDestination({
+  type: 'blackhole',
+  summary: 'Takes every event and forgets it: to measure, and to try things.',
+  options,
+  examples: [{ title: 'Nothing to set', yaml: '' }],
+  delivery: LOCAL,
+  create: () => ({ write: async () => {} }),
+})

@@ -1,0 +1,129 @@
+import { randomInt } from 'node:crypto'
+import { z } from 'zod'
+import { compileCondition, condition } from '../condition/condition.js'
+import type { EventBatch } from '../core/batch.js'
+import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
+import { type ComponentContext, defineProcessor } from '../core/component.js'
+import { duration, fieldPath } from '../core/options.js'
+import { Decider, type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../throttle/decider.js'
+import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
+
+const options = z.strictObject({
+  limit: z.int().min(1).max(0xffffffff).describe('How many events of one bucket pass in one window.'),
+  window: duration().describe('Length of the window.'),
+  key_field: fieldPath()
+    .optional()
+    .describe('Field whose value groups events into buckets. Events without a value share the default bucket.'),
+  exclude: condition().optional().describe('Events that match pass and do not count.'),
+  window_mode: z
+    .enum(['fixed', 'aligned', 'sliding'])
+    .default('fixed')
+    .describe(
+      'fixed: a window opens at the first event that its bucket counts. aligned: windows start at the multiples of the window since the epoch. sliding: the window ends now.',
+    ),
+  max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Most buckets in memory at a time.'),
+  on_max_keys: z
+    .enum(['default_bucket', 'pass', 'discard'])
+    .default('pass')
+    .describe('What happens to events of a new key beyond max_keys. A window that is open is never forgotten for it.'),
+})
+type Options = z.output<typeof options>
+
+/** How far the wall clock may drift from the aligned windows before they follow it. */
+const DRIFT_MS = 1000
+
+/** The Decider options that the component's options mean. */
+export function deciderOptions(options: Options, context: Pick<ComponentContext, 'field'>, seed: number): DeciderOptions {
+  return {
+    limit: options.limit,
+    windowMs: options.window,
+    mode: options.window_mode,
+    maxKeys: options.max_keys,
+    onMaxKeys: options.on_max_keys,
+    exclude: options.exclude && compileCondition(options.exclude, path => context.field(path)),
+    keyField: options.key_field && context.field(options.key_field),
+    seed,
+  }
+}
+
+class Throttle extends BatchTransform {
+  override readonly outlets = { discarded: new SideOutlet() }
+  readonly #options: DeciderOptions
+  #decider: Decider
+  /** Wall clock minus monotonic clock: aligned windows start at multiples since the epoch, and yet never go back. */
+  #epoch: number
+  readonly #passed: { value: number }
+  readonly #excluded: { value: number }
+  readonly #discarded: { value: number }
+  readonly #failOpen: { value: number }
+
+  constructor(options: Options, context: ComponentContext) {
+    super(context)
+    const { clock, metrics } = context
+    this.#options = deciderOptions(options, context, randomInt(2 ** 31))
+    this.#decider = new Decider(this.#options)
+    this.#epoch = clock.wall() - clock.now()
+    const count = (decision: string) =>
+      metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', { decision })
+    this.#passed = count('passed')
+    this.#excluded = count('excluded')
+    this.#discarded = count('discarded')
+    this.#failOpen = count('fail_open')
+    metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => {
+      this.#decider.limiter.advance(this.#now())
+      return this.#decider.limiter.keys
+    })
+  }
+
+  #now(): number {
+    const { clock } = this.context
+    const now = clock.now()
+    if (this.#options.mode !== 'aligned') return now
+    const epoch = clock.wall() - now
+    if (Math.abs(epoch - this.#epoch) > DRIFT_MS) {
+      // The clock was set, or the machine slept. Set back, open windows would last until the old time is reached again.
+      if (epoch < this.#epoch) this.#decider = new Decider(this.#options)
+      this.#epoch = epoch
+    }
+    return now + this.#epoch
+  }
+
+  protected override apply(batch: EventBatch): void {
+    const now = this.#now()
+    const decider = this.#decider
+    decider.decide(batch, now)
+    const { counts, decisions } = decider
+    this.#passed.value += counts[PASS]!
+    this.#excluded.value += counts[EXCLUDED]!
+    this.#failOpen.value += counts[FAIL_OPEN]!
+    this.#discarded.value += counts[DISCARD]! + counts[FULL]!
+    if (counts[DISCARD]! + counts[FULL]! === 0) return
+    const reason = counts[FULL] === 0 ? 'throttled' : (i: number) => (decisions[i] === FULL ? 'max_keys' : 'throttled')
+    this.discard(batch, i => decisions[i] !== DISCARD && decisions[i] !== FULL, reason, this.outlets.discarded)
+  }
+}
+
+export const throttle = defineProcessor({
+  type: 'throttle',
+  summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
+  notes:
+    'Discarded events are counted (reason `throttled`, or `max_keys`) and can be read at the output `discarded`. Time is the monotonic clock, read once per batch.',
+  options,
+  outlets: ['discarded'],
+  examples: [
+    {
+      title: 'One event a second of each app; one host is exempt',
+      yaml: `limit: 1\nwindow: 1 Seconds\nkey_field: .app\nexclude: if (.host equal 'edge-1')\n`,
+      input: [
+        '{"app":"a","host":"h1"}',
+        '{"app":"b","host":"h2"}',
+        '{"app":"a","host":"h1"}',
+        '{"app":"a","host":"edge-1"}',
+        '{"app":"b","host":"h1"}',
+        '{"app":"a","host":"h2"}',
+      ],
+      output: ['{"app":"a","host":"h1"}', '{"app":"b","host":"h2"}', '{"app":"a","host":"edge-1"}'],
+    },
+  ],
+  create: (options, context) => new Throttle(options, context),
+})

@@ -1,0 +1,87 @@
+import type { Readable } from 'node:stream'
+import { z } from 'zod'
+import { EventBatch, type Origin } from '../core/batch.js'
+import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { byteSize, duration } from '../core/options.js'
+import { type Frame, LineSplitter } from '../lib/line-splitter.js'
+import { after } from '../lib/time.js'
+
+const options = z.strictObject({
+  decode: z.enum(['json', 'text']).default('text').describe('What a line is: a JSON object, or text.'),
+  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+    .prefault('1MiB')
+    .describe('A longer line is delivered in pieces, marked `partial`.'),
+  partial_line_timeout: duration()
+    .prefault('5 Seconds')
+    .describe('How long the last line may wait for its line end before it is delivered as it is.'),
+})
+type Options = z.output<typeof options>
+
+class Stdin implements Source {
+  readonly #context: SourceContext
+  readonly #options: Options
+  readonly #origin: Origin
+  readonly #pieces: { value: number }
+  readonly #splitter: LineSplitter
+
+  constructor(options: Options, context: SourceContext) {
+    this.#context = context
+    this.#options = options
+    this.#origin = context.origin(options.decode)
+    this.#pieces = context.metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
+    this.#splitter = new LineSplitter(options.max_line_bytes)
+  }
+
+  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+    const { stdin } = this.#context
+    const splitter = this.#splitter
+    for (;;) {
+      const chunk = stdin.read() as Buffer | string | null
+      if (chunk !== null) await this.#send(out, splitter.push(typeof chunk === 'string' ? Buffer.from(chunk) : chunk))
+      else if (stdin.readableEnded || stdin.destroyed) break
+      else if (signal.aborted) break
+      else {
+        const idleMs = splitter.pending > 0 ? this.#options.partial_line_timeout : undefined
+        if ((await wait(stdin, signal, idleMs)) === 'idle') await this.#send(out, splitter.flush())
+      }
+    }
+    // Nothing of standard input can be read again: what is left of a line goes out as it is.
+    await this.#send(out, splitter.flush())
+    if (stdin.errored) throw stdin.errored
+  }
+
+  async #send(out: Outlet, frame: Frame | undefined): Promise<void> {
+    if (!frame) return
+    this.#pieces.value = this.#splitter.pieces
+    const ack = out.ack(status => {
+      if (status === 'errored') this.#context.metrics.failed('undelivered')
+    })
+    await out.send(new EventBatch(frame, this.#origin, this.#context.clock.wall(), ack))
+  }
+}
+
+/** Until there is something to read, or the end, an error or an abort; `idle` when none of it came in `idleMs`. */
+function wait(stream: Readable, signal: AbortSignal, idleMs: number | undefined): Promise<'idle' | 'go'> {
+  return new Promise(resolve => {
+    const names = ['readable', 'end', 'error', 'close'] as const
+    const done = (result: 'idle' | 'go') => {
+      cancel?.()
+      for (const name of names) stream.off(name, go)
+      signal.removeEventListener('abort', go)
+      resolve(result)
+    }
+    const go = () => done('go')
+    for (const name of names) stream.on(name, go)
+    signal.addEventListener('abort', go)
+    const cancel = idleMs === undefined ? undefined : after(idleMs, () => done('idle'))
+  })
+}
+
+export const stdin = defineSource({
+  type: 'stdin',
+  summary: 'Reads standard input; the run ends when it ends.',
+  notes: 'Standard input cannot be read again: what was read and not delivered when the process is killed is lost.',
+  options,
+  examples: [{ title: 'JSON lines from a pipe', yaml: 'decode: json\n' }],
+  create: (options, context) => new Stdin(options, context),
+})
