@@ -23,7 +23,7 @@ const EMPTY = Buffer.alloc(0)
 export class FieldReader {
   kind: ValueKind = MISSING
   /** Where `plain`: the UTF-8 of the value's text is bytes[start, end). */
-  bytes: Uint8Array = EMPTY
+  bytes: Buffer = EMPTY
   start = 0
   end = 0
   /** Whether the text of the value stands in `bytes` as it is. Otherwise `text` makes it. */
@@ -81,7 +81,7 @@ export class FieldReader {
   }
 
   /** The value that is the valid JSON text [start, end). */
-  #loadText(bytes: Uint8Array, start: number, end: number, escaped: boolean): ValueKind {
+  #loadText(bytes: Buffer, start: number, end: number, escaped: boolean): ValueKind {
     switch (bytes[start]) {
       case 0x22:
         if (!escaped) return this.#setBytes(STRING, bytes, start + 1, end - 1, true)
@@ -104,7 +104,7 @@ export class FieldReader {
     return this.#setValue(valueAt(JSON.parse(chunk.toString('utf8', start, end)), segments))
   }
 
-  #setBytes(kind: ValueKind, bytes: Uint8Array, start: number, end: number, plain: boolean): ValueKind {
+  #setBytes(kind: ValueKind, bytes: Buffer, start: number, end: number, plain: boolean): ValueKind {
     this.bytes = bytes
     this.start = start
     this.end = end
@@ -141,11 +141,26 @@ export class FieldReader {
   /** The number that the value is, or that its text says; NaN when it says none. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
+    if (this.kind === NUMBER && this.plain) return this.#wholeNumber()
     const value = this.value()
-    if (typeof value === 'number') return value
-    const text = value as string
-    return text.trim() === '' ? Number.NaN : Number(text)
+    return typeof value === 'string' ? numberOf(value) : Number(value)
   }
+
+  /** The number whose text is plain. */
+  #wholeNumber(): number {
+    const { bytes, start, end } = this
+    const negative = bytes[start] === 0x2d
+    let number = 0
+    for (let p = negative ? start + 1 : start; p < end; p++) number = number * 10 + bytes[p]! - 0x30
+    return negative ? -number : number
+  }
+}
+
+const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/
+
+/** The decimal number that `text` says, white space around it allowed; NaN when it says none. */
+export function numberOf(text: string): number {
+  return DECIMAL.test(text) ? Number(text) : Number.NaN
 }
 
 function kindOf(value: unknown): ValueKind {

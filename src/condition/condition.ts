@@ -1,0 +1,105 @@
+import { z } from 'zod'
+import type { EventBatch } from '../core/batch.js'
+import type { FieldPath } from '../core/field-path.js'
+import type { FieldReader } from '../core/field-reader.js'
+import type { ValueTest } from './operators.js'
+import { type Condition, ConditionError, parseCondition } from './parse.js'
+
+/** Whether event `i` of a batch satisfies a condition. */
+export type EventTest = (batch: EventBatch, i: number) => boolean
+
+/** The option piece: `if (.host equal 'web-1')` as text, a Condition after parsing. */
+export function condition() {
+  return z.string().transform((text, context): Condition => {
+    try {
+      return parseCondition(text)
+    } catch (error) {
+      if (!(error instanceof ConditionError)) throw error
+      context.addIssue(`${error.message} (column ${error.column} of the condition)`)
+      return z.NEVER
+    }
+  })
+}
+
+/** The predicate that `condition` means; `field` gives the readers it needs, one for each different path. */
+export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
+  const readers = new Map<string, FieldReader>()
+  return eventTest(condition, path => {
+    const name = JSON.stringify(path.segments)
+    const reader = readers.get(name) ?? field(path)
+    readers.set(name, reader)
+    return reader
+  })
+}
+
+function eventTest(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
+  // What only asks about one field moves its reader once.
+  const path = solePath(condition)
+  if (path) {
+    const reader = field(path)
+    const holds = valueTest(condition)
+    return (batch, i) => {
+      reader.load(batch, i)
+      return holds(reader)
+    }
+  }
+  switch (condition.kind) {
+    case 'not': {
+      const term = eventTest(condition.term, field)
+      return (batch, i) => !term(batch, i)
+    }
+    case 'and': {
+      const terms = condition.terms.map(term => eventTest(term, field))
+      return (batch, i) => {
+        for (let k = 0; k < terms.length; k++) if (!terms[k]!(batch, i)) return false
+        return true
+      }
+    }
+    case 'or': {
+      const terms = condition.terms.map(term => eventTest(term, field))
+      return (batch, i) => {
+        for (let k = 0; k < terms.length; k++) if (terms[k]!(batch, i)) return true
+        return false
+      }
+    }
+    case 'comparison':
+      throw new Error('a comparison has one path')
+  }
+}
+
+function valueTest(condition: Condition): ValueTest {
+  switch (condition.kind) {
+    case 'comparison':
+      return condition.holds
+    case 'not': {
+      const term = valueTest(condition.term)
+      return reader => !term(reader)
+    }
+    case 'and': {
+      const terms = condition.terms.map(valueTest)
+      return reader => {
+        for (let k = 0; k < terms.length; k++) if (!terms[k]!(reader)) return false
+        return true
+      }
+    }
+    case 'or': {
+      const terms = condition.terms.map(valueTest)
+      return reader => {
+        for (let k = 0; k < terms.length; k++) if (terms[k]!(reader)) return true
+        return false
+      }
+    }
+  }
+}
+
+/** The path that all comparisons of `condition` share, if they do. */
+function solePath(condition: Condition): FieldPath | undefined {
+  if (condition.kind === 'comparison') return condition.path
+  const [first, ...rest] = condition.kind === 'not' ? [condition.term] : condition.terms
+  const path = solePath(first!)
+  return path && rest.every(term => samePath(path, solePath(term))) ? path : undefined
+}
+
+function samePath(a: FieldPath, b: FieldPath | undefined): boolean {
+  return b !== undefined && JSON.stringify(a.segments) === JSON.stringify(b.segments)
+}

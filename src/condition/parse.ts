@@ -1,0 +1,280 @@
+import { type FieldPath, PathError, readFieldPath } from '../core/field-path.js'
+import { nearest } from '../lib/nearest.js'
+import { OPERATORS, ValueError, type ValueTest } from './operators.js'
+
+/**
+ * The grammar of conditions:
+ *
+ *   condition  = "if" "(" or ")"
+ *   or         = and { "OR" and }
+ *   and        = not { "AND" not }
+ *   not        = { "NOT" } ( "(" or ")" | comparison )
+ *   comparison = path operator [ value ]
+ *   value      = 'text' | "text" | number | true | false
+ *
+ * The words are accepted in any case, the operators as they are. In a quoted value \', \" and \\ stand for the
+ * character itself; any other backslash is one.
+ */
+export type Condition =
+  | { readonly kind: 'and' | 'or'; readonly terms: readonly Condition[] }
+  | { readonly kind: 'not'; readonly term: Condition }
+  | Comparison
+
+export interface Comparison {
+  readonly kind: 'comparison'
+  readonly path: FieldPath
+  readonly operator: string
+  /** The value's text; undefined where the operator takes none. */
+  readonly value: string | undefined
+  readonly holds: ValueTest
+}
+
+/** A condition that cannot be read; `column` is 1-based, in characters of the whole text. */
+export class ConditionError extends Error {
+  readonly code = 'SLUICE_CONDITION'
+  readonly column: number
+  constructor(message: string, column: number) {
+    super(message)
+    this.column = column
+  }
+}
+
+const LONGEST_TEXT = 64 * 1024
+const MOST_COMPARISONS = 1000
+/** Open parentheses and NOTs around a comparison. */
+const DEEPEST = 100
+
+const SPACE = /\s*/y
+const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
+const SYMBOLS = /[=!<>~&|]+/y
+const BARE = /[^\s()'"]+/y
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+const CURLY_QUOTES = /[‘’“”]/g
+
+/** What people write who know other languages. */
+const FOREIGN: Readonly<Record<string, string>> = {
+  '=': 'equal',
+  '==': 'equal',
+  '===': 'equal',
+  eq: 'equal',
+  equals: 'equal',
+  is: 'equal',
+  '!=': 'not_equal',
+  '!==': 'not_equal',
+  '<>': 'not_equal',
+  ne: 'not_equal',
+  neq: 'not_equal',
+  not: 'not_equal',
+  '>': 'greater',
+  gt: 'greater',
+  '>=': 'greater_or_equal',
+  gte: 'greater_or_equal',
+  '<': 'less',
+  lt: 'less',
+  '<=': 'less_or_equal',
+  lte: 'less_or_equal',
+  '~': 'regex_match',
+  '=~': 'regex_match',
+  matches: 'regex_match',
+  like: 'contains',
+  '&&': 'AND',
+  '||': 'OR',
+  '!': 'NOT',
+}
+
+/** Reads a whole condition; throws ConditionError. */
+export function parseCondition(text: string): Condition {
+  return new Parser(text).whole()
+}
+
+class Parser {
+  readonly #text: string
+  #at = 0
+  #depth = 0
+  #comparisons = 0
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  whole(): Condition {
+    if (this.#text.length > LONGEST_TEXT) this.#fail(`the condition is longer than ${LONGEST_TEXT} characters`, 0)
+    this.#take(SPACE)
+    const start = this.#at
+    if (!this.#takeWord('if')) {
+      const written = this.#text.trim().replace(/^\(([^()]*)\)$/, '$1')
+      const example = written === '' || written.length > 60 ? `.host equal 'web-1'` : written
+      this.#fail(`a condition has the form if (.field operator 'value'); write: if (${example})`, start)
+    }
+    if (!this.#takeChar('(')) this.#fail(`expected "(" behind if, as in if (.host equal 'web-1')`)
+    const condition = this.#or()
+    this.#close(start + 2)
+    if (this.#at < this.#text.length) {
+      this.#fail('nothing may follow the parenthesis that closes if (…); put the whole condition inside it')
+    }
+    return condition
+  }
+
+  #or(): Condition {
+    const terms = [this.#and()]
+    while (this.#takeWord('or')) terms.push(this.#and())
+    return terms.length === 1 ? terms[0]! : { kind: 'or', terms }
+  }
+
+  #and(): Condition {
+    const terms = [this.#not()]
+    while (this.#takeWord('and')) terms.push(this.#not())
+    return terms.length === 1 ? terms[0]! : { kind: 'and', terms }
+  }
+
+  #not(): Condition {
+    const start = this.#at
+    if (this.#takeWord('not')) return this.#deeper(start, () => ({ kind: 'not', term: this.#not() }))
+    if (!this.#takeChar('(')) return this.#comparison()
+    return this.#deeper(start, () => {
+      const condition = this.#or()
+      this.#close(start)
+      return condition
+    })
+  }
+
+  #deeper(start: number, read: () => Condition): Condition {
+    if (++this.#depth > DEEPEST) this.#fail(`nested deeper than ${DEEPEST} parentheses and NOTs`, start)
+    const condition = read()
+    this.#depth--
+    return condition
+  }
+
+  /** The parenthesis that closes the one at `opened`. */
+  #close(opened: number): void {
+    if (this.#takeChar(')')) return
+    if (this.#at === this.#text.length) {
+      const column = this.#text.indexOf('(', opened) + 1
+      this.#fail(`the parenthesis of column ${column} is not closed: expected ")", AND or OR`)
+    }
+    const symbols = this.#peek(SYMBOLS)
+    const hint = symbols && FOREIGN[symbols] ? `; did you mean ${FOREIGN[symbols]}?` : ''
+    this.#fail(`expected AND, OR or ")"${hint}`)
+  }
+
+  #comparison(): Comparison {
+    if (++this.#comparisons > MOST_COMPARISONS) this.#fail(`more than ${MOST_COMPARISONS} comparisons`)
+    const path = this.#path()
+    const name = this.#operatorName()
+    const operator = OPERATORS.get(name)!
+    const start = this.#at
+    if (!operator.takesValue) {
+      if (this.#peekValue()) this.#fail(`${name} takes no value`)
+      return { kind: 'comparison', path, operator: name, value: undefined, holds: operator.compile('') }
+    }
+    const value = this.#value(name)
+    try {
+      return { kind: 'comparison', path, operator: name, value, holds: operator.compile(value) }
+    } catch (error) {
+      if (!(error instanceof ValueError)) throw error
+      this.#fail(error.message, start)
+    }
+  }
+
+  #path(): FieldPath {
+    if (this.#text[this.#at] !== '.') {
+      const word = this.#peek(WORD)
+      const symbols = this.#peek(SYMBOLS)
+      if (symbols === '!') this.#fail('expected a field or NOT; did you mean NOT?')
+      if (word && !OPERATORS.has(word)) this.#fail(`a field starts with a dot: .${word}`)
+      this.#fail(`expected a comparison such as .field equal 'value'`)
+    }
+    try {
+      const { path, end } = readFieldPath(this.#text, this.#at)
+      this.#at = end
+      this.#take(SPACE)
+      return path
+    } catch (error) {
+      if (!(error instanceof PathError)) throw error
+      this.#fail(error.message, error.column - 1)
+    }
+  }
+
+  #operatorName(): string {
+    const start = this.#at
+    const name = this.#take(WORD) ?? this.#take(SYMBOLS)
+    if (name === undefined) this.#fail('expected an operator such as equal or exists')
+    if (OPERATORS.has(name)) {
+      this.#take(SPACE)
+      return name
+    }
+    const meant = (Object.hasOwn(FOREIGN, name) && FOREIGN[name]) || nearest(name, OPERATORS.keys())
+    const known = `the operators are ${[...OPERATORS.keys()].join(', ')}`
+    this.#fail(`unknown operator ${JSON.stringify(name)}; ${meant ? `did you mean ${meant}?` : known}`, start)
+  }
+
+  /** Whether a value stands here, rather than AND, OR or a parenthesis. */
+  #peekValue(): boolean {
+    if (/['"]/.test(this.#text[this.#at] ?? '')) return true
+    const bare = this.#peek(BARE)
+    return bare !== undefined && (bare === 'true' || bare === 'false' || NUMBER.test(bare))
+  }
+
+  #value(operator: string): string {
+    const start = this.#at
+    const quote = this.#text[start]
+    if (quote === "'" || quote === '"') return this.#quoted(quote)
+    const bare = this.#peek(BARE)
+    if (bare === undefined || /^(and|or)$/i.test(bare))
+      this.#fail(`${operator} needs a value, as in ${operator} 'value'`)
+    if (bare === 'null') this.#fail(`null is not compared with; write is_null, or NOT with is_null`)
+    if (!this.#peekValue()) this.#fail(`put the value in single quotes: '${bare.replace(CURLY_QUOTES, '')}'`)
+    this.#take(BARE)
+    this.#take(SPACE)
+    return bare === 'true' || bare === 'false' ? bare : String(Number(bare))
+  }
+
+  #quoted(quote: string): string {
+    const start = this.#at++
+    let value = ''
+    for (;;) {
+      const char = this.#text[this.#at++]
+      if (char === undefined) this.#fail(`the quote that opens here is not closed: expected ${quote}`, start)
+      if (char === quote) break
+      const next = this.#text[this.#at]
+      if (char === '\\' && (next === "'" || next === '"' || next === '\\')) {
+        value += next
+        this.#at++
+      } else value += char
+    }
+    if (!value.isWellFormed()) this.#fail('the value has half a surrogate pair, which is no character', start)
+    this.#take(SPACE)
+    return value
+  }
+
+  #peek(pattern: RegExp): string | undefined {
+    pattern.lastIndex = this.#at
+    return pattern.exec(this.#text)?.[0]
+  }
+
+  #take(pattern: RegExp): string | undefined {
+    const found = this.#peek(pattern)
+    if (found !== undefined) this.#at += found.length
+    return found
+  }
+
+  /** Takes the word, in any case, and the white space behind it. */
+  #takeWord(word: string): boolean {
+    const found = this.#peek(WORD)
+    if (found?.toLowerCase() !== word) return false
+    this.#at += found.length
+    this.#take(SPACE)
+    return true
+  }
+
+  #takeChar(char: string): boolean {
+    if (this.#text[this.#at] !== char) return false
+    this.#at++
+    this.#take(SPACE)
+    return true
+  }
+
+  #fail(message: string, at = this.#at): never {
+    throw new ConditionError(message, at + 1)
+  }
+}
