@@ -1,0 +1,137 @@
+import { type Command, command } from './command-line.js'
+
+/** Every command. The help, and whatever else describes the command line, is made from this table. */
+export const commands: readonly Command[] = [
+  command({
+    name: 'run',
+    summary: 'Runs the daemon: reads the sources, ships their events, serves metrics.',
+    text: [
+      'Ends by itself, with exit code 0, when every source has ended (standard input at its end) and all is delivered. SIGTERM and SIGINT end it in order: the sources stop, what was read is delivered, the checkpoints are written; a second signal leaves at once.',
+      'Logs are JSON lines on standard error. /metrics, /healthz and /readyz are served where metrics.listen says.',
+    ],
+    options: {
+      config: {
+        type: 'string',
+        short: 'c',
+        value: 'FILE',
+        required: true,
+        text: 'The configuration: a YAML file, or a folder of them.',
+      },
+    },
+    examples: [
+      { title: 'the daemon, as the systemd unit runs it', line: 'sluice run --config /etc/sluice/sluice.yaml' },
+      { title: 'a pipeline whose source is stdin', line: 'sluice run --config limit.yaml < events.ndjson' },
+    ],
+    ships: true,
+    async run({ options }, io) {
+      const { run } = await import('./run.js')
+      return run({ configPath: options.config }, io)
+    },
+  }),
+  command({
+    name: 'validate',
+    summary: 'Checks configurations, offline, and tells every error with its place.',
+    text: [
+      'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 when there is one.',
+    ],
+    options: {},
+    operands: { name: 'FILE', min: 1, max: Number.MAX_SAFE_INTEGER, text: 'A YAML file, or a folder of them.' },
+    examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
+    async run({ operands }, io) {
+      const { validate } = await import('./validate.js')
+      return validate(operands, io.env, io.stderr)
+    },
+  }),
+  command({
+    name: 'simulate',
+    summary: 'Replays recorded events through one throttle, in the time of the events: what would have passed, by key.',
+    text: [
+      'Reads NDJSON and delivers nothing. Options that are not given are those of the throttle in the configuration, so that another limit, window, key or exclude condition can be tried against it.',
+      'A line that is not a JSON object counts as an event, too. An event whose time is missing or unreadable takes the time of the one before it, and is counted.',
+    ],
+    options: {
+      config: {
+        type: 'string',
+        short: 'c',
+        value: 'FILE',
+        required: true,
+        text: 'The configuration with the throttle.',
+      },
+      component: { type: 'string', value: 'ID', required: true, text: 'The id of the throttle in it.' },
+      time: {
+        type: 'string',
+        value: 'PATH',
+        required: true,
+        text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string.',
+      },
+      limit: { type: 'string', value: 'N', text: 'Events that pass in a window, instead of the configured limit.' },
+      window: {
+        type: 'string',
+        value: 'DURATION',
+        text: 'As in "10 Seconds" or 10s, instead of the configured window.',
+      },
+      key: {
+        type: 'string',
+        value: 'PATH',
+        text: 'The field whose value names the bucket, instead of the configured one.',
+      },
+      exclude: {
+        type: 'string',
+        value: 'CONDITION',
+        text: 'Events that the limit leaves alone, instead of the configured ones.',
+      },
+      decisions: {
+        type: 'boolean',
+        text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}.',
+      },
+      report: { type: 'string', value: 'OUT.html', text: 'Writes the result as a page, too.' },
+    },
+    operands: {
+      name: 'INPUT',
+      min: 0,
+      max: Number.MAX_SAFE_INTEGER,
+      text: 'Files of NDJSON. Standard input when there is none, or for -.',
+    },
+    examples: [
+      {
+        title: 'would half the limit do?',
+        line: 'sluice simulate --config sluice.yaml --component limit_app --time .timestamp --limit 50 app.log',
+      },
+    ],
+    async run({ options, operands }, io) {
+      const { simulate } = await import('./simulate.js')
+      return simulate({ ...options, inputs: operands }, io)
+    },
+  }),
+  command({
+    name: 'docs config',
+    summary: 'Writes the reference of the configuration and its JSON Schema, both made from the code.',
+    options: {},
+    examples: [{ title: 'after an option was changed', line: 'sluice docs config' }],
+    async run(_call, io) {
+      const { docs } = await import('./docs.js')
+      return docs(io)
+    },
+  }),
+  command({
+    name: 'quickstart',
+    summary: 'Tails a log of this machine through a throttle to the terminal, to see what it is like.',
+    text: [
+      'The log is the first readable one of the usual ones, else README.md of the package. The configuration is written to .sluice-quickstart/sluice.yaml in the current folder, to go on from there; positions are kept beside it.',
+      'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment the events go to that address as well, as NDJSON in POST requests.',
+    ],
+    options: {},
+    examples: [
+      { title: 'to the terminal; Ctrl-C ends it', line: 'sluice quickstart' },
+      {
+        title: 'and over HTTP',
+        line: 'SLUICE_URL=http://127.0.0.1:8080/v3/ingest/abc SLUICE_ACCESS_KEY=… sluice quickstart',
+      },
+    ],
+    ships: true,
+    async run(_call, io) {
+      const { quickstart } = await import('./quickstart.js')
+      return quickstart(io)
+    },
+  }),
+]

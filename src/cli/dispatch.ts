@@ -1,0 +1,64 @@
+import { ConfigError, errorText } from '../core/errors.js'
+import { packageVersion } from '../lib/version.js'
+import { type Command, findCommand, type Io, readCall, UsageError } from './command-line.js'
+import { commandHelp, globalHelp } from './help.js'
+
+export const EXIT = { done: 0, failed: 1, usage: 2, config: 78 } as const
+
+const HELP = new Set(['-h', '--help'])
+
+/** Does what `argv` says and resolves with the exit code; what went wrong is on stderr. */
+export async function dispatch(argv: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
+  try {
+    return await obey(argv, commands, io)
+  } catch (error) {
+    io.stderr.write(`${describe(error, io.env)}\n`)
+    if (error instanceof UsageError) return EXIT.usage
+    return error instanceof ConfigError ? EXIT.config : EXIT.failed
+  }
+}
+
+async function obey(argv: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
+  const [first, ...rest] = argv
+  if (first === undefined) {
+    io.stderr.write(globalHelp(commands))
+    return EXIT.usage
+  }
+  if (HELP.has(first) || (first === 'help' && rest.length === 0)) {
+    io.stdout.write(globalHelp(commands))
+    return EXIT.done
+  }
+  if (first === '-V' || first === '--version') {
+    io.stdout.write(`sluice ${packageVersion()}\n`)
+    return EXIT.done
+  }
+  const [command, args] = findCommand(first === 'help' ? rest : argv, commands)
+  const end = args.indexOf('--')
+  if (first === 'help' || args.slice(0, end < 0 ? undefined : end).some(arg => HELP.has(arg))) {
+    io.stdout.write(commandHelp(command))
+    return EXIT.done
+  }
+  return command.run(readCall(command, args), io)
+}
+
+/** What a person is told about an error: one line, and with SLUICE_DEBUG=1 where it came from. */
+export function describe(error: unknown, env: NodeJS.ProcessEnv): string {
+  if (error instanceof ConfigError) return error.message
+  const text = `sluice: ${readable(error)}`
+  if (error instanceof UsageError) {
+    return `${text}\nTry: ${error.command === undefined ? 'sluice --help' : `sluice ${error.command} --help`}`
+  }
+  return env.SLUICE_DEBUG === '1' && error instanceof Error ? `${text}\n${stack(error)}` : text
+}
+
+/** `ENOENT: no such file or directory, open '/x'` as `cannot open /x: no such file or directory (ENOENT)`. */
+function readable(error: unknown): string {
+  const text = errorText(error).trim() || String(error)
+  const system = /^([A-Z][A-Z0-9]+): (.+?), (\w+) '(.*?)'/.exec(text)
+  return system ? `cannot ${system[3]} ${system[4]}: ${system[2]} (${system[1]})` : text.replace(/\s*\n\s*/g, '; ')
+}
+
+function stack(error: Error): string {
+  const cause = error.cause instanceof Error ? `\ncaused by ${stack(error.cause)}` : ''
+  return `${error.stack ?? error}${cause}`
+}

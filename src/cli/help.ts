@@ -1,0 +1,80 @@
+import type { Command, OptionSpec } from './command-line.js'
+
+/** The text of `--help`, made from the table of commands. */
+
+const WIDTH = 80
+
+/** Breaks `text` at spaces, so that no line is longer than the terminal of old; later lines begin with `indent`. */
+function wrap(text: string, indent = ''): string {
+  let line = ''
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    if (line && indent.length + line.length + 1 + word.length > WIDTH) {
+      lines.push(line)
+      line = word
+    } else line = line ? `${line} ${word}` : word
+  }
+  lines.push(line)
+  return lines.join(`\n${indent}`)
+}
+
+/** Two columns; the first as wide as its longest entry. */
+function columns(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([left]) => left.length)) + 2
+  const indent = ' '.repeat(width + 2)
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}${wrap(right, indent)}\n`).join('')
+}
+
+function flag(name: string, { short, value }: Pick<OptionSpec, 'short' | 'value'>): string {
+  return `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
+}
+
+/** What is written to call it: `sluice run --config FILE`. */
+export function usage(command: Command): string {
+  const parts = ['sluice', command.name]
+  for (const [name, spec] of Object.entries(command.options)) {
+    const text = flag(name, { ...(spec.value ? { value: spec.value } : {}) })
+    parts.push(spec.required ? text : `[${text}]`)
+  }
+  if (command.operands) {
+    const { name, min, max } = command.operands
+    const text = max > 1 ? `${name}…` : name
+    parts.push(min === 0 ? `[${text}]` : text)
+  }
+  return parts.join(' ')
+}
+
+export function commandHelp(command: Command): string {
+  const options = Object.entries(command.options).map(
+    ([name, spec]) => [flag(name, spec), spec.required ? `${spec.text} Required.` : spec.text] as const,
+  )
+  return [
+    `${wrap(command.summary)}\n`,
+    `Usage: ${wrap(usage(command), '       ')}\n`,
+    ...(command.text ?? []).map(paragraph => `${wrap(paragraph)}\n`),
+    ...(command.operands ? [`Operands:\n${columns([[command.operands.name, command.operands.text]])}`] : []),
+    `Options:\n${columns([...options, ['-h, --help', 'Shows this text.']])}`,
+    `Examples:\n${command.examples.map(({ title, line }) => `  # ${title}\n  ${line}\n`).join('')}`,
+  ].join('\n')
+}
+
+export function globalHelp(commands: readonly Command[]): string {
+  return [
+    wrap(
+      'sluice ships logs: it tails files and standard input, limits them by key, delivers at least once, and accounts for every event.\n',
+    ),
+    'Usage: sluice COMMAND [OPTION…]\n',
+    `Commands:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,
+    `Options:\n${columns([
+      ['-h, --help', 'Shows this text; behind a command, the text of that command.'],
+      ['-V, --version', 'Shows the version.'],
+    ])}`,
+    `Exit codes:\n${columns([
+      ['0', 'Done.'],
+      ['1', 'Failed; the reason is on standard error.'],
+      ['2', 'The command line is wrong.'],
+      ['78', 'The configuration is wrong; each error is on standard error with its file, line and column.'],
+    ])}`,
+    `Environment:\n${columns([['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.']])}`,
+  ].join('\n')
+}

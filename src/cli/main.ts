@@ -1,0 +1,36 @@
+#!/usr/bin/env node
+import { setTimeout } from 'node:timers'
+import { findCommand } from './command-line.js'
+import { commands } from './commands.js'
+import { describe, dispatch, EXIT } from './dispatch.js'
+
+/** The process: its streams, its last resort for errors, its exit. Nothing else in the project exits. */
+
+/** How long handles that a finished command left open may keep the process. */
+const LEFTOVER_MS = 250
+
+const { argv, env, stdin, stdout, stderr } = process
+const args = argv.slice(2)
+
+process.on('uncaughtException', error => {
+  stderr.write(`${describe(error, env)}\n`)
+  process.exit(EXIT.failed)
+})
+// A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
+stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error
+  process.exit(ships(args) ? EXIT.failed : EXIT.done)
+})
+stderr.on('error', () => {})
+
+function ships(args: readonly string[]): boolean {
+  try {
+    return findCommand(args, commands)[0].ships === true
+  } catch {
+    return false
+  }
+}
+
+process.exitCode = await dispatch(args, commands, { stdin, stdout, stderr, env })
+for (const stream of [stdout, stderr]) await new Promise(resolve => stream.write('', resolve))
+setTimeout(() => process.exit(), LEFTOVER_MS).unref()

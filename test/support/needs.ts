@@ -1,0 +1,24 @@
+import { accessSync, constants } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+
+/** Where administrators' programs are, also for users whose PATH does not say so. */
+const ALSO = ['/usr/local/sbin', '/usr/sbin', '/sbin']
+
+/**
+ * The path of a program that a test cannot do without. Missing: skips what is left of the test with the reason, and
+ * fails it under CI, where nothing may be skipped. Use: `const promtool = needs(t, 'promtool'); if (!promtool) return`.
+ */
+export function needs(t: Test, program: string, env: NodeJS.ProcessEnv = process.env): string | undefined {
+  for (const folder of [...(env.PATH ?? '').split(':').filter(Boolean), ...ALSO]) {
+    const path = join(folder, program)
+    try {
+      accessSync(path, constants.X_OK)
+      return path
+    } catch {}
+  }
+  const reason = `${program} is not installed`
+  if (env.CI) t.fail(`${reason}, and under CI no test may be skipped`)
+  else t.pass(`needs ${program}`, { skip: reason })
+  return undefined
+}

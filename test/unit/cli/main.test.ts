@@ -1,0 +1,177 @@
+import { spawnSync } from 'node:child_process'
+import { Writable } from 'node:stream'
+import t from 'tap'
+import { type Command, command, type Io } from '../../../src/cli/command-line.js'
+import { commands } from '../../../src/cli/commands.js'
+import { dispatch } from '../../../src/cli/dispatch.js'
+import { ConfigError } from '../../../src/core/errors.js'
+import { sluiceMain } from '../../support/checkout.js'
+
+/** Runs `argv` against a table, with streams that remember. */
+async function call(argv: readonly string[], table: readonly Command[] = commands, env: NodeJS.ProcessEnv = {}) {
+  const text = { stdout: '', stderr: '' }
+  const stream = (name: keyof typeof text) =>
+    new Writable({
+      write(chunk, _encoding, done) {
+        text[name] += chunk
+        done()
+      },
+    })
+  const io = { stdin: process.stdin, stdout: stream('stdout'), stderr: stream('stderr'), env } as unknown as Io
+  const code = await dispatch(argv, table, io)
+  return { code, ...text }
+}
+
+let seen: unknown
+const table = [
+  command({
+    name: 'take',
+    summary: 'Takes.',
+    options: {
+      file: { type: 'string', short: 'f', value: 'FILE', required: true, text: 'A file.' },
+      size: { type: 'string', value: 'N', text: 'A size.' },
+      loud: { type: 'boolean', text: 'Loudly.' },
+    },
+    operands: { name: 'INPUT', min: 0, max: 2, text: 'Inputs.' },
+    examples: [{ title: 'an example', line: 'sluice take --file x' }],
+    async run(call) {
+      seen = call
+      return 0
+    },
+  }),
+  command({
+    name: 'two words',
+    summary: 'Fails.',
+    options: {},
+    operands: { name: 'HOW', min: 1, max: 1, text: 'How.' },
+    examples: [],
+    async run({ operands }) {
+      const problem = { file: 'a.yaml', line: 2, column: 3, path: 'x.y', message: 'is wrong' }
+      if (operands[0] === 'config') throw new ConfigError([problem, { ...problem, line: 4 }])
+      if (operands[0] === 'system') {
+        throw Object.assign(new Error("ENOENT: no such file or directory, open '/no/where'"), { code: 'ENOENT' })
+      }
+      throw new Error('it\n  broke', { cause: new Error('the reason') })
+    },
+  }),
+]
+
+t.test('options and operands reach the command, absent ones too', async t => {
+  const cases: [string[], unknown][] = [
+    [['take', '--file', 'x'], { options: { file: 'x', size: undefined, loud: false }, operands: [] }],
+    [
+      ['take', 'a', '-f', 'x', '--loud', 'b'],
+      { options: { file: 'x', size: undefined, loud: true }, operands: ['a', 'b'] },
+    ],
+    [['take', '--file=-x', '--size=5', '-'], { options: { file: '-x', size: '5', loud: false }, operands: ['-'] }],
+    [
+      ['take', '--file', '-', '--', '--loud'],
+      { options: { file: '-', size: undefined, loud: false }, operands: ['--loud'] },
+    ],
+    [
+      ['take', '-f', 'x', '--', '--help'],
+      { options: { file: 'x', size: undefined, loud: false }, operands: ['--help'] },
+    ],
+  ]
+  for (const [argv, expected] of cases) {
+    const { code, stderr } = await call(argv, table)
+    t.equal(code, 0, argv.join(' '))
+    t.equal(stderr, '')
+    t.strictSame(seen, expected)
+  }
+})
+
+t.test('a wrong command line is told with what was probably meant, exit code 2', async t => {
+  const cases: [string[], string, string][] = [
+    [['tkae'], 'unknown command tkae; did you mean take?', '--help'],
+    [['qqqqqqqq'], 'unknown command qqqqqqqq', '--help'],
+    [['two'], 'two is incomplete: sluice two words', '--help'],
+    [['two', 'wrods'], 'two is incomplete: sluice two words', '--help'],
+    [['--file', 'x'], 'expected a command before --file, as in: sluice run --file', '--help'],
+    [['take', '--flie', 'x'], 'unknown option --flie; did you mean --file?', 'take --help'],
+    [['take', '-x'], 'unknown option -x', 'take --help'],
+    [['take', '--constructor'], 'unknown option --constructor', 'take --help'],
+    [['take'], '--file FILE is missing', 'take --help'],
+    [['take', '--file'], '--file needs a value: --file FILE', 'take --help'],
+    [['take', '--file='], '--file needs a value: --file FILE', 'take --help'],
+    [
+      ['take', '--file', '--loud'],
+      '--file needs a value: --file FILE; a value that begins with a dash is written --file=--loud',
+      'take --help',
+    ],
+    [['take', '--loud=yes', '-f', 'x'], '--loud takes no value', 'take --help'],
+    [['take', '-f', 'x', '--file=y'], '--file is given twice', 'take --help'],
+    [['take', '-f', 'x', 'a', 'b', 'c'], 'unexpected "c"', 'take --help'],
+    [['two', 'words'], 'HOW is missing', 'two words --help'],
+  ]
+  for (const [argv, message, help] of cases) {
+    t.same(
+      await call(argv, table),
+      { code: 2, stdout: '', stderr: `sluice: ${message}\nTry: sluice ${help}\n` },
+      argv.join(' '),
+    )
+  }
+})
+
+t.test('failures: exit code and what a person reads', async t => {
+  t.same(await call(['two', 'words', 'config'], table), {
+    code: 78,
+    stdout: '',
+    stderr: 'a.yaml:2:3: x.y: is wrong\na.yaml:4:3: x.y: is wrong\n',
+  })
+  t.same(await call(['two', 'words', 'system'], table), {
+    code: 1,
+    stdout: '',
+    stderr: 'sluice: cannot open /no/where: no such file or directory (ENOENT)\n',
+  })
+  t.same(await call(['two', 'words', 'any'], table), { code: 1, stdout: '', stderr: 'sluice: it; broke\n' })
+  const debug = await call(['two', 'words', 'any'], table, { SLUICE_DEBUG: '1' })
+  t.match(debug.stderr, /^sluice: it; broke\nError: it\n.*\n +at .*\n(.*\n)*caused by Error: the reason\n +at /)
+})
+
+t.test('help is made from the table', async t => {
+  const help = await call(['--help'])
+  t.match(help, { code: 0, stderr: '' })
+  t.equal((await call([])).stderr, help.stdout, 'without a command the help goes to stderr')
+  t.equal((await call([])).code, 2)
+  t.equal((await call(['help'])).stdout, help.stdout)
+  const summaries = help.stdout.replace(/\s+/g, ' ')
+  for (const command of commands) {
+    t.ok(summaries.includes(` ${command.name} ${command.summary}`), `${command.name} is in the help`)
+    const words = command.name.split(' ')
+    const own = await call([...words, '--help'])
+    t.match(own, { code: 0, stderr: '' })
+    t.same(await call([...words, '--no-such', '-h']), own, 'help is never refused')
+    t.same(await call(['help', ...words]), own)
+    t.ok(own.stdout.includes(`Usage: sluice ${command.name}`))
+    t.ok(
+      own.stdout.split('\n').every(line => line.length <= 80 || /^ {2}\S*sluice|=/.test(line)),
+      'fits 80 columns',
+    )
+    for (const [name, spec] of Object.entries(command.options)) {
+      t.ok(own.stdout.includes(`--${name}`), `${command.name} --${name} is explained`)
+      t.equal(spec.type === 'string', spec.value !== undefined, 'what takes a value names it')
+      t.match(spec.text, /^[A-Z].*\.$/)
+    }
+    t.ok(command.examples.length > 0)
+    for (const { line } of command.examples) t.ok(line.includes(`sluice ${command.name}`) && own.stdout.includes(line))
+  }
+})
+
+t.test('the program itself', async t => {
+  const run = (args: string[], input = '') => {
+    const { status, stdout, stderr } = spawnSync(process.execPath, [sluiceMain, ...args], {
+      input,
+      encoding: 'utf8',
+      timeout: 20_000,
+    })
+    return { status, stdout, stderr }
+  }
+  t.match(run(['--version']), { status: 0, stdout: /^sluice \d+\.\d+\.\d+\n$/, stderr: '' })
+  t.match(run(['runn']), { status: 2, stdout: '', stderr: /did you mean run\?/ })
+  const shell = `"${process.execPath}" "${sluiceMain}" --help | true; echo "\${PIPESTATUS[0]}"`
+  for (let i = 0; i < 3; i++) {
+    const { stdout, stderr } = spawnSync('bash', ['-c', shell], { encoding: 'utf8', timeout: 20_000 })
+    t.same({ stdout, stderr }, { stdout: '0\n', stderr: '' }, 'a reader that left early is no error')
+  }
+})
