@@ -9,6 +9,8 @@ export type AckStatus = 'delivered' | 'rejected' | 'errored'
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
+  /** Memory that the batch holds; kept by the outlet that it was sent through. */
+  held = 0
   #holders = 1
   #status: AckStatus = 'delivered'
   readonly #onSettled: (status: AckStatus) => void
@@ -37,7 +39,9 @@ export class Ack {
     if (--this.#holders === 0) this.#onSettled(this.#status)
   }
 
+  /** The batch holds so much less by now. */
   shrink(bytes: number): void {
+    this.held -= bytes
     this.#onShrink?.(bytes)
   }
 }

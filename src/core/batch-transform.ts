@@ -68,17 +68,21 @@ export abstract class BatchTransform extends Transform {
   }
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
+    const { metrics, log } = this.context
+    metrics.took(batch.length, batch.bytes)
     try {
       this.apply(batch)
     } catch (error) {
-      this.context.metrics.failed('bug')
-      this.context.log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed on a batch')
+      metrics.failed('bug')
+      metrics.discarded('errored', batch.length, batch.bytes)
+      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed on a batch')
       batch.ack.settle('errored')
       done()
       return
     }
     if (batch.length > 0) {
       batch.compact()
+      metrics.sent(batch.length, batch.bytes)
       this.push(batch)
     } else batch.ack.settle('delivered')
     const full = Object.values(this.outlets ?? {}).filter(outlet => outlet.writableNeedDrain)

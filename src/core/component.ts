@@ -49,6 +49,10 @@ export interface Destination extends Lifecycle {
 
 /** What one component counts, as plain numbers; engine/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
+  /** A batch was taken from the component's queue: counted by the shells, for the check of the balance. */
+  took(events: number, bytes: number): void
+  /** Events went on to the next components, or were accepted by the receiver. */
+  sent(events: number, bytes: number): void
   /** Events on purpose not passed on; `reason` is a label. */
   discarded(reason: string, events: number, bytes: number): void
   /** Something went wrong without an event being lost; `kind` is a label. */

@@ -1,0 +1,60 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+
+/** What the daemon tells about itself. */
+export interface Told {
+  /** Prometheus text. */
+  metrics(): Promise<string>
+  readonly contentType: string
+  /** Every destination, and why it is not ready. */
+  destinations(): { id: string; state: string; reason: string | undefined }[]
+}
+
+/** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
+export async function serveAdmin(listen: { host: string; port: number }, told: Told): Promise<Server> {
+  const server = createServer((request, response) => {
+    answer(request, response, told).catch(() => {
+      if (!response.headersSent) response.writeHead(500)
+      response.end()
+    })
+  })
+  server.requestTimeout = 10_000
+  server.headersTimeout = 10_000
+  server.maxConnections = 64
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(listen.port, listen.host, () => resolve())
+  })
+  // A scraper that goes away is no reason to end.
+  server.on('error', () => {})
+  return server
+}
+
+async function answer(request: IncomingMessage, response: ServerResponse, told: Told): Promise<void> {
+  const { pathname } = new URL(request.url ?? '/', 'http://localhost')
+  if (request.method !== 'GET' && request.method !== 'HEAD') {
+    response.writeHead(405, { allow: 'GET, HEAD' }).end()
+    return
+  }
+  switch (pathname) {
+    case '/metrics': {
+      const text = await told.metrics()
+      response.writeHead(200, { 'content-type': told.contentType }).end(text)
+      return
+    }
+    case '/healthz':
+      sendJson(response, 200, { status: 'alive' })
+      return
+    case '/readyz': {
+      const destinations = told.destinations()
+      const ready = destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
+      sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not ready', destinations })
+      return
+    }
+    default:
+      sendJson(response, 404, { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] })
+  }
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
+}

@@ -1,0 +1,21 @@
+import type { AnyDefinition } from './core/component.js'
+import { blackhole } from './destinations/blackhole.js'
+import { file as fileDestination } from './destinations/file.js'
+import { http } from './destinations/http.js'
+import { stdout } from './destinations/stdout.js'
+import { filter } from './processors/filter.js'
+import { throttle } from './processors/throttle.js'
+import { file } from './sources/file.js'
+import { stdin } from './sources/stdin.js'
+
+/** Every component there is. A new one is one file and one line here. */
+export const components: readonly AnyDefinition[] = [
+  file,
+  stdin,
+  throttle,
+  filter,
+  http,
+  fileDestination,
+  stdout,
+  blackhole,
+]

@@ -1,0 +1,143 @@
+import type { ComponentMetrics, Kind } from '../core/component.js'
+
+export interface Amount {
+  events: number
+  bytes: number
+}
+
+/** A series that a component made for itself. */
+export interface Counter {
+  readonly labels: Record<string, string>
+  value: number
+}
+
+export interface Series {
+  readonly type: 'counter' | 'gauge'
+  readonly help: string
+  /** What there is to show at this moment. */
+  read(): Iterable<{ labels: Record<string, string>; value: number }>
+}
+
+export interface Histogram {
+  readonly help: string
+  /** Upper bounds, rising. */
+  readonly buckets: readonly number[]
+  /** How many fell below each bound (not cumulated), the last one beyond all. */
+  readonly counts: number[]
+  sum: number
+}
+
+/**
+ * What one component counts, as plain numbers: cheap to raise, turned into Prometheus series only at a scrape.
+ * Conservation: received = sent + discarded + in flight, where what is in flight is counted independently: by what
+ * is in the queue before the component, and by what the component says that it holds.
+ */
+export class ComponentCounters implements ComponentMetrics {
+  readonly id: string
+  readonly kind: Kind
+  readonly type: string
+  readonly received: Amount = { events: 0, bytes: 0 }
+  readonly passed: Amount = { events: 0, bytes: 0 }
+  readonly discards = new Map<string, Amount>()
+  readonly failures = new Map<string, number>()
+  readonly queued: Amount = { events: 0, bytes: 0 }
+  readonly series = new Map<string, Series[]>()
+  readonly histograms = new Map<string, Histogram>()
+  /** What the component holds beyond its queue. */
+  holds: () => Amount = () => ({ events: 0, bytes: 0 })
+  readonly #counters = new Map<string, Counter>()
+
+  constructor(id: string, kind: Kind, type: string) {
+    this.id = id
+    this.kind = kind
+    this.type = type
+  }
+
+  /** A batch was put in the component's queue. */
+  arrived(events: number, bytes: number): void {
+    this.received.events += events
+    this.received.bytes += bytes
+    this.queued.events += events
+    this.queued.bytes += bytes
+  }
+
+  took(events: number, bytes: number): void {
+    this.queued.events -= events
+    this.queued.bytes -= bytes
+  }
+
+  sent(events: number, bytes: number): void {
+    this.passed.events += events
+    this.passed.bytes += bytes
+  }
+
+  discarded(reason: string, events: number, bytes: number): void {
+    const amount = this.discards.get(reason)
+    if (!amount) this.discards.set(reason, { events, bytes })
+    else {
+      amount.events += events
+      amount.bytes += bytes
+    }
+  }
+
+  failed(kind: string): void {
+    this.failures.set(kind, (this.failures.get(kind) ?? 0) + 1)
+  }
+
+  counter(name: string, help: string, labels: Record<string, string> = {}): Counter {
+    const key = `${name} ${JSON.stringify(labels)}`
+    let counter = this.#counters.get(key)
+    if (!counter) {
+      const added: Counter = { labels, value: 0 }
+      counter = added
+      this.#counters.set(key, added)
+      this.#add(name, { type: 'counter', help, read: () => [added] })
+    }
+    return counter
+  }
+
+  gauge(name: string, help: string, read: () => number, labels: Record<string, string> = {}): void {
+    this.#add(name, { type: 'gauge', help, read: () => [{ labels, value: read() }] })
+  }
+
+  gauges(name: string, help: string, read: Series['read']): void {
+    this.#add(name, { type: 'gauge', help, read })
+  }
+
+  #add(name: string, series: Series): void {
+    const all = this.series.get(name)
+    if (all) all.push(series)
+    else this.series.set(name, [series])
+  }
+
+  histogram(name: string, help: string, buckets: readonly number[]): { observe(value: number): void } {
+    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), sum: 0 }
+    this.histograms.set(name, histogram)
+    return {
+      observe: value => {
+        let i = 0
+        while (i < buckets.length && value > buckets[i]!) i++
+        histogram.counts[i]!++
+        histogram.sum += value
+      },
+    }
+  }
+
+  /** Events and bytes that are in the component. */
+  inFlight(): Amount {
+    const held = this.holds()
+    return { events: this.queued.events + held.events, bytes: this.queued.bytes + held.bytes }
+  }
+
+  /** How far the balance is off; 0 events and 0 bytes when every event is accounted for. */
+  imbalance(): Amount {
+    const off = this.inFlight()
+    off.events += this.passed.events - this.received.events
+    off.bytes += this.passed.bytes - this.received.bytes
+    for (const { events, bytes } of this.discards.values()) {
+      off.events += events
+      off.bytes += bytes
+    }
+    return off
+  }
+}

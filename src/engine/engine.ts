@@ -1,0 +1,277 @@
+import { hostname } from 'node:os'
+import type { Readable, Writable } from 'node:stream'
+import type { Logger } from 'pino'
+import type {
+  ComponentContext,
+  DestinationContext,
+  Kind,
+  Kinds,
+  Processor,
+  Source,
+  SourceContext,
+} from '../core/component.js'
+import type { FieldPath } from '../core/field-path.js'
+import { FieldReader } from '../core/field-reader.js'
+import { SideOutlet } from '../core/batch-transform.js'
+import { errorCode, errorText } from '../core/errors.js'
+import type { ComponentConfig, Config } from '../config/load.js'
+import { Backoff } from '../lib/backoff.js'
+import { WantedNames } from '../lib/json-scan.js'
+import { type Clock, sleep } from '../lib/time.js'
+import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
+import type { ComponentCounters } from './counters.js'
+import { DeadLetterFile } from './dead-letter.js'
+import { Delivery } from './delivery.js'
+import { Input, Junction, pump } from './junction.js'
+import type { Metrics } from './metrics.js'
+import { SourceOutlet } from './outlet.js'
+
+/** Default bound of what one source may have under way, in bytes. */
+const UNACKNOWLEDGED_BYTES = 32 * 1024 * 1024
+const RESTART_FIRST_MS = 1000
+const RESTART_MAX_MS = 60_000
+
+/** What the engine needs from outside. */
+export interface Surroundings {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  readonly metrics: Metrics
+  readonly stdin: Readable
+  readonly stdout: Writable
+  readonly env: NodeJS.ProcessEnv
+}
+
+export interface DestinationState {
+  readonly id: string
+  readonly state: string
+  readonly reason: string | undefined
+}
+
+interface RunningSource {
+  readonly id: string
+  readonly source: Source
+  readonly outlet: SourceOutlet
+  readonly junction: Junction
+  readonly counters: ComponentCounters
+}
+
+/**
+ * Builds the topology of a configuration and runs it. Start: destinations, then sources; a destination that does not
+ * accept yet holds its sources, nobody else. End: sources stop, streams end one after the other, deliveries finish
+ * within the time allowed, checkpoints are written, and only then destinations let go.
+ */
+export class Engine {
+  readonly #config: Config
+  readonly #around: Surroundings
+  readonly #checkpoints: CheckpointStore
+  readonly #wanted = new WantedNames()
+  readonly #inputs = new Map<string, Input>()
+  /** Outputs by id, side outputs by `id.outlet`. */
+  readonly #junctions = new Map<string, Junction>()
+  readonly #sources: RunningSource[] = []
+  readonly #processors: Processor[] = []
+  readonly #deliveries = new Map<string, Delivery>()
+  readonly #reading = new AbortController()
+  readonly #delivering = new AbortController()
+  #failed = false
+
+  private constructor(config: Config, around: Surroundings) {
+    this.#config = config
+    this.#around = around
+    this.#checkpoints = openCheckpoints(config.dataDir, around.log, around.clock)
+  }
+
+  /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
+  static async build(config: Config, around: Surroundings): Promise<Engine> {
+    const engine = new Engine(config, around)
+    for (const component of config.destinations) await engine.#addDestination(component)
+    for (const component of config.processors) await engine.#addProcessor(component)
+    for (const component of config.sources) await engine.#addSource(component)
+    for (const component of [...config.processors, ...config.destinations]) {
+      for (const input of component.inputs) engine.#connect(input, component.id)
+    }
+    return engine
+  }
+
+  #context({ id, kind, type }: ComponentConfig): ComponentContext & { metrics: ComponentCounters } {
+    const { log, clock, metrics } = this.#around
+    return {
+      id,
+      log: log.child({ component: id }),
+      clock,
+      metrics: metrics.component(id, kind, type),
+      field: (path: FieldPath) => new FieldReader(path, this.#wanted),
+    }
+  }
+
+  async #create<K extends Kind>(config: ComponentConfig, context: Kinds[K]['context']): Promise<Kinds[K]['component']> {
+    return (config.definition as { create: (o: unknown, c: unknown) => Kinds[K]['component'] }).create(
+      config.options,
+      context,
+    )
+  }
+
+  async #addDestination(config: ComponentConfig): Promise<void> {
+    const { random, clock, log } = this.#around
+    const context: DestinationContext & { metrics: ComponentCounters } = {
+      ...this.#context(config),
+      stdout: this.#around.stdout,
+    }
+    const destination = await this.#create<'destination'>(config, context)
+    const { metrics } = context
+    const delivery = new Delivery(destination, config.delivery!, {
+      id: config.id,
+      log: context.log,
+      clock,
+      random,
+      deadLetter: new DeadLetterFile({ dataDir: this.#config.dataDir, destination: config.id, log, clock }),
+      counters: {
+        received: (events, bytes) => metrics.took(events, bytes),
+        sent: (events, bytes) => metrics.sent(events, bytes),
+        discarded: (reason, events, bytes) => metrics.discarded(reason, events, bytes),
+        failed: kind => metrics.failed(kind),
+      },
+      metrics,
+    })
+    metrics.holds = () => delivery.inFlight()
+    this.#deliveries.set(config.id, delivery)
+    this.#inputs.set(config.id, new Input(delivery, metrics))
+  }
+
+  async #addProcessor(config: ComponentConfig): Promise<void> {
+    const context = this.#context(config)
+    const processor = await this.#create<'processor'>(config, context)
+    this.#processors.push(processor)
+    this.#inputs.set(config.id, new Input(processor, context.metrics))
+    pump(processor, this.#junction(config.id))
+    for (const [name, outlet] of Object.entries(processor.outlets ?? {})) {
+      const id = `${config.id}.${name}`
+      const used = [...this.#config.processors, ...this.#config.destinations].some(c => c.inputs.includes(id))
+      if (!used) continue
+      if (outlet instanceof SideOutlet) outlet.connected = true
+      pump(outlet, this.#junction(id))
+    }
+  }
+
+  async #addSource(config: ComponentConfig): Promise<void> {
+    const base = this.#context(config)
+    const context: SourceContext = {
+      ...base,
+      checkpoints: this.#checkpoints.forSource(config.id),
+      stdin: this.#around.stdin,
+      origin: (decode, path) => ({
+        source: config.id,
+        ...(path === undefined ? {} : { path }),
+        host: hostname(),
+        decode,
+        wanted: this.#wanted,
+      }),
+    }
+    const source = await this.#create<'source'>(config, context)
+    const junction = this.#junction(config.id)
+    const outlet = new SourceOutlet(junction, base.metrics, UNACKNOWLEDGED_BYTES)
+    this.#sources.push({ id: config.id, source, outlet, junction, counters: base.metrics })
+  }
+
+  #junction(id: string): Junction {
+    let junction = this.#junctions.get(id)
+    if (!junction) {
+      junction = new Junction()
+      this.#junctions.set(id, junction)
+    }
+    return junction
+  }
+
+  #connect(output: string, id: string): void {
+    this.#junction(output).connect(this.#inputs.get(id)!)
+  }
+
+  /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
+  async run(): Promise<void> {
+    const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
+    const read = this.#sources.map(source => this.#runSource(source))
+    const finished = [...this.#deliveries.values()].map(finish)
+    await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
+    await this.#checkpoints.flush()
+    const over = this.#delivering.signal
+    for (const delivery of this.#deliveries.values()) await delivery.stop(over)
+    this.#checkpoints.close()
+  }
+
+  async #startDelivery(id: string, delivery: Delivery): Promise<void> {
+    try {
+      await delivery.start(this.#delivering.signal)
+    } catch (error) {
+      // Nothing that waiting would cure: the daemon cannot do what it is told.
+      this.#around.log.error({ component: id, error: errorText(error) }, 'destination cannot start')
+      this.#failed = true
+      this.abort()
+    }
+  }
+
+  async #runSource({ id, source, outlet, junction, counters }: RunningSource): Promise<void> {
+    const { log, random } = this.#around
+    const { signal } = this.#reading
+    const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
+    while (!signal.aborted) {
+      try {
+        await source.start?.(signal)
+        await source.run(outlet, signal)
+        break
+      } catch (error) {
+        if (signal.aborted) break
+        counters.failed('source')
+        const fields = { component: id, code: errorCode(error), error: errorText(error) }
+        log.error(fields, 'source failed and is started again from its checkpoint')
+        await sleep(backoff.next(), signal)
+      }
+    }
+    junction.end()
+  }
+
+  /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
+  stop(deadline: AbortSignal): void {
+    this.#reading.abort()
+    if (deadline.aborted) this.abort()
+    else deadline.addEventListener('abort', () => this.abort(), { once: true })
+  }
+
+  /** Ends everything now: what is not delivered is read again after the next start. */
+  abort(): void {
+    this.#reading.abort()
+    this.#delivering.abort()
+    for (const { outlet } of this.#sources) outlet.close()
+    for (const processor of this.#processors) {
+      processor.destroy()
+      for (const outlet of Object.values(processor.outlets ?? {})) outlet.destroy()
+    }
+    for (const delivery of this.#deliveries.values()) delivery.destroy()
+  }
+
+  /** Whether the run ended because a component could not start. */
+  get failed(): boolean {
+    return this.#failed
+  }
+
+  /** What each destination is up to; the daemon is ready when all of them are. */
+  states(): DestinationState[] {
+    return [...this.#deliveries].map(([id, { state, reason }]) => ({ id, state, reason }))
+  }
+
+  /** Events read and not settled: what the next start reads again, where the source can. */
+  undelivered(): number {
+    let events = 0
+    for (const counters of this.#around.metrics.components.values()) events += counters.inFlight().events
+    return events
+  }
+}
+
+/** Resolves when the stream has finished or was destroyed. */
+function finish(stream: Writable): Promise<void> {
+  return new Promise(resolve => {
+    if (stream.closed) return resolve()
+    stream.once('close', resolve)
+    stream.once('error', () => resolve())
+  })
+}

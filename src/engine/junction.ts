@@ -1,0 +1,90 @@
+import type { Readable, Writable } from 'node:stream'
+import type { EventBatch } from '../core/batch.js'
+import type { ComponentCounters } from './counters.js'
+
+/** The input side of a component: counts what arrives, and ends when all that feed it have ended. */
+export class Input {
+  readonly #stream: Writable
+  readonly #counters: ComponentCounters
+  #feeders = 0
+  /** While the stream is full: what its feeders wait for. */
+  #room: { promise: Promise<void>; resolve: () => void } | undefined
+
+  constructor(stream: Writable, counters: ComponentCounters) {
+    this.#stream = stream
+    this.#counters = counters
+    const go = () => {
+      this.#room?.resolve()
+      this.#room = undefined
+    }
+    stream.on('drain', go)
+    stream.on('close', go)
+  }
+
+  feed(): void {
+    this.#feeders++
+  }
+
+  /** Undefined: there is room for more. A promise: wait for it before the next batch. */
+  write(batch: EventBatch): Promise<void> | undefined {
+    const stream = this.#stream
+    if (stream.destroyed) {
+      // Shut down at its deadline: the batch is read again after the next start.
+      batch.ack.settle('errored')
+      return undefined
+    }
+    this.#counters.arrived(batch.length, batch.bytes)
+    if (stream.write(batch)) return undefined
+    if (!this.#room) {
+      let resolve = () => {}
+      const promise = new Promise<void>(done => {
+        resolve = done
+      })
+      this.#room = { promise, resolve }
+    }
+    return this.#room.promise
+  }
+
+  end(): void {
+    if (--this.#feeders === 0) this.#stream.end()
+  }
+}
+
+/** One output and all who read it: each gets a copy, and the slowest sets the pace. */
+export class Junction {
+  readonly #inputs: Input[] = []
+
+  connect(input: Input): void {
+    input.feed()
+    this.#inputs.push(input)
+  }
+
+  /** Undefined: go on. A promise: wait for it before the next batch. */
+  write(batch: EventBatch): Promise<void> | undefined {
+    const inputs = this.#inputs
+    if (inputs.length === 0) {
+      batch.ack.settle('delivered')
+      return undefined
+    }
+    if (inputs.length === 1) return inputs[0]!.write(batch)
+    // All copies are made before the first is let go: whoever gets it may change or settle it at once.
+    const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
+    const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
+    return full.length === 0 ? undefined : Promise.all(full).then(() => {})
+  }
+
+  end(): void {
+    for (const input of this.#inputs) input.end()
+  }
+}
+
+/** Reads a processor's output, or one of its side outputs, into a junction. */
+export function pump(from: Readable, junction: Junction): void {
+  from.on('data', (batch: EventBatch) => {
+    const room = junction.write(batch)
+    if (!room) return
+    from.pause()
+    room.then(() => from.resume())
+  })
+  from.on('end', () => junction.end())
+}
