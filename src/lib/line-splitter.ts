@@ -31,6 +31,24 @@ const CR = 0x0d
 /** An unfinished line above this size gets room to double, so that small portions cost no copy each. */
 const GROW_ABOVE = 4096
 
+/** The columns of the frame being made. `commit` and `flush` finish what they begin, so all splitters share them. */
+let starts = new Int32Array(256)
+let ends = new Int32Array(256)
+let flagsOf = new Uint8Array(256)
+
+function growColumns(): void {
+  const wider = (old: Int32Array) => {
+    const next = new Int32Array(old.length * 2)
+    next.set(old)
+    return next
+  }
+  starts = wider(starts)
+  ends = wider(ends)
+  const flags = new Uint8Array(starts.length)
+  flags.set(flagsOf)
+  flagsOf = flags
+}
+
 export class LineSplitter {
   /** Pieces that over-long lines were cut in so far, without the last ones. */
   pieces = 0
@@ -42,9 +60,6 @@ export class LineSplitter {
   #scanned = 0
   /** Whether the unfinished line's beginning was already given out. */
   #continues: boolean
-  #starts = new Int32Array(256)
-  #ends = new Int32Array(256)
-  #flags = new Uint8Array(256)
   #length = 0
 
   /** `continues`: the first byte to come is in the middle of a line (a resumed file). */
@@ -109,6 +124,18 @@ export class LineSplitter {
     return this.#frame(from)
   }
 
+  /** Lets go of the chunk: a small unfinished line moves to a chunk of its own size, a large one keeps its place. */
+  release(): void {
+    const pending = this.pending
+    if (pending * 4 > this.#chunk.length) return
+    const next = Buffer.allocUnsafeSlow(pending)
+    this.#chunk.copy(next, 0, this.#start, this.#end)
+    this.#scanned -= this.#start
+    this.#start = 0
+    this.#end = pending
+    this.#chunk = next
+  }
+
   /** Pieces of exactly the largest size while the line, which reaches at least to `to`, is longer than allowed. */
   #cutPieces(to: number): void {
     while (to - this.#start > this.#maxLineBytes) {
@@ -124,26 +151,12 @@ export class LineSplitter {
 
   #push(end: number, flags: number): void {
     const i = this.#length++
-    if (i === this.#starts.length) this.#grow()
-    this.#starts[i] = this.#start
-    this.#ends[i] = end
-    this.#flags[i] = this.#continues ? flags | CONTINUES : flags
+    if (i === starts.length) growColumns()
+    starts[i] = this.#start
+    ends[i] = end
+    flagsOf[i] = this.#continues ? flags | CONTINUES : flags
     this.#continues = false
     this.#start = end + (flags & LINE_END)
-  }
-
-  #grow(): void {
-    const size = this.#starts.length * 2
-    const wider = (old: Int32Array) => {
-      const next = new Int32Array(size)
-      next.set(old)
-      return next
-    }
-    this.#starts = wider(this.#starts)
-    this.#ends = wider(this.#ends)
-    const flags = new Uint8Array(size)
-    flags.set(this.#flags)
-    this.#flags = flags
   }
 
   #frame(from: number): Frame | undefined {
@@ -153,9 +166,9 @@ export class LineSplitter {
     return {
       chunk: this.#chunk,
       length,
-      starts: this.#starts.slice(0, length),
-      ends: this.#ends.slice(0, length),
-      flags: this.#flags.slice(0, length),
+      starts: starts.slice(0, length),
+      ends: ends.slice(0, length),
+      flags: flagsOf.slice(0, length),
       bytes: this.#start - from,
     }
   }
