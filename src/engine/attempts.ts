@@ -1,0 +1,226 @@
+import type { Logger } from 'pino'
+import { DeliveryError } from '../core/errors.js'
+import { Backoff, type Random } from '../lib/backoff.js'
+import { after, type Clock } from '../lib/time.js'
+import { formatDuration } from '../lib/units.js'
+import { Hold } from './hold.js'
+
+const LONGEST_RETRY_AFTER_MS = 3_600_000
+/** The same trouble is told again after this long at the earliest. */
+const LOG_EVERY_MS = 60_000
+
+export interface AttemptsContext {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  /** Milliseconds for one attempt. */
+  readonly timeout: number
+  readonly retry: RetryLimits
+  /** While on hold: whether an attempt makes sense at once. */
+  readonly changed: () => Promise<boolean>
+  readonly failed: (kind: string) => void
+  readonly retried: (reason: string) => void
+  /** Timers; lib/time.ts when left out. */
+  readonly after?: typeof after | undefined
+}
+
+export interface RetryLimits {
+  readonly initial: number
+  readonly max: number
+  readonly max_attempts?: number | undefined
+  readonly max_elapsed?: number | undefined
+}
+
+/** Something that is tried until it has an end. */
+export interface Task {
+  /** One attempt. It rejects soon after the signal aborts. */
+  attempt(signal: AbortSignal): Promise<void>
+  /** What a failure means. May throw instead: then so does `persist`. */
+  judge(error: unknown): DeliveryError
+  /** Whether `max_attempts` and `max_elapsed` apply. */
+  readonly limited: boolean
+}
+
+/**
+ * How the requests of one destination, and its start, are tried: time limits, retries, pauses the receiver asks for,
+ * and the hold. Tells in the log what an operator should know, without repeating itself.
+ */
+export class Attempts {
+  readonly #context: AttemptsContext
+  readonly #hold: Hold
+  /** Who waits between two attempts, and why. */
+  readonly #failing = new Map<object, DeliveryError>()
+  readonly #running = new Map<AbortController, () => void>()
+  readonly #sleepers = new Set<() => void>()
+  readonly #loggedAt = new Map<string, number>()
+  /** The receiver asked for a pause until then. */
+  #pausedUntil = 0
+  #toldTrouble = false
+  #closed = false
+
+  constructor(context: AttemptsContext) {
+    this.#context = context
+    const { clock, random, changed } = context
+    this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
+  }
+
+  get holding(): boolean {
+    return this.#hold.error !== undefined
+  }
+
+  get retrying(): boolean {
+    return this.#failing.size > 0
+  }
+
+  /** Why it holds or tries again. */
+  get error(): DeliveryError | undefined {
+    return this.#hold.error ?? this.#failing.values().next().value
+  }
+
+  /** Attempts until one has an end: undefined (it worked, or all is closed), or why it never will. */
+  async persist(task: Task): Promise<DeliveryError | undefined> {
+    const { failed, retried, retry, random, clock } = this.#context
+    const { max_attempts: maxAttempts = Infinity, max_elapsed: maxElapsed = Infinity } = task.limited ? retry : {}
+    const backoff = new Backoff(retry.initial, retry.max, random)
+    let failures = 0
+    let since = 0
+    for (;;) {
+      await this.#turn(task)
+      if (this.#closed) return undefined
+      const thrown = await this.#attempt(task)
+      if (this.#closed) return undefined
+      const error = thrown && task.judge(thrown.error)
+      if (error) failed(error.reason)
+      if (error?.failure === 'hold') {
+        this.#failing.delete(task)
+        if (this.#hold.begin(error)) this.#logHold(error)
+      } else if (error?.failure === 'retry') {
+        retried(error.reason)
+        // While it holds, the hold says when to try again, and nothing is given up.
+        if (this.holding) continue
+        if (failures++ === 0) since = clock.now()
+        if (failures >= maxAttempts || clock.now() - since >= maxElapsed) {
+          this.#recovered(task)
+          return exhausted(error, failures)
+        }
+        await this.#waitAfter(task, error, failures, backoff.next())
+      } else {
+        if (this.#hold.isProbe(task)) this.#endHold()
+        this.#recovered(task)
+        return error
+      }
+    }
+  }
+
+  /** Ends every wait and aborts every attempt; nothing is tried any more. */
+  close(): void {
+    this.#closed = true
+    for (const [controller, cancel] of this.#running) {
+      cancel()
+      controller.abort(new Error('the time to deliver is over'))
+    }
+    this.#hold.close()
+    for (const wake of this.#sleepers) wake()
+    this.#failing.clear()
+  }
+
+  /** Whether to log `what`, or whether that was done a short while ago. */
+  mayLog(what: string): boolean {
+    const now = this.#context.clock.now()
+    if (now - (this.#loggedAt.get(what) ?? -Infinity) < LOG_EVERY_MS) return false
+    this.#loggedAt.set(what, now)
+    return true
+  }
+
+  /** Waits until nothing forbids an attempt. */
+  async #turn(task: Task): Promise<void> {
+    do {
+      await this.#hold.pass(task)
+      const { clock } = this.#context
+      while (!this.#closed && clock.now() < this.#pausedUntil) await this.#sleep(this.#pausedUntil - clock.now())
+    } while (!this.#closed && this.holding && !this.#hold.isProbe(task))
+  }
+
+  /** What the attempt threw, if it did. */
+  async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
+    const { timeout } = this.#context
+    const controller = new AbortController()
+    const cancel = this.#after(timeout, () => {
+      const message = `no answer within ${formatDuration(timeout)}`
+      controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
+    })
+    this.#running.set(controller, cancel)
+    try {
+      await task.attempt(controller.signal)
+      return undefined
+    } catch (error) {
+      return { error: controller.signal.aborted ? controller.signal.reason : error }
+    } finally {
+      cancel()
+      this.#running.delete(controller)
+    }
+  }
+
+  async #waitAfter(task: Task, error: DeliveryError, failures: number, backoffMs: number): Promise<void> {
+    const { clock, log, random } = this.#context
+    this.#failing.set(task, error)
+    let waitMs = backoffMs
+    if (error.retryAfterMs !== undefined) {
+      // The receiver speaks for all requests. A little more, so that not all of them come at the same moment.
+      const pauseMs = Math.min(error.retryAfterMs, LONGEST_RETRY_AFTER_MS)
+      this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
+      waitMs = Math.max(waitMs, pauseMs + random() * Math.min(1000, pauseMs / 10))
+    }
+    if (this.mayLog('retry')) {
+      this.#toldTrouble = true
+      const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs) }
+      log.warn(fields, 'delivery fails and is tried again; events wait')
+    }
+    await this.#sleep(waitMs)
+  }
+
+  #recovered(task: Task): void {
+    if (!this.#failing.delete(task) || this.#failing.size > 0 || !this.#toldTrouble) return
+    this.#toldTrouble = false
+    this.#context.log.info('delivery works again')
+  }
+
+  #logHold(error: DeliveryError): void {
+    const text = 'delivery is on hold until the cause is corrected; events wait, nothing is dropped'
+    this.#context.log.error(logFields(error), text)
+  }
+
+  #endHold(): void {
+    this.#hold.end()
+    this.#context.log.info('delivery is no longer on hold')
+  }
+
+  #after(ms: number, fn: () => void): () => void {
+    return (this.#context.after ?? after)(ms, fn)
+  }
+
+  /** Resolves after `ms`, or at once when all is closed. */
+  #sleep(ms: number): Promise<void> {
+    if (this.#closed) return Promise.resolve()
+    return new Promise(resolve => {
+      const wake = () => {
+        cancel()
+        this.#sleepers.delete(wake)
+        resolve()
+      }
+      const cancel = this.#after(ms, wake)
+      this.#sleepers.add(wake)
+    })
+  }
+}
+
+/** What the log tells of a failure. */
+export function logFields({ reason, status, requestId, message }: DeliveryError): Record<string, unknown> {
+  return { reason, status, request_id: requestId, error: message }
+}
+
+function exhausted(error: DeliveryError, failures: number): DeliveryError {
+  const { status, requestId } = error
+  const message = `given up after ${failures} attempts: ${error.message}`
+  return new DeliveryError(message, { failure: 'reject', reason: 'retries_exhausted', status, requestId, cause: error })
+}

@@ -1,0 +1,151 @@
+import type { EventBatch } from '../core/batch.js'
+import type { Amount } from './counters.js'
+
+export interface BatchLimits {
+  readonly max_events: number
+  readonly max_bytes: number
+  readonly max_wait: number
+}
+
+/**
+ * The queue before the requests: merges batches and splits them, in order. Invariants: every event added is in exactly
+ * one request, as a holder of its batch's ack; a request exceeds the limits only by being one single large event.
+ */
+export class Batcher {
+  readonly #limits: BatchLimits
+  readonly #batches: EventBatch[] = []
+  readonly #arrivedAt: number[] = []
+  /** How much of the first batch is in requests already. */
+  #from = 0
+  #fromBytes = 0
+  #events = 0
+  #bytes = 0
+
+  constructor(limits: BatchLimits) {
+    this.#limits = limits
+  }
+
+  get empty(): boolean {
+    return this.#batches.length === 0
+  }
+
+  /** Whether there is a whole request. */
+  get full(): boolean {
+    return this.#events >= this.#limits.max_events || this.#bytes >= this.#limits.max_bytes
+  }
+
+  /** When the oldest event has waited long enough, on the clock that `add` was told; Infinity when there is none. */
+  get dueAt(): number {
+    return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
+  }
+
+  /** Takes over a batch with at least one event. */
+  add(batch: EventBatch, now: number): void {
+    this.#batches.push(batch)
+    this.#arrivedAt.push(now)
+    this.#events += batch.length
+    this.#bytes += batch.bytes
+  }
+
+  /** The next request: as much as is there and the limits allow. */
+  take(): EventBatch[] {
+    const { max_events: maxEvents, max_bytes: maxBytes } = this.#limits
+    const request: EventBatch[] = []
+    let events = 0
+    let bytes = 0
+    let whole = 0
+    for (const batch of this.#batches) {
+      const count = batch.length - this.#from
+      const size = batch.bytes - this.#fromBytes
+      if (events + count > maxEvents || bytes + size > maxBytes) {
+        const to = this.#fits(batch, maxEvents - events, maxBytes - bytes, events === 0)
+        if (to < batch.length) {
+          if (to > this.#from) request.push(this.#piece(batch, to))
+          break
+        }
+      }
+      request.push(this.#rest(batch))
+      this.#events -= count
+      this.#bytes -= size
+      events += count
+      bytes += size
+      whole++
+    }
+    this.#batches.splice(0, whole)
+    this.#arrivedAt.splice(0, whole)
+    return request
+  }
+
+  /** Where to cut the first batch left, for at most so many events and bytes; `first`: it gives one event at least. */
+  #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
+    const end = Math.min(batch.length, this.#from + maxEvents)
+    let to = this.#from
+    for (let bytes = 0; to < end; to++) {
+      bytes += batch.size(to)
+      if (bytes > maxBytes && !(first && to === this.#from)) break
+    }
+    return to
+  }
+
+  /** The events up to `to` of the first batch left, which stays. */
+  #piece(batch: EventBatch, to: number): EventBatch {
+    const piece = batch.fork(this.#from, to)
+    this.#from = to
+    this.#fromBytes += piece.bytes
+    this.#events -= piece.length
+    this.#bytes -= piece.bytes
+    return piece
+  }
+
+  /** What is left of the first batch. The pieces hold its ack now, the batch itself no more. */
+  #rest(batch: EventBatch): EventBatch {
+    if (this.#from === 0) return batch
+    const piece = batch.fork(this.#from, batch.length)
+    batch.ack.settle('delivered')
+    this.#from = 0
+    this.#fromBytes = 0
+    return piece
+  }
+
+  /** What is waiting, counted anew from the batches themselves. */
+  amount(): Amount {
+    const amount = { events: -this.#from, bytes: -this.#fromBytes }
+    for (const batch of this.#batches) {
+      amount.events += batch.length
+      amount.bytes += batch.bytes
+    }
+    return amount
+  }
+
+  /** Settles everything `errored`: it is to be read again. */
+  giveBack(): Amount {
+    const amount = this.amount()
+    for (const batch of this.#batches) batch.ack.settle('errored')
+    this.#batches.length = 0
+    this.#arrivedAt.length = 0
+    this.#from = this.#fromBytes = this.#events = this.#bytes = 0
+    return amount
+  }
+}
+
+/** A request cut into two of about as many events each; the events keep their order. */
+export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch[]] {
+  let events = 0
+  for (const batch of request) events += batch.length
+  let room = events >> 1
+  const left: EventBatch[] = []
+  const right: EventBatch[] = []
+  for (const batch of request) {
+    if (room === 0) right.push(batch)
+    else if (batch.length <= room) {
+      left.push(batch)
+      room -= batch.length
+    } else {
+      left.push(batch.fork(0, room))
+      right.push(batch.fork(room, batch.length))
+      batch.ack.settle('delivered')
+      room = 0
+    }
+  }
+  return [left, right]
+}

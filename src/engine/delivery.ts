@@ -1,0 +1,363 @@
+import { Writable } from 'node:stream'
+import type { Logger } from 'pino'
+import type { EventBatch } from '../core/batch.js'
+import { STREAM_DEPTH } from '../core/batch-transform.js'
+import type { ComponentMetrics, Destination } from '../core/component.js'
+import type { DeliveryOptions } from '../core/delivery-options.js'
+import { DeliveryError, errorText } from '../core/errors.js'
+import type { Random } from '../lib/backoff.js'
+import { after, type Clock } from '../lib/time.js'
+import { Attempts, logFields } from './attempts.js'
+import { Batcher, halve } from './batcher.js'
+import type { Amount } from './counters.js'
+import type { DeadLetters } from './dead-letter.js'
+
+/**
+ * From batches to requests, and each request to its end. Invariants: every batch written is in the batcher or in
+ * requests until its parts are settled, each exactly once: `delivered` when the destination took it, `rejected` when
+ * it refused it for good and the dead letter is safe (or dropping was asked for), `errored` when the time is over.
+ * Nothing is written before the destination has started. With `max_in_flight: 1` the order is that of the input.
+ */
+
+/** What is counted of every request and batch. */
+export interface DeliveryCounters {
+  /** A batch was taken from the stream. */
+  received(events: number, bytes: number): void
+  sent(events: number, bytes: number): void
+  discarded(reason: string, events: number, bytes: number): void
+  failed(kind: string): void
+}
+
+export interface DeliveryContext {
+  readonly id: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  readonly deadLetter: DeadLetters
+  readonly counters: DeliveryCounters
+  readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
+  /** Timers; lib/time.ts when left out. */
+  readonly after?: typeof after
+}
+
+export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'stopped'
+
+interface Request extends Readonly<Amount> {
+  readonly parts: readonly EventBatch[]
+}
+
+const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
+
+export class Delivery extends Writable {
+  readonly #destination: Destination
+  readonly #options: DeliveryOptions
+  readonly #context: DeliveryContext
+  readonly #batcher: Batcher
+  readonly #attempts: Attempts
+  /** Requests whose parts are not settled. */
+  readonly #unsettled = new Set<Request>()
+  readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  readonly #latency: { observe(value: number): void }
+  #running = 0
+  #started = false
+  #over = false
+  #cancelTimer: (() => void) | undefined
+  /** Lets in the next batch. */
+  #accept: (() => void) | undefined
+  /** Set when no batch follows any more. */
+  #finish: (() => void) | undefined
+  #stopping: Promise<Amount> | undefined
+
+  constructor(destination: Destination, options: DeliveryOptions, context: DeliveryContext) {
+    super({ objectMode: true, highWaterMark: STREAM_DEPTH })
+    this.#destination = destination
+    this.#options = options
+    this.#context = context
+    this.#batcher = new Batcher(options.batch)
+    const { log, clock, random, counters, metrics } = context
+    const retries = 'Attempts that failed and are made again.'
+    this.#attempts = new Attempts({
+      log,
+      clock,
+      random,
+      timeout: options.timeout,
+      retry: options.retry,
+      changed: async () => (await destination.changed?.().catch(() => false)) ?? false,
+      failed: kind => counters.failed(kind),
+      retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
+      after: context.after,
+    })
+    this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Time of one attempt.', LATENCY_SECONDS)
+    const holding = () => (this.#attempts.holding ? 1 : 0)
+    metrics.gauge('sluice_delivery_holding', 'Whether the destination waits for an operator.', holding)
+    metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
+  }
+
+  get state(): DeliveryState {
+    if (this.#over || this.writableFinished) return 'stopped'
+    if (this.#attempts.holding) return 'holding'
+    if (!this.#started) return 'starting'
+    return this.#attempts.retrying ? 'retrying' : 'ready'
+  }
+
+  /** Why it holds or tries again, for people. */
+  get reason(): string | undefined {
+    return this.#attempts.error?.message
+  }
+
+  /**
+   * Events taken and neither sent nor discarded, counted anew from the queue and the requests themselves. Those given
+   * back at the end are among them.
+   */
+  inFlight(): Amount {
+    const amount = this.#batcher.amount()
+    for (const { parts } of this.#unsettled) {
+      for (const part of parts) add(amount, part.length, part.bytes)
+    }
+    return add(amount, this.#givenBack.events, this.#givenBack.bytes)
+  }
+
+  /**
+   * Starts the destination, again and again until it accepts; resolves then. Throws what is not a DeliveryError. When
+   * the signal aborts everything is given back, as at the deadline of `stop`, and it resolves.
+   */
+  async start(signal?: AbortSignal): Promise<void> {
+    const giveUp = () => this.#giveUp()
+    if (signal?.aborted) return giveUp()
+    signal?.addEventListener('abort', giveUp, { once: true })
+    try {
+      const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
+      await this.#attempts.persist({ attempt, judge: judgeStart, limited: false })
+      if (this.#over) return
+      this.#started = true
+      this.#pump()
+    } finally {
+      signal?.removeEventListener('abort', giveUp)
+    }
+  }
+
+  /**
+   * Waits for the stream's end, which whoever writes to it must bring about, at most until the deadline; gives back
+   * what is left then, and stops the destination. Resolves with what was not delivered.
+   */
+  stop(deadline: AbortSignal): Promise<Amount> {
+    this.#stopping ??= this.#stop(deadline)
+    return this.#stopping
+  }
+
+  async #stop(deadline: AbortSignal): Promise<Amount> {
+    await new Promise<void>(resolve => {
+      const done = () => {
+        deadline.removeEventListener('abort', done)
+        this.off('close', done)
+        resolve()
+      }
+      this.on('close', done)
+      deadline.addEventListener('abort', done)
+      if (this.closed || this.#over || deadline.aborted) done()
+    })
+    this.#giveUp()
+    await this.#destination.stop?.(deadline)
+    return this.#givenBack
+  }
+
+  override _write(batch: EventBatch, _encoding: string, done: () => void): void {
+    const { counters, clock } = this.#context
+    counters.received(batch.length, batch.bytes)
+    if (this.#over) {
+      add(this.#givenBack, batch.length, batch.bytes)
+      batch.ack.settle('errored')
+      done()
+      return
+    }
+    if (batch.length === 0) {
+      batch.ack.settle('delivered')
+      done()
+      return
+    }
+    this.#batcher.add(batch, clock.now())
+    this.#accept = done
+    this.#pump()
+  }
+
+  override _final(done: () => void): void {
+    if (this.#over) done()
+    else {
+      this.#finish = done
+      this.#pump()
+    }
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#giveUp()
+    done(error)
+  }
+
+  /** Does all that can be done now: begins requests, takes more, ends. */
+  #pump(): void {
+    if (this.#over) return
+    const batcher = this.#batcher
+    const { max_in_flight: maxInFlight } = this.#options
+    if (this.#started) {
+      const now = this.#context.clock.now()
+      while (
+        this.#running < maxInFlight &&
+        (batcher.full || batcher.dueAt <= now || (this.#finish && !batcher.empty))
+      ) {
+        this.#begin(batcher.take())
+      }
+      if (this.#running < maxInFlight && !batcher.empty) this.#wakeAfter(batcher.dueAt - now)
+    }
+    if (!batcher.full) this.#takeMore()
+    if (this.#finish && this.#started && batcher.empty && this.#running === 0) this.#end()
+  }
+
+  #takeMore(): void {
+    const accept = this.#accept
+    this.#accept = undefined
+    accept?.()
+  }
+
+  #end(): void {
+    this.#cancelTimer?.()
+    this.#cancelTimer = undefined
+    const finish = this.#finish
+    this.#finish = undefined
+    finish?.()
+  }
+
+  /** One timer for the age of the oldest event. It may ring too early for a younger one, and is set again then. */
+  #wakeAfter(ms: number): void {
+    this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
+      this.#cancelTimer = undefined
+      this.#pump()
+    })
+  }
+
+  #begin(parts: EventBatch[]): void {
+    this.#running++
+    void this.#carry(this.#request(parts))
+      .catch(error => {
+        // Never expected. What is not settled stays so, and is read again after a restart.
+        this.#context.counters.failed('bug')
+        const fields = { code: 'SLUICE_DELIVERY_FAILED', error: errorText(error) }
+        this.#context.log.error(fields, 'delivery failed on a request')
+      })
+      .finally(() => {
+        this.#running--
+        this.#pump()
+      })
+  }
+
+  #request(parts: EventBatch[]): Request {
+    const amount = { events: 0, bytes: 0 }
+    for (const part of parts) add(amount, part.length, part.bytes)
+    const request = { parts, ...amount }
+    this.#unsettled.add(request)
+    return request
+  }
+
+  /** Sees a request to its end, with the halves that it may have to be cut into. */
+  async #carry(whole: Request): Promise<void> {
+    const left = [whole]
+    for (let request = left.shift(); request; request = left.shift()) {
+      const { parts, events } = request
+      const attempt = (signal: AbortSignal) => this.#write(parts, signal)
+      const error = await this.#attempts.persist({ attempt, judge: judgeWrite, limited: true })
+      if (this.#over) return
+      if (!error) this.#settle(request, undefined)
+      else if (error.failure === 'too_large' && events > 1) left.unshift(...this.#cut(request, error))
+      else await this.#refuse(request, error)
+      if (this.#over) return
+    }
+  }
+
+  async #write(parts: readonly EventBatch[], signal: AbortSignal): Promise<void> {
+    const { clock } = this.#context
+    const began = clock.now()
+    try {
+      await this.#destination.write(parts, signal)
+    } finally {
+      this.#latency.observe((clock.now() - began) / 1000)
+    }
+  }
+
+  #cut(request: Request, error: DeliveryError): Request[] {
+    const { events, bytes } = request
+    if (this.#attempts.mayLog('too_large')) {
+      const advice =
+        'a request was too large for the destination and goes in halves; a lower batch.max_bytes avoids that'
+      this.#context.log.warn({ ...logFields(error), events, bytes }, advice)
+    }
+    this.#unsettled.delete(request)
+    return halve(request.parts).map(parts => this.#request(parts))
+  }
+
+  /** Brings the request to where refused events go. That is tried until it is safe. */
+  async #refuse(request: Request, error: DeliveryError): Promise<void> {
+    const { log, deadLetter, metrics } = this.#context
+    const { on_reject: where } = this.#options
+    if (where === 'dead_letter') {
+      const attempt = () => deadLetter.write(request.parts, error)
+      await this.#attempts.persist({ attempt, judge: judgeDeadLetter, limited: false })
+      if (this.#over) return
+      const help = 'Events in the dead letter file.'
+      metrics.counter('sluice_dead_letter_events_total', help, { reason: error.reason }).value += request.events
+    }
+    if (this.#attempts.mayLog('reject')) {
+      log.warn({ ...logFields(error), events: request.events, on_reject: where }, 'the destination refused events')
+    }
+    this.#settle(request, error.reason)
+  }
+
+  /** `refused`: the reason; undefined: it was delivered. */
+  #settle(request: Request, refused: string | undefined): void {
+    const { counters } = this.#context
+    const { parts, events, bytes } = request
+    this.#unsettled.delete(request)
+    if (refused === undefined) counters.sent(events, bytes)
+    else counters.discarded(refused, events, bytes)
+    for (const part of parts) part.ack.settle(refused === undefined ? 'delivered' : 'rejected')
+  }
+
+  /** Ends everything now. What is not settled is given back, to be read again. */
+  #giveUp(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#attempts.close()
+    for (const { parts, events, bytes } of this.#unsettled) {
+      add(this.#givenBack, events, bytes)
+      for (const part of parts) part.ack.settle('errored')
+    }
+    this.#unsettled.clear()
+    const { events, bytes } = this.#batcher.giveBack()
+    add(this.#givenBack, events, bytes)
+    this.#takeMore()
+    this.#end()
+  }
+}
+
+function add(amount: Amount, events: number, bytes: number): Amount {
+  amount.events += events
+  amount.bytes += bytes
+  return amount
+}
+
+/** What a destination throws that is not a DeliveryError is taken as something that passes. */
+function judgeWrite(error: unknown): DeliveryError {
+  if (error instanceof DeliveryError) return error
+  return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
+}
+
+/** At the start nothing can be refused but the destination's own settings: an operator must look. */
+function judgeStart(error: unknown): DeliveryError {
+  if (!(error instanceof DeliveryError)) throw error
+  if (error.failure === 'retry' || error.failure === 'hold') return error
+  const { reason, status, requestId } = error
+  return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
+}
+
+function judgeDeadLetter(cause: unknown): DeliveryError {
+  const message = `the dead letter cannot be written: ${errorText(cause)}`
+  return new DeliveryError(message, { failure: 'retry', reason: 'dead_letter', cause })
+}
