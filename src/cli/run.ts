@@ -7,6 +7,7 @@ import { formatProblem } from '../core/errors.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
+import { systemRandom } from '../lib/backoff.js'
 import { deadline, every, systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { packageVersion } from '../lib/version.js'
@@ -47,7 +48,7 @@ async function runLocked(config: Config, log: Logger, io: Io): Promise<number> {
   const engine = await Engine.build(config, {
     log,
     clock: systemClock,
-    random: Math.random,
+    random: systemRandom,
     metrics,
     stdin,
     stdout,

@@ -113,7 +113,7 @@ export class Engine {
   }
 
   async #addDestination(config: ComponentConfig): Promise<void> {
-    const { random, clock, log } = this.#around
+    const { random, clock } = this.#around
     const context: DestinationContext & { metrics: ComponentCounters } = {
       ...this.#context(config),
       stdout: this.#around.stdout,
@@ -125,7 +125,7 @@ export class Engine {
       log: context.log,
       clock,
       random,
-      deadLetter: new DeadLetterFile({ dataDir: this.#config.dataDir, destination: config.id, log, clock }),
+      deadLetter: new DeadLetterFile({ dataDir: this.#config.dataDir, destination: config.id, clock }),
       counters: {
         received: (events, bytes) => metrics.took(events, bytes),
         sent: (events, bytes) => metrics.sent(events, bytes),

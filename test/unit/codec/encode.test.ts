@@ -1,0 +1,117 @@
+import t from 'tap'
+import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import type { EventBatch } from '../../../src/core/batch.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { linesOf, originOf, seeded } from '../../support/lines.js'
+
+const text = (encoded: { parts: Buffer[]; bytes: number }) => {
+  const all = Buffer.concat(encoded.parts)
+  t.equal(all.length, encoded.bytes, 'the size that is said is the size that is there')
+  return all.toString()
+}
+const raw = (batches: EventBatch[], open?: boolean) => text(new RawEncoder(open).encode(batches))
+const ndjson = (batches: EventBatch[]) => text(encodeNdjson(batches))
+
+t.test('raw: lines as they came', async t => {
+  const cases: [string, string][] = [
+    ['plain', 'a\nb\nc\n'],
+    ['no line end at the end', 'a\nb'],
+    ['carriage returns', 'a\r\nb\r\n\r\nc\n'],
+    ['empty lines', '\n\n\na\n\n'],
+    ['NUL and control bytes', 'a\0b\n\x01\x7f\n'],
+    ['nothing but an unfinished line', 'abc'],
+  ]
+  for (const [name, input] of cases) {
+    t.equal(raw(linesOf(input, originOf('text'))), input, name)
+    t.equal(raw(linesOf(input, originOf('json'))), input, `${name}, decoded as JSON`)
+  }
+  const invalid = Buffer.from([0x61, 0xff, 0xfe, 0x0a, 0xc3, 0x0a])
+  t.same(Buffer.concat(new RawEncoder().encode(linesOf(invalid, originOf('text'))).parts), invalid, 'invalid UTF-8')
+})
+
+t.test('raw: an unfinished line is only continued by its own rest', async t => {
+  const a = originOf('text', '/a')
+  const b = originOf('text', '/b')
+  const splitter = new LineSplitter(1 << 20)
+  const first = linesOf('begin', a, undefined, splitter)
+  const rest = linesOf(' end\n', a, undefined, splitter)
+  const other = linesOf('other\n', b)
+  t.equal(raw([...first, ...rest, ...other]), 'begin end\nother\n')
+  t.equal(raw([...linesOf('begin', a), ...linesOf('other\n', b)]), 'begin\nother\n')
+  t.equal(raw([...linesOf('one', a), ...linesOf('two', a)]), 'one\ntwo', 'the next line of the same origin is not the rest')
+  const encoder = new RawEncoder(true)
+  t.equal(text(encoder.encode(linesOf('x\n', a))), '\nx\n', 'after a file that ended in the middle of a line')
+  t.equal(text(new RawEncoder(true).encode(rest)), ' end\n', 'unless it is the rest of it')
+})
+
+t.test('raw: over-long lines come out whole, changed events as JSON', async t => {
+  const long = `${'é'.repeat(3000)}\nshort\n`
+  t.equal(raw(linesOf(long, originOf('text'), undefined, new LineSplitter(1024))), long)
+  const [batch] = linesOf('{"a":1}\n{"a":2}\n{"a":3}\n', originOf('json'))
+  batch!.scan()
+  batch!.modify(1, { a: 'changed' })
+  t.equal(raw([batch!]), '{"a":1}\n{"a":"changed"}\n{"a":3}\n')
+})
+
+t.test('raw and NDJSON of what is left after dropping events', async t => {
+  const random = seeded(7)
+  for (let round = 0; round < 200; round++) {
+    const lines = Array.from({ length: 1 + Math.floor(random() * 40) }, (_, n) => {
+      const size = random() < 0.05 ? 20_000 : random() * 60
+      return JSON.stringify({ n, pad: 'x'.repeat(size) }) + (random() < 0.3 ? '\r\n' : '\n')
+    })
+    const [batch] = linesOf(lines.join(''), originOf('json'))
+    batch!.scan()
+    const share = random()
+    const kept = lines.map(() => random() < share)
+    batch!.retain(i => kept[i]!)
+    const changed = new Set(kept.flatMap((keep, i) => (keep && random() < 0.2 ? [i] : [])))
+    let at = 0
+    for (const [i, keep] of kept.entries()) {
+      if (!keep) continue
+      if (changed.has(i)) batch!.modify(at, { changed: i })
+      at++
+    }
+    const expected = (line: (i: number) => string) =>
+      kept.map((keep, i) => (keep ? (changed.has(i) ? `{"changed":${i}}\n` : line(i)) : '')).join('')
+    if (random() < 0.5) batch!.compact()
+    if (raw([batch!]) !== expected(i => lines[i]!)) return t.fail(`raw differs in round ${round}`)
+    const plain = expected(i => lines[i]!.replace('\r\n', '\n'))
+    if (ndjson([batch!]) !== plain) return t.fail(`NDJSON differs in round ${round}`)
+  }
+})
+
+t.test('NDJSON', async t => {
+  const time = new Date(1_700_000_000_000).toISOString()
+  const meta = { file: '/x', host: 'h', timestamp: time }
+  const parsed = (batches: EventBatch[]) =>
+    ndjson(batches)
+      .split('\n')
+      .slice(0, -1)
+      .map(line => JSON.parse(line))
+  t.same(parsed(linesOf('plain\n"quoted" \\ \t\nünï\n\n', originOf('text', '/x'))), [
+    { message: 'plain', ...meta },
+    { message: '"quoted" \\ \t', ...meta },
+    { message: 'ünï', ...meta },
+    { message: '', ...meta },
+  ])
+  t.same(parsed(linesOf('no path\n', originOf('text'))), [{ message: 'no path', host: 'h', timestamp: time }])
+  t.equal(ndjson(linesOf('{"a":1}\r\n {"b":2} \n{"c":3}', originOf('json'))), '{"a":1}\n {"b":2} \n{"c":3}\n')
+  t.same(parsed(linesOf('{"a":1}\nnot json\n[1]\n{"a":2}\n', originOf('json', '/x'))), [
+    { a: 1 },
+    { message: 'not json', ...meta },
+    { message: '[1]', ...meta },
+    { a: 2 },
+  ])
+  const bytes = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff]), Buffer.from('"}\n')])
+  const line = bytes.subarray(0, -1)
+  t.same(parsed(linesOf(bytes, originOf('json'))), [{ a: '\ufffd', raw: line.toString('base64') }], 'invalid UTF-8')
+  const pieces = linesOf(`${'y'.repeat(2500)}\nz\n`, originOf('text', '/x'), undefined, new LineSplitter(1024))
+  t.same(parsed(pieces), [
+    { message: 'y'.repeat(1024), ...meta, partial: 'first' },
+    { message: 'y'.repeat(1024), ...meta, partial: 'middle' },
+    { message: 'y'.repeat(452), ...meta, partial: 'last' },
+    { message: 'z', ...meta },
+  ])
+  t.equal(ndjson([]), '')
+})
