@@ -75,6 +75,9 @@ export function globalHelp(commands: readonly Command[]): string {
       ['2', 'The command line is wrong.'],
       ['78', 'The configuration is wrong; each error is on standard error with its file, line and column.'],
     ])}`,
-    `Environment:\n${columns([['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.']])}`,
+    `Environment:\n${columns([
+      ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: what the daemon logs.'],
+      ['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.'],
+    ])}`,
   ].join('\n')
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { setTimeout } from 'node:timers'
-import { findCommand } from './command-line.js'
+import { findCommand, type Io } from './command-line.js'
 import { commands } from './commands.js'
 import { describe, dispatch, EXIT } from './dispatch.js'
 
@@ -9,7 +9,7 @@ import { describe, dispatch, EXIT } from './dispatch.js'
 /** How long handles that a finished command left open may keep the process. */
 const LEFTOVER_MS = 250
 
-const { argv, env, stdin, stdout, stderr } = process
+const { argv, env, stdout, stderr } = process
 const args = argv.slice(2)
 
 process.on('uncaughtException', error => {
@@ -19,7 +19,9 @@ process.on('uncaughtException', error => {
 // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
 stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
-  process.exit(ships(args) ? EXIT.failed : EXIT.done)
+  if (!ships(args)) process.exit(EXIT.done)
+  stderr.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
+  process.exit(EXIT.failed)
 })
 stderr.on('error', () => {})
 
@@ -31,6 +33,15 @@ function ships(args: readonly string[]): boolean {
   }
 }
 
-process.exitCode = await dispatch(args, commands, { stdin, stdout, stderr, env })
+const io: Io = {
+  stdout,
+  stderr,
+  env,
+  // Opened by those who read it only.
+  get stdin() {
+    return process.stdin
+  },
+}
+process.exitCode = await dispatch(args, commands, io)
 for (const stream of [stdout, stderr]) await new Promise(resolve => stream.write('', resolve))
 setTimeout(() => process.exit(), LEFTOVER_MS).unref()

@@ -70,7 +70,7 @@ export function planYaml(plan: Plan, dataDir: string): string {
     url: \${SLUICE_URL}
     auth: { type: token, key: '\${SLUICE_ACCESS_KEY}' }
 `
-  return `# Written by sluice quickstart. Change it, then: sluice validate FILE; sluice run --config FILE
+  return `# Written anew by each sluice quickstart. To go on from it, copy it and change the copy.
 data_dir: ${quote(dataDir)}
 metrics: { listen: 127.0.0.1:${plan.port} }
 
@@ -95,7 +95,7 @@ destinations:
 ${plan.http ? http : ''}`
 }
 
-/** A YAML string that means `text`: no character of a path is special in it, and no \${} is replaced. */
+/** A YAML string that means `text`. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", "''")}'`
 }
@@ -128,7 +128,7 @@ export function announce(plan: Plan, yaml: string, env: NodeJS.ProcessEnv, resum
     `  limits   to ${LIMIT} events per second; what is above is discarded and counted`,
     `  sends    to this terminal${http}`,
     `  metrics  http://127.0.0.1:${plan.port}/metrics${taken}`,
-    `  runs     ${yaml}, yours to change: sluice run --config ${yaml}`,
+    `  runs     ${yaml}; go on with a copy of it: sluice run --config FILE`,
     `  Ctrl-C ends it.`,
     '',
     '',
@@ -156,5 +156,21 @@ export async function quickstart(io: Io): Promise<number> {
   writeFileSync(file, yaml)
   io.stderr.write(announce(plan, relative(process.cwd(), file), io.env, resumed))
   const { run } = await import('./run.js')
-  return run({ configPath: file }, io)
+  return run({ configPath: file }, { ...io, stderr: plainLog(io.stderr) })
+}
+
+/** Stands in for stderr, where the daemon logs JSON: each line as a person reads it. */
+export function plainLog(stderr: Pick<NodeJS.WritableStream, 'write'>): NodeJS.WriteStream {
+  const write = (line: string) => stderr.write(`${plain(line)}\n`)
+  return { write } as NodeJS.WriteStream
+}
+
+function plain(line: string): string {
+  try {
+    const { level: _level, time: _time, pid: _pid, msg, ...fields } = JSON.parse(line) as Record<string, unknown>
+    const text = (value: unknown) => (typeof value === 'string' ? value : JSON.stringify(value))
+    return `sluice: ${[msg, ...Object.entries(fields).map(([name, value]) => `${name}=${text(value)}`)].join(' ')}`
+  } catch {
+    return line.trimEnd()
+  }
 }

@@ -1,0 +1,216 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import t from 'tap'
+import type { AnyDefinition } from '../src/core/component.js'
+import { checkout } from './support/checkout.js'
+
+/** From the bottom up. A file imports from lower layers and from its own folder, never from a neighbour. */
+const LAYERS = [
+  ['lib'],
+  ['core'],
+  ['condition', 'codec', 'throttle'],
+  ['sources', 'processors', 'destinations'],
+  ['components.ts'],
+  ['config'],
+  ['engine'],
+  ['admin'],
+  ['cli'],
+  ['index.ts', 'pino.ts'],
+]
+
+/** Where each package may be imported; `types` where its types may be, when that is more. */
+const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
+  picomatch: { home: /^sources\/file/ },
+  pino: { home: /^cli\/run/, types: /^(?!lib\/)/ },
+  'prom-client': { home: /^engine\/metrics/ },
+  split2: { home: /^(cli|admin|sources)\// },
+  undici: { home: /^destinations\/http/ },
+  yaml: { home: /^config\/load/ },
+  zod: { home: /^(?!lib\/|cli\/)/ },
+}
+
+/** What only some files may say, so that clocks, chance and the end of the process stay in hand. */
+const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
+  { what: 'process.exit', pattern: /\bprocess\.(exit|abort|reallyExit)\b(?!Code)/, allowed: /^cli\/main\.ts$/ },
+  { what: 'a clock', pattern: /\b(Date|performance)\.now\b|\bnew Date\(\)|\bDate\(\)|\bhrtime\b/, allowed: /^lib\// },
+  { what: 'a timer', pattern: /\bset(Timeout|Interval)\b|['"](node:)?timers/, allowed: /^(lib|cli)\// },
+  { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^(lib|cli)\// },
+]
+
+const MOST_LINES = 400
+const TOP_LEVEL = [
+  'package.json',
+  'package-lock.json',
+  'tsconfig.json',
+  'README.md',
+  'src',
+  'config',
+  'test',
+  'systemd',
+]
+const ALSO_TOP_LEVEL = ['bench', 'docs', 'node_modules', 'dist']
+const NOT_OURS = new Set(['node_modules', 'dist', '.git', '.tap', '.build', '.sluice-quickstart'])
+
+/** Every file below `folder`, relative to `base`. */
+function walk(folder: string, base = folder): string[] {
+  if (!existsSync(folder)) return []
+  return readdirSync(folder, { withFileTypes: true }).flatMap(entry => {
+    if (NOT_OURS.has(entry.name)) return []
+    const path = join(folder, entry.name)
+    return entry.isDirectory() ? walk(path, base) : [relative(base, path)]
+  })
+}
+
+const read = (...path: string[]) => readFileSync(join(checkout, ...path), 'utf8')
+const lines = (text: string) => text.split('\n').length - 1
+
+interface Import {
+  readonly specifier: string
+  readonly typeOnly: boolean
+}
+
+/** Code without its comments. Strings are stepped over: a glob may look like the start of a comment. */
+const uncommented = (code: string) =>
+  code.replace(
+    /('(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)|\/\*[\s\S]*?\*\/|\/\/.*/g,
+    (text, quoted) => (quoted ? text : ''),
+  )
+
+function importsOf(code: string): Import[] {
+  const from = /^\s*(?:import|export)\s+(type\s)?([^'"]*?)\bfrom\s*['"]([^'"]+)['"]/gm
+  const found = [...code.matchAll(from)].map(([, type, what = '', specifier = '']): Import => {
+    const names = /^\s*\{([^}]*)\}\s*$/.exec(what)?.[1] ?? '?'
+    const typed = names.split(',').every(name => /^\s*(type\s.*)?$/.test(name))
+    return { specifier, typeOnly: Boolean(type) || typed }
+  })
+  const bare = /\bimport\s*\(?\s*['"]([^'"]+)['"]/g
+  return [...found, ...[...code.matchAll(bare)].map(([, specifier = '']) => ({ specifier, typeOnly: false }))]
+}
+
+const src = new Map(
+  walk(join(checkout, 'src'))
+    .filter(path => path.endsWith('.ts'))
+    .map(path => {
+      const code = uncommented(read('src', path))
+      return [path, { code, imports: importsOf(code) }]
+    }),
+)
+const groupOf = (path: string) => path.split('/')[0]!
+const rankOf = (path: string) => LAYERS.findIndex(groups => groups.includes(groupOf(path)))
+const target = (from: string, specifier: string) => join(dirname(from), specifier).replace(/\.js$/, '.ts')
+
+t.test('imports point downwards', async t => {
+  t.ok(src.size > 10)
+  for (const [path, { imports }] of src) {
+    t.ok(rankOf(path) >= 0, `src/${path} belongs to a layer`)
+    for (const { specifier } of imports) {
+      if (!specifier.startsWith('.')) continue
+      const to = target(path, specifier)
+      const fine = groupOf(to) === groupOf(path) || (rankOf(to) >= 0 && rankOf(to) < rankOf(path))
+      if (!fine) t.fail(`src/${path} must not import ${to}`)
+      if (!src.has(to)) t.fail(`src/${path} imports ${specifier}, which is not there`)
+    }
+  }
+})
+
+t.test('every package has a home', async t => {
+  const { dependencies } = JSON.parse(read('package.json')) as { dependencies: Record<string, string> }
+  t.same(Object.keys(HOMES).sort(), Object.keys(dependencies).sort())
+  for (const [path, { imports }] of src) {
+    for (const { specifier, typeOnly } of imports) {
+      if (specifier.startsWith('.') || specifier.startsWith('node:')) continue
+      const name = specifier.split('/', specifier.startsWith('@') ? 2 : 1).join('/')
+      const { home, types } = HOMES[name] ?? {}
+      if (!home) t.fail(`src/${path} imports ${specifier}, which is no dependency`)
+      else if (!home.test(path) && !(typeOnly && types?.test(path))) t.fail(`src/${path} is no home of ${specifier}`)
+    }
+  }
+})
+
+t.test('no file imports itself over others', async t => {
+  const done = new Set<string>()
+  const visit = (path: string, above: string[]) => {
+    const at = above.indexOf(path)
+    if (at >= 0) t.fail(`a cycle: ${[...above.slice(at), path].join(' -> ')}`)
+    if (at >= 0 || done.has(path)) return
+    for (const { specifier, typeOnly } of src.get(path)?.imports ?? []) {
+      if (specifier.startsWith('.') && !typeOnly) visit(target(path, specifier), [...above, path])
+    }
+    done.add(path)
+  }
+  for (const path of src.keys()) visit(path, [])
+})
+
+t.test('clocks, timers, chance and exits have their places', async t => {
+  for (const [path, { code }] of src) {
+    for (const { what, pattern, allowed } of RESERVED) {
+      const found = pattern.exec(code)
+      if (found && !allowed.test(path)) t.fail(`src/${path} must not use ${what}: ${found[0]}`)
+    }
+  }
+})
+
+t.test('files stay small', async t => {
+  for (const folder of ['src', 'test', 'bench', '.scripts', '.ci']) {
+    for (const path of walk(join(checkout, folder))) {
+      if (!/\.(ts|mjs|sh|run)$/.test(path) && folder !== '.ci') continue
+      const count = lines(read(folder, path))
+      if (count > MOST_LINES) t.fail(`${folder}/${path} has ${count} lines, more than ${MOST_LINES}`)
+    }
+  }
+})
+
+interface Shape {
+  description?: string | undefined
+  shape?: Record<string, Shape>
+  def: { innerType?: Shape; in?: Shape }
+}
+
+/** The paths of options without a description, nested ones too. */
+function undescribed(schema: Shape, path: string, described = false): string[] {
+  const known = described || Boolean(schema.description)
+  const inner = schema.def.innerType ?? schema.def.in
+  if (inner && !schema.shape) return undescribed(inner, path, known)
+  const nested = Object.entries(schema.shape ?? {}).flatMap(([key, value]) => undescribed(value, `${path}.${key}`))
+  return known ? nested : [path, ...nested]
+}
+
+t.test('every component is described, shown by an example, and tested', async t => {
+  const { components } = (await import('../src/components.js')) as { components: readonly AnyDefinition[] }
+  t.ok(components.length > 0)
+  for (const { kind, type, summary, options, examples } of components) {
+    const name = `${kind} ${type}`
+    t.match(summary, /^[A-Z].*\.$/, `${name}: a sentence`)
+    t.same(undescribed(options as unknown as Shape, name, true), [], `${name}: every option is described`)
+    t.ok(examples.length > 0 && examples.every(({ title }) => title), `${name}: has an example`)
+    const file = type.replaceAll('_', '-')
+    const tests = walk(join(checkout, 'test/unit', `${kind}s`))
+    t.ok(
+      tests.some(path => path.startsWith(`${file}.`) || path.startsWith(`${file}-`) || path.startsWith(`${file}/`)),
+      `${name}: has a unit test`,
+    )
+  }
+})
+
+t.test('the checkout has what belongs there, and speaks of no machine', async t => {
+  const entries = readdirSync(checkout).filter(name => !name.startsWith('.'))
+  t.same(
+    entries.filter(name => ![...TOP_LEVEL, ...ALSO_TOP_LEVEL].includes(name)),
+    [],
+    'nothing else at the top',
+  )
+  const registry = process.env.npm_config_registry
+  const hosts = registry && !/\bregistry\.npmjs\.org\b/.test(registry) ? [new URL(registry).host] : []
+  const forbidden = [
+    new RegExp(`(^|[^\\w.-])/${'work'}/`),
+    new RegExp(`://[\\w.-]*${'registry'}[\\w.-]*`),
+    ...[checkout, ...hosts].map(text => new RegExp(text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))),
+  ]
+  for (const path of walk(checkout)) {
+    const text = read(path)
+    for (const pattern of forbidden) {
+      const found = pattern.exec(text)
+      if (found) t.fail(`${path}:${lines(text.slice(0, found.index + 1)) + 1} speaks of a machine: ${found[0].trim()}`)
+    }
+  }
+})
