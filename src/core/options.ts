@@ -4,23 +4,34 @@ import { type FieldPath, PathError, parseFieldPath } from './field-path.js'
 
 /** Pieces of option schemas that several components share. Each is shown in the reference by its input side. */
 
-const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours'] as const
+const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours']
+const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
+const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
+const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598'
+
+/**
+ * Adds an issue that says nothing of the value, so that it may be shown where the value came from the environment or
+ * is a secret. Messages that quote the value go without this mark.
+ */
+export function refuse(context: z.RefinementCtx, message: string): never {
+  context.addIssue({ code: 'custom', message, params: { constant: true } })
+  return z.NEVER
+}
 
 /** `10 Seconds`, `10s` or `{value: 10, unit: Seconds}`; milliseconds after parsing, at least `min`. */
 export function duration(min = 1) {
+  const unit = z
+    .string()
+    .refine(text => parseDuration(`1 ${text}`) !== undefined, `must be one of ${UNITS.join(', ')}`)
+    .meta({ examples: UNITS })
   return z
-    .union([z.string(), z.strictObject({ value: z.number().positive(), unit: z.enum(UNITS) })], {
-      error: 'expected a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}',
-    })
+    .union([z.string(), z.strictObject({ value: z.number().positive(), unit })], { error: DURATION })
+    .meta({ title: 'duration' })
     .transform((input, context): number => {
       const ms = parseDuration(typeof input === 'string' ? input : `${input.value} ${input.unit}`)
-      if (ms === undefined) {
-        context.addIssue(
-          `${JSON.stringify(input)} is not a duration; write "10 Seconds" or "500ms" (Milliseconds, Seconds, Minutes, Hours)`,
-        )
-        return z.NEVER
-      }
-      if (ms < min) context.addIssue(`must be at least ${min} ms`)
+      if (ms === undefined) return refuse(context, DURATION)
+      if (ms < min) refuse(context, `must be at least ${min} ms`)
+      if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter')
       return ms
     })
 }
@@ -28,40 +39,90 @@ export function duration(min = 1) {
 /** `1MB`, `64KiB` or a number of bytes; bytes after parsing. */
 export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
   return z
-    .union([z.string(), z.int()], { error: 'expected a size such as "1MB", "64KiB" or a number of bytes' })
+    .union([z.string(), z.int()], { error: SIZE })
+    .meta({ title: 'size' })
     .transform((input, context): number => {
       const bytes = typeof input === 'number' ? input : parseSize(input)
-      if (bytes === undefined) {
-        context.addIssue(`${JSON.stringify(input)} is not a size; write "1MB", "64KiB" or a number of bytes`)
-        return z.NEVER
-      }
-      if (bytes < min) context.addIssue(`must be at least ${min} bytes`)
-      if (bytes > max) context.addIssue(`must be at most ${max} bytes`)
+      if (bytes === undefined) return refuse(context, SIZE)
+      if (bytes < min) refuse(context, `must be at least ${min} bytes`)
+      if (bytes > max) refuse(context, `must be at most ${max} bytes`)
       return Math.floor(bytes)
+    })
+}
+
+/** A text that nothing prints by accident: not as a string, not as JSON, not in a log or a stack trace. */
+export class Secret {
+  readonly #text: string
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  reveal(): string {
+    return this.#text
+  }
+
+  toString(): string {
+    return '[secret]'
+  }
+
+  toJSON(): string {
+    return '[secret]'
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return '[secret]'
+  }
+}
+
+/** A key, a password; a Secret after parsing. */
+export function secret() {
+  return z
+    .string()
+    .min(1)
+    .meta({ title: 'secret', writeOnly: true })
+    .transform(text => new Secret(text))
+}
+
+/** `127.0.0.1:9598`, `[::1]:9598`. Port 0 means any free one. */
+export function listenAddress() {
+  return z
+    .string()
+    .meta({ title: 'address' })
+    .transform((text, context): { host: string; port: number } => {
+      const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]/]+)):(\d{1,5})$/.exec(text)
+      if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS)
+      return { host: match[1] ?? match[2]!, port: Number(match[3]) }
     })
 }
 
 /** `.app`, `.a."x-y"`, `.list[0]`. */
 export function fieldPath() {
-  return z.string().transform((text, context): FieldPath => {
-    try {
-      return parseFieldPath(text)
-    } catch (error) {
-      if (!(error instanceof PathError)) throw error
-      context.addIssue(`${error.message} (column ${error.column})`)
-      return z.NEVER
-    }
-  })
+  return z
+    .string()
+    .meta({ title: 'field path' })
+    .transform((text, context): FieldPath => {
+      try {
+        return parseFieldPath(text)
+      } catch (error) {
+        if (!(error instanceof PathError)) throw error
+        context.addIssue(`${error.message} (column ${error.column} of the path)`)
+        return z.NEVER
+      }
+    })
 }
 
 /** A regular expression as text, matched without flags but `u`. */
 export function regex() {
-  return z.string().transform((text, context): RegExp => {
-    try {
-      return new RegExp(text, 'u')
-    } catch (error) {
-      context.addIssue((error as Error).message)
-      return z.NEVER
-    }
-  })
+  return z
+    .string()
+    .meta({ title: 'regular expression' })
+    .transform((text, context): RegExp => {
+      try {
+        return new RegExp(text, 'u')
+      } catch (error) {
+        context.addIssue((error as Error).message)
+        return z.NEVER
+      }
+    })
 }

@@ -38,9 +38,9 @@ export function parseDuration(text: string): number | undefined {
   return amount(text, DURATION_MS, true)
 }
 
-/** `1MB`, `64KiB`, `100 b` in bytes. */
+/** `1MB`, `64KiB`, `100 b`, or `4096` in bytes. */
 export function parseSize(text: string): number | undefined {
-  return amount(text, SIZE_BYTES, false)
+  return /^\s*\d+\s*$/.test(text) ? Number(text) : amount(text, SIZE_BYTES, false)
 }
 
 /** 1234567 as `1.2 MB`. */

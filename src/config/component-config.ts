@@ -1,0 +1,211 @@
+import type { AnyDefinition, Kind } from '../core/component.js'
+import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
+import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
+import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
+import type { Problems } from './problems.js'
+import { deliverySchema, ID, inputs as inputsSchema, KINDS, SECTIONS, shapeOf } from './schema.js'
+
+/** One component of the configuration, its options parsed by the schema of its definition. */
+export interface ComponentConfig<K extends Kind = Kind> {
+  readonly id: string
+  readonly kind: K
+  readonly type: string
+  /** `limit_app`, or `limit_app.discarded` for a side output. Sources have none. */
+  readonly inputs: readonly string[]
+  /** Parsed: what `definition.create` takes. */
+  readonly options: unknown
+  /** Destinations only. */
+  readonly delivery?: DeliveryOptions
+  readonly definition: AnyDefinition<K>
+}
+
+/** What is known of a component before, and without, its being right. */
+export interface Draft {
+  readonly id: string
+  readonly kind: Kind
+  readonly entry: Entry
+  /** Undefined: its type is not known. */
+  readonly definition: AnyDefinition | undefined
+  readonly inputs: readonly { readonly text: string; readonly node: ConfigNode }[]
+  /** Undefined: something is wrong with it. */
+  readonly config: ComponentConfig | undefined
+}
+
+export class ComponentReader {
+  readonly #definitions: ReadonlyMap<string, AnyDefinition>
+  readonly #problems: Problems
+  readonly #explainer: Explainer
+
+  constructor(components: readonly AnyDefinition[], problems: Problems, explainer: Explainer) {
+    this.#definitions = new Map(components.map(definition => [`${definition.kind} ${definition.type}`, definition]))
+    this.#problems = problems
+    this.#explainer = explainer
+  }
+
+  /** Reads one component; everything that is wrong inside of it is told. */
+  read(kind: Kind, id: string, entry: Entry): Draft {
+    const path = [SECTIONS[kind], id]
+    const subject: Subject = { node: entry.value, path, key: entry.key }
+    if (!ID.test(id)) {
+      this.#problems.add(entry.key, path, `an id is made of a-z, 0-9 and _, and begins with a letter${possibleId(id)}`)
+    }
+    const draft = { id, kind, entry, inputs: [], definition: undefined, config: undefined }
+    const node = entry.value
+    if (node.kind !== 'map') {
+      const broken = node.kind === 'scalar' && node.broken
+      if (!broken) this.#problems.add(entry.key, path, 'must be a mapping of options, the type first')
+      return draft
+    }
+    const definition = this.#definition(kind, node, subject)
+    const parts = split(node, definition)
+    const inputs = kind === 'source' ? [] : this.#inputs(kind, parts.inputs, subject)
+    if (!definition) return { ...draft, inputs: inputs ?? [] }
+    const options = this.#parse(definition.options, parts.options, subject, (key, known) =>
+      this.#unknownOption(key, known, definition),
+    )
+    const delivery = kind === 'destination' ? this.#parse(deliverySchema(definition), parts.delivery, subject) : {}
+    if (!options || !delivery || !inputs) return { ...draft, definition, inputs: inputs ?? [] }
+    const config = {
+      id,
+      kind,
+      type: definition.type,
+      inputs: inputs.map(({ text }) => text),
+      options,
+      ...(kind === 'destination' ? { delivery: deliveryOf(options, delivery, definition) } : {}),
+      definition,
+    }
+    return { ...draft, definition, inputs, config: config as ComponentConfig }
+  }
+
+  #definition(kind: Kind, node: MapNode, subject: Subject): AnyDefinition | undefined {
+    const types = [...this.#definitions.values()].filter(definition => definition.kind === kind).map(({ type }) => type)
+    const value = node.entries.get('type')?.value
+    const path = [...subject.path, 'type']
+    if (!value) {
+      this.#problems.add(subject.key ?? node, path, `is missing; it must be one of ${types.join(', ')}`)
+      return undefined
+    }
+    if (value.kind === 'scalar' && value.broken) return undefined
+    const type = value.kind === 'scalar' && typeof value.value === 'string' ? value.value : undefined
+    const definition = type === undefined ? undefined : this.#definitions.get(`${kind} ${type}`)
+    if (definition) return definition
+    const other = KINDS.find(kind => this.#definitions.has(`${kind} ${type}`))
+    const hint = other
+      ? `that is a ${other}, and belongs under ${SECTIONS[other]}`
+      : `must be one of ${types.join(', ')}`
+    const not = type === undefined || other ? '' : `, not ${shown(value)}${this.#explainer.suggestion(type, types)}`
+    this.#problems.add(value, path, `${hint}${not}`)
+    return undefined
+  }
+
+  #inputs(kind: Kind, node: MapNode, subject: Subject): Draft['inputs'] | undefined {
+    const list = node.entries.get('inputs')
+    const path = [...subject.path, 'inputs']
+    if (!list) {
+      this.#problems.add(
+        subject.key ?? node,
+        path,
+        `is missing; it must list what this ${kind} reads, as in [app_logs]`,
+      )
+      return undefined
+    }
+    const checked = check(inputsSchema, toValue(list.value))
+    if ('issues' in checked) this.#explainer.explain(checked, { node: list.value, path, key: list.key })
+    const items = list.value.kind === 'list' ? list.value.items : []
+    const read = items.flatMap(item =>
+      item.kind === 'scalar' && !item.broken && typeof item.value === 'string' && item.value !== ''
+        ? [{ text: item.value, node: item as ConfigNode }]
+        : [],
+    )
+    return 'issues' in checked && read.length === 0 ? undefined : read
+  }
+
+  /** The parsed value; undefined when something is wrong, which was told. */
+  #parse(
+    schema: AnyDefinition['options'],
+    node: MapNode,
+    subject: Subject,
+    unknown?: (key: string, known: readonly string[]) => string,
+  ): Record<string, unknown> | undefined {
+    let checked: Checked<unknown> = check(schema, toValue(node))
+    if ('issues' in checked && readPlain(checked.issues, node)) checked = check(schema, toValue(node))
+    if ('issues' in checked) {
+      this.#explainer.explain(checked, { ...subject, node }, unknown)
+      return undefined
+    }
+    return checked.value as Record<string, unknown>
+  }
+
+  #unknownOption(key: string, own: readonly string[], definition: AnyDefinition): string {
+    const { kind, type } = definition
+    if (kind === 'source' && key === 'inputs') return 'a source has no inputs'
+    const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}
+    const shape = { ...definition.options.shape, ...delivery }
+    const home = Object.keys(shape).find(name => Object.hasOwn(shapeOf(shape[name]) ?? {}, key))
+    if (home !== undefined) return `unknown option of ${type}; did you mean "${home}.${key}"?`
+    const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery)]
+    return this.#explainer.unknownOption(key, known).replace('unknown option', `unknown option of ${type}`)
+  }
+}
+
+type Issues = Extract<Checked<unknown>, { issues: unknown }>['issues']
+
+/** Reads variables as the numbers and booleans they look like where that is what the options want; whether any was. */
+export function readPlain(issues: Issues, root: ConfigNode): boolean {
+  let changed = false
+  for (const issue of issues) {
+    const { node } = locate(root, issue.path as Path)
+    if (!node) continue
+    if (node.kind !== 'scalar') {
+      const branch = issue.code === 'invalid_union' ? nearestBranch(issue.errors) : undefined
+      if (branch && readPlain(branch, node)) changed = true
+    } else if (wantsPlain(issue, node)) {
+      node.value = node.environment!.plain!
+      changed = true
+    }
+  }
+  return changed
+}
+
+/** A component's entries by who reads them. Without a definition, only `inputs` are told apart. */
+function split(
+  node: MapNode,
+  definition: AnyDefinition | undefined,
+): Record<'inputs' | 'options' | 'delivery', MapNode> {
+  const inputs = new Map<string, Entry>()
+  const options = new Map<string, Entry>()
+  const delivery = new Map<string, Entry>()
+  const deliveryShape = definition?.kind === 'destination' ? deliverySchema(definition).shape : {}
+  for (const [key, entry] of node.entries) {
+    if (key === 'type') continue
+    if (key === 'inputs' && definition?.kind !== 'source') inputs.set(key, entry)
+    else if (Object.hasOwn(deliveryShape, key)) delivery.set(key, entry)
+    else options.set(key, entry)
+  }
+  return {
+    inputs: { ...node, entries: inputs },
+    options: { ...node, entries: options },
+    delivery: { ...node, entries: delivery },
+  }
+}
+
+/** Where a definition declares a delivery option itself, its value is the delivery's too. */
+function deliveryOf(
+  options: Record<string, unknown>,
+  delivery: Record<string, unknown>,
+  definition: AnyDefinition,
+): DeliveryOptions {
+  const names = Object.keys(deliveryOptions.shape).filter(
+    name => !Object.hasOwn(deliverySchema(definition).shape, name),
+  )
+  return { ...delivery, ...Object.fromEntries(names.map(name => [name, options[name]])) } as DeliveryOptions
+}
+
+/** `; for example app_logs` for `App-Logs`. */
+function possibleId(id: string): string {
+  const possible = id
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, '_')
+    .replace(/^[^a-z]+|_+$/g, '')
+  return possible ? `, such as ${possible}` : ''
+}

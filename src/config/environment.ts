@@ -1,0 +1,91 @@
+/**
+ * `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in values that were parsed already, so
+ * nothing in a variable can change the structure of the document.
+ */
+
+const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
+
+export interface Replaced {
+  readonly value: string
+  /** What the variables were replaced with, in order. */
+  readonly values: readonly string[]
+  /** Whether the text is one reference and nothing else. */
+  readonly whole: boolean
+  /** What is wrong with the references. */
+  readonly faults: readonly string[]
+}
+
+/** Replaces the references in `text`; undefined when there are none. `$${` stands for a literal `${`. */
+export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced | undefined {
+  let at = text.indexOf('${')
+  if (at === -1) return undefined
+  const values: string[] = []
+  const faults: string[] = []
+  let value = ''
+  let from = 0
+  let whole = false
+  for (; at !== -1; at = text.indexOf('${', from)) {
+    if (at > from && text[at - 1] === '$') {
+      value += `${text.slice(from, at - 1)}\${`
+      from = at + 2
+      continue
+    }
+    const end = text.indexOf('}', at)
+    const reference = end === -1 ? undefined : REFERENCE.exec(text.slice(at + 2, end))
+    if (!reference) {
+      faults.push(
+        `"\${" begins an environment variable, as in \${NAME} or \${NAME:-default}; write $\${ for "\${" itself`,
+      )
+      value += text.slice(from, at + 2)
+      from = at + 2
+      continue
+    }
+    const name = reference[1]!
+    const found = lookUp(name, reference[2], env)
+    if (found === undefined) {
+      faults.push(`the environment variable ${name} is not set; set it, or give a default: \${${name}:-default}`)
+    }
+    value += text.slice(from, at) + (found ?? '')
+    values.push(found ?? '')
+    whole = at === 0 && end === text.length - 1
+    from = end + 1
+  }
+  return { value: value + text.slice(from), values, whole, faults: [...new Set(faults)] }
+}
+
+/** As in a shell, the default also stands in for a variable that is set to nothing. */
+function lookUp(name: string, fallback: string | undefined, env: NodeJS.ProcessEnv): string | undefined {
+  const value = Object.hasOwn(env, name) ? env[name] : undefined
+  return fallback === undefined ? value : value || fallback
+}
+
+const INTEGER = /^[-+]?[0-9]+$/
+const FLOAT = /^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$/
+const OTHER_BASE = /^0(?:x[0-9a-fA-F]+|o[0-7]+)$/
+const TRUE = /^(?:true|True|TRUE)$/
+const FALSE = /^(?:false|False|FALSE)$/
+
+/** The number or boolean that `text` is as a plain YAML 1.2 value, or undefined. */
+export function plainValue(text: string): number | boolean | undefined {
+  if (INTEGER.test(text) || FLOAT.test(text) || OTHER_BASE.test(text)) return Number(text)
+  if (TRUE.test(text)) return true
+  return FALSE.test(text) ? false : undefined
+}
+
+/** Characters in a row that tell something of a value. */
+const RUN = 4
+
+/**
+ * Whether `message` says something of values that must not be shown: a run of their characters, one of them as a word,
+ * or something quoted that occurs in one. Rather too often than too rarely.
+ */
+export function reveals(message: string, values: readonly string[]): boolean {
+  const quoted = [...message.matchAll(/"([^"]+)"|'([^']+)'|`([^`]+)`/g)].map(match => match[1] ?? match[2] ?? match[3]!)
+  const words = new Set(message.split(/[^\p{L}\p{N}]+/u))
+  return values.some(value => {
+    if (value === '') return false
+    if (words.has(value) || quoted.some(piece => value.includes(piece))) return true
+    for (let at = 0; at + RUN <= message.length; at++) if (value.includes(message.slice(at, at + RUN))) return true
+    return false
+  })
+}

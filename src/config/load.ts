@@ -1,0 +1,218 @@
+import { isUtf8 } from 'node:buffer'
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import type { AnyDefinition, Kind } from '../core/component.js'
+import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.js'
+import { NearestName } from '../lib/nearest.js'
+import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
+import { check, Explainer } from './diagnostics.js'
+import { readYaml } from './load-yaml.js'
+import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
+import { Problems } from './problems.js'
+import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
+import { checkTopology } from './topology.js'
+
+export type { ComponentConfig } from './component-config.js'
+
+/** A configuration that holds: every option parsed, every input there. */
+export interface Config {
+  /** Absolute. */
+  readonly dataDir: string
+  /** Where metrics are served; undefined: nowhere. */
+  readonly metrics: { readonly host: string; readonly port: number } | undefined
+  readonly shutdownTimeoutMs: number
+  readonly sources: readonly ComponentConfig<'source'>[]
+  readonly processors: readonly ComponentConfig<'processor'>[]
+  readonly destinations: readonly ComponentConfig<'destination'>[]
+  /** The files that were read. */
+  readonly files: readonly string[]
+  readonly warnings: readonly Problem[]
+}
+
+export interface LoadOptions {
+  readonly env: NodeJS.ProcessEnv
+  readonly components: readonly AnyDefinition[]
+}
+
+/** Reads a file, or all YAML files of a folder; throws ConfigError with everything that is wrong. Nothing else is opened. */
+export function loadConfig(path: string, options: LoadOptions): Config {
+  const problems = new Problems()
+  const files: { file: string; text: string }[] = []
+  for (const file of filesOf(path, problems)) {
+    const text = readText(file, problems)
+    if (text !== undefined) files.push({ file, text })
+  }
+  return build(files, path, options, problems)
+}
+
+/** The same from a text; `file` stands in the messages. */
+export function parseConfig(text: string, file: string, options: LoadOptions): Config {
+  return build([{ file, text }], file, options, new Problems())
+}
+
+const YAML_FILE = /^[^.].*\.ya?ml$/
+
+function filesOf(path: string, problems: Problems): string[] {
+  try {
+    if (!statSync(path).isDirectory()) return [path]
+    const names = readdirSync(path).filter(name => YAML_FILE.test(name))
+    const files = names.sort().map(name => join(path, name))
+    if (files.length === 0) tell(path, 'there is no *.yaml or *.yml file in this folder', problems)
+    return files
+  } catch (error) {
+    const missing = errorCode(error) === 'ENOENT'
+    tell(path, missing ? 'there is no such file or folder' : `cannot be read: ${errorText(error)}`, problems)
+    return []
+  }
+}
+
+function readText(file: string, problems: Problems): string | undefined {
+  try {
+    const bytes = readFileSync(file)
+    if (isUtf8(bytes)) return bytes.toString()
+    let line = 0
+    for (let at = 0; isUtf8(bytes.subarray(at, lineEnd(bytes, at))); at = lineEnd(bytes, at)) line++
+    problems.add({ source: new SourceText(file, '\n'.repeat(line)), offset: line }, [], 'is not valid UTF-8')
+  } catch (error) {
+    tell(file, `cannot be read: ${errorText(error)}`, problems)
+  }
+  return undefined
+}
+
+function lineEnd(bytes: Buffer, from: number): number {
+  const end = bytes.indexOf(10, from)
+  return end === -1 ? bytes.length : end + 1
+}
+
+/** A problem of a file as a whole. */
+function tell(file: string, message: string, problems: Problems): void {
+  problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
+}
+
+function build(
+  files: readonly { file: string; text: string }[],
+  path: string,
+  { env, components }: LoadOptions,
+  problems: Problems,
+): Config {
+  const warnings = new Problems()
+  const explainer = new Explainer(problems, new NearestName())
+  let complete = problems.size === 0
+  const merged = new Map<string, Entry>()
+  let root: MapNode | undefined
+  for (const { file, text } of files) {
+    const read = readYaml(text, file, env, problems)
+    complete &&= read.sound
+    if (!read.root) continue
+    if (read.root.kind !== 'map') {
+      problems.add(read.root, [], 'must be a mapping: sources, destinations and so on')
+      complete = false
+    } else {
+      root ??= { ...read.root, entries: merged }
+      mergeInto(merged, read.root, problems)
+    }
+  }
+  root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries: merged, size: 1 }
+
+  const parsed = readSettings(root, explainer)
+  const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
+  // With a file missing or its structure in doubt, what is not there may be in it.
+  if (complete) {
+    tellEmptySections(root, drafts, problems)
+    checkTopology(drafts, problems, warnings, explainer)
+  }
+  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list())
+  const configs = [...drafts.values()].map(({ config }) => config!)
+  const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]
+  return {
+    dataDir: resolve(parsed.data_dir ?? (env.STATE_DIRECTORY?.split(':')[0] || 'state')),
+    metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
+    shutdownTimeoutMs: parsed.shutdown_timeout,
+    sources: ofKind('source'),
+    processors: ofKind('processor'),
+    destinations: ofKind('destination'),
+    files: files.map(({ file }) => file),
+    warnings: warnings.list(),
+  }
+}
+
+const JOINED: readonly string[] = [...Object.values(SECTIONS), 'tests']
+
+/** Adds the top level of one file to that of the files before it. */
+function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems): void {
+  for (const [name, entry] of file.entries) {
+    const earlier = merged.get(name)
+    if (!earlier) {
+      merged.set(name, entry)
+      continue
+    }
+    const [a, b] = [earlier.value, entry.value]
+    if (!JOINED.includes(name)) problems.add(entry.key, [name], `is here twice; the first is ${placeText(earlier)}`)
+    else if (a.kind === 'map' && b.kind === 'map') {
+      const entries = new Map(a.entries)
+      for (const [id, member] of b.entries) {
+        const first = entries.get(id)
+        if (first) problems.add(member.key, [name, id], `is here twice; the first is ${placeText(first)}`)
+        else entries.set(id, member)
+      }
+      merged.set(name, { ...earlier, value: { ...a, entries } })
+    } else if (a.kind === 'list' && b.kind === 'list') {
+      merged.set(name, { ...earlier, value: { ...a, items: [...a.items, ...b.items] } })
+    } else if (a.kind === 'scalar' && a.value === null) merged.set(name, entry)
+    else if (b.kind !== 'scalar' || b.value !== null) {
+      problems.add(entry.key, [name], `cannot be joined with the one ${placeText(earlier)}`)
+    }
+  }
+}
+
+function placeText({ key }: Entry): string {
+  const { line, column } = key.source.place(key.offset)
+  return `at ${key.source.file}:${line}:${column}`
+}
+
+const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
+
+function readSettings(root: MapNode, explainer: Explainer): Settings | undefined {
+  const entries = new Map([...root.entries].filter(([name]) => !isSection(name)))
+  const node: ConfigNode = { ...root, entries }
+  let checked = check(settings, toValue(node))
+  if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
+  if (!('issues' in checked)) return checked.value
+  explainer.explain(checked, { node, path: [], key: undefined }, (key, known) =>
+    explainer.unknownOption(key, [...Object.values(SECTIONS), ...known]),
+  )
+  return undefined
+}
+
+function readComponents(root: MapNode, reader: ComponentReader, problems: Problems): Map<string, Draft> {
+  const drafts = new Map<string, Draft>()
+  for (const kind of KINDS) {
+    const section = root.entries.get(SECTIONS[kind])
+    if (!section) continue
+    const { value } = section
+    if (value.kind !== 'map') {
+      const empty = value.kind === 'scalar' && (value.broken || value.value === null)
+      if (!empty) problems.add(value, [SECTIONS[kind]], `must be a mapping from the id of each ${kind} to its options`)
+      continue
+    }
+    for (const [id, entry] of value.entries) {
+      const draft = reader.read(kind, id, entry)
+      const first = drafts.get(id)
+      if (first)
+        problems.add(entry.key, [SECTIONS[kind], id], `the id is taken by the ${first.kind} ${placeText(first.entry)}`)
+      else drafts.set(id, draft)
+    }
+  }
+  return drafts
+}
+
+function tellEmptySections(root: MapNode, drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
+  for (const kind of ['source', 'destination'] as const) {
+    const name = SECTIONS[kind]
+    const section = root.entries.get(name)
+    if (section && section.value.kind !== 'map' && !(section.value.kind === 'scalar' && section.value.value === null))
+      continue
+    if ([...drafts.values()].some(draft => draft.kind === kind)) continue
+    problems.add(section?.key ?? root, [name], `there is no ${kind}: at least one is needed`)
+  }
+}

@@ -1,0 +1,100 @@
+import { z } from 'zod'
+import type { AnyDefinition, Kind } from '../core/component.js'
+import { deliveryOptions, deliveryOptionsWith } from '../core/delivery-options.js'
+import { duration, listenAddress } from '../core/options.js'
+
+/** The schema of a whole configuration, put together from the list of components. */
+
+export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
+export const SECTIONS = { source: 'sources', processor: 'processors', destination: 'destinations' } as const
+export type Section = (typeof SECTIONS)[Kind]
+
+export const ID = /^[a-z][a-z0-9_]*$/
+
+/** The options beside the sections of components. */
+export const settings = z.strictObject({
+  data_dir: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Folder of checkpoints and buffers, relative to the current directory. Without it: $STATE_DIRECTORY where systemd sets it, else ./state. One daemon at a time may use it.',
+    ),
+  metrics: z
+    .union(
+      [z.literal(false), z.strictObject({ listen: listenAddress().prefault('127.0.0.1:9598').describe('HOST:PORT.') })],
+      {
+        error: 'must be false, or a mapping such as {listen: 127.0.0.1:9598}',
+      },
+    )
+    .prefault({})
+    .describe('Where /metrics, /healthz and /readyz are served. `metrics: false` switches them off.'),
+  shutdown_timeout: duration()
+    .prefault('30 Seconds')
+    .describe('How long the end may take: what is not delivered by then stays where it can be read again.'),
+  tests: z
+    .union([z.record(z.string(), z.unknown()), z.array(z.unknown())], { error: 'must be a list or a mapping of tests' })
+    .optional()
+    .describe('Tests of the configuration. They do not run in the daemon.'),
+  service: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe('Options of the service. The daemon does not read them.'),
+})
+export type Settings = z.output<typeof settings>
+
+export const inputs = z
+  .array(z.string().min(1))
+  .min(1)
+  .describe('Ids of the sources and processors whose events come in; `id.name` for a side output.')
+
+type DeliverySchema = z.ZodObject<z.ZodRawShape>
+const deliverySchemas = new WeakMap<AnyDefinition, DeliverySchema>()
+
+/** The delivery options that a destination's definition does not declare itself, with the defaults of its type. */
+export function deliverySchema(definition: AnyDefinition): DeliverySchema {
+  let schema = deliverySchemas.get(definition)
+  if (!schema) {
+    const all = definition.delivery ? deliveryOptionsWith(definition.delivery) : deliveryOptions
+    const own = Object.keys(all.shape).filter(name => Object.hasOwn(definition.options.shape, name))
+    schema = all.omit(Object.fromEntries(own.map(name => [name, true])) as never) as unknown as DeliverySchema
+    deliverySchemas.set(definition, schema)
+  }
+  return schema
+}
+
+/** Everything that may stand in one component of this type. */
+export function componentSchema(definition: AnyDefinition): z.ZodObject {
+  const type = z.literal(definition.type).describe(definition.summary)
+  const shape = definition.options.shape as z.ZodRawShape
+  if (definition.kind === 'source') return z.strictObject({ type, ...shape })
+  if (definition.kind === 'processor') return z.strictObject({ type, inputs, ...shape })
+  return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape })
+}
+
+/** The whole document. Rules across options and the topology are checked by load.ts. */
+export function configSchema(components: readonly AnyDefinition[]): z.ZodObject {
+  const section = (kind: Kind) => {
+    const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)
+    return z.record(
+      z.string().regex(ID),
+      z.discriminatedUnion('type', schemas as unknown as [z.ZodObject<{ type: z.ZodLiteral }>]),
+    )
+  }
+  return z.strictObject({
+    ...settings.shape,
+    sources: section('source').describe('Where events come from.'),
+    processors: section('processor').optional().describe('What happens to them on the way.'),
+    destinations: section('destination').describe('Where they go.'),
+  })
+}
+
+/** The shape of an object schema behind optional, default and the like; undefined for any other schema. */
+export function shapeOf(schema: z.core.$ZodType): Readonly<Record<string, z.core.$ZodType>> | undefined {
+  const { def } = schema._zod as {
+    def: { type: string; innerType?: z.core.$ZodType; in?: z.core.$ZodType; shape?: z.core.$ZodShape }
+  }
+  if (def.type === 'object') return def.shape
+  const inner = def.innerType ?? def.in
+  return inner && shapeOf(inner)
+}

@@ -1,0 +1,108 @@
+import type { Draft } from './component-config.js'
+import { type Explainer, shown } from './diagnostics.js'
+import type { ConfigNode } from './node.js'
+import type { Problems } from './problems.js'
+import { SECTIONS } from './schema.js'
+
+/** Longer cycles are shown with their middle left out. */
+const SHOWN_STEPS = 10
+
+/** One input that leads to a component that exists. */
+interface Edge {
+  readonly to: Draft
+  readonly item: number
+  readonly node: ConfigNode
+}
+
+/** Tells what is wrong with how the components are connected; as a warning, what nobody reads. */
+export function checkTopology(
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  warnings: Problems,
+  explainer: Explainer,
+): void {
+  const edges = new Map<Draft, Edge[]>()
+  /** Ids of which somebody reads the main output, and of which only a side output. */
+  const read = new Set<string>()
+  const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
+  for (const draft of drafts.values()) {
+    const seen = new Set<string>()
+    const found: Edge[] = []
+    for (const [item, { text, node }] of draft.inputs.entries()) {
+      const [id, outlet] = splitInput(text)
+      const to = drafts.get(id)
+      const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
+      const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, outlet) : missing()
+      if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
+      else if (to) found.push({ to, item, node })
+      if (outlet === undefined) read.add(id)
+      seen.add(text)
+    }
+    edges.set(draft, found)
+  }
+  tellCycles(edges, problems)
+  for (const draft of drafts.values()) {
+    if (draft.kind === 'destination' || read.has(draft.id)) continue
+    const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
+    warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
+  }
+}
+
+/** `limit_app.discarded` as its id and its side output. */
+export function splitInput(text: string): [id: string, outlet: string | undefined] {
+  const dot = text.indexOf('.')
+  return dot === -1 ? [text, undefined] : [text.slice(0, dot), text.slice(dot + 1)]
+}
+
+function pathOf(draft: Draft): [string, string] {
+  return [SECTIONS[draft.kind], draft.id]
+}
+
+/** What is wrong with reading `outlet` of `to`, or undefined. */
+function fault(to: Draft, outlet: string | undefined): string | undefined {
+  if (to.kind === 'destination') return `${to.id} is a destination: nothing comes out of it`
+  if (outlet === undefined || !to.definition) return undefined
+  const outlets = to.definition.outlets ?? []
+  if (outlets.includes(outlet)) return undefined
+  if (outlets.length === 0)
+    return `${to.id} (type ${to.definition.type}) has no side outputs; its events are read as ${to.id}`
+  const names = outlets.map(name => `${to.id}.${name}`).join(', ')
+  return `${to.id} (type ${to.definition.type}) has no side output of this name; it has ${names}`
+}
+
+/** Tells one cycle of each knot of components, at the input that closes it. */
+function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): void {
+  const done = new Set<Draft>()
+  const told = new Set<Draft>()
+  for (const start of edges.keys()) {
+    // By hand rather than by recursion: a chain may be longer than the stack is deep.
+    const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
+    const onTrail = new Map<Draft, number>([[start, 0]])
+    while (trail.length > 0 && !done.has(start)) {
+      const top = trail.at(-1)!
+      const edge = edges.get(top.draft)?.[top.next++]
+      if (!edge) {
+        done.add(top.draft)
+        onTrail.delete(top.draft)
+        trail.pop()
+      } else if (onTrail.has(edge.to)) {
+        if (told.has(edge.to) || told.has(top.draft)) continue
+        const cycle = trail.slice(onTrail.get(edge.to)!).map(({ draft }) => draft)
+        for (const draft of cycle) told.add(draft)
+        const path = [...pathOf(top.draft), 'inputs', edge.item]
+        problems.add(edge.node, path, `events would go round in a circle: ${showCycle(cycle)}`)
+      } else if (!done.has(edge.to)) {
+        onTrail.set(edge.to, trail.length)
+        trail.push({ draft: edge.to, next: 0 })
+      }
+    }
+  }
+}
+
+/** In the direction that events take: `a -> b -> a`. `cycle` has each component behind the one that reads it. */
+function showCycle(cycle: readonly Draft[]): string {
+  const ids = cycle.map(({ id }) => id).reverse()
+  ids.push(ids[0]!)
+  if (ids.length > SHOWN_STEPS) ids.splice(SHOWN_STEPS / 2, ids.length - SHOWN_STEPS, '…')
+  return ids.join(' -> ')
+}
