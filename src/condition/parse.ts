@@ -1,5 +1,5 @@
 import { type FieldPath, PathError, readFieldPath } from '../core/field-path.js'
-import { nearest } from '../lib/nearest.js'
+import { NearestName } from '../lib/nearest.js'
 import { OPERATORS, ValueError, type ValueTest } from './operators.js'
 
 /**
@@ -203,7 +203,7 @@ class Parser {
       this.#take(SPACE)
       return name
     }
-    const meant = (Object.hasOwn(FOREIGN, name) && FOREIGN[name]) || nearest(name, OPERATORS.keys())
+    const meant = (Object.hasOwn(FOREIGN, name) && FOREIGN[name]) || new NearestName().find(name, OPERATORS.keys())
     const known = `the operators are ${[...OPERATORS.keys()].join(', ')}`
     this.#fail(`unknown operator ${JSON.stringify(name)}; ${meant ? `did you mean ${meant}?` : known}`, start)
   }

@@ -107,9 +107,9 @@ export class EventBatch {
     const end = this.ends[i]!
     if (this.#text === 'invalid' && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
     if (this.origin.decode === 'json') {
-      this.#slots ??= new Int32Array(this.length * this.#stride)
+      const slots = this.#slots ?? this.#rescan()
       const whole = (flags & (PIECE | CONTINUES)) === 0
-      if (whole && scanObject(this.chunk, start, end, this.origin.wanted, this.#slots, i * this.#stride)) flags |= OBJECT
+      if (whole && scanObject(this.chunk, start, end, this.origin.wanted, slots, i * this.#stride)) flags |= OBJECT
     }
     this.flags[i] = flags
     return flags
@@ -146,7 +146,7 @@ export class EventBatch {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
-  /** Finds the wanted names of all objects again, after the bytes moved. */
+  /** Room for the slots; finds the wanted names of the objects that were scanned before the bytes moved. */
   #rescan(): Int32Array {
     const slots = new Int32Array(this.length * this.#stride)
     for (let i = 0; i < this.length; i++) {

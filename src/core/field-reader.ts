@@ -1,4 +1,4 @@
-import { SLOT, scanObject, WantedNames } from '../lib/json-scan.js'
+import { SLOT, scanValue, WantedNames } from '../lib/json-scan.js'
 import { type EventBatch, INVALID, MODIFIED, OBJECT } from './batch.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 
@@ -71,7 +71,7 @@ export class FieldReader {
       const inner = this.#inner
       if (!inner) return this.#walk(batch.chunk, start, end >> 1, this.#rest)
       this.#innerOut.fill(0)
-      if (!scanObject(batch.chunk, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
+      if (!scanValue(batch.chunk, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
       start = this.#innerOut[0]!
       if (start === 0) return this.#setValue(undefined)
       end = this.#innerOut[1]!
@@ -126,13 +126,14 @@ export class FieldReader {
     if (this.kind === MISSING) return undefined
     if (this.kind === NULL) return null
     if (this.bytes === EMPTY) return this.#value
-    const text = Buffer.from(this.bytes.buffer, this.bytes.byteOffset + this.start, this.end - this.start).toString()
+    const text = this.bytes.toString('utf8', this.start, this.end)
     if (this.kind === STRING && this.plain) return text
     return JSON.parse(text)
   }
 
   /** Strings as they are, numbers and booleans as String() says, objects and arrays as compact JSON. */
   text(): string {
+    if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
     const value = this.value()
     if (typeof value === 'object' && value !== null) return JSON.stringify(value)
     return value === undefined || value === null ? '' : String(value)
@@ -141,19 +142,31 @@ export class FieldReader {
   /** The number that the value is, or that its text says; NaN when it says none. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
-    if (this.kind === NUMBER && this.plain) return this.#wholeNumber()
+    if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
     const value = this.value()
     return typeof value === 'string' ? numberOf(value) : Number(value)
   }
+}
 
-  /** The number whose text is plain. */
-  #wholeNumber(): number {
-    const { bytes, start, end } = this
-    const negative = bytes[start] === 0x2d
-    let number = 0
-    for (let p = negative ? start + 1 : start; p < end; p++) number = number * 10 + bytes[p]! - 0x30
-    return negative ? -number : number
+/** 10^0 to 10^15: exact, and so is what Number makes of at most 15 digits, so their quotient is the nearest number. */
+const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
+
+/** The JSON number [start, end), without making its text where it is short and has no exponent. */
+function decimal(bytes: Buffer, start: number, end: number): number {
+  const negative = bytes[start] === 0x2d
+  let number = 0
+  let fraction = 0
+  let p = negative ? start + 1 : start
+  if (end - p <= LONGEST_PLAIN_NUMBER) {
+    for (; p < end; p++) {
+      const byte = bytes[p]!
+      if (byte >= 0x30 && byte <= 0x39) number = number * 10 + byte - 0x30
+      else if (byte === 0x2e) fraction = end - p - 1
+      else break
+    }
+    if (p === end) return (negative ? -number : number) / POWERS[fraction]!
   }
+  return Number(bytes.toString('latin1', start, end))
 }
 
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/

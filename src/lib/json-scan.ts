@@ -3,20 +3,26 @@
  * wanted top-level names? Nothing is decoded. It agrees with JSON.parse on every line (valid UTF-8 given): the whole
  * grammar is checked, names may be escaped, of duplicate names the last wins, nesting has no limit.
  *
- * The inner loops have no bounds check: a line end is a control character and stops them, and a scan that does run
- * over the end (the last line of a chunk, a piece of one) fails, since it must stop exactly there.
+ * Invariant: a control character stands behind the bytes that are scanned (a line end, as a rule). It stops every inner
+ * loop, so they need no check for the end. No byte beyond it is read: reading behind a buffer even once would make the
+ * loops several times slower for as long as the process lives.
  */
 
 /** The top-level names a scan looks for; each has a slot, its index. Names are only ever added. */
 export class WantedNames {
   readonly names: string[] = []
   readonly bytes: Buffer[] = []
+  /** A bit for each of the names' lengths in bytes, modulo 32. */
+  lengths = 0
 
   /** The slot of `name`, the same one for the same name. */
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
-    this.bytes.push(Buffer.from(name))
+    // Half a surrogate pair has no UTF-8 (it can only be written as an escape): bytes that no name consists of.
+    const bytes = name.isWellFormed() ? Buffer.from(name) : Buffer.from([0])
+    this.bytes.push(bytes)
+    this.lengths |= 1 << bytes.length
     return this.names.push(name) - 1
   }
 }
@@ -41,6 +47,8 @@ ENDS_PLAIN[BACKSLASH] = 1
 
 const HEX = new Uint8Array(256)
 for (const digit of '0123456789abcdefABCDEF') HEX[digit.charCodeAt(0)] = 1
+const DIGIT = new Uint8Array(256)
+for (const digit of '0123456789') DIGIT[digit.charCodeAt(0)] = 1
 const ESCAPED = new Uint8Array(256)
 for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
 
@@ -49,7 +57,23 @@ let sawEscape = false
 
 /** The index of the closing quote of the string whose first byte is at `p`, or -1. */
 function stringEnd(b: Uint8Array, p: number): number {
-  while (ENDS_PLAIN[b[p]!] === 0) p++
+  // Four bytes a turn.
+  for (;;) {
+    if (ENDS_PLAIN[b[p]!] !== 0) break
+    if (ENDS_PLAIN[b[p + 1]!] !== 0) {
+      p += 1
+      break
+    }
+    if (ENDS_PLAIN[b[p + 2]!] !== 0) {
+      p += 2
+      break
+    }
+    if (ENDS_PLAIN[b[p + 3]!] !== 0) {
+      p += 3
+      break
+    }
+    p += 4
+  }
   if (b[p] === QUOTE) {
     sawEscape = false
     return p
@@ -62,32 +86,40 @@ function escapedStringEnd(b: Uint8Array, p: number): number {
   while (b[p] === BACKSLASH) {
     const letter = b[p + 1]!
     if (ESCAPED[letter] === 1) p += 2
-    else if (letter === 0x75 && HEX[b[p + 2]!]! & HEX[b[p + 3]!]! & HEX[b[p + 4]!]! & HEX[b[p + 5]!]!) p += 6
+    else if (letter === 0x75 && HEX[b[p + 2]!] && HEX[b[p + 3]!] && HEX[b[p + 4]!] && HEX[b[p + 5]!]) p += 6
     else return -1
     while (ENDS_PLAIN[b[p]!] === 0) p++
   }
   return b[p] === QUOTE ? p : -1
 }
 
-function isDigit(byte: number | undefined): boolean {
-  return byte !== undefined && byte >= 0x30 && byte <= 0x39
+/** The first byte from `p` on that is no digit. */
+function digitsEnd(b: Uint8Array, p: number): number {
+  while (DIGIT[b[p]!] === 1) p++
+  return p
 }
 
 /** The end of the number at `p`, or -1. */
 function numberEnd(b: Uint8Array, p: number): number {
   if (b[p] === 0x2d) p++
+  let digits = p
   if (b[p] === 0x30) p++
-  else if (isDigit(b[p])) while (isDigit(b[p])) p++
-  else return -1
+  else {
+    p = digitsEnd(b, p)
+    if (p === digits) return -1
+  }
+  if (b[p] === COMMA) return p
   if (b[p] === 0x2e) {
-    if (!isDigit(b[++p])) return -1
-    while (isDigit(b[p])) p++
+    digits = ++p
+    p = digitsEnd(b, p)
+    if (p === digits) return -1
   }
   if (b[p] === 0x65 || b[p] === 0x45) {
     p++
     if (b[p] === 0x2b || b[p] === 0x2d) p++
-    if (!isDigit(b[p])) return -1
-    while (isDigit(b[p])) p++
+    digits = p
+    p = digitsEnd(b, p)
+    if (p === digits) return -1
   }
   return p
 }
@@ -192,6 +224,29 @@ export function scanObject(
   out: Int32Array,
   at: number,
 ): boolean {
+  if (end < b.length && b[end]! < 0x20) return scanValue(b, start, end, wanted, out, at)
+  // A line without a line end: scanned in a copy that has something to stop at.
+  const copy = Buffer.allocUnsafe(end - start + 1)
+  copy.set(b.subarray(start, end))
+  copy[end - start] = 0
+  if (!scanValue(copy, 0, end - start, wanted, out, at)) return false
+  for (let slot = at; slot < at + wanted.names.length * SLOT; slot += SLOT) {
+    if (out[slot] === 0) continue
+    out[slot]! += start
+    out[slot + 1]! += start << 1
+  }
+  return true
+}
+
+/** The same for bytes that are known to be valid JSON, whatever stands behind them: a value inside a line. */
+export function scanValue(
+  b: Uint8Array,
+  start: number,
+  end: number,
+  wanted: WantedNames,
+  out: Int32Array,
+  at: number,
+): boolean {
   let p = skipSpace(b, start, end)
   if (b[p] !== OPEN_OBJECT) return false
   p = skipSpace(b, p + 1, end)
@@ -201,7 +256,8 @@ export function scanObject(
     const nameStart = p + 1
     p = stringEnd(b, nameStart)
     if (p < 0) return false
-    const slot = wantedSlot(b, nameStart, p, sawEscape, wanted)
+    const slot =
+      sawEscape || (wanted.lengths >> (p - nameStart)) & 1 ? wantedSlot(b, nameStart, p, sawEscape, wanted) : -1
     p++
     if (b[p] !== COLON) {
       p = skipSpace(b, p, end)
@@ -209,7 +265,7 @@ export function scanObject(
     }
     p++
     let byte = b[p]
-    if (byte === 0x20 || (byte !== undefined && byte < 0x20)) {
+    if (byte! <= 0x20) {
       p = skipSpace(b, p, end)
       byte = b[p]
     }
@@ -232,6 +288,7 @@ export function scanObject(
       if (b[p] === CLOSE_OBJECT) return skipSpace(b, p + 1, end) === end
       if (b[p] !== COMMA) return false
     }
-    p = skipSpace(b, p + 1, end)
+    p++
+    if (b[p] !== QUOTE) p = skipSpace(b, p, end)
   }
 }

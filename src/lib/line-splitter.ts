@@ -4,8 +4,9 @@
  * given next follows right behind it, in the same chunk while that has space.
  *
  * Invariants: every byte committed is in exactly one line or one line end of exactly one frame, in order, once the
- * line is complete or flushed. A line longer than `maxLineBytes` comes in pieces of at most that many bytes, cut
- * between UTF-8 characters. The work is linear in the bytes committed, however small the portions.
+ * line is complete or flushed. A line longer than `maxLineBytes` (without its line end) comes in pieces of at most that
+ * many bytes, cut between UTF-8 characters. The result does not depend on the portions that the bytes came in, and the
+ * work is linear in the bytes committed, however small the portions.
  */
 
 /** Low bits of a line's flags: how many bytes its line end has (0: none, 1: LF, 2: CRLF). */
@@ -28,8 +29,8 @@ export interface Frame {
 
 const LF = 0x0a
 const CR = 0x0d
-/** An unfinished line above this size gets room to double, so that small portions cost no copy each. */
-const GROW_ABOVE = 4096
+/** The longest UTF-8 character: a piece has room for one at least. */
+const LONGEST_CHARACTER = 4
 
 /** The columns of the frame being made. `commit` and `flush` finish what they begin, so all splitters share them. */
 let starts = new Int32Array(256)
@@ -64,7 +65,7 @@ export class LineSplitter {
 
   /** `continues`: the first byte to come is in the middle of a line (a resumed file). */
   constructor(maxLineBytes: number, continues = false) {
-    this.#maxLineBytes = maxLineBytes
+    this.#maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
     this.#continues = continues
   }
 
@@ -82,8 +83,8 @@ export class LineSplitter {
   reserve(want: number): Buffer {
     if (this.#chunk.length - this.#end < want) {
       const pending = this.pending
-      const size = pending + Math.max(want, pending > GROW_ABOVE ? pending : 0)
-      const next = Buffer.allocUnsafeSlow(size)
+      // At least double, so that small portions cost no copy each.
+      const next = Buffer.allocUnsafeSlow(pending + Math.max(want, pending))
       this.#chunk.copy(next, 0, this.#start, this.#end)
       this.#scanned -= this.#start
       this.#start = 0
@@ -99,13 +100,13 @@ export class LineSplitter {
     const chunk = this.#chunk.subarray(0, this.#end)
     const from = this.#start
     for (let newline; (newline = chunk.indexOf(LF, this.#scanned)) >= 0; ) {
-      this.#cutPieces(newline)
-      const end = newline > this.#start && chunk[newline - 1] === CR ? newline - 1 : newline
+      const end = this.#withoutCr(newline)
+      this.#cutPieces(end)
       this.#push(end, newline + 1 - end)
       this.#scanned = newline + 1
     }
     this.#scanned = this.#end
-    this.#cutPieces(this.#end)
+    this.#cutPieces(this.#withoutCr(this.#end))
     return this.#frame(from)
   }
 
@@ -119,6 +120,7 @@ export class LineSplitter {
   flush(): Frame | undefined {
     if (this.pending === 0) return undefined
     const from = this.#start
+    this.#cutPieces(this.#end)
     this.#push(this.#end, 0)
     this.#continues = true
     return this.#frame(from)
@@ -134,6 +136,11 @@ export class LineSplitter {
     this.#start = 0
     this.#end = pending
     this.#chunk = next
+  }
+
+  /** `end`, or one less where a CR of the unfinished line stands before it: that belongs to the line end, or may. */
+  #withoutCr(end: number): number {
+    return end > this.#start && this.#chunk[end - 1] === CR ? end - 1 : end
   }
 
   /** Pieces of exactly the largest size while the line, which reaches at least to `to`, is longer than allowed. */
