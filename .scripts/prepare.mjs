@@ -2,7 +2,7 @@
 // No dependencies: it runs before there are any.
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -142,6 +142,7 @@ async function prepare(forTests) {
   if (built(digest)) return
   await step('building', ...node('node_modules/typescript/bin/tsc', '-p', '.'))
   removeOrphans()
+  chmodSync(json('package.json').bin.sluice, 0o755)
   writeFileSync(BUILD_STAMP, digest)
 }
 
