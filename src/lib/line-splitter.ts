@@ -100,13 +100,14 @@ export class LineSplitter {
     const chunk = this.#chunk.subarray(0, this.#end)
     const from = this.#start
     for (let newline; (newline = chunk.indexOf(LF, this.#scanned)) >= 0; ) {
-      const end = this.#withoutCr(newline)
-      this.#cutPieces(end)
+      const end = newline > this.#start && chunk[newline - 1] === CR ? newline - 1 : newline
+      if (end - this.#start > this.#maxLineBytes) this.#cutPieces(end)
       this.#push(end, newline + 1 - end)
       this.#scanned = newline + 1
     }
     this.#scanned = this.#end
-    this.#cutPieces(this.#withoutCr(this.#end))
+    // A CR at the end may turn out to belong to the line end.
+    this.#cutPieces(this.pending > 0 && chunk[this.#end - 1] === CR ? this.#end - 1 : this.#end)
     return this.#frame(from)
   }
 
@@ -136,11 +137,6 @@ export class LineSplitter {
     this.#start = 0
     this.#end = pending
     this.#chunk = next
-  }
-
-  /** `end`, or one less where a CR of the unfinished line stands before it: that belongs to the line end, or may. */
-  #withoutCr(end: number): number {
-    return end > this.#start && this.#chunk[end - 1] === CR ? end - 1 : end
   }
 
   /** Pieces of exactly the largest size while the line, which reaches at least to `to`, is longer than allowed. */
