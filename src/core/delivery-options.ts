@@ -14,6 +14,15 @@ const REMOTE: DeliveryDefaults = { max_events: 1000, max_bytes: '1MB', max_wait:
 /** Defaults for destinations on the machine itself: in order, hardly waiting. */
 export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '4MB', max_wait: '10ms', max_in_flight: 1 }
 
+const DAY_MS = 86_400_000
+
+/** A time that something waits for: at most a day, so that it fits a timer. */
+function wait(fallback: string) {
+  return duration()
+    .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })
+    .prefault(fallback)
+}
+
 /** The options that every destination has beside its own; engine/delivery.ts acts on them. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
@@ -28,24 +37,18 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
         max_bytes: byteSize(1, 1024 ** 3)
           .prefault(defaults.max_bytes)
           .describe('Bytes of events in one request at most, as read. A single larger event goes alone.'),
-        max_wait: duration()
-          .prefault(defaults.max_wait)
-          .describe('How long an event waits at most for others to share its request.'),
+        max_wait: wait(defaults.max_wait).describe('How long an event waits at most for others to share its request.'),
       })
       .prefault({})
       .describe('How events are put together into requests.'),
     retry: z
       .strictObject({
-        initial: duration()
-          .prefault('1 Seconds')
-          .describe(
-            'The longest wait before the first retry; it doubles from there. The wait itself is random below it.',
-          ),
-        max: duration()
-          .prefault('30 Seconds')
-          .describe(
-            'The longest wait between two attempts. A longer Retry-After of the receiver is kept, up to an hour.',
-          ),
+        initial: wait('1 Seconds').describe(
+          'The longest wait before the first retry; it doubles from there. The wait itself is random below it.',
+        ),
+        max: wait('30 Seconds').describe(
+          'The longest wait between two attempts. A longer Retry-After of the receiver is kept, up to an hour.',
+        ),
         max_attempts: z
           .int()
           .min(1)
@@ -59,7 +62,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       })
       .prefault({})
       .describe('How failed requests are tried again. Nothing is given up by default.'),
-    timeout: duration().prefault('30 Seconds').describe('Time for one attempt, from connecting to the whole answer.'),
+    timeout: wait('30 Seconds').describe('Time for one attempt, from connecting to the whole answer.'),
     max_in_flight: z
       .int()
       .min(1)

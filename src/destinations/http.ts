@@ -1,0 +1,268 @@
+import { randomUUID } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { promisify } from 'node:util'
+import zlib from 'node:zlib'
+import { Agent, type Dispatcher } from 'undici'
+import { encodeNdjson, RawEncoder } from '../codec/encode.js'
+import type { EventBatch } from '../core/batch.js'
+import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
+import { DeliveryError, errorText, type Failure } from '../core/errors.js'
+import { packageVersion } from '../lib/version.js'
+import { AccessKey } from './http/access-key.js'
+import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
+import { type HttpOptions, options } from './http/options.js'
+
+/** An idle connection is closed after this long, or sooner where the receiver says so. */
+const KEEP_ALIVE_MS = 15_000
+/** How long the rest of an answer may stall. The attempt as a whole has the time limit of the delivery. */
+const STALLED_BODY_MS = 10_000
+/** Values of headers at least this long are kept out of every text. */
+const SECRET_LENGTH = 8
+
+const COMPRESSORS = {
+  none: undefined,
+  gzip: promisify(zlib.gzip),
+  zstd: compressor('zstdCompress'),
+}
+
+/** A request as it is sent, the same at each attempt. */
+interface Prepared {
+  readonly body: Buffer
+  readonly idempotencyKey: string
+}
+
+class HttpDestination implements Destination {
+  readonly #options: HttpOptions
+  readonly #context: DestinationContext
+  readonly #key: AccessKey | undefined
+  readonly #headers: Record<string, string>
+  readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
+  #agent: Agent | undefined
+
+  constructor(options: HttpOptions, context: DestinationContext) {
+    this.#options = options
+    this.#context = context
+    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
+    this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json' }
+    if (options.delegate_account_id) this.#headers['x-delegate-account-id'] = options.delegate_account_id
+    this.#warnOfPlainKey()
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    this.#agent ??= await this.#connect()
+    const { validate } = this.#options
+    if (validate === undefined) await this.#key?.current()
+    else await this.#validate(validate, signal)
+  }
+
+  async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
+    const { url, method, encoding, compression } = this.#options
+    const { body, idempotencyKey } = await this.#prepare(request)
+    const headers: Record<string, string> = {
+      'content-type': encoding === 'json' ? 'application/x-ndjson' : 'text/plain; charset=utf-8',
+      'idempotency-key': idempotencyKey,
+    }
+    if (compression !== 'none') headers['content-encoding'] = compression
+    try {
+      const answer = await this.#send(url, method, headers, body, signal)
+      this.#count(String(answer.statusCode))
+      if (isSuccess(answer.statusCode)) await drain(answer.body)
+      else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
+    } catch (error) {
+      if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
+        this.#count(error.reason)
+      throw error
+    }
+  }
+
+  async changed(): Promise<boolean> {
+    return (await this.#key?.changed()) ?? false
+  }
+
+  async stop(): Promise<void> {
+    const agent = this.#agent
+    this.#agent = undefined
+    await agent?.destroy()
+  }
+
+  async #validate(url: string, signal: AbortSignal): Promise<void> {
+    const answer = await this.#send(url, 'HEAD', {}, null, signal)
+    const { statusCode: status, headers } = answer
+    const place = withoutQuery(url)
+    if (!isSuccess(status)) {
+      const error = await this.#refusal(answer, `HEAD ${place}`)
+      if (error.failure === 'retry' || error.failure === 'hold') throw error
+      throw this.#error(`${error.message}; "validate" must be an address that answers HEAD with 200`, 'hold', answer)
+    }
+    await drain(answer.body)
+    const fields = {
+      url: place,
+      request_id: text(headers['x-request-id']),
+      subject: text(headers['x-auth-subject-id']),
+      account: text(headers['x-auth-account-id']),
+      account_short_id: text(headers['x-auth-account-short-id']),
+      enterprise: text(headers['x-auth-enterprise-id']),
+      access_type: text(headers['x-auth-access-type']),
+    }
+    this.#context.log.info(fields, 'destination accepts the access key')
+  }
+
+  async #send(
+    url: string,
+    method: Dispatcher.HttpMethod,
+    headers: Record<string, string>,
+    body: Buffer | null,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    const { auth } = this.#options
+    const key = await this.#key?.current()
+    const { origin, pathname, search } = new URL(url)
+    const all: Record<string, string> = { ...this.#headers, ...headers }
+    for (const [name, value] of Object.entries(this.#options.headers)) all[name.toLowerCase()] = value
+    if (key !== undefined) all[auth.header.toLowerCase()] = auth.scheme ? `${auth.scheme} ${key}` : key
+    signal.throwIfAborted()
+    const request = { origin, path: pathname + search, method, headers: all, body, signal }
+    try {
+      return await untilAborted(this.#agent!.request(request), signal)
+    } catch (error) {
+      if (signal.aborted) throw error
+      throw networkError(error, `${method} ${withoutQuery(url)}`)
+    }
+  }
+
+  async #prepare(request: readonly EventBatch[]): Promise<Prepared> {
+    let prepared = this.#prepared.get(request)
+    if (!prepared) {
+      const { parts, bytes } =
+        this.#options.encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
+      const plain = Buffer.concat(parts, bytes)
+      const body = (await COMPRESSORS[this.#options.compression]?.(plain)) ?? plain
+      prepared = { body, idempotencyKey: randomUUID() }
+      this.#prepared.set(request, prepared)
+    }
+    return prepared
+  }
+
+  /** What a refusing answer means, and what to do about it. */
+  async #refusal(answer: Dispatcher.ResponseData, place: string): Promise<DeliveryError> {
+    const { statusCode: status, headers } = answer
+    const said = cutText(this.#withoutSecrets(await bodyText(answer.body)))
+    const message = `${status} from ${place}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
+    return this.#error(message, failureOf(status), answer)
+  }
+
+  #advice(status: number, headers: Dispatcher.ResponseData['headers']): string {
+    if (status === 401 || status === 403) {
+      const what = status === 401 ? 'the access key was refused' : 'the access key lacks a permission'
+      return this.#key ? `; ${what}: put another ${this.#key.place}` : '; it wants an access key: set "auth"'
+    }
+    if (status < 400) {
+      const to = text(headers.location)
+      const shown = to ? withoutQuery(to) : 'elsewhere'
+      return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
+    }
+    if (status === 404) return '; there is nothing at this address'
+    return ''
+  }
+
+  #error(message: string, failure: Failure, { statusCode: status, headers }: Dispatcher.ResponseData): DeliveryError {
+    return new DeliveryError(this.#withoutSecrets(message), {
+      failure,
+      reason: `status_${status}`,
+      status,
+      requestId: text(headers['x-request-id']),
+      retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#context.clock.wall()),
+    })
+  }
+
+  /** A receiver may repeat what it was sent. */
+  #withoutSecrets(text: string): string {
+    const secrets = Object.values(this.#options.headers).filter(value => value.length >= SECRET_LENGTH)
+    if (this.#key?.last) secrets.push(this.#key.last)
+    return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
+  }
+
+  async #connect(): Promise<Agent> {
+    const { tls, connect_timeout: timeout } = this.#options
+    const read = async (name: 'ca_file' | 'cert_file' | 'key_file') => {
+      const path = tls[name]
+      if (path === undefined) return undefined
+      return await readFile(path).catch(cause => {
+        const message = `cannot read tls.${name}: ${errorText(cause)}`
+        throw new DeliveryError(message, { failure: 'hold', reason: 'tls_file', cause })
+      })
+    }
+    const [ca, cert, key] = [await read('ca_file'), await read('cert_file'), await read('key_file')]
+    return new Agent({
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      headersTimeout: 0,
+      bodyTimeout: STALLED_BODY_MS,
+      connect: {
+        timeout,
+        rejectUnauthorized: true,
+        ...(ca && { ca }),
+        ...(cert && { cert }),
+        ...(key && { key }),
+        ...(tls.server_name && { servername: tls.server_name }),
+      },
+    })
+  }
+
+  #count(status: string): void {
+    const help = 'Requests by the status of the answer, or by why there was none.'
+    this.#context.metrics.counter('sluice_http_requests_total', help, { status }).value++
+  }
+
+  #warnOfPlainKey(): void {
+    const { hostname, protocol } = new URL(this.#options.url)
+    if (!this.#key || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)) return
+    this.#context.log.warn({ host: hostname }, 'the access key is sent without encryption; use https')
+  }
+}
+
+/** The promise, or the reason of the signal as soon as it aborts: a request may notice that much later. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+  })
+}
+
+function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefined {
+  const compress = (zlib as unknown as Record<string, typeof zlib.gzip | undefined>)[name]
+  return compress && promisify(compress)
+}
+
+function isSuccess(status: number): boolean {
+  return status >= 200 && status < 300
+}
+
+function text(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header.join(', ') : header
+}
+
+/** An address without what may be secret in it. */
+function withoutQuery(url: string): string {
+  return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
+}
+
+export const http = defineDestination({
+  type: 'http',
+  summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
+  notes:
+    'Answers: 2xx is delivered. 401, 403 and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
+  options,
+  examples: [
+    {
+      title: 'A service with an access key',
+      yaml: 'url: https://logs.example.com/v3/ingest/0123456789ab\nauth: { key_file: /etc/sluice/access-key }\nvalidate: https://logs.example.com/v3/pipeline\ncompression: gzip\n',
+    },
+    {
+      title: 'Another scheme, a systemd credential, and an authority of your own',
+      yaml: 'url: https://10.0.0.5:8443/ingest\nauth: { scheme: Bearer, credential: access-key }\ntls: { ca_file: /etc/sluice/ca.pem, server_name: logs.internal }\nheaders: { X-Team: platform }\n',
+    },
+    { title: 'The lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
+  ],
+  create: (options, context) => new HttpDestination(options, context),
+})

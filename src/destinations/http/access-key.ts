@@ -1,0 +1,128 @@
+import { open, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { DeliveryError, errorCode } from '../../core/errors.js'
+import { type HttpOptions, keyProblem, trimKey } from './options.js'
+
+const LONGEST_KEY = 16 * 1024
+
+/** Which content of a file was read. */
+interface Version {
+  readonly ino: number
+  readonly size: number
+  readonly mtimeMs: number
+  readonly ctimeMs: number
+}
+
+/**
+ * The key that requests carry, from wherever it is kept. A file is read again when it changed. While it cannot be
+ * used, the key known before stays in use; without one, delivery holds. No message or log line shows a key.
+ */
+export class AccessKey {
+  readonly #auth: HttpOptions['auth']
+  readonly #log: Logger
+  #key: string | undefined
+  #version: Version | undefined
+  #toldUnusable = false
+  #toldReadable = false
+
+  constructor(auth: HttpOptions['auth'], log: Logger) {
+    this.#auth = auth
+    this.#log = log
+    if (auth.key) this.#key = trimKey(auth.key.reveal())
+  }
+
+  /** What was last given out, so that it can be kept out of texts. */
+  get last(): string | undefined {
+    return this.#key
+  }
+
+  /** Where an operator has to put another key. */
+  get place(): string {
+    const { key_file: file, credential } = this.#auth
+    if (file) return `in ${file}, which is read again by itself`
+    return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
+  }
+
+  /** The key to use now. Throws a DeliveryError that holds when there is none. */
+  async current(): Promise<string> {
+    const path = this.#path()
+    if (path === undefined) return this.#key!
+    try {
+      if (this.#key === undefined || !sameVersion(this.#version, await stat(path))) await this.#read(path)
+      this.#toldUnusable = false
+    } catch (error) {
+      const text = unusable(path, error)
+      if (this.#key === undefined) throw held(text, error)
+      if (!this.#toldUnusable)
+        this.#log.warn({ error: text }, 'the access key cannot be read again; the known one stays in use')
+      this.#toldUnusable = true
+    }
+    return this.#key!
+  }
+
+  /** Whether there is a usable key that differs from the one given out last. */
+  async changed(): Promise<boolean> {
+    try {
+      const path = this.#path()
+      return path !== undefined && (await readKey(path)).key !== this.#key
+    } catch {
+      return false
+    }
+  }
+
+  #path(): string | undefined {
+    const { key_file: file, credential } = this.#auth
+    if (credential === undefined) return file
+    const folder = process.env.CREDENTIALS_DIRECTORY
+    if (folder) return join(folder, credential)
+    throw held(
+      `there is no credential "${credential}": CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`,
+    )
+  }
+
+  async #read(path: string): Promise<void> {
+    const { key, version, mode } = await readKey(path)
+    if (mode & 0o004 && !this.#toldReadable) {
+      this.#toldReadable = true
+      this.#log.warn({ file: path }, 'everybody can read the access key; chmod 600 its file')
+    }
+    if (this.#key !== undefined && key !== this.#key) this.#log.info({ file: path }, 'read a new access key')
+    this.#key = key
+    this.#version = version
+  }
+}
+
+async function readKey(path: string): Promise<{ key: string; version: Version; mode: number }> {
+  const file = await open(path, 'r')
+  try {
+    const version = await file.stat()
+    if (!version.isFile()) throw new Error('it is not a file')
+    if (version.size > LONGEST_KEY) throw new Error('it is too long for a key')
+    const key = trimKey(await file.readFile('latin1'))
+    const problem = keyProblem(key)
+    if (problem) throw new Error(problem)
+    return { key, version, mode: version.mode }
+  } finally {
+    await file.close()
+  }
+}
+
+function sameVersion(a: Version | undefined, b: Version): boolean {
+  return a?.ino === b.ino && a.size === b.size && a.mtimeMs === b.mtimeMs && a.ctimeMs === b.ctimeMs
+}
+
+function unusable(path: string, error: unknown): string {
+  const code = errorCode(error)
+  const why =
+    code === 'ENOENT'
+      ? 'the file does not exist'
+      : code === 'EACCES'
+        ? 'this user may not read it'
+        : (code ?? (error as Error).message)
+  return `no access key from ${path}: ${why}; put the key there`
+}
+
+function held(message: string, cause?: unknown): DeliveryError {
+  return new DeliveryError(message, { failure: 'hold', reason: 'no_key', cause })
+}
