@@ -1,5 +1,6 @@
 import { type EventBatch, INVALID, MODIFIED, OBJECT } from '../core/batch.js'
 import { partialMark } from '../core/event.js'
+import { jsonText } from '../lib/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
 
 /** Bytes to write, in order. The parts may be slices of the batches' chunks: use them before the batches settle. */
@@ -73,7 +74,7 @@ export class RawEncoder {
         this.#isOpen = false
       }
       if (flags[i]! & MODIFIED) {
-        const line = Buffer.from(`${JSON.stringify(batch.event(i).fields)}\n`)
+        const line = Buffer.from(`${jsonText(batch.event(i).fields)}\n`)
         parts.add(line, 0, line.length)
         i++
         continue
@@ -134,11 +135,19 @@ const MESSAGE = Buffer.from('{"message":"')
 function textLines(batch: EventBatch, parts: Parts): void {
   // What follows the message is the same for every whole line of the batch.
   const { origin } = batch
-  const rest = JSON.stringify({ file: origin.path, host: origin.host, timestamp: new Date(batch.receivedAt).toISOString() })
+  const rest = JSON.stringify({
+    file: origin.path,
+    host: origin.host,
+    timestamp: new Date(batch.receivedAt).toISOString(),
+  })
   const tail = Buffer.from(`",${rest.slice(1)}\n`)
   for (let i = 0; i < batch.length; i++) {
     const flags = batch.look(i)
-    if (flags & (MODIFIED | INVALID) || partialMark(flags) || !isPlainText(batch.chunk, batch.starts[i]!, batch.ends[i]!)) {
+    if (
+      flags & (MODIFIED | INVALID) ||
+      partialMark(flags) ||
+      !isPlainText(batch.chunk, batch.starts[i]!, batch.ends[i]!)
+    ) {
       textLine(batch, i, parts)
       continue
     }
@@ -149,7 +158,7 @@ function textLines(batch: EventBatch, parts: Parts): void {
 }
 
 function textLine(batch: EventBatch, i: number, parts: Parts): void {
-  const line = Buffer.from(`${JSON.stringify(batch.event(i).fields)}\n`)
+  const line = Buffer.from(`${jsonText(batch.event(i).fields)}\n`)
   parts.add(line, 0, line.length)
 }
 

@@ -1,4 +1,5 @@
 import { SLOT, scanValue, WantedNames } from '../lib/json-scan.js'
+import { jsonText } from '../lib/json-text.js'
 import { type EventBatch, INVALID, MODIFIED, OBJECT } from './batch.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 
@@ -135,7 +136,7 @@ export class FieldReader {
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
     const value = this.value()
-    if (typeof value === 'object' && value !== null) return JSON.stringify(value)
+    if (typeof value === 'object' && value !== null) return jsonText(value)
     return value === undefined || value === null ? '' : String(value)
   }
 

@@ -1,0 +1,49 @@
+/** JSON.stringify for values of JSON of any depth: where that runs out of stack, in a loop. */
+export function jsonText(value: unknown): string {
+  try {
+    return JSON.stringify(value)
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error
+    return deepText(value)
+  }
+}
+
+/** An open object or array: its members, how many are written, and whether one is. */
+interface Open {
+  readonly value: Readonly<Record<string, unknown>> | readonly unknown[]
+  readonly names: readonly string[] | undefined
+  next: number
+  empty: boolean
+}
+
+function deepText(root: unknown): string {
+  const parts: string[] = []
+  const stack: Open[] = []
+  const write = (value: unknown) => {
+    if (typeof value !== 'object' || value === null) {
+      parts.push(JSON.stringify(value) ?? 'null')
+      return
+    }
+    const names = Array.isArray(value) ? undefined : Object.keys(value)
+    parts.push(names ? '{' : '[')
+    stack.push({ value: value as Open['value'], names, next: 0, empty: true })
+  }
+  write(root)
+  for (let open = stack.at(-1); open; open = stack.at(-1)) {
+    const { names } = open
+    const members = names ?? (open.value as readonly unknown[])
+    if (open.next === members.length) {
+      parts.push(names ? '}' : ']')
+      stack.pop()
+      continue
+    }
+    const at = open.next++
+    const member = names ? (open.value as Record<string, unknown>)[names[at]!] : (open.value as readonly unknown[])[at]
+    if (names && member === undefined) continue
+    if (!open.empty) parts.push(',')
+    open.empty = false
+    if (names) parts.push(JSON.stringify(names[at]), ':')
+    write(member)
+  }
+  return parts.join('')
+}
