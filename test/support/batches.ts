@@ -1,0 +1,67 @@
+import { Ack, type AckStatus } from '../../src/core/ack.js'
+import { EventBatch, MODIFIED } from '../../src/core/batch.js'
+import { parseFieldPath } from '../../src/core/field-path.js'
+import { FieldReader } from '../../src/core/field-reader.js'
+import { WantedNames } from '../../src/lib/json-scan.js'
+import { type Frame, LineSplitter } from '../../src/lib/line-splitter.js'
+
+export interface BatchOptions {
+  readonly decode?: 'json' | 'text'
+  /** The names that readers of this batch look for; make the readers first. */
+  readonly wanted?: WantedNames
+  readonly path?: string
+  readonly host?: string
+  readonly source?: string
+  readonly receivedAt?: number
+  /** Longer lines come in pieces. */
+  readonly maxLineBytes?: number
+  /** Gives the last line no line end. */
+  readonly unterminated?: boolean
+  readonly onSettled?: (status: AckStatus) => void
+  readonly onShrink?: (bytes: number) => void
+}
+
+/** A batch of lines, each with an LF (write \r for CRLF); an object becomes its JSON. Its chunk is its own. */
+export function batchOf(lines: readonly (string | Buffer | object)[], options: BatchOptions = {}): EventBatch {
+  const { decode = 'json', host = 'test-host', source = 'test', receivedAt = 0, wanted = new WantedNames() } = options
+  const origin = { source, host, decode, wanted, ...(options.path === undefined ? {} : { path: options.path }) }
+  const ack = new Ack(options.onSettled ?? (() => {}), options.onShrink)
+  return new EventBatch(frameOf(lines, options), origin, receivedAt, ack)
+}
+
+function frameOf(lines: readonly (string | Buffer | object)[], options: BatchOptions): Frame {
+  const bytes = Buffer.concat(lines.flatMap(line => [bytesOf(line), Buffer.from('\n')]))
+  const splitter = new LineSplitter(options.maxLineBytes ?? 2 ** 30)
+  if (!options.unterminated) return splitter.push(bytes) ?? EMPTY_FRAME
+  if (bytes.subarray(0, -1).includes(0x0a)) throw new Error('only a single line may be unterminated')
+  splitter.push(bytes.subarray(0, -1))
+  return splitter.flush() ?? EMPTY_FRAME
+}
+
+function bytesOf(line: string | Buffer | object): Buffer {
+  if (Buffer.isBuffer(line)) return line
+  return Buffer.from(typeof line === 'string' ? line : JSON.stringify(line))
+}
+
+const EMPTY_FRAME: Frame = {
+  chunk: Buffer.alloc(0),
+  length: 0,
+  starts: new Int32Array(0),
+  ends: new Int32Array(0),
+  flags: new Uint8Array(0),
+  bytes: 0,
+}
+
+/** A reader of `path` for batches that share `wanted`. */
+export function readerOf(path: string, wanted: WantedNames): FieldReader {
+  return new FieldReader(parseFieldPath(path), wanted)
+}
+
+/** What the batch's events are now: the line as it was read, or the JSON of an event that was changed. */
+export function linesOf(batch: EventBatch): string[] {
+  return Array.from({ length: batch.length }, (_, i) =>
+    batch.flags[i]! & MODIFIED
+      ? JSON.stringify(batch.event(i).fields)
+      : batch.chunk.toString('utf8', batch.starts[i], batch.ends[i]),
+  )
+}
