@@ -1,3 +1,4 @@
+import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
@@ -110,7 +111,7 @@ export class ComponentReader {
       return undefined
     }
     const checked = check(inputsSchema, toValue(list.value))
-    if ('issues' in checked) this.#explainer.explain(checked, { node: list.value, path, key: list.key })
+    if ('issues' in checked) this.#explainer.explain(checked.issues, { node: list.value, path, key: list.key })
     const items = list.value.kind === 'list' ? list.value.items : []
     const read = items.flatMap(item =>
       item.kind === 'scalar' && !item.broken && typeof item.value === 'string' && item.value !== ''
@@ -130,7 +131,7 @@ export class ComponentReader {
     let checked: Checked<unknown> = check(schema, toValue(node))
     if ('issues' in checked && readPlain(checked.issues, node)) checked = check(schema, toValue(node))
     if ('issues' in checked) {
-      this.#explainer.explain(checked, { ...subject, node }, unknown)
+      this.#explainer.explain(checked.issues, { ...subject, node }, unknown)
       return undefined
     }
     return checked.value as Record<string, unknown>
@@ -148,10 +149,8 @@ export class ComponentReader {
   }
 }
 
-type Issues = Extract<Checked<unknown>, { issues: unknown }>['issues']
-
 /** Reads variables as the numbers and booleans they look like where that is what the options want; whether any was. */
-export function readPlain(issues: Issues, root: ConfigNode): boolean {
+export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
     const { node } = locate(root, issue.path as Path)

@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 import type { NearestName } from '../lib/nearest.js'
-import { reveals } from './environment.js'
+import { plainValue, reveals } from './environment.js'
 import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNode } from './node.js'
 import type { Problems } from './problems.js'
 import { shapeOf } from './schema.js'
@@ -9,23 +9,27 @@ import { shapeOf } from './schema.js'
 
 type Issue = z.core.$ZodIssue
 
-/** A schema's value for a node, or its issues with what is needed to explain them. */
-export type Checked<T> =
-  | { readonly value: T }
-  | { readonly issues: readonly Issue[]; readonly known: WeakMap<readonly string[], readonly string[]> }
+/** A schema's value, or its issues. */
+export type Checked<T> = { readonly value: T } | { readonly issues: readonly Issue[] }
+
+/** An issue of unknown keys also has the known ones. */
+type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonly string[] }
 
 /** Runs `schema`. The issues have no message unless the schema brings one of its own. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  const known = new WeakMap<readonly string[], readonly string[]>()
-  const result = schema.safeParse(value, {
-    error: issue => {
-      const shape =
-        issue.code === 'unrecognized_keys' && issue.inst ? shapeOf(issue.inst as z.core.$ZodType) : undefined
-      if (shape) known.set(issue.keys as string[], Object.keys(shape))
-      return ''
-    },
-  })
-  return result.success ? { value: result.data } : { issues: result.error.issues, known }
+  const result = schema.safeParse(value, { error: annotate })
+  return result.success ? { value: result.data } : { issues: result.error.issues }
+}
+
+/** Adds what only the schema at hand knows; what is set on a raw issue stays on the finished one. */
+function annotate(issue: z.core.$ZodRawIssue): string {
+  const schema = issue.inst as z.core.$ZodType | undefined
+  const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
+  if (shape) Object.assign(issue, { known: Object.keys(shape) })
+  const format = (schema?._zod.def as { format?: string } | undefined)?.format ?? schema?._zod.bag?.format
+  const whole = issue.code === 'invalid_type' && issue.expected === 'number' && String(format).includes('int')
+  if (whole) Object.assign(issue, { expected: 'int' })
+  return ''
 }
 
 /** What is being explained: the part of the document that was checked, and where it stands. */
@@ -53,14 +57,14 @@ export class Explainer {
 
   /** Tells every issue. `unknown` says what is wrong with a key that is not known at the top of the subject. */
   explain(
-    checked: Exclude<Checked<unknown>, { value: unknown }>,
+    issues: readonly Issue[],
     subject: Subject,
     unknown?: (key: string, known: readonly string[]) => string,
   ): void {
     const tell = (issue: Issue, base: Path): void => {
       const path = [...base, ...issue.path.map(step => (typeof step === 'number' ? step : String(step)))]
       if (issue.code === 'unrecognized_keys') {
-        const known = checked.known.get(issue.keys) ?? []
+        const { known = [] } = issue as UnknownKeys
         for (const key of issue.keys) {
           const message = path.length === 0 && unknown ? unknown(key, known) : this.unknownOption(key, known)
           this.#tellKey(subject, [...path, key], message)
@@ -81,7 +85,7 @@ export class Explainer {
       }
       this.#tellValue(subject, path, issue)
     }
-    for (const issue of checked.issues) tell(issue, [])
+    for (const issue of issues) tell(issue, [])
   }
 
   unknownOption(key: string, known: readonly string[]): string {
@@ -106,8 +110,8 @@ export class Explainer {
     const must = issue.message || requirement(issue)
     if (!node) return issue.code === 'custom' ? must : `is missing${behind(must)}`
     if (node.kind === 'scalar' && node.value === null) return `has no value${behind(must)}`
-    const constant = issue.code === 'custom' && issue.params?.constant === true
-    if (constant) return node.kind === 'scalar' ? `${must}, not ${shown(node)}` : must
+    const params = issue.code === 'custom' ? issue.params : undefined
+    if (params?.constant === true) return params.show && node.kind === 'scalar' ? `${must}, not ${shown(node)}` : must
     if (issue.message && reveals(must, environmentValues(node)))
       return `${shown(node) ?? 'what the environment gives'} is not valid here`
     if (issue.message) return must
@@ -222,7 +226,9 @@ function kindOf(node: ConfigNode, issue: Issue): string {
     return wantsInt ? String(shown(node)) : `a number${quotes}`
   }
   if (typeof node.value === 'boolean') return `${node.value}${quotes}`
-  return node.environment ? `the text of ${shown(node)}` : 'text'
+  if (node.environment) return `the text of ${shown(node)}`
+  const plain = typeof node.value === 'string' && plainValue(node.value) !== undefined
+  return plain && !wantsText ? 'text; remove the quotes' : 'text'
 }
 
 const SHOWN_LENGTH = 60

@@ -178,7 +178,7 @@ function readSettings(root: MapNode, explainer: Explainer): Settings | undefined
   let checked = check(settings, toValue(node))
   if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
   if (!('issues' in checked)) return checked.value
-  explainer.explain(checked, { node, path: [], key: undefined }, (key, known) =>
+  explainer.explain(checked.issues, { node, path: [], key: undefined }, (key, known) =>
     explainer.unknownOption(key, [...Object.values(SECTIONS), ...known]),
   )
   return undefined

@@ -10,11 +10,11 @@ const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
 const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598'
 
 /**
- * Adds an issue that says nothing of the value, so that it may be shown where the value came from the environment or
- * is a secret. Messages that quote the value go without this mark.
+ * Adds an issue whose message is constant: it says nothing of the value, and so may be shown where the value is a
+ * secret or came from the environment. With `show`, the value as it stands in the file is put behind it.
  */
-export function refuse(context: z.RefinementCtx, message: string): never {
-  context.addIssue({ code: 'custom', message, params: { constant: true } })
+export function refuse(context: z.RefinementCtx, message: string, show = false): never {
+  context.addIssue({ code: 'custom', message, params: { constant: true, show } })
   return z.NEVER
 }
 
@@ -26,12 +26,12 @@ export function duration(min = 1) {
     .meta({ examples: UNITS })
   return z
     .union([z.string(), z.strictObject({ value: z.number().positive(), unit })], { error: DURATION })
-    .meta({ title: 'duration' })
+    .meta({ title: 'duration', ...(min > 1 ? { minimum: min } : {}) })
     .transform((input, context): number => {
       const ms = parseDuration(typeof input === 'string' ? input : `${input.value} ${input.unit}`)
-      if (ms === undefined) return refuse(context, DURATION)
-      if (ms < min) refuse(context, `must be at least ${min} ms`)
-      if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter')
+      if (ms === undefined) return refuse(context, DURATION, true)
+      if (ms < min) refuse(context, `must be at least ${min} ms`, true)
+      if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter', true)
       return ms
     })
 }
@@ -40,12 +40,16 @@ export function duration(min = 1) {
 export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
   return z
     .union([z.string(), z.int()], { error: SIZE })
-    .meta({ title: 'size' })
+    .meta({
+      title: 'size',
+      ...(min > 1 ? { minimum: min } : {}),
+      ...(max < Number.MAX_SAFE_INTEGER ? { maximum: max } : {}),
+    })
     .transform((input, context): number => {
       const bytes = typeof input === 'number' ? input : parseSize(input)
-      if (bytes === undefined) return refuse(context, SIZE)
-      if (bytes < min) refuse(context, `must be at least ${min} bytes`)
-      if (bytes > max) refuse(context, `must be at most ${max} bytes`)
+      if (bytes === undefined) return refuse(context, SIZE, true)
+      if (bytes < min) refuse(context, `must be at least ${min} bytes`, true)
+      if (bytes > max) refuse(context, `must be at most ${max} bytes`, true)
       return Math.floor(bytes)
     })
 }
@@ -91,7 +95,7 @@ export function listenAddress() {
     .meta({ title: 'address' })
     .transform((text, context): { host: string; port: number } => {
       const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]/]+)):(\d{1,5})$/.exec(text)
-      if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS)
+      if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS, true)
       return { host: match[1] ?? match[2]!, port: Number(match[3]) }
     })
 }

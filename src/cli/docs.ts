@@ -1,0 +1,28 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { components } from '../components.js'
+import { jsonSchema } from '../config/json-schema.js'
+import { referenceText } from '../config/reference.js'
+import type { AnyDefinition } from '../core/component.js'
+import { packageFolder } from '../lib/version.js'
+import type { Io } from './command-line.js'
+import { EXIT } from './dispatch.js'
+
+/** What `sluice docs config` writes, by file name. */
+export function generatedFiles(known: readonly AnyDefinition[] = components): Readonly<Record<string, string>> {
+  return {
+    'schema.json': `${JSON.stringify(jsonSchema(known), null, 2)}\n`,
+    'reference.md': referenceText(known),
+  }
+}
+
+/** Writes the reference of the configuration and its JSON Schema into `folder`. */
+export function docs(io: Pick<Io, 'stdout'>, folder: string = join(packageFolder, 'config')): number {
+  mkdirSync(folder, { recursive: true })
+  for (const [name, text] of Object.entries(generatedFiles())) {
+    const file = join(folder, name)
+    writeFileSync(file, text)
+    io.stdout.write(`${file}\n`)
+  }
+  return EXIT.done
+}

@@ -1,0 +1,41 @@
+import { components } from '../components.js'
+import { type Config, loadConfig } from '../config/load.js'
+import type { AnyDefinition } from '../core/component.js'
+import { ConfigError, formatProblem } from '../core/errors.js'
+import type { Io } from './command-line.js'
+import { EXIT } from './dispatch.js'
+
+/**
+ * Checks configurations without doing anything with them: no network, no other file is opened. Every problem is a line
+ * on stderr; a configuration that holds is a line on stdout.
+ */
+export function validate(
+  paths: readonly string[],
+  env: NodeJS.ProcessEnv,
+  out: Pick<Io, 'stdout' | 'stderr'>,
+  known: readonly AnyDefinition[] = components,
+): number {
+  let code: number = EXIT.done
+  for (const path of paths) {
+    try {
+      const config = loadConfig(path, { env, components: known })
+      for (const warning of config.warnings) {
+        out.stderr.write(`${formatProblem({ ...warning, message: `warning: ${warning.message}` })}\n`)
+      }
+      out.stdout.write(`${path}: ok (${amounts(config)})\n`)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      out.stderr.write(`${error.message}\n`)
+      code = EXIT.config
+    }
+  }
+  return code
+}
+
+function amounts(config: Config): string {
+  const count = (name: 'source' | 'processor' | 'destination') => {
+    const { length } = config[`${name}s`]
+    return `${length} ${name}${length === 1 ? '' : 's'}`
+  }
+  return `${count('source')}, ${count('processor')}, ${count('destination')}`
+}

@@ -1,0 +1,101 @@
+import { z } from 'zod'
+import type { AnyDefinition } from '../core/component.js'
+import { configSchema } from './schema.js'
+
+/** JSON Schema of what may be written, for editors; the reference is made from it, too. */
+
+export interface JsonSchema {
+  type?: string | string[]
+  title?: string
+  description?: string
+  default?: unknown
+  enum?: unknown[]
+  const?: unknown
+  anyOf?: JsonSchema[]
+  oneOf?: JsonSchema[]
+  allOf?: JsonSchema[]
+  items?: JsonSchema
+  properties?: Record<string, JsonSchema>
+  required?: string[]
+  additionalProperties?: JsonSchema | boolean
+  minimum?: number
+  maximum?: number
+  exclusiveMinimum?: number
+  exclusiveMaximum?: number
+  minLength?: number
+  maxLength?: number
+  minItems?: number
+  maxItems?: number
+  pattern?: string
+  $ref?: string
+  [key: string]: unknown
+}
+
+/** Pieces that stand in many places are defined once, by their title. */
+const SHARED: readonly string[] = ['duration', 'size']
+
+/** What an option's input side is, without the bounds that only say "a safe integer". */
+export function inputSchema(schema: z.ZodType): JsonSchema {
+  const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema
+  return rewrite(json, node => {
+    const { maximum, minimum } = node
+    if (maximum === Number.MAX_SAFE_INTEGER) delete node.maximum
+    if (minimum === Number.MIN_SAFE_INTEGER) delete node.minimum
+    return node
+  })
+}
+
+/** The JSON Schema of a whole configuration, its components told apart by `type`. */
+export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
+  const shared: Record<string, JsonSchema> = {
+    variable: {
+      description: 'A value from the environment.',
+      type: 'string',
+      pattern: '^\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}$',
+    },
+  }
+  const { $schema, ...schema } = rewrite(inputSchema(configSchema(components)), (node, inUnion) =>
+    hoist(inUnion ? node : orVariable(node), shared),
+  )
+  return { $schema, title: 'Sluice configuration', ...schema, $defs: shared }
+}
+
+/** A variable may stand in the place of a number, a boolean or one of several words. */
+function orVariable(node: JsonSchema): JsonSchema {
+  const words = node.enum?.every(value => typeof value === 'string')
+  if (!words && node.type !== 'integer' && node.type !== 'number' && node.type !== 'boolean') return node
+  const { description, default: preset, ...rest } = node
+  return {
+    ...(description === undefined ? {} : { description }),
+    ...(preset === undefined ? {} : { default: preset }),
+    anyOf: [rest, { $ref: '#/$defs/variable' }],
+  }
+}
+
+function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
+  const { title, anyOf, ...rest } = node
+  if (title === undefined || !anyOf || !SHARED.includes(title)) return node
+  shared[title] ??= { title, anyOf }
+  return { ...rest, $ref: `#/$defs/${title}` }
+}
+
+/** A copy in which `change` was applied to every schema, the inner ones first. */
+function rewrite(
+  node: JsonSchema,
+  change: (node: JsonSchema, inUnion: boolean) => JsonSchema,
+  inUnion = false,
+): JsonSchema {
+  const copy = { ...node }
+  for (const key of ['anyOf', 'oneOf', 'allOf'] as const) {
+    if (copy[key]) copy[key] = copy[key].map(inner => rewrite(inner, change, true))
+  }
+  if (copy.items) copy.items = rewrite(copy.items, change)
+  if (typeof copy.additionalProperties === 'object') {
+    copy.additionalProperties = rewrite(copy.additionalProperties, change)
+  }
+  if (copy.properties) {
+    const entries = Object.entries(copy.properties).map(([name, inner]) => [name, rewrite(inner, change)])
+    copy.properties = Object.fromEntries(entries)
+  }
+  return change(copy, inUnion)
+}
