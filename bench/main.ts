@@ -1,0 +1,114 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { availableParallelism, cpus, tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { measureIdle } from './idle.js'
+import { type Input, makeInput } from './input.js'
+import { type Job, jobs, obvious } from './jobs.js'
+import { built, type Measured } from './measure.js'
+import { formatTable, type Row, summarize } from './table.js'
+
+/** `npm run bench`: how fast and how large the daemon is, beside the obvious program for the same work. */
+
+const USAGE = `Usage: npm run bench -- [options]
+
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'idle'].join(',')} (default: all)
+  --lines N      lines of the input (default: 4000000)
+  --runs N       runs of each job after a warm-up (default: 3)
+  --folder DIR   where the input and the output go (default: ${tmpdir()})
+  --keep         leaves the input there for the next time
+  --json         one JSON document instead of tables
+`
+
+const { values: options } = parseArgs({
+  options: {
+    jobs: { type: 'string' },
+    lines: { type: 'string', default: '4000000' },
+    runs: { type: 'string', default: '3' },
+    folder: { type: 'string', default: tmpdir() },
+    keep: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+
+const folder = resolve(options.folder)
+const wanted = options.jobs?.split(',').map(id => id.trim().toLowerCase())
+
+function wants(id: string): boolean {
+  return wanted === undefined || wanted.includes(id.toLowerCase())
+}
+
+function progress(text: string): void {
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
+}
+
+async function runJobs(selected: readonly Job[], input: Input, work: string, runs: number): Promise<Row[]> {
+  const measured = new Map<Job, Measured[]>(selected.map(job => [job, []]))
+  // Round by round, so that a slow moment of the machine hits all of them.
+  for (let round = 0; round <= runs; round++) {
+    for (const job of selected) {
+      progress(round === 0 ? `warming up: ${job.title}` : `run ${round} of ${runs}: ${job.title}`)
+      const result = await job.run(input, work, round === 0)
+      if (round > 0) measured.get(job)!.push(result)
+    }
+  }
+  progress('')
+  return selected.map(job => summarize(job, measured.get(job)!, input.lines))
+}
+
+async function main(): Promise<void> {
+  if (options.help) {
+    process.stdout.write(USAGE)
+    return
+  }
+  const lines = positive('lines')
+  const runs = positive('runs')
+  const report: Record<string, unknown> = {
+    node: process.version,
+    cpu: cpus()[0]?.model,
+    cores: availableParallelism(),
+  }
+  const selected = jobs.filter(job => wants(job.id))
+  if (selected.length > 0) {
+    mkdirSync(folder, { recursive: true })
+    const input = makeInput(folder, lines, progress)
+    const work = mkdtempSync(join(folder, 'sluice-bench-'))
+    try {
+      const rows = await runJobs([obvious, ...selected], input, work, runs)
+      Object.assign(report, { lines, bytes: input.bytes, runs, jobs: rows })
+      if (!options.json) process.stdout.write(formatTable(rows, report))
+    } finally {
+      rmSync(work, { recursive: true, force: true })
+      if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
+    }
+  }
+  const throttle = built('./throttle.js')
+  if (wants('throttle') && existsSync(throttle)) {
+    const child = spawnSync(process.execPath, [throttle, ...(options.json ? ['--json'] : [])], { encoding: 'utf8' })
+    if (child.status !== 0) throw new Error(`the throttle bench failed:\n${child.stderr}`)
+    if (options.json) report.throttle = JSON.parse(child.stdout)
+    else process.stdout.write(`\n${child.stdout}`)
+  }
+  if (wants('idle')) {
+    progress('watching 2,000 idle files')
+    const idle = await measureIdle({ files: 2000, seconds: 10 })
+    progress('')
+    if (options.json) report.idle = idle
+    else {
+      const { files, seconds, cpuShare, rssBytes } = idle
+      const text = `${files} watched files, nothing written for ${seconds} s: ${(cpuShare * 100).toFixed(2)} % of a core`
+      process.stdout.write(`\n${text} (at most 1 %), ${Math.round(rssBytes / 1e6)} MB\n`)
+    }
+  }
+  if (options.json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
+}
+
+function positive(name: 'lines' | 'runs'): number {
+  const value = Number(options[name])
+  if (Number.isInteger(value) && value > 0) return value
+  throw new Error(`--${name} must be a whole number above 0`)
+}
+
+await main()

@@ -1,0 +1,54 @@
+import { spawn } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import type { Usage } from './usage.js'
+
+export interface Measured extends Usage {
+  /** From the start of the process to its end. */
+  readonly seconds: number
+  readonly stderr: string
+}
+
+const USAGE = new URL('./usage.js', import.meta.url).href
+
+/** The compiled file beside this one, or in the build that this one is in. */
+export function built(path: string): string {
+  return fileURLToPath(new URL(path, import.meta.url))
+}
+
+export const SLUICE = built('../src/cli/main.js')
+
+/** Runs a script of Node as a process of its own, to its end; throws when it fails. */
+export async function measure(script: string, args: readonly string[]): Promise<Measured> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-usage-'))
+  const usagePath = join(folder, 'usage.json')
+  try {
+    const began = performance.now()
+    const child = spawn(process.execPath, ['--import', USAGE, script, ...args], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, SLUICE_BENCH_USAGE: usagePath },
+    })
+    const kill = () => child.kill('SIGKILL')
+    process.once('exit', kill)
+    let stderr = ''
+    child.stderr.setEncoding('utf8').on('data', text => (stderr += text))
+    const code = await new Promise<number | string | null>((resolve, reject) => {
+      child.on('error', reject)
+      child.on('close', (code, signal) => resolve(code ?? signal))
+    })
+    const seconds = (performance.now() - began) / 1000
+    process.removeListener('exit', kill)
+    if (code !== 0) throw new Error(`${[script, ...args].join(' ')} ended with ${code}:\n${stderr}`)
+    return { ...(JSON.parse(readFileSync(usagePath, 'utf8')) as Usage), seconds, stderr }
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  const middle = sorted.length >> 1
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+}

@@ -1,0 +1,114 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { Ack } from '../src/core/ack.js'
+import { EventBatch, type Origin } from '../src/core/batch.js'
+import { parseFieldPath } from '../src/core/field-path.js'
+import { FieldReader } from '../src/core/field-reader.js'
+import { WantedNames } from '../src/lib/json-scan.js'
+import { LineSplitter } from '../src/lib/line-splitter.js'
+import { Decider } from '../src/throttle/decider.js'
+import { KeyedLimiter, type LimiterOptions } from '../src/throttle/keyed-limiter.js'
+import type { WindowMode } from '../src/throttle/windows.js'
+
+/** The core of the throttle by itself: decisions a second, and memory a bucket. JSON lines, or with --json one array. */
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
+
+const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
+const KEYS = 1000
+const TAKES = 10_000_000
+const MANY = 1_000_000
+const ROUNDS = 5
+
+const results: Record<string, string | number>[] = []
+const asArray = process.argv.includes('--json')
+
+function report(result: Record<string, string | number>): void {
+  results.push(result)
+  if (!asArray) process.stdout.write(`${JSON.stringify(result)}\n`)
+}
+
+function limiterOptions(mode: WindowMode): LimiterOptions {
+  return { limit: 100, windowMs: 1000, mode, maxKeys: 10_000_000, seed: 12345 }
+}
+
+function median(values: number[]): number {
+  return values.sort((a, b) => a - b)[values.length >> 1]!
+}
+
+/** Takes of 1,000 keys as bytes; the time moves on by a millisecond every 2,000. */
+function takes(mode: WindowMode): number {
+  const limiter = new KeyedLimiter(limiterOptions(mode))
+  const keys = Array.from({ length: KEYS }, (_, i) => Buffer.from(`app-${i}`))
+  let now = 0
+  const begin = performance.now()
+  for (let n = 0; n < TAKES; ) {
+    limiter.advance(++now)
+    for (const key of [0, 1])
+      for (let i = 0; i < KEYS; i++, n++)
+        limiter.take(keys[(i * 7 + key) % KEYS]!, 0, keys[(i * 7 + key) % KEYS]!.length, now)
+  }
+  return TAKES / ((performance.now() - begin) / 1000)
+}
+
+/** The same through the Decider, which finds the key in JSON lines that were scanned before. */
+function decisions(mode: WindowMode): number {
+  const wanted = new WantedNames()
+  const keyField = new FieldReader(parseFieldPath('.app'), wanted)
+  const origin: Origin = { source: 'bench', host: 'bench', decode: 'json', wanted }
+  const lines = Array.from({ length: KEYS }, (_, i) => `{"level":"info","app":"app-${(i * 7) % KEYS}","message":"x"}\n`)
+  const frame = new LineSplitter(1 << 20).push(Buffer.from(lines.join('')))!
+  const batch = new EventBatch(frame, origin, 0, new Ack(() => {}))
+  batch.scan()
+  const decider = new Decider({ ...limiterOptions(mode), onMaxKeys: 'pass', keyField })
+  let now = 0
+  const begin = performance.now()
+  for (let n = 0; n < TAKES; n += KEYS) {
+    if (n % (2 * KEYS) === 0) now++
+    decider.decide(batch, now)
+  }
+  return TAKES / ((performance.now() - begin) / 1000)
+}
+
+function memory(): number {
+  collect()
+  const { heapUsed, arrayBuffers } = process.memoryUsage()
+  return heapUsed + arrayBuffers
+}
+
+/** Bytes a bucket: when all were new in one window, and when all were used in the next one, too: then there are copies. */
+function bytesPerBucket(mode: WindowMode): { fresh: number; worst: number } {
+  const before = memory()
+  const limiter = new KeyedLimiter({ ...limiterOptions(mode), windowMs: 1_000_000 })
+  const key = Buffer.alloc(11)
+  const takeAll = (now: number) => {
+    limiter.advance(now)
+    for (let i = 0; i < MANY; i++) {
+      key.write(`app-${String(i).padStart(7, '0')}`)
+      limiter.take(key, 0, key.length, now)
+    }
+  }
+  takeAll(0)
+  const fresh = (memory() - before) / MANY
+  takeAll(1_000_000)
+  const worst = (memory() - before) / MANY
+  if (limiter.keys !== MANY) throw new Error(`${limiter.keys} buckets rather than ${MANY}`)
+  return { fresh, worst }
+}
+
+for (const mode of MODES) {
+  const perSecond = (measure: (mode: WindowMode) => number) =>
+    Math.round(median(Array.from({ length: ROUNDS }, () => measure(mode))))
+  report({ bench: 'throttle_takes', mode, keys: KEYS, per_second: perSecond(takes) })
+  report({ bench: 'throttle_decisions', mode, keys: KEYS, per_second: perSecond(decisions) })
+  const { fresh, worst } = bytesPerBucket(mode)
+  report({
+    bench: 'throttle_memory',
+    mode,
+    keys: MANY,
+    bytes_per_bucket: Math.round(fresh),
+    at_worst: Math.round(worst),
+  })
+}
+if (asArray) process.stdout.write(`${JSON.stringify(results)}\n`)

@@ -1,0 +1,193 @@
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import { startDaemon } from '../support/daemon.js'
+import { startReceiver } from '../support/receiver.js'
+
+const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
+
+function linesOf(path: string): string[] {
+  return readFileSync(path, 'utf8').split('\n').slice(0, -1)
+}
+
+t.test('a refused key holds: nothing is lost, and the new key is taken from its file', async t => {
+  const receiver = await startReceiver({ authorization: 'Token second' })
+  t.teardown(() => receiver.close())
+  const folder = t.testdir({ 'in.log': '{"n":0}\n', key: 'first\n' })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [in.log], decode: json } }
+destinations:
+  up:
+    type: http
+    inputs: [log]
+    url: "${receiver.url()}"
+    validate: "${receiver.url('/v3/pipeline')}"
+    auth: { key_file: key }
+    batch: { max_wait: 20ms }
+`,
+  )
+  const held = () => daemon.logs().filter(({ msg }) => String(msg).includes('on hold until')).length
+  const statusOf = async (status: number) => {
+    for (const end = performance.now() + 10_000; performance.now() < end; await pause(50)) {
+      if ((await daemon.get('/readyz')).status === status) return true
+    }
+    return false
+  }
+  let written = 1
+  const write = (n: number) => {
+    let text = ''
+    for (const end = written + n; written < end; written++) text += `{"n":${written}}\n`
+    appendFileSync(join(folder, 'in.log'), text)
+  }
+  const numbers = () => receiver.lines().map(line => JSON.parse(line).n as number)
+
+  t.ok(await statusOf(503), 'not ready while the key is refused')
+  t.match((await daemon.get('/healthz')).status, 200, 'alive nevertheless')
+  write(500)
+  const holding = await daemon.scrapedUntil(scrape => scrape.events('up').inFlight === 501)
+  holding.conserves(t, 'while it holds')
+  t.same(numbers(), [], 'nothing was accepted')
+  writeFileSync(join(folder, 'key'), 'second\n')
+  t.ok(await statusOf(200), 'ready with the new key')
+  await daemon.scrapedUntil(scrape => scrape.events('up').sent === 501)
+  t.equal(held(), 1, 'told once')
+
+  receiver.authorization = 'Token third'
+  write(500)
+  t.ok(await statusOf(503), 'not ready when the key is revoked')
+  write(500)
+  ;(await daemon.scrapedUntil(scrape => scrape.events('up').received === 1501)).conserves(t, 'while it holds again')
+  writeFileSync(join(folder, 'key'), 'third\n')
+  t.ok(await statusOf(200), 'ready again')
+  await daemon.scrapedUntil(scrape => scrape.events('up').sent === 1501)
+  t.equal(held(), 2, 'told once more')
+  t.match(await daemon.stop(t), { received: 1501, passed: 1501, discarded: {}, undelivered: 0 })
+  t.same(
+    numbers().sort((a, b) => a - b),
+    Array.from({ length: 1501 }, (_, i) => i),
+    'every event, once',
+  )
+  t.notMatch(daemon.stderr, /first|second|third/, 'no key is logged')
+})
+
+t.test('several sources, fan-out, and a side output: what passed and what was discarded is what came in', async t => {
+  const line = (source: string, i: number) => `{"app":"${i % 7}","source":"${source}","n":${i}}`
+  const lines = (source: string) => Array.from({ length: 4000 }, (_, i) => line(source, i))
+  const sources = ['a', 'b', 'c']
+  const folder = t.testdir(
+    Object.fromEntries(sources.map(source => [`${source}.log`, `${lines(source).join('\n')}\n`])),
+  )
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources:
+${sources.map(source => `  ${source}: { type: file, include: [${source}.log], decode: json }`).join('\n')}
+processors:
+  limit_app: { type: throttle, inputs: [a, b, c], limit: 100, window: 1h, key_field: .app }
+  of_b: { type: filter, inputs: [limit_app.discarded, limit_app], condition: if (.source equal 'b') }
+destinations:
+  passed: { type: file, inputs: [limit_app], path: passed.log }
+  discarded: { type: file, inputs: [limit_app.discarded], path: discarded.log }
+  of_b_only: { type: file, inputs: [of_b], path: b.out }
+  of_a_and_c: { type: file, inputs: [of_b.discarded], path: ac.out }
+  all: { type: file, inputs: [c, a, b], path: all.log }
+`,
+  )
+  const all = sources.flatMap(lines)
+  const scrape = await daemon.scrapedUntil(scrape => {
+    const sent = ['passed', 'discarded', 'of_b_only', 'of_a_and_c', 'all'].map(id => scrape.events(id).sent)
+    return sent.reduce((sum, n) => sum + n) === 3 * all.length
+  })
+  scrape.conserves(t)
+  t.same(scrape.events('limit_app'), { received: all.length, sent: 700, discarded: all.length - 700, inFlight: 0 })
+  await daemon.stop(t)
+
+  const read = (name: string) => linesOf(join(folder, name))
+  const sorted = (lines: string[]) => lines.toSorted()
+  t.equal(read('passed.log').length, 700)
+  t.same(sorted([...read('passed.log'), ...read('discarded.log')]), sorted(all), 'passed and discarded')
+  t.same(sorted([...read('b.out'), ...read('ac.out')]), sorted(all), 'behind two inputs')
+  t.same(sorted(read('b.out')), sorted(lines('b')))
+  for (const source of sources) {
+    const own = read('all.log').filter(line => line.includes(`"source":"${source}"`))
+    t.same(own, lines(source), `the order of ${source} is kept`)
+  }
+})
+
+t.test('a destination that does not keep up: memory is bounded, and everything arrives', async t => {
+  const LINES = 150_000
+  const REST = 'x'.repeat(980)
+  const seen = new Uint8Array(LINES)
+  let open = () => {}
+  const gate = new Promise<void>(resolve => {
+    open = resolve
+  })
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', chunk => chunks.push(chunk))
+    request.on('end', async () => {
+      await gate
+      for (const line of Buffer.concat(chunks).toString('latin1').split('\n').slice(0, -1))
+        seen[Number(line.slice(0, 8))]!++
+      response.end()
+    })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const folder = t.testdir({})
+  for (let at = 0; at < LINES; ) {
+    let text = ''
+    for (const end = Math.min(LINES, at + 10_000); at < end; at++) text += `${String(at).padStart(8, '0')} ${REST}\n`
+    appendFileSync(join(folder, 'in.log'), text)
+  }
+  const { port } = server.address() as AddressInfo
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [in.log] } }
+processors: { all: { type: filter, inputs: [log], condition: if (.message starts_with '0') } }
+destinations:
+  up: { type: http, inputs: [all], encoding: raw, url: "http://127.0.0.1:${port}/", batch: { max_wait: 10ms } }
+  copy: { type: file, inputs: [all], path: out.log }
+`,
+  )
+  const rssMb = (name: string) =>
+    Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync(`/proc/${daemon.pid}/status`, 'utf8'))![1]) /
+    1000
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') >= 4)
+  await pause(1500)
+  const waiting = await daemon.scrape()
+  waiting.conserves(t, 'while it waits')
+  const { received } = waiting.events('log')
+  t.ok(received < LINES / 2, `it stopped reading after ${received} of ${LINES} lines`)
+  await pause(300)
+  t.equal((await daemon.scrape()).events('log').received, received, 'and stands still')
+  open()
+  const done = await daemon.scrapedUntil(
+    scrape => scrape.events('up').sent === LINES && scrape.events('copy').sent === LINES,
+    30_000,
+  )
+  done.conserves(t, 'at the end')
+  const peak = rssMb('VmHWM')
+  t.ok(peak <= 160, `at most ${Math.round(peak)} MB were in memory`)
+  t.match(await daemon.stop(t), { received: LINES, undelivered: 0 })
+  t.ok(
+    seen.every(times => times === 1),
+    'every line, once',
+  )
+  t.equal(
+    readFileSync(join(folder, 'out.log')).compare(readFileSync(join(folder, 'in.log'))),
+    0,
+    'the copy is the same',
+  )
+})

@@ -1,0 +1,214 @@
+import { spawnSync } from 'node:child_process'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t from 'tap'
+import { startDaemon } from '../support/daemon.js'
+import { needs } from '../support/needs.js'
+import { startReceiver } from '../support/receiver.js'
+import { sluice } from '../support/sluice.js'
+
+const TAIL_TO_FILE = `
+sources: { log: { type: file, include: [in.log] } }
+destinations: { copy: { type: file, inputs: [log], path: out.log } }
+`
+
+t.test('the worked case: of six events three leave', async t => {
+  const events = [
+    '{"app":"a","host":"h1","n":1}',
+    '{"app":"b","host":"h1","n":2}',
+    '{"app":"a","host":"h2","n":3}',
+    '{"app":"a","host":"exempt","n":4}',
+    '{"app":"b","host":"h2","n":5}',
+    '{"app":"a","host":"h1","n":6}',
+  ]
+  const config = `
+sources: { in: { type: stdin, decode: json } }
+processors:
+  limit_app:
+    type: throttle
+    inputs: [in]
+    limit: 1
+    window: 1 Seconds
+    key_field: .app
+    exclude: if (.host equal 'exempt')
+destinations: { out: { type: stdout, inputs: [limit_app] } }
+`
+  const daemon = await startDaemon(t, t.testdir({}), config)
+  daemon.child.stdin!.end(`${events.join('\n')}\n`)
+  t.match(await daemon.ended(t), { received: 6, passed: 3, discarded: { throttled: 3 }, undelivered: 0 })
+  t.same(daemon.stdout.split('\n'), [events[0], events[1], events[3], ''])
+})
+
+t.test('standard input: a last line without its end, nothing at all, and metrics on the way', async t => {
+  const config = `
+sources: { in: { type: stdin } }
+destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs: [in], path: out.log } }
+`
+  const folder = t.testdir({})
+  const daemon = await startDaemon(t, folder, config)
+  const text = Buffer.from('one\r\n\n\0two\xff\nthree', 'latin1')
+  daemon.child.stdin!.write(text)
+  const scrape = await daemon.scrapedUntil(scrape => scrape.events('copy').sent === 3)
+  scrape.conserves(t)
+  t.equal(scrape.sum('sluice_component_sent_bytes_total', { component_id: 'copy' }), text.length - 'three'.length)
+  daemon.child.stdin!.end()
+  t.match(await daemon.ended(t), { received: 4, passed: 8, discarded: {}, undelivered: 0 })
+  t.same(readFileSync(join(folder, 'out.log')), text)
+
+  const silent = await startDaemon(t, t.testdir({}), config)
+  silent.child.stdin!.end()
+  t.match(await silent.ended(t), { received: 0, passed: 0, discarded: {}, undelivered: 0 })
+})
+
+t.test('its pages: metrics as promtool wants them, alive, ready', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const daemon = await startDaemon(
+    t,
+    t.testdir({ 'in.log': '{"app":"a"}\n{"app":"a"}\nnot json\n' }),
+    `
+sources: { log: { type: file, include: [in.log], decode: json } }
+processors: { limit_app: { type: throttle, inputs: [log], limit: 1, window: 1h, key_field: .app } }
+destinations:
+  upstream: { type: http, inputs: [limit_app], url: "${receiver.url()}", batch: { max_wait: 10ms } }
+  copy: { type: file, inputs: [limit_app.discarded], path: out.log }
+`,
+  )
+  const scrape = await daemon.scrapedUntil(({ text }) => /_sent_events_total\{component_id="upstream".*\} 2/.test(text))
+  scrape.conserves(t)
+  t.same(scrape.events('limit_app'), { received: 3, sent: 2, discarded: 1, inFlight: 0 })
+  for (const [decision, n] of [
+    ['passed', 2],
+    ['excluded', 0],
+    ['discarded', 1],
+    ['fail_open', 0],
+  ] as const) {
+    t.equal(scrape.sum('sluice_throttle_events_total', { component_id: 'limit_app', decision }), n, decision)
+  }
+  t.equal(scrape.sum('sluice_throttle_buckets', { component_id: 'limit_app' }), 1)
+  t.equal(scrape.sum('sluice_not_json_lines_total'), 1)
+  t.match(await daemon.get('/healthz'), { status: 200 })
+  t.match(await daemon.get('/readyz'), { status: 200 })
+  t.match(await daemon.get('/nothing'), { status: 404 })
+  const promtool = needs(t, 'promtool')
+  if (promtool) {
+    const { status, stdout, stderr } = spawnSync(promtool, ['check', 'metrics'], {
+      input: scrape.text,
+      encoding: 'utf8',
+    })
+    t.same({ status, stdout, stderr }, { status: 0, stdout: '', stderr: '' }, 'promtool check metrics')
+  }
+  await daemon.stop(t, 'SIGINT')
+})
+
+t.test('SIGTERM: what was read is delivered, and nothing is read twice after a start', async t => {
+  const folder = t.testdir({ 'in.log': 'one\ntwo\n' })
+  const first = await startDaemon(t, folder, TAIL_TO_FILE)
+  await first.scrapedUntil(scrape => scrape.events('copy').sent === 2)
+  appendFileSync(join(folder, 'in.log'), 'three\n')
+  await first.scrapedUntil(scrape => scrape.events('copy').sent === 3)
+  const totals = await first.stop(t)
+  t.match(totals, { received: 3, passed: 3, discarded: {}, undelivered: 0 })
+  appendFileSync(join(folder, 'in.log'), 'four\n')
+  const second = await startDaemon(t, folder, TAIL_TO_FILE)
+  await second.scrapedUntil(scrape => scrape.events('copy').sent > 0)
+  t.match(await second.stop(t), { received: 1, passed: 1, undelivered: 0 })
+  t.equal(readFileSync(join(folder, 'out.log'), 'utf8'), 'one\ntwo\nthree\nfour\n')
+})
+
+t.test('a destination that does not answer: the deadline, a second signal, and delivery after all', async t => {
+  const bodies: string[] = []
+  let answers = false
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', chunk => (body += chunk))
+    request.on('end', () => {
+      if (!answers) return
+      bodies.push(body)
+      response.end()
+    })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const lines = Array.from({ length: 5000 }, (_, i) => `line ${i}\n`)
+  const folder = t.testdir({ 'in.log': lines.join('') })
+  const config = (timeout: string) => `
+shutdown_timeout: ${timeout}
+sources: { log: { type: file, include: [in.log] } }
+processors: { some: { type: filter, inputs: [log], condition: if (.message exists) } }
+destinations:
+  up: { type: http, inputs: [some], encoding: raw, url: "http://127.0.0.1:${(server.address() as AddressInfo).port}/", batch: { max_wait: 10ms } }
+`
+  const late = await startDaemon(t, folder, config('300ms'))
+  await late.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
+  t.match(await late.stop(t), { received: 5000, passed: 0, undelivered: 5000 }, 'all is told to be undelivered')
+
+  const forced = await startDaemon(t, folder, config('1m'))
+  await forced.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
+  forced.child.kill('SIGTERM')
+  await forced.until(() => forced.stderr.includes('"ending'))
+  const began = performance.now()
+  forced.child.kill('SIGTERM')
+  t.equal(await forced.exit, 1)
+  t.ok(performance.now() - began < 2000, 'at once')
+  t.match(forced.logs().at(-1), { received: 5000, passed: 0, undelivered: 5000 })
+
+  answers = true
+  const last = await startDaemon(t, folder, config('1m'))
+  await last.scrapedUntil(scrape => scrape.events('up').sent === lines.length)
+  t.match(await last.stop(t), { received: 5000, passed: 5000, undelivered: 0 })
+  const numbers = bodies
+    .join('')
+    .trimEnd()
+    .split('\n')
+    .map(line => Number(line.slice(5)))
+  t.same(
+    numbers.sort((a, b) => a - b),
+    lines.map((_, i) => i),
+    'every line, once',
+  )
+})
+
+t.test('what keeps it from starting', async t => {
+  const folder = t.testdir({ 'in.log': 'one\n' })
+  const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
+  const port = /"url":"http:\/\/127\.0\.0\.1:(\d+)/.exec(daemon.stderr)![1]
+  const config = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text)
+    return name
+  }
+  const cases = [
+    [
+      'the data_dir is in use',
+      config('again.yaml', `data_dir: state\nmetrics: false\n${TAIL_TO_FILE}`),
+      1,
+      /another daemon|in use/,
+    ],
+    [
+      'the port is taken',
+      config('port.yaml', `data_dir: other\nmetrics: { listen: 127.0.0.1:${port} }\n${TAIL_TO_FILE}`),
+      1,
+      new RegExp(`127\\.0\\.0\\.1:${port}.*(listens|free port)`),
+    ],
+    [
+      'a wrong configuration',
+      config('bad.yaml', 'data_dir: bad\nsources: { a: { type: fil } }\nwrong: 1\n'),
+      78,
+      /^bad\.yaml:2:\d+: sources\.a\.type: .*\n(.*\n)*bad\.yaml:3:\d+: wrong: /m,
+    ],
+    ['no configuration', 'missing.yaml', 78, /missing\.yaml/],
+  ] as const
+  for (const [what, file, code, message] of cases) {
+    const other = sluice(['run', '--config', file], { cwd: folder })
+    t.equal(await other.exit, code, what)
+    t.match(other.stderr, message, what)
+    t.notMatch(other.stderr, /^\s+at /m, `${what}: no stack`)
+  }
+  await daemon.scrapedUntil(scrape => scrape.events('copy').sent === 1)
+  await daemon.stop(t)
+})

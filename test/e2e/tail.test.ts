@@ -1,0 +1,214 @@
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { seeded } from '../support/lines.js'
+
+const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
+
+/** Files like those that real programs write, and worse. */
+const FILES: Record<string, Buffer> = {
+  windows: Buffer.from('2026-01-01 CBS starting\r\n2026-01-01 CBS done\r\n\r\nlast without an end'),
+  syslog: Buffer.from(
+    Array.from({ length: 3000 }, (_, i) => `Jan  1 00:${i % 60}:00 combo sshd[${i}]: check pass; user ünknown\n`).join(
+      '',
+    ),
+  ),
+  empty_lines: Buffer.from('\n\n\r\n\none\n\n'),
+  zeros: Buffer.concat([Buffer.from('before\n'), Buffer.alloc(5000), Buffer.from('\nafter\0\n')]),
+  latin: Buffer.from('caf\xe9 \xff\xfe\n\xc3\n\xe2\x82\n\xf0\x9f\x98', 'latin1'),
+  utf16: Buffer.from('\ufeffutf-16 line\r\nother line\r\n', 'utf16le'),
+  long: Buffer.concat([
+    Buffer.from('short\n'),
+    Buffer.alloc(2_500_000, 'é'),
+    Buffer.from('\nshort again\n'),
+    Buffer.alloc(1_048_577, 'x'),
+  ]),
+  only_cr: Buffer.from('a\rb\r\r\nc\r'),
+  nothing: Buffer.alloc(0),
+}
+
+t.test('whatever is in a file comes out byte for byte, at once or in portions', async t => {
+  const folder = t.testdir({})
+  const names = Object.keys(FILES)
+  const sources = names.flatMap(name => [
+    `  ${name}: { type: file, include: [${name}.log], partial_line_timeout: 5m }`,
+    `  ${name}_portions: { type: file, include: [${name}.portions], partial_line_timeout: 20ms }`,
+  ])
+  const destinations = names.flatMap(name => [
+    `  out_${name}: { type: file, inputs: [${name}], encoding: raw, path: ${name}.out }`,
+    `  out_${name}_portions: { type: file, inputs: [${name}_portions], path: ${name}.portions.out }`,
+  ])
+  for (const [name, bytes] of Object.entries(FILES)) {
+    writeFileSync(join(folder, `${name}.log`), bytes)
+    writeFileSync(join(folder, `${name}.portions`), '')
+  }
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `sources:\n${sources.join('\n')}\ndestinations:\n${destinations.join('\n')}\n`,
+  )
+  const random = seeded(7)
+  for (const [name, bytes] of Object.entries(FILES)) {
+    for (let at = 0; at < bytes.length; ) {
+      const size = 1 + Math.floor(random() * Math.max(8, bytes.length / 6))
+      appendFileSync(join(folder, `${name}.portions`), bytes.subarray(at, at + size))
+      at += size
+      await pause(10)
+    }
+  }
+  const total = 2 * Object.values(FILES).reduce((sum, { length }) => sum + length, 0)
+  // The files that wait long for the ends of their last lines get them at the end of the run.
+  const pending = 'last without an end'.length + 3 + 1 + 2 + 1_048_577
+  await daemon.scrapedUntil(
+    scrape => scrape.sum('sluice_component_sent_bytes_total', { component_kind: 'destination' }) >= total - pending,
+  )
+  t.match(await daemon.stop(t), { discarded: {}, undelivered: 0 })
+  for (const [name, bytes] of Object.entries(FILES)) {
+    for (const out of [`${name}.out`, `${name}.portions.out`]) {
+      t.ok(readFileSync(join(folder, out)).equals(bytes), `${out} is what was in ${name}`)
+    }
+  }
+})
+
+/** Writes numbered lines, a few each time, for as long as it is told to. */
+class Writer {
+  written = 0
+  readonly #path: string
+
+  constructor(path: string) {
+    this.#path = path
+    writeFileSync(path, '')
+  }
+
+  lines(n: number): void {
+    let text = ''
+    for (const end = this.written + n; this.written < end; this.written++) text += lineOf(this.written)
+    appendFileSync(this.#path, text)
+  }
+
+  async steadily(ms: number): Promise<void> {
+    for (const end = performance.now() + ms; performance.now() < end; await pause(2)) this.lines(7)
+  }
+}
+
+function lineOf(i: number): string {
+  return `${String(i).padStart(8, '0')} ${'something happened '.repeat(1 + (i % 5))}end\n`
+}
+
+/** How often each line was delivered; and what is there that is no line, or only a part of one. */
+function deliveries(path: string): { counts: Map<number, number>; strange: string[] } {
+  const counts = new Map<number, number>()
+  const strange: string[] = []
+  if (!existsSync(path)) return { counts, strange }
+  for (const line of readFileSync(path, 'utf8').split('\n').slice(0, -1)) {
+    const i = Number(line.slice(0, 8))
+    if (`${line}\n` === lineOf(i)) counts.set(i, (counts.get(i) ?? 0) + 1)
+    else strange.push(line)
+  }
+  return { counts, strange }
+}
+
+async function deliveredAll(daemon: Daemon, writer: Writer, path: string): Promise<void> {
+  try {
+    for (const end = performance.now() + 10_000; deliveries(path).counts.size < writer.written; await pause(50)) {
+      if (performance.now() > end) throw new Error('not all lines were delivered in time')
+    }
+  } catch (error) {
+    throw new Error(`${(error as Error).message}; stderr:\n${daemon.stderr}`)
+  }
+}
+
+t.test('rotation by renaming, and by copying and truncating, while lines are written', async t => {
+  const folder = t.testdir({})
+  const path = join(folder, 'app.log')
+  const out = join(folder, 'out.log')
+  const writer = new Writer(path)
+  const config = `
+sources: { log: { type: file, include: [app.log] } }
+destinations: { copy: { type: file, inputs: [log], path: out.log } }
+`
+  const daemon = await startDaemon(t, folder, config)
+  for (let i = 0; i < 3; i++) {
+    await writer.steadily(150)
+    renameSync(path, `${path}.${i}`)
+    if (i === 1) {
+      // The program goes on for a while with the file that it has open, as programs do until they are told.
+      appendFileSync(`${path}.${i}`, lineOf(writer.written++))
+      await pause(30)
+      appendFileSync(`${path}.${i}`, lineOf(writer.written++))
+    }
+    writeFileSync(path, '')
+    await writer.steadily(100)
+  }
+  for (let i = 0; i < 3; i++) {
+    // What is written and truncated before anybody could read it is gone: nobody writes for a moment.
+    await deliveredAll(daemon, writer, out)
+    copyFileSync(path, `${path}.copy.${i}`)
+    const { written } = writer
+    truncateSync(path)
+    // Once with more than there was before, so that the size does not tell of it.
+    writer.lines(i === 2 ? written : 1)
+    await writer.steadily(150)
+  }
+  await deliveredAll(daemon, writer, out)
+  t.match(await daemon.stop(t), { received: writer.written, passed: writer.written, discarded: {}, undelivered: 0 })
+  const { counts, strange } = deliveries(out)
+  t.same(strange, [], 'whole lines only')
+  t.equal(counts.size, writer.written, 'every line')
+  t.same([...counts].filter(([, count]) => count !== 1).slice(0, 5), [], 'each of them once')
+})
+
+t.test('killed in the middle, it goes on where it was', async t => {
+  const folder = t.testdir({})
+  const path = join(folder, 'app.log')
+  const out = join(folder, 'out.log')
+  const writer = new Writer(path)
+  writer.lines(60_000)
+  const config = `
+sources: { log: { type: file, include: ['app.log*'] } }
+processors: { all: { type: throttle, inputs: [log], limit: 1000000000, window: 1h } }
+destinations: { copy: { type: file, inputs: [all], path: out.log, batch: { max_events: 500 } } }
+`
+  let writing = true
+  const steady = (async () => {
+    while (writing) await writer.steadily(20)
+  })()
+  for (let i = 0; i < 4; i++) {
+    const daemon = await startDaemon(t, folder, config)
+    const size = deliveries(out).counts.size
+    await daemon.until(() => deliveries(out).counts.size > size + 100)
+    if (i > 1) await pause(300)
+    daemon.child.kill('SIGKILL')
+    t.equal(await daemon.exit, 'SIGKILL')
+    if (i === 1) {
+      renameSync(path, `${path}.1`)
+      writeFileSync(path, '')
+    }
+  }
+  writing = false
+  await steady
+  const before = deliveries(out)
+  const daemon = await startDaemon(t, folder, config)
+  await deliveredAll(daemon, writer, out)
+  t.match(await daemon.stop(t), { undelivered: 0 })
+  const { counts, strange } = deliveries(out)
+  t.equal(counts.size, writer.written, 'every line')
+  t.ok(before.counts.size > 0)
+  // A write that the kill cut off is the only thing that may be there beside whole lines.
+  t.ok(strange.length <= 4, 'whole lines')
+  t.ok(
+    strange.every(line => lineOf(Number(line.slice(0, 8))).startsWith(line)),
+    'or the beginnings of lines',
+  )
+  const twice = [...counts.values()].reduce((sum, count) => sum + count - 1, 0)
+  t.ok(twice < writer.written, `of ${writer.written} lines ${twice} came again: not all of them from the start`)
+})

@@ -1,0 +1,156 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { type Running, sluice } from './sluice.js'
+
+/** What one scrape of /metrics said: the value of each series, by its name and labels as printed. */
+export class Scrape {
+  readonly text: string
+  readonly series = new Map<string, number>()
+
+  constructor(text: string) {
+    this.text = text
+    for (const line of text.split('\n')) {
+      const [, series, value] = /^([a-z_:][^ {]*(?:\{.*\})?) (\S+)$/i.exec(line) ?? []
+      if (series !== undefined) this.series.set(series, Number(value))
+    }
+  }
+
+  /** The sum of all series of this name that have all these labels; 0 when there is none. */
+  sum(name: string, labels: Record<string, string> = {}): number {
+    const wanted = Object.entries(labels).map(([label, value]) => `${label}="${value}"`)
+    let sum = 0
+    for (const [series, value] of this.series) {
+      const own = series === name || series.startsWith(`${name}{`)
+      if (
+        own &&
+        wanted.every(label => new RegExp(`[{,]${label.replace(/[.*+?^$()[\]\\|]/g, '\\$&')}[,}]`).test(series))
+      )
+        sum += value
+    }
+    return sum
+  }
+
+  /** Events that reached a component, left it, were discarded there, and are inside it. */
+  events(id: string): Balance {
+    return this.#balance('events', id)
+  }
+
+  #balance(unit: 'events' | 'bytes', component_id: string): Balance {
+    return {
+      received: this.sum(`sluice_component_received_${unit}_total`, { component_id }),
+      sent: this.sum(`sluice_component_sent_${unit}_total`, { component_id }),
+      discarded: this.sum(`sluice_component_discarded_${unit}_total`, { component_id }),
+      inFlight: this.sum(`sluice_component_in_flight_${unit}`, { component_id }),
+    }
+  }
+
+  /** Asserts for every component that received = sent + discarded + in flight, in events and in bytes. */
+  conserves(t: Test, message = 'every event is accounted for'): void {
+    const ids = new Set<string>()
+    for (const series of this.series.keys()) {
+      const id = /^sluice_component_in_flight_events\{component_id="([^"]+)"/.exec(series)?.[1]
+      if (id !== undefined) ids.add(id)
+    }
+    const off: Record<string, Balance> = {}
+    for (const id of ids) {
+      for (const unit of ['events', 'bytes'] as const) {
+        const balance = this.#balance(unit, id)
+        const { received, sent, discarded, inFlight } = balance
+        if (received !== sent + discarded + inFlight || inFlight < 0) off[`${id} ${unit}`] = balance
+      }
+    }
+    t.ok(ids.size > 0, `${message}: there are components`)
+    t.same(off, {}, message)
+    t.equal(this.sum('sluice_conservation_errors_total'), 0, `${message}: so says the daemon`)
+  }
+}
+
+export interface Balance {
+  readonly received: number
+  readonly sent: number
+  readonly discarded: number
+  readonly inFlight: number
+}
+
+/** What the last log line of a run counts. */
+export interface Totals {
+  readonly received: number
+  readonly passed: number
+  readonly discarded: Readonly<Record<string, number>>
+  readonly undelivered: number
+}
+
+export interface Daemon extends Running {
+  readonly configPath: string
+  /** The log lines so far. */
+  logs(): Record<string, unknown>[]
+  /** The answer of one of its own pages, `/readyz` for example. */
+  get(path: string): Promise<{ status: number; body: string }>
+  scrape(): Promise<Scrape>
+  /** Scrapes until `test` is true. */
+  scrapedUntil(test: (scrape: Scrape) => boolean, ms?: number): Promise<Scrape>
+  /** Asserts that it ends with exit code 0, everything accounted for, and tells what it counted. */
+  ended(t: Test): Promise<Totals>
+  /** Asserts the balance of a scrape, then ends it by a signal and asserts as `ended` does. */
+  stop(t: Test, signal?: NodeJS.Signals): Promise<Totals>
+}
+
+/**
+ * Starts the real program with this configuration (without `data_dir` and `metrics`, which are put in `folder` and on
+ * a free port), and waits until it serves its metrics. It does not outlive the test.
+ */
+export async function startDaemon(
+  t: Test,
+  folder: string,
+  config: string,
+  env: NodeJS.ProcessEnv = {},
+): Promise<Daemon> {
+  const configPath = join(folder, 'sluice.yaml')
+  writeFileSync(configPath, `data_dir: ${join(folder, 'state')}\nmetrics: { listen: 127.0.0.1:0 }\n${config}`)
+  const running = sluice(['run', '--config', configPath], { cwd: folder, env })
+  t.teardown(async () => {
+    running.child.kill('SIGKILL')
+    await running.exit
+  })
+  const metricsUrl = await running.until(() => /"url":"([^"]+)\/metrics"/.exec(running.stderr)?.[1])
+  const get = async (path: string) => {
+    const response = await fetch(metricsUrl + path)
+    return { status: response.status, body: await response.text() }
+  }
+  const scrape = async () => new Scrape((await get('/metrics')).body)
+  const logs = () => {
+    const whole = running.stderr.slice(0, running.stderr.lastIndexOf('\n') + 1)
+    return whole
+      .split('\n')
+      .filter(Boolean)
+      .map(line => JSON.parse(line) as Record<string, unknown>)
+  }
+  const ended = async (t: Test) => {
+    t.equal(await running.exit, 0, 'exit code')
+    t.notMatch(running.stderr, /SLUICE_CONSERVATION/, 'every event is accounted for at the end')
+    const last = logs().at(-1) ?? {}
+    t.equal(last.msg, 'ended', 'the last log line')
+    return last as unknown as Totals
+  }
+  // Not a copy: what it wrote so far grows.
+  return Object.assign(running, {
+    configPath,
+    logs,
+    get,
+    scrape,
+    async scrapedUntil(test: (scrape: Scrape) => boolean, ms = 15_000) {
+      for (const end = performance.now() + ms; ; await new Promise(resolve => setTimeout(resolve, 30))) {
+        const found = await scrape()
+        if (test(found)) return found
+        if (performance.now() > end) throw new Error(`not within ${ms} ms:\n${found.text}\n${running.stderr}`)
+      }
+    },
+    ended,
+    async stop(t: Test, signal: NodeJS.Signals = 'SIGTERM') {
+      ;(await scrape()).conserves(t)
+      running.child.kill(signal)
+      return ended(t)
+    },
+  })
+}
