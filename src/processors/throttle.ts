@@ -5,8 +5,9 @@ import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
 import { type ComponentContext, defineProcessor } from '../core/component.js'
 import { duration, fieldPath } from '../core/options.js'
-import { Decider, type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../throttle/decider.js'
+import { type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../throttle/decider.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
+import { LiveDecider } from '../throttle/live-decider.js'
 
 const options = z.strictObject({
   limit: z.int().min(1).max(0xffffffff).describe('How many events of one bucket pass in one window.'),
@@ -29,11 +30,12 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** How far the wall clock may drift from the aligned windows before they follow it. */
-const DRIFT_MS = 1000
-
 /** The Decider options that the component's options mean. */
-export function deciderOptions(options: Options, context: Pick<ComponentContext, 'field'>, seed: number): DeciderOptions {
+export function deciderOptions(
+  options: Options,
+  context: Pick<ComponentContext, 'field'>,
+  seed: number,
+): DeciderOptions {
   return {
     limit: options.limit,
     windowMs: options.window,
@@ -48,10 +50,7 @@ export function deciderOptions(options: Options, context: Pick<ComponentContext,
 
 class Throttle extends BatchTransform {
   override readonly outlets = { discarded: new SideOutlet() }
-  readonly #options: DeciderOptions
-  #decider: Decider
-  /** Wall clock minus monotonic clock: aligned windows start at multiples since the epoch, and yet never go back. */
-  #epoch: number
+  readonly #decider: LiveDecider
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
   readonly #discarded: { value: number }
@@ -60,39 +59,19 @@ class Throttle extends BatchTransform {
   constructor(options: Options, context: ComponentContext) {
     super(context)
     const { clock, metrics } = context
-    this.#options = deciderOptions(options, context, randomInt(2 ** 31))
-    this.#decider = new Decider(this.#options)
-    this.#epoch = clock.wall() - clock.now()
+    this.#decider = new LiveDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock)
     const count = (decision: string) =>
       metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', { decision })
     this.#passed = count('passed')
     this.#excluded = count('excluded')
     this.#discarded = count('discarded')
     this.#failOpen = count('fail_open')
-    metrics.gauge('sluice_throttle_buckets', 'Buckets in memory, without the default one.', () => {
-      this.#decider.limiter.advance(this.#now())
-      return this.#decider.limiter.keys
-    })
-  }
-
-  #now(): number {
-    const { clock } = this.context
-    const now = clock.now()
-    if (this.#options.mode !== 'aligned') return now
-    const epoch = clock.wall() - now
-    if (Math.abs(epoch - this.#epoch) > DRIFT_MS) {
-      // The clock was set, or the machine slept. Set back, open windows would last until the old time is reached again.
-      if (epoch < this.#epoch) this.#decider = new Decider(this.#options)
-      this.#epoch = epoch
-    }
-    return now + this.#epoch
+    const help = 'Buckets in memory, without the default one.'
+    metrics.gauge('sluice_throttle_buckets', help, () => this.#decider.buckets)
   }
 
   protected override apply(batch: EventBatch): void {
-    const now = this.#now()
-    const decider = this.#decider
-    decider.decide(batch, now)
-    const { counts, decisions } = decider
+    const { counts, decisions } = this.#decider.decide(batch)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!

@@ -1,7 +1,7 @@
 import type { EventBatch } from '../core/batch.js'
 import type { FieldReader } from '../core/field-reader.js'
 import { BucketKey } from './bucket-key.js'
-import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS } from './keyed-limiter.js'
+import { type DISCARD, FULL, KeyedLimiter, type LimiterOptions, type PASS } from './keyed-limiter.js'
 
 /** What becomes of an event: PASS, DISCARD and FULL (of keyed-limiter.ts), or one of these. */
 export const EXCLUDED = 3
@@ -21,8 +21,9 @@ export class Decider {
   decisions = new Uint8Array(1024)
   /** How many there were of each. */
   readonly counts = new Uint32Array(5)
-  /** The bucket's key of the event that `decideOne` saw last; meaningless for the default bucket. */
-  readonly key = new BucketKey()
+  /** Whether the event that `decideOne` saw last was counted in the default bucket. */
+  byDefault = false
+  readonly #key = new BucketKey()
   readonly limiter: KeyedLimiter
   readonly #options: DeciderOptions
 
@@ -48,16 +49,22 @@ export class Decider {
   /** Decides one event; the limiter must have been advanced to `now`. */
   decideOne(batch: EventBatch, i: number, now: number): Decision {
     const { exclude, keyField, onMaxKeys } = this.#options
+    this.byDefault = false
     if (exclude?.(batch, i)) return EXCLUDED
-    if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.limiter.takeDefault(now)
-    const key = this.key
+    if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.#takeDefault(now)
+    const key = this.#key
     const taken = this.limiter.take(key.bytes, key.start, key.end, now)
     if (taken !== FULL || onMaxKeys === 'discard') return taken
-    return onMaxKeys === 'pass' ? FAIL_OPEN : this.limiter.takeDefault(now)
+    return onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(now)
   }
 
   #hasKey(batch: EventBatch, i: number, keyField: FieldReader): boolean {
     keyField.load(batch, i)
-    return this.key.read(keyField)
+    return this.#key.read(keyField)
+  }
+
+  #takeDefault(now: number): typeof PASS | typeof DISCARD {
+    this.byDefault = true
+    return this.limiter.takeDefault(now)
   }
 }

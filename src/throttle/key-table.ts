@@ -4,7 +4,7 @@
  * needed is dropped whole (keyed-limiter.ts).
  */
 export class KeyTable {
-  /** Ids by hash, plus one; 0 is free. At most three quarters are taken. */
+  /** Ids by hash, plus one; 0 is free. At most half are taken. */
   #places = new Int32Array(16)
   #hashes = new Int32Array(8)
   /** Where the key of an id starts in #keys; that of id + 1 is its end. */
@@ -45,7 +45,7 @@ export class KeyTable {
     if (id === this.#hashes.length) this.#grow()
     const at = this.#offsets[id]!
     const next = at + end - start
-    if (next > this.#keys.length) this.#keys = Buffer.concat([this.#keys], Math.max(next, this.#keys.length * 2))
+    if (next > this.#keys.length) this.#growKeys(next)
     for (let p = start, to = at; p < end; p++) this.#keys[to++] = bytes[p]!
     this.#offsets[id + 1] = next
     this.#hashes[id] = hash
@@ -59,6 +59,14 @@ export class KeyTable {
     let place = hash & mask
     while (this.#places[place] !== 0) place = (place + 1) & mask
     this.#places[place] = id + 1
+  }
+
+  #growKeys(atLeast: number): void {
+    const length = this.#keys.length
+    // Large ones by half: what is spare is memory, too.
+    const larger = Buffer.alloc(Math.max(atLeast, length < 1 << 20 ? length * 2 : Math.ceil(length * 1.5)))
+    this.#keys.copy(larger)
+    this.#keys = larger
   }
 
   #grow(): void {
@@ -76,11 +84,6 @@ export class KeyTable {
   /** Moves key `id` of another table here; returns its id here. */
   take(from: KeyTable, id: number): number {
     return this.add(from.#keys, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
-  }
-
-  /** Whether key `id` of another table is in this one too. */
-  has(other: KeyTable, id: number): boolean {
-    return this.find(other.#keys, other.#offsets[id]!, other.#offsets[id + 1]!, other.#hashes[id]!) >= 0
   }
 
   /** The key of `id` as text. */

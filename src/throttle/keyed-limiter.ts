@@ -26,6 +26,11 @@ interface Generation {
   readonly windows: Windows
 }
 
+/** Refused keys that one look for idle buckets costs at most, and buckets looked at for one of them. */
+const LOOKED_AT_PER_REFUSED = 8
+/** The share of buckets that must be idle for it to be worth it to drop them before their time. */
+const WORTH_DROPPING = 16
+
 /**
  * Buckets by key, in two generations: a lookup finds a bucket in the young one or moves it there from the old one.
  * After a window's length the young become the old, and what is still in the old then was not used for a whole window:
@@ -38,8 +43,10 @@ export class KeyedLimiter {
   #old: Generation
   /** Buckets of the old generation that were not moved. */
   #oldCount = 0
-  #turnsAt = Number.NEGATIVE_INFINITY
-  #purgeAt = Number.NEGATIVE_INFINITY
+  #turnedAt = Number.NEGATIVE_INFINITY
+  #droppedAt = Number.NEGATIVE_INFINITY
+  /** New keys refused since the last look for idle buckets. */
+  #refused = 0
 
   constructor(options: LimiterOptions) {
     this.#options = options
@@ -63,18 +70,18 @@ export class KeyedLimiter {
 
   /** Drops what is idle. Called before the takes of one point in time. */
   advance(now: number): void {
-    if (now < this.#turnsAt) return
     const { windowMs } = this.#options
-    // Nothing at all happened for a whole window: the young are idle too.
-    const both = now - this.#turnsAt >= windowMs
+    if (now - this.#turnedAt < windowMs) return
+    // Two windows on, nothing at all happened for a whole window: the young are idle too.
+    const both = now - this.#turnedAt >= windowMs * 2
     this.#old = both ? this.#generation() : this.#young
     this.#oldCount = this.#old.keys.size
     this.#young = this.#generation()
-    this.#turnsAt = now + windowMs
+    this.#turnedAt = now
   }
 
   /** One event of the default bucket. */
-  takeDefault(now: number): Taken {
+  takeDefault(now: number): typeof PASS | typeof DISCARD {
     return this.#default.take(0, now) ? PASS : DISCARD
   }
 
@@ -92,7 +99,7 @@ export class KeyedLimiter {
   /** The id of a bucket that is not among the young: from the old, or new; -1 where there is no room for a new one. */
   #enter(bytes: Uint8Array, start: number, end: number, hash: number, now: number): number {
     const old = this.#oldCount > 0 ? this.#old.keys.find(bytes, start, end, hash) : -1
-    if (old < 0 && this.keys >= this.#options.maxKeys && !this.#purge(now)) return -1
+    if (old < 0 && this.keys >= this.#options.maxKeys && !this.#makeRoom(now)) return -1
     const { keys, windows } = this.#young
     const id = keys.add(bytes, start, end, hash)
     windows.reserve(id + 1)
@@ -103,26 +110,45 @@ export class KeyedLimiter {
     return id
   }
 
-  /** Looks for idle buckets one by one, now and then, when `maxKeys` is reached; whether there is room then. */
-  #purge(now: number): boolean {
-    if (now < this.#purgeAt) return false
-    this.#purgeAt = now + this.#options.windowMs / 8
+  /**
+   * Drops idle buckets before their generation's time, since `maxKeys` is reached; whether there is room now. The work
+   * is in proportion to the keys that were refused, whatever comes: few idle ones wait up to an eighth of a window.
+   */
+  #makeRoom(now: number): boolean {
+    const { windowMs } = this.#options
+    const due = now - this.#droppedAt >= windowMs / 8
+    if (!due && ++this.#refused * LOOKED_AT_PER_REFUSED < this.keys) return false
+    this.#refused = 0
+    if (due) this.#droppedAt = now
+    const young = this.#live(this.#young, now)
+    const old = this.#oldCount > 0 ? this.#live(this.#old, now) : 0
+    const idle = this.keys - young - old
+    if (idle === 0 || (!due && idle * WORTH_DROPPING < this.keys)) return false
     const kept = this.#generation()
-    const old = this.#old
-    const young = this.#young
-    for (let id = 0; id < young.keys.size; id++) if (!young.windows.idle(id, now)) keep(kept, young, id)
-    for (let id = 0; this.#oldCount > 0 && id < old.keys.size; id++) {
-      if (!old.windows.idle(id, now) && !kept.keys.has(old.keys, id)) keep(kept, old, id)
-    }
+    this.#keep(kept, this.#young, now)
+    if (old > 0) this.#keep(kept, this.#old, now)
     this.#young = kept
     this.#old = this.#generation()
     this.#oldCount = 0
-    return this.keys < this.#options.maxKeys
+    return true
   }
-}
 
-function keep(into: Generation, from: Generation, id: number): void {
-  const at = into.keys.take(from.keys, id)
-  into.windows.reserve(at + 1)
-  into.windows.adopt(at, from.windows, id)
+  #isLive(windows: Windows, id: number, now: number): boolean {
+    return now - windows.latest(id) < this.#options.windowMs
+  }
+
+  #live({ keys, windows }: Generation, now: number): number {
+    let live = 0
+    for (let id = 0; id < keys.size; id++) if (this.#isLive(windows, id, now)) live++
+    return live
+  }
+
+  #keep(into: Generation, from: Generation, now: number): void {
+    for (let id = 0; id < from.keys.size; id++) {
+      if (!this.#isLive(from.windows, id, now)) continue
+      const at = into.keys.take(from.keys, id)
+      into.windows.reserve(at + 1)
+      into.windows.adopt(at, from.windows, id)
+    }
+  }
 }

@@ -2,149 +2,170 @@
 
 export type WindowMode = 'fixed' | 'aligned' | 'sliding'
 
-export interface Windows {
-  /** Whether an event of `bucket` at `now` is within the limit; then it is counted. */
-  take(bucket: number, now: number): boolean
-  /** Whether nothing that was counted matters any more at `now`. */
-  idle(bucket: number, now: number): boolean
-  /** Moves the state of a bucket of other windows of the same kind here. */
-  adopt(bucket: number, from: Windows, fromBucket: number): void
-  /** Makes room for buckets below `capacity`; new ones are empty. */
-  reserve(capacity: number): void
-}
+/** Two columns, a time and a count for each bucket, with room for more; the rest is the mode's. */
+export abstract class Windows {
+  /** Events counted in the window, or in the newest run; 0: the bucket is empty. */
+  protected counts = new Uint32Array(8)
+  /** When the window opened, or the newest run passed. */
+  protected times = new Float64Array(8)
 
-export function createWindows(mode: WindowMode, limit: number, windowMs: number): Windows {
-  if (mode === 'sliding') return new SlidingWindows(limit, windowMs)
-  return new CountedWindows(limit, windowMs, mode === 'aligned')
+  /** Whether an event of `bucket` at `now` is within the limit; then it is counted. */
+  abstract take(bucket: number, now: number): boolean
+
+  /** Nothing that was counted matters any more once a window's length has passed since this time. */
+  latest(bucket: number): number {
+    return this.counts[bucket] === 0 ? Number.NEGATIVE_INFINITY : this.times[bucket]!
+  }
+
+  /** Moves the state of a bucket of other windows of the same mode here; there it is empty then. */
+  adopt(bucket: number, from: Windows, fromBucket: number): void {
+    this.counts[bucket] = from.counts[fromBucket]!
+    this.times[bucket] = from.times[fromBucket]!
+    from.counts[fromBucket] = 0
+  }
+
+  /** Makes room for buckets below `capacity`; new ones are empty. */
+  reserve(capacity: number): void {
+    if (capacity <= this.counts.length) return
+    const size = Math.max(capacity, this.counts.length * 2)
+    const counts = new Uint32Array(size)
+    counts.set(this.counts)
+    this.counts = counts
+    const times = new Float64Array(size)
+    times.set(this.times)
+    this.times = times
+  }
 }
 
 /**
  * fixed: a window opens at the bucket's first counted event and covers [t, t + window). aligned: windows start at the
  * multiples of the window. An event from before its bucket's window is counted in it.
  */
-class CountedWindows implements Windows {
+class CountedWindows extends Windows {
   readonly #limit: number
   readonly #windowMs: number
   readonly #aligned: boolean
-  #counts = new Uint32Array(8)
-  #opened = new Float64Array(8)
 
   constructor(limit: number, windowMs: number, aligned: boolean) {
+    super()
     this.#limit = limit
     this.#windowMs = windowMs
     this.#aligned = aligned
   }
 
   take(bucket: number, now: number): boolean {
-    const count = this.#counts[bucket]!
-    if (count === 0 || now - this.#opened[bucket]! >= this.#windowMs) {
-      this.#opened[bucket] = this.#aligned ? Math.floor(now / this.#windowMs) * this.#windowMs : now
-      this.#counts[bucket] = 1
+    const count = this.counts[bucket]!
+    if (count === 0 || now - this.times[bucket]! >= this.#windowMs) {
+      this.times[bucket] = this.#aligned ? Math.floor(now / this.#windowMs) * this.#windowMs : now
+      this.counts[bucket] = 1
       return true
     }
     if (count >= this.#limit) return false
-    this.#counts[bucket] = count + 1
+    this.counts[bucket] = count + 1
     return true
-  }
-
-  idle(bucket: number, now: number): boolean {
-    return this.#counts[bucket] === 0 || now - this.#opened[bucket]! >= this.#windowMs
-  }
-
-  adopt(bucket: number, from: CountedWindows, fromBucket: number): void {
-    this.#counts[bucket] = from.#counts[fromBucket]!
-    this.#opened[bucket] = from.#opened[fromBucket]!
-  }
-
-  reserve(capacity: number): void {
-    if (capacity <= this.#counts.length) return
-    const size = Math.max(capacity, this.#counts.length * 2)
-    const counts = new Uint32Array(size)
-    counts.set(this.#counts)
-    this.#counts = counts
-    const opened = new Float64Array(size)
-    opened.set(this.#opened)
-    this.#opened = opened
   }
 }
 
-/** What passed in one bucket lately, as runs of events that passed at the same time; a ring that grows when needed. */
-interface Passed {
+/** What passed in one bucket before its newest run, as runs of events of the same time: a ring that grows when needed. */
+interface Runs {
   times: Float64Array
-  counts: Float64Array
+  counts: Uint32Array
   first: number
-  runs: number
+  length: number
+  /** Events in all of them. */
   total: number
 }
 
-/** sliding: an event passes while fewer than `limit` events of its bucket passed in (t - window, t]. Exact. */
-class SlidingWindows implements Windows {
+/**
+ * sliding: an event passes while fewer than `limit` events of its bucket passed in (t - window, t]. Exact, and so it
+ * keeps the times of what passed: up to 12 bytes, with room to grow 24, for each event of the window. An event from
+ * before the newest one counts at the newest one's time.
+ */
+class SlidingWindows extends Windows {
   readonly #limit: number
   readonly #windowMs: number
-  readonly #buckets: (Passed | undefined)[] = []
+  readonly #older: (Runs | undefined)[] = []
 
   constructor(limit: number, windowMs: number) {
+    super()
     this.#limit = limit
     this.#windowMs = windowMs
   }
 
   take(bucket: number, now: number): boolean {
-    const passed = (this.#buckets[bucket] ??= {
-      times: new Float64Array(2),
-      counts: new Float64Array(2),
-      first: 0,
-      runs: 0,
-      total: 0,
-    })
-    this.#forget(passed, now)
-    if (passed.total >= this.#limit) return false
-    const last = (passed.first + passed.runs - 1) & (passed.times.length - 1)
-    // An event from before the newest one counts at the newest one's time.
-    if (passed.runs > 0 && passed.times[last]! >= now) passed.counts[last]! += 1
-    else {
-      if (passed.runs === passed.times.length) grow(passed)
-      const at = (passed.first + passed.runs++) & (passed.times.length - 1)
-      passed.times[at] = now
-      passed.counts[at] = 1
+    const count = this.counts[bucket]!
+    const newest = this.times[bucket]!
+    if (count === 0 || now - newest >= this.#windowMs) {
+      if (this.#older[bucket]) this.#older[bucket] = undefined
+      this.times[bucket] = now
+      this.counts[bucket] = 1
+      return true
     }
-    passed.total++
+    const older = this.#older[bucket]
+    if (older) this.#forget(older, now)
+    if (count + (older ? older.total : 0) >= this.#limit) return false
+    if (now <= newest) {
+      this.counts[bucket] = count + 1
+      return true
+    }
+    append(older ?? this.#addOlder(bucket), newest, count)
+    this.times[bucket] = now
+    this.counts[bucket] = 1
     return true
   }
 
-  #forget(passed: Passed, now: number): void {
-    while (passed.runs > 0 && now - passed.times[passed.first]! >= this.#windowMs) {
-      passed.total -= passed.counts[passed.first]!
-      passed.first = (passed.first + 1) & (passed.times.length - 1)
-      passed.runs--
+  #addOlder(bucket: number): Runs {
+    const runs = { times: new Float64Array(4), counts: new Uint32Array(4), first: 0, length: 0, total: 0 }
+    // Not one by one: an array with far gaps would become a dictionary.
+    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
+    this.#older[bucket] = runs
+    return runs
+  }
+
+  #forget(runs: Runs, now: number): void {
+    const { times, counts } = runs
+    while (runs.length > 0 && now - times[runs.first]! >= this.#windowMs) {
+      runs.total -= counts[runs.first]!
+      runs.first = (runs.first + 1) & (times.length - 1)
+      runs.length--
     }
   }
 
-  idle(bucket: number, now: number): boolean {
-    const passed = this.#buckets[bucket]
-    if (!passed || passed.runs === 0) return true
-    const last = (passed.first + passed.runs - 1) & (passed.times.length - 1)
-    return now - passed.times[last]! >= this.#windowMs
+  override adopt(bucket: number, from: SlidingWindows, fromBucket: number): void {
+    super.adopt(bucket, from, fromBucket)
+    const older = from.#older[fromBucket]
+    if (!older) return
+    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
+    this.#older[bucket] = older
+    from.#older[fromBucket] = undefined
   }
+}
 
-  adopt(bucket: number, from: SlidingWindows, fromBucket: number): void {
-    this.#buckets[bucket] = from.#buckets[fromBucket]
-    from.#buckets[fromBucket] = undefined
-  }
-
-  reserve(): void {}
+function append(runs: Runs, time: number, count: number): void {
+  if (runs.length === runs.times.length) grow(runs)
+  const at = (runs.first + runs.length) & (runs.times.length - 1)
+  runs.times[at] = time
+  runs.counts[at] = count
+  runs.length++
+  runs.total += count
 }
 
 /** Twice the room; the oldest run comes first again. */
-function grow(passed: Passed): void {
-  const size = passed.times.length
+function grow(runs: Runs): void {
+  const size = runs.times.length
   const times = new Float64Array(size * 2)
-  const counts = new Float64Array(size * 2)
-  for (let i = 0; i < passed.runs; i++) {
-    const at = (passed.first + i) & (size - 1)
-    times[i] = passed.times[at]!
-    counts[i] = passed.counts[at]!
+  const counts = new Uint32Array(size * 2)
+  for (let i = 0; i < runs.length; i++) {
+    const at = (runs.first + i) & (size - 1)
+    times[i] = runs.times[at]!
+    counts[i] = runs.counts[at]!
   }
-  passed.times = times
-  passed.counts = counts
-  passed.first = 0
+  runs.times = times
+  runs.counts = counts
+  runs.first = 0
+}
+
+export function createWindows(mode: WindowMode, limit: number, windowMs: number): Windows {
+  if (mode === 'sliding') return new SlidingWindows(limit, windowMs)
+  return new CountedWindows(limit, windowMs, mode === 'aligned')
 }
