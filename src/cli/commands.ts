@@ -39,7 +39,7 @@ export const commands: readonly Command[] = [
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
     async run({ operands }, io) {
       const { validate } = await import('./validate.js')
-      return validate(operands, io.env, io.stderr)
+      return validate(operands, io.env, io)
     },
   }),
   command({

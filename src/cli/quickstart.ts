@@ -77,7 +77,7 @@ metrics: { listen: 127.0.0.1:${plan.port} }
 sources:
   log:
     type: file
-    include: [${quote(plan.log)}]
+    include: [${quote(literal(plan.log))}]
     read_from: ${plan.readFrom}
 
 processors:
@@ -95,9 +95,14 @@ destinations:
 ${plan.http ? http : ''}`
 }
 
-/** A YAML string that means `text`. */
+/** A YAML string that means `text`: single quotes leave all but themselves alone, and no variable is replaced. */
 function quote(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`
+  return `'${text.replaceAll("'", "''").replaceAll('${', '$${')}'`
+}
+
+/** The glob pattern that matches `path` and nothing else. */
+function literal(path: string): string {
+  return path.replace(/[\\*?[\]{}()!+@|]/g, '\\$&')
 }
 
 /** The first port from `first` on that nobody listens on. */
