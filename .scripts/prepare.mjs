@@ -2,17 +2,7 @@
 // No dependencies: it runs before there are any.
 import { spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmdirSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -128,7 +118,7 @@ async function locked(work) {
       if (error.code !== 'EEXIST') throw error
     }
     const age = Date.now() - (statSync(LOCK, { throwIfNoEntry: false })?.mtimeMs ?? Date.now())
-    const pid = existsSync(owner) ? Number(readFileSync(owner, 'utf8')) : undefined
+    const pid = json(owner)
     if (pid ? !alive(pid) : age > 5000) rmSync(LOCK, { recursive: true, force: true })
     else {
       if (!told) process.stderr.write('waiting for another preparation of this checkout ...\n')
@@ -140,8 +130,7 @@ async function locked(work) {
     writeFileSync(owner, String(process.pid))
     return await work()
   } finally {
-    rmSync(owner, { force: true })
-    rmdirSync(LOCK)
+    rmSync(LOCK, { recursive: true, force: true })
   }
 }
 

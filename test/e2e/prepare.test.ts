@@ -1,0 +1,114 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { checkout } from '../support/checkout.js'
+
+/** Stand-ins for npm, tsc and tap: they note that they were called, and leave what the real ones leave. */
+const NPM = `#!/bin/sh
+echo npm "$@" >> calls
+mkdir -p node_modules && cp package-lock.json node_modules/.package-lock.json
+`
+const TSC = `
+const fs = require('node:fs')
+fs.appendFileSync('calls', 'tsc\\n')
+if (fs.readFileSync('src/a.ts', 'utf8').includes('error')) {
+  console.log('src/a.ts(1,1): error TS1: it is wrong')
+  process.exit(2)
+}
+for (const folder of ['src', 'test']) {
+  fs.mkdirSync('dist/' + folder, { recursive: true })
+  for (const name of fs.readdirSync(folder)) {
+    for (const end of ['.js', '.js.map', '.d.ts']) fs.writeFileSync('dist/' + folder + '/' + name.replace('.ts', end), '')
+  }
+}
+`
+const TAP = `
+import fs from 'node:fs'
+fs.appendFileSync('calls', 'tap ' + process.argv.slice(2) + '\\n')
+fs.mkdirSync('node_modules/@tapjs/test/test-built/dist/esm', { recursive: true })
+fs.writeFileSync('node_modules/@tapjs/test/test-built/dist/esm/index.js', 'export const signature = \`@tapjs/after\`')
+`
+
+const lock = (version: string) =>
+  JSON.stringify({
+    packages: { '': {}, 'node_modules/x': { version }, 'node_modules/for-macs': { version, optional: true } },
+  })
+
+t.test('a checkout is prepared once, and again for what changed', async t => {
+  const folder = t.testdir({
+    'package.json': JSON.stringify({ bin: { sluice: 'dist/src/a.js' }, tap: { plugin: ['!@tapjs/typescript'] } }),
+    'package-lock.json': lock('1.0.0'),
+    'tsconfig.json': '{}',
+    src: { 'a.ts': '', 'b.ts': '' },
+    test: { 'a.test.ts': '' },
+    bin: { npm: NPM },
+    node_modules: {},
+  })
+  const path = (name: string) => join(folder, name)
+  cpSync(join(checkout, '.scripts'), path('.scripts'), { recursive: true })
+  spawnSync('chmod', ['+x', path('bin/npm')])
+  const script = [path('.scripts/prepare.mjs')]
+  const env = { ...process.env, PATH: `${path('bin')}:${process.env.PATH}` }
+  const tools = () => {
+    for (const [name, code] of [
+      ['typescript/bin/tsc', TSC],
+      ['tap/dist/esm/run.mjs', TAP],
+    ] as const) {
+      mkdirSync(join(folder, 'node_modules', name, '..'), { recursive: true })
+      writeFileSync(join(folder, 'node_modules', name), code)
+    }
+  }
+  tools()
+  const prepare = (...args: string[]) => {
+    rmSync(path('calls'), { force: true })
+    const begin = performance.now()
+    const { status, stderr } = spawnSync(process.execPath, [...script, ...args], {
+      env,
+      encoding: 'utf8',
+      timeout: 30_000,
+    })
+    const calls = existsSync(path('calls')) ? readFileSync(path('calls'), 'utf8').trim().split('\n') : []
+    return { status, stderr, calls, ms: performance.now() - begin }
+  }
+  const expect = (args: string[], calls: string[], said: RegExp, message: string) => {
+    const { status, stderr, ...result } = prepare(...args)
+    t.match(stderr, said, message)
+    t.strictSame({ status, calls: result.calls }, { status: stderr.includes('failed') ? 1 : 0, calls }, message)
+    return result.ms
+  }
+  const install = 'npm ci --include=dev --no-audit --no-fund'
+
+  expect([], [install, 'tsc'], /^installing packages \.\.\. .* s\nbuilding \.\.\. .* s\n$/, 'all is to be done')
+  const ms = expect([], [], /^$/, 'nothing is done twice')
+  t.ok(ms < 1000, `in ${ms.toFixed(0)} ms`)
+  expect(['--test'], ['tap build'], /^setting up tap/, 'tap is generated where tests are run only')
+  expect(['--test'], [], /^$/, 'and once')
+
+  writeFileSync(path('package-lock.json'), lock('2.0.0'))
+  expect(['--test'], [install, 'tsc'], /^installing/, 'a new lock file')
+  utimesSync(path('src/b.ts'), 1, 1)
+  expect([], ['tsc'], /^building/, 'another source, older than the build')
+  rmSync(path('test/a.test.ts'))
+  expect([], ['tsc'], /^building/, 'a source less')
+  t.notOk(existsSync(path('dist/test/a.test.js')), 'a test that is gone is not run any more')
+  t.ok(existsSync(path('dist/src/b.js')))
+
+  writeFileSync(path('src/a.ts'), 'error')
+  for (let i = 0; i < 2; i++) {
+    const said = /^building \.\.\. failed\nsrc\/a\.ts\(1,1\): error TS1: it is wrong\n/
+    expect([], ['tsc'], said, 'what failed is tried again')
+  }
+  writeFileSync(path('src/a.ts'), '')
+
+  mkdirSync(path('.build/prepare.lock'))
+  writeFileSync(path('.build/prepare.lock/pid'), '99999999')
+  expect([], ['tsc'], /^building/, 'the lock of a process that is gone')
+
+  writeFileSync(path('src/c.ts'), '')
+  rmSync(path('calls'), { force: true })
+  const children = [1, 2, 3].map(() => spawn(process.execPath, script, { env, stdio: 'ignore', timeout: 30_000 }))
+  t.same(await Promise.all(children.map(async child => (await once(child, 'close'))[0])), [0, 0, 0])
+  t.equal(readFileSync(path('calls'), 'utf8'), 'tsc\n', 'at the same time: one does it, the others wait')
+})
