@@ -92,7 +92,7 @@ export class ComponentReader {
     if (definition) return definition
     const other = KINDS.find(kind => this.#definitions.has(`${kind} ${type}`))
     const hint = other
-      ? `that is a ${other}, and belongs under ${SECTIONS[other]}`
+      ? `${type} is a ${other}, and belongs under ${SECTIONS[other]}`
       : `must be one of ${types.join(', ')}`
     const not = type === undefined || other ? '' : `, not ${shown(value)}${this.#explainer.suggestion(type, types)}`
     this.#problems.add(value, path, `${hint}${not}`)
