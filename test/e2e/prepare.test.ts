@@ -51,16 +51,13 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   spawnSync('chmod', ['+x', path('bin/npm')])
   const script = [path('.scripts/prepare.mjs')]
   const env = { ...process.env, PATH: `${path('bin')}:${process.env.PATH}` }
-  const tools = () => {
-    for (const [name, code] of [
-      ['typescript/bin/tsc', TSC],
-      ['tap/dist/esm/run.mjs', TAP],
-    ] as const) {
-      mkdirSync(join(folder, 'node_modules', name, '..'), { recursive: true })
-      writeFileSync(join(folder, 'node_modules', name), code)
-    }
+  for (const [name, code] of [
+    ['typescript/bin/tsc', TSC],
+    ['tap/dist/esm/run.mjs', TAP],
+  ] as const) {
+    mkdirSync(join(folder, 'node_modules', name, '..'), { recursive: true })
+    writeFileSync(join(folder, 'node_modules', name), code)
   }
-  tools()
   const prepare = (...args: string[]) => {
     rmSync(path('calls'), { force: true })
     const begin = performance.now()
