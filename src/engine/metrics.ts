@@ -1,4 +1,4 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, MetricType, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Logger } from 'pino'
 import type { Kind } from '../core/component.js'
 import { packageVersion } from '../lib/version.js'
@@ -181,7 +181,7 @@ export class Metrics {
         values.push({ labels: { component_id: c.id }, value: own.sum, metricName: `${name}_sum` })
         values.push({ labels: { component_id: c.id }, value: count, metricName: `${name}_count` })
       }
-      return { name, help, type: MetricType.Histogram, values, aggregator: 'sum' } as never
+      return { name, help, type: 'histogram', values, aggregator: 'sum' } as never
     }
   }
 }
