@@ -1,0 +1,207 @@
+import { isUtf8 } from 'node:buffer'
+import { isDeepStrictEqual } from 'node:util'
+import t from 'tap'
+import { OBJECT } from '../../../src/core/batch.js'
+import type { Segment } from '../../../src/core/field-path.js'
+import {
+  ARRAY,
+  BOOLEAN,
+  type FieldReader,
+  MISSING,
+  NULL,
+  NUMBER,
+  OBJECT_VALUE,
+  STRING,
+  type ValueKind,
+} from '../../../src/core/field-reader.js'
+import { SLOT, scanObject, WantedNames } from '../../../src/lib/json-scan.js'
+import { batchOf, readerOf } from '../../support/batches.js'
+import { JsonLines } from '../../support/json-lines.js'
+import { Seeded } from '../../support/seeded.js'
+
+/** The scan and the readers are held to JSON.parse: what is an object, and what its fields are. */
+
+const LINES = 120_000
+const IN_A_BATCH = 60
+
+const PATHS: readonly (readonly [string, readonly Segment[]])[] = [
+  ['.a', ['a']],
+  ['.b', ['b']],
+  ['.a.b', ['a', 'b']],
+  ['.a.b.c', ['a', 'b', 'c']],
+  ['.list[0]', ['list', 0]],
+  ['.list[1].a', ['list', 1, 'a']],
+  ['.a.list[2]', ['a', 'list', 2]],
+  ['."x-y"', ['x-y']],
+  ['."a.b"', ['a.b']],
+  ['.""', ['']],
+  ['."\\"".a', ['"', 'a']],
+  ['."\\\\"', ['\\']],
+  ['.é."😀"', ['é', '😀']],
+  ['.__proto__', ['__proto__']],
+  ['.__proto__.a', ['__proto__', 'a']],
+  ['.constructor', ['constructor']],
+  ['.toString', ['toString']],
+  ['.a.length', ['a', 'length']],
+  ['.raw', ['raw']],
+]
+
+/** Not fields, though JavaScript has members of these names. */
+const NEVER = new Set(['.toString', '.a.length'])
+
+/** The object that JSON.parse makes of the line, or undefined when it is none. */
+function parsed(line: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(line.toString())
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function follow(value: unknown, segments: readonly Segment[]): unknown {
+  for (const segment of segments) {
+    const fits = typeof value === 'object' && value !== null && Array.isArray(value) === (typeof segment === 'number')
+    value = fits ? Object.getOwnPropertyDescriptor(value, segment)?.value : undefined
+  }
+  return value
+}
+
+function kindOf(value: unknown): ValueKind {
+  if (value === undefined) return MISSING
+  if (value === null) return NULL
+  if (Array.isArray(value)) return ARRAY
+  return { string: STRING, number: NUMBER, boolean: BOOLEAN, object: OBJECT_VALUE }[
+    typeof value as 'string'
+  ] as ValueKind
+}
+
+function textOf(value: unknown): string {
+  if (value === undefined || value === null) return ''
+  return typeof value === 'object' ? JSON.stringify(value) : String(value)
+}
+
+/** What is wrong with what the reader says, or undefined. */
+function difference(reader: FieldReader, value: unknown): string | undefined {
+  if (reader.kind !== kindOf(value)) return `kind ${reader.kind}`
+  const same = typeof value === 'object' ? isDeepStrictEqual(reader.value(), value) : Object.is(reader.value(), value)
+  if (!same) return `value ${JSON.stringify(reader.value())}`
+  const text = textOf(value)
+  if (reader.text() !== text) return `text ${reader.text()}`
+  if (reader.plain && reader.bytes.toString('utf8', reader.start, reader.end) !== text) return 'plain, but other bytes'
+  if (typeof value === 'number' && !Object.is(reader.number(), value)) return `number ${reader.number()}`
+  return undefined
+}
+
+t.test(`${LINES} generated lines mean what JSON.parse says, wherever they stand in a chunk`, async t => {
+  const random = new Seeded(20_250_101)
+  const source = new JsonLines(random)
+  const wanted = new WantedNames()
+  const readers = PATHS.map(([path]) => readerOf(path, wanted))
+  let objects = 0
+  const found = PATHS.map(() => 0)
+  const wrong: string[] = []
+  for (let done = 0; done < LINES; done += IN_A_BATCH) {
+    const lines: Buffer[] = []
+    while (lines.length < IN_A_BATCH) {
+      const line = source.line()
+      // A CR at the end of a line would be taken as part of its line end.
+      lines.push(line.at(-1) === 0x0d ? Buffer.concat([line, Buffer.from(' ')]) : line)
+    }
+    const batch = batchOf(lines, { wanted })
+    for (let i = 0; i < batch.length; i++) {
+      const line = lines[i]!
+      const fields = parsed(line)
+      const isObject = (batch.look(i) & OBJECT) !== 0
+      if (isObject !== (fields !== undefined)) wrong.push(`${line}: ${isObject ? 'taken' : 'refused'}`)
+      if (!fields || !isObject) continue
+      objects++
+      if (!isUtf8(line)) Object.defineProperty(fields, 'raw', { value: line.toString('base64'), enumerable: true })
+      for (const [at, [path, segments]] of PATHS.entries()) {
+        const reader = readers[at]!
+        reader.load(batch, i)
+        const value = follow(fields, segments)
+        if (value !== undefined) found[at]!++
+        const problem = difference(reader, value)
+        if (problem) wrong.push(`${line}: ${path}: ${problem}`)
+      }
+    }
+    if (wrong.length > 20) break
+  }
+  t.same(wrong, [])
+  t.ok(objects > LINES * 0.4 && objects < LINES * 0.9, `${objects} objects`)
+  for (const [at, [path]] of PATHS.entries()) {
+    if (!NEVER.has(path)) t.ok(found[at]! >= 100, `${path} was there ${found[at]} times`)
+  }
+})
+
+t.test('bytes before and behind a line do not matter, nor does the end of the buffer', async t => {
+  const random = new Seeded(7)
+  const source = new JsonLines(random)
+  const wanted = new WantedNames()
+  for (const name of ['a', 'b', 'x-y', 'é', '__proto__']) wanted.slot(name)
+  const wrong: string[] = []
+  for (let done = 0; done < 20_000 && wrong.length < 20; done++) {
+    const line = source.line()
+    // LF is white space like any other to the scan itself.
+    for (let p = 0; p < line.length; p++) if (line[p] === 0x0d && random.chance(0.5)) line[p] = 0x0a
+    const before = random.pick(['', '\n', '{"a":1}\n', '"', '\\', '{"a":'])
+    const behind = random.pick([
+      '',
+      '\n',
+      '\r\n',
+      '"',
+      '}',
+      ':1}',
+      ',"a":2}',
+      '0',
+      '\\u0041"}',
+      '{"a":1}',
+      'e',
+      ' \n',
+      '\u0000',
+      'xxxxxxxx',
+    ])
+    const chunk = new Uint8Array(Buffer.concat([Buffer.from(before), line, Buffer.from(behind)]))
+    const start = before.length
+    const end = start + line.length
+    const at = random.below(3) * SLOT
+    const out = new Int32Array(at + wanted.names.length * SLOT)
+    const fields = parsed(line)
+    if (scanObject(chunk, start, end, wanted, out, at) !== (fields !== undefined))
+      wrong.push(`${line} before ${behind}`)
+    if (!fields) continue
+    for (const [slot, name] of wanted.names.entries()) {
+      const valueStart = out[at + slot * SLOT]!
+      const valueEnd = out[at + slot * SLOT + 1]! >> 1
+      const text = valueStart === 0 ? undefined : Buffer.from(chunk.subarray(valueStart, valueEnd)).toString()
+      const value = Object.getOwnPropertyDescriptor(fields, name)?.value as unknown
+      if (!isDeepStrictEqual(text === undefined ? undefined : JSON.parse(text), value))
+        wrong.push(`${line}: ${name}: ${text}`)
+      if (typeof value === 'string' && (out[at + slot * SLOT + 1]! & 1) !== (text!.includes('\\') ? 1 : 0)) {
+        wrong.push(`${line}: ${name}: escaped`)
+      }
+    }
+  }
+  t.same(wrong, [])
+})
+
+t.test('deep nesting costs no stack', async t => {
+  const random = new Seeded(3)
+  const source = new JsonLines(random)
+  for (const depth of [1, 63, 64, 65, 1000, 10_000, 200_000]) {
+    const wanted = new WantedNames()
+    const whole = readerOf('.a', wanted)
+    const line = source.deep(depth)
+    const batch = batchOf([line, line.subarray(0, -1), Buffer.concat([line, Buffer.from('}')])], { wanted })
+    t.same(
+      [0, 1, 2].map(i => (batch.look(i) & OBJECT) !== 0),
+      [true, false, false],
+      `${depth} levels`,
+    )
+    whole.load(batch, 0)
+    t.equal(whole.text(), line.toString('utf8', 5, line.length - 1), `the text of ${depth} levels`)
+  }
+})
