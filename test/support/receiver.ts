@@ -24,6 +24,8 @@ export interface Answer {
   readonly headers?: Record<string, string>
   readonly body?: string
   readonly delayMs?: number
+  /** Answers without reading the body, and closes the connection. */
+  readonly early?: boolean
   readonly reset?: 'before_body' | 'after_body' | 'in_answer'
   readonly hang?: 'before_body' | 'after_body' | 'in_answer'
 }
@@ -106,6 +108,13 @@ export class Receiver {
     let step = this.script.shift() ?? this.otherwise
     if (typeof step === 'object' && (step.reset ?? step.hang) === 'before_body')
       return step.reset ? cut(socket) : undefined
+    if (typeof step === 'object' && step.early) {
+      received.status = step.status ?? 200
+      response
+        .writeHead(received.status, { connection: 'close', ...step.headers })
+        .end(step.body, () => socket.destroy())
+      return
+    }
     received.body = unpack(await bodyOf(request), headers['content-encoding']).toString()
     if (typeof step === 'function') step = step(received)
     const answer: Answer = typeof step === 'number' ? { status: step } : step

@@ -19,6 +19,12 @@ export function failureOf(status: number): Failure {
 /** Reads the rest of an answer that says enough by its status, so that its connection can be used again. */
 export async function drain(body: Dispatcher.ResponseData['body']): Promise<void> {
   await body.dump({ limit: DRAIN_BYTES }).catch(() => {})
+  await connectionFreed()
+}
+
+/** undici takes a connection back a turn of the event loop after its answer; a request before that opens another. */
+function connectionFreed(): Promise<void> {
+  return new Promise(resolve => setImmediate(resolve))
 }
 
 /** The beginning of the body, as one line. */
@@ -35,6 +41,7 @@ export async function bodyText(body: Dispatcher.ResponseData['body']): Promise<s
   } catch {
     // What came until then is told.
   }
+  await connectionFreed()
   const text = Buffer.concat(chunks).toString('utf8', 0, TEXT_BYTES)
   return text.replace(/[\s\p{C}]+/gu, ' ').trim()
 }

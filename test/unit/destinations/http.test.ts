@@ -1,0 +1,582 @@
+import { execFileSync } from 'node:child_process'
+import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { inspect } from 'node:util'
+import zlib from 'node:zlib'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import type { AckStatus } from '../../../src/core/ack.js'
+import type { Destination, DestinationContext } from '../../../src/core/component.js'
+import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { http } from '../../../src/destinations/http.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
+import { DeadLetterFile } from '../../../src/engine/dead-letter.js'
+import { Delivery } from '../../../src/engine/delivery.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { linesOf, originOf } from '../../support/lines.js'
+import { needs } from '../../support/needs.js'
+import { type Receiver, type ReceiverOptions, type Step, startReceiver } from '../../support/receiver.js'
+
+const KEY = 'c0ffee-Very-Secret-Key'
+const json = originOf('json', '/var/log/app.log')
+const events = (count: number, from = 0) =>
+  linesOf(Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join(''), json)
+const never = new AbortController().signal
+
+type Log = Record<string, unknown> & { msg: string; level: number }
+
+interface Made {
+  destination: Destination
+  logs: Log[]
+  counters: ComponentCounters
+  context: DestinationContext
+}
+
+async function make(options: Record<string, unknown>): Promise<Made> {
+  const logs: Log[] = []
+  const counters = new ComponentCounters('out', 'destination', 'http')
+  const log = pino({ base: null, level: 'trace' }, { write: line => void logs.push(JSON.parse(line) as Log) })
+  const context = { id: 'out', log, clock: systemClock, metrics: counters } as unknown as DestinationContext
+  return { destination: await http.create(http.options.parse(options), context), logs, counters, context }
+}
+
+async function receiver(t: Test, options?: ReceiverOptions): Promise<Receiver> {
+  const receiver = await startReceiver(options)
+  t.teardown(() => receiver.close())
+  return receiver
+}
+
+/** A started destination that is stopped at the end of the test. */
+async function started(t: Test, options: Record<string, unknown>): Promise<Made> {
+  const made = await make(options)
+  t.teardown(() => made.destination.stop!(never))
+  await made.destination.start!(never)
+  return made
+}
+
+async function failure(promise: Promise<unknown>): Promise<DeliveryError> {
+  try {
+    await promise
+  } catch (error) {
+    if (error instanceof DeliveryError) return error
+    throw error
+  }
+  throw new Error('it did not fail')
+}
+
+/** The destination behind a real delivery that hardly waits between attempts. */
+function deliver(dataDir: string, { destination, counters, context }: Made, options: Record<string, unknown> = {}) {
+  const retry = { initial: '5ms', max: '20ms' }
+  const settled: AckStatus[] = []
+  const letters = new DeadLetterFile({ ...context, dataDir, destination: 'out' })
+  const delivery = new Delivery(destination, deliveryOptions.parse({ retry, ...options }) as DeliveryOptions, {
+    ...context,
+    random: () => 1,
+    deadLetter: letters,
+    counters: {
+      received: (events, bytes) => counters.arrived(events, bytes),
+      sent: (events, bytes) => counters.sent(events, bytes),
+      discarded: (reason, events, bytes) => counters.discarded(reason, events, bytes),
+      failed: kind => counters.failed(kind),
+    },
+    metrics: counters,
+  })
+  const put = (count: number, from: number) => {
+    const text = Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join('')
+    delivery.write(linesOf(text, json, status => settled.push(status))[0]!)
+  }
+  const end = async () => {
+    delivery.end()
+    return await delivery.stop(AbortSignal.timeout(10_000))
+  }
+  return { delivery, put, end, settled, letters }
+}
+
+async function until(test: () => boolean): Promise<void> {
+  for (let i = 0; i < 1000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 5))
+  if (!test()) throw new Error('it did not come about')
+}
+
+const ns = (lines: string[]) => lines.map(line => (JSON.parse(line) as { n: number }).n)
+const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
+
+t.test('a request says what it should', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, {
+    url: to.url('/v3/ingest/abc?a=1'),
+    auth: { key: `${KEY}\n` },
+    delegate_account_id: '0123456789abcdef01234567',
+    headers: { 'X-Team': 'platform', 'User-Agent': 'mine' },
+  })
+  const request = linesOf('{"a":1}\nno json\n{"b":[2]}\r\n', json)
+  await destination.write(request, never)
+  await destination.write(request, never)
+  await destination.write(events(1), never)
+  const [first, again, other] = to.requests
+  t.match(first, { method: 'POST', path: '/v3/ingest/abc?a=1' })
+  t.match(first!.headers, {
+    authorization: `Token ${KEY}`,
+    'x-delegate-account-id': '0123456789abcdef01234567',
+    'content-type': 'application/x-ndjson',
+    'content-encoding': undefined,
+    'content-length': String(Buffer.byteLength(first!.body)),
+    accept: 'application/json',
+    'user-agent': 'mine',
+    'x-team': 'platform',
+    'idempotency-key': /^[0-9a-f-]{36}$/,
+  })
+  const lines = first!.body.split('\n')
+  t.same([lines[0], lines[2], lines[3]], ['{"a":1}', '{"b":[2]}', ''])
+  t.match(JSON.parse(lines[1]!), { message: 'no json', file: '/var/log/app.log' })
+  const id = 'idempotency-key'
+  t.equal(again!.headers[id], first!.headers[id], 'the same for the same request')
+  t.not(other!.headers[id], first!.headers[id])
+  t.equal(to.connections, 1, 'kept alive')
+
+  const raw = await started(t, {
+    url: to.url(),
+    method: 'PUT',
+    encoding: 'raw',
+    auth: { key: KEY, scheme: '', header: 'X-Api-Key' },
+  })
+  await raw.destination.write(linesOf(Buffer.from('a\r\n\xff\0\nlast', 'latin1'), originOf('text')), never)
+  const last = to.requests.at(-1)!
+  t.match(last, { method: 'PUT', body: 'a\r\n\ufffd\0\nlast' })
+  t.match(last.headers, { 'x-api-key': KEY, authorization: undefined, 'content-type': /^text\/plain/ })
+  t.match(last.headers['user-agent'], /^sluice\/\d+\.\d+\.\d+/)
+  t.equal(last.headers['x-delegate-account-id'], undefined)
+})
+
+t.test('compression', async t => {
+  const to = await receiver(t)
+  const kinds = 'zstdCompress' in zlib ? ['gzip', 'zstd'] : ['gzip']
+  for (const compression of kinds) {
+    const { destination } = await started(t, { url: to.url(), compression })
+    await destination.write(events(500), never)
+    const { headers, body } = to.requests.at(-1)!
+    t.equal(headers['content-encoding'], compression)
+    t.ok(Number(headers['content-length']) < body.length / 2)
+    t.same(ns(body.trimEnd().split('\n')), upTo(500))
+  }
+  const { success, error } = http.options.safeParse({ url: 'http://a', compression: 'zstd' })
+  t.equal(success, 'zstdCompress' in zlib)
+  if (error) t.match(error.issues[0]!.message, /no zstd; take gzip/)
+})
+
+t.test('what an answer means', async t => {
+  const to = await receiver(t)
+  const { destination, counters } = await started(t, { url: to.url('/x?token=abc'), auth: { key: KEY } })
+  const later = new Date(systemClock.wall() + 90_000).toUTCString()
+  const table: [Step, Partial<DeliveryError> | undefined][] = [
+    [200, undefined],
+    [202, undefined],
+    [204, undefined],
+    [{ status: 200, body: 'x'.repeat(300_000) }, undefined],
+    [{ status: 200, reset: 'in_answer' }, undefined],
+    [301, { failure: 'hold' }],
+    [400, { failure: 'reject' }],
+    [401, { failure: 'hold' }],
+    [403, { failure: 'hold' }],
+    [404, { failure: 'reject' }],
+    [408, { failure: 'retry' }],
+    [413, { failure: 'too_large' }],
+    [422, { failure: 'reject' }],
+    [425, { failure: 'retry' }],
+    [
+      { status: 429, headers: { 'retry-after': '7' } },
+      { failure: 'retry', retryAfterMs: 7000 },
+    ],
+    [
+      { status: 429, headers: { 'retry-after': 'soon' } },
+      { failure: 'retry', retryAfterMs: undefined },
+    ],
+    [
+      { status: 429, headers: { 'retry-after': '-3' } },
+      { failure: 'retry', retryAfterMs: undefined },
+    ],
+    [500, { failure: 'retry' }],
+    [{ status: 503, headers: { 'retry-after': 'Tue, 14 Nov 2023 22:13:20 GMT' } }, { retryAfterMs: 0 }],
+    [599, { failure: 'retry' }],
+  ]
+  for (const [step, wanted] of table) {
+    to.script.push(step)
+    const status = typeof step === 'number' ? step : (step as { status: number }).status
+    if (!wanted) {
+      await destination.write(events(1), never)
+      t.pass(`${status} is delivered`)
+      continue
+    }
+    const error = await failure(destination.write(events(1), never))
+    const requestId = `request-${to.requests.length}`
+    const { failure: what, reason, retryAfterMs } = error
+    t.match(
+      { failure: what, reason, status: error.status, requestId: error.requestId, retryAfterMs },
+      {
+        reason: `status_${status}`,
+        status,
+        requestId,
+        ...wanted,
+      },
+    )
+    t.match(error.message, `${status} from POST ${to.url('/x')}`, 'without the query')
+    t.notMatch(error.message, /abc/)
+  }
+  to.script.push({ status: 503, headers: { 'retry-after': later } })
+  const { retryAfterMs } = await failure(destination.write(events(1), never))
+  t.ok(retryAfterMs! > 85_000 && retryAfterMs! <= 91_000, 'a date')
+  to.script.push({ status: 400, body: `{"message":\n"bad\u0000 thing"}${'y'.repeat(10_000)}` })
+  const { message } = await failure(destination.write(events(1), never))
+  t.match(message, '{"message": "bad thing"}yyy', 'what the receiver says, on one line')
+  t.ok(message.length < 500)
+  to.script.push({ status: 302, headers: { location: 'https://u:p@login.example.com/in?secret=1' } })
+  const redirect = await failure(destination.write(events(1), never))
+  t.match(redirect.message, 'it redirects to https://login.example.com/in, which is not followed')
+  to.script.push(401)
+  const { message: refused } = await failure(destination.write(events(1), never))
+  t.match(refused, 'the access key was refused: put another in the configuration')
+  const { requests } = to
+  t.equal(requests.length, table.length + 4)
+  const count = (status: string) => counters.counter('sluice_http_requests_total', '', { status }).value
+  t.same([count('200'), count('429'), count('401'), count('503')], [3, 3, 2, 2])
+})
+
+t.test('when there is no answer', async t => {
+  const to = await receiver(t)
+  const { destination, counters } = await started(t, { url: to.url() })
+  for (const step of [{ reset: 'before_body' }, { reset: 'after_body' }] as const) {
+    to.script.push(step)
+    const error = await failure(destination.write(events(3), never))
+    t.match(error, { failure: 'retry', reason: 'reset', status: undefined })
+    t.match(error.message, 'the connection was closed before the answer')
+    await destination.write(events(1), never)
+  }
+  t.equal(counters.counter('sluice_http_requests_total', '', { status: 'reset' }).value, 2)
+  for (const step of [{ hang: 'before_body' }, { hang: 'after_body' }] as const) {
+    to.script.push(step)
+    const reason = new DeliveryError('no answer within 20ms', { failure: 'retry', reason: 'timeout' })
+    const controller = new AbortController()
+    const attempt = failure(destination.write(events(1), controller.signal))
+    setTimeout(() => controller.abort(reason), 20)
+    t.equal(await attempt, reason, 'at once')
+  }
+  t.equal(counters.counter('sluice_http_requests_total', '', { status: 'timeout' }).value, 2)
+  await destination.write(events(1), never)
+
+  const big = linesOf(`{"x":"${'y'.repeat(900_000)}"}\n`, json)
+  to.script.push({ status: 413, early: true })
+  t.match(await failure(destination.write(big, never)), { failure: 'too_large' }, 'an answer before the body was sent')
+
+  await to.close()
+  await new Promise(resolve => setTimeout(resolve, 20))
+  t.match(await failure(destination.write(events(1), never)), { failure: 'retry', reason: 'refused' })
+
+  // Connecting hangs in the handshake: giving up must not wait for it, and it has a limit of its own.
+  const deaf = createServer(() => {}).listen(0, '127.0.0.1')
+  await new Promise(resolve => deaf.once('listening', resolve))
+  t.teardown(() => deaf.close())
+  const url = `https://127.0.0.1:${(deaf.address() as { port: number }).port}`
+  const silent = await started(t, { url })
+  const controller = new AbortController()
+  const attempt = silent.destination.write(events(1), controller.signal).catch(error => error as Error)
+  setTimeout(() => controller.abort(new Error('enough')), 20)
+  t.match(await attempt, { message: 'enough' })
+  const limited = await started(t, { url, connect_timeout: '30ms' })
+  t.match(await failure(limited.destination.write(events(1), never)), { failure: 'retry', reason: 'connect_timeout' })
+})
+
+t.test('validation at the start', async t => {
+  const to = await receiver(t, { authorization: `Token ${KEY}` })
+  const headers = {
+    'x-auth-subject-id': '0123456789abcdef01234567',
+    'x-auth-account-id': '76543210fedcba9876543210',
+    'x-auth-account-short-id': 'abc123xyz',
+    'x-auth-access-type': 'access',
+  }
+  const options = { url: to.url(), validate: to.url('/v3/pipeline?x=1'), delegate_account_id: '0'.repeat(24) }
+  to.script.push({ headers })
+  const good = await started(t, { ...options, auth: { key: KEY } })
+  t.match(to.requests, [
+    { method: 'HEAD', path: '/v3/pipeline?x=1', headers: { 'x-delegate-account-id': '0'.repeat(24) } },
+  ])
+  t.match(good.logs, [
+    {
+      level: 30,
+      url: to.url('/v3/pipeline'),
+      request_id: 'request-1',
+      subject: headers['x-auth-subject-id'],
+      account: headers['x-auth-account-id'],
+      account_short_id: 'abc123xyz',
+      access_type: 'access',
+    },
+  ])
+  const table: [Step, RegExp, Partial<DeliveryError>][] = [
+    [403, /lacks a permission/, { failure: 'hold', status: 403 }],
+    [404, /nothing at this address; "validate" must be an address that answers HEAD with 200/, { failure: 'hold' }],
+    [405, /"validate" must be/, { failure: 'hold', status: 405 }],
+    [307, /redirects to elsewhere/, { failure: 'hold' }],
+    [{ status: 503, headers: { 'retry-after': '3' } }, /503/, { failure: 'retry', retryAfterMs: 3000 }],
+    [{ reset: 'after_body' }, /closed before/, { failure: 'retry', reason: 'reset' }],
+  ]
+  for (const [step, text, wanted] of table) {
+    to.script.push(step)
+    const error = await failure(good.destination.start!(never))
+    t.match(error, wanted)
+    t.match(error.message, text)
+  }
+  const bad = await make({ ...options, auth: { key: 'wrong-key-9876' } })
+  t.teardown(() => bad.destination.stop!(never))
+  const refused = await failure(bad.destination.start!(never))
+  t.match(refused, { failure: 'hold', status: 401, requestId: 'request-8' })
+  const open = await make({ ...options, auth: { type: 'none' } })
+  t.teardown(() => open.destination.stop!(never))
+  t.match((await failure(open.destination.start!(never))).message, 'it wants an access key: set "auth"')
+})
+
+t.test('the key and where it comes from', async t => {
+  const to = await receiver(t)
+  const dir = t.testdir()
+  const path = join(dir, 'access-key')
+  const { destination, logs } = await make({ url: to.url(), auth: { key_file: path } })
+  t.teardown(() => destination.stop!(never))
+  const start = () => failure(destination.start!(never))
+  const unusable: [string | undefined, RegExp][] = [
+    [undefined, /no access key from .*access-key: the file does not exist; put the key there/],
+    ['', /the key is empty/],
+    ['\n', /the key is empty/],
+    [`${KEY}\nsecond`, /more than one line/],
+    [`${KEY} x`, /character that cannot be in a header/],
+    [`${KEY}\u00e4`, /character that cannot be in a header/],
+    [KEY.repeat(1000), /too long/],
+  ]
+  for (const [content, text] of unusable) {
+    if (content !== undefined) writeFileSync(path, content)
+    const error = await start()
+    t.match(error, { failure: 'hold', reason: 'no_key' })
+    t.match(error.message, text)
+    t.notOk(await destination.changed!(), 'not usable yet')
+  }
+  writeFileSync(path, `${KEY}\r\n`, { mode: 0o600 })
+  t.ok(await destination.changed!())
+  chmodSync(path, 0o644)
+  await destination.start!(never)
+  await destination.write(events(1), never)
+  t.match(logs, [{ level: 40, msg: 'everybody can read the access key; chmod 600 its file' }], 'once')
+  t.notOk(await destination.changed!())
+  const used = () => to.requests.at(-1)!.headers.authorization
+  t.equal(used(), `Token ${KEY}`)
+
+  chmodSync(path, 0o600)
+  writeFileSync(path, 'second-key')
+  t.ok(await destination.changed!())
+  await destination.write(events(1), never)
+  t.equal(used(), 'Token second-key', 'used from the next request on')
+  t.notOk(await destination.changed!())
+  rmSync(path)
+  await destination.write(events(1), never)
+  await destination.write(events(1), never)
+  t.equal(used(), 'Token second-key', 'a missing file does not stop what works')
+  const warnings = logs.filter(({ level }) => level === 40).map(({ msg }) => msg)
+  t.same(warnings.slice(1), ['the access key cannot be read again; the known one stays in use'])
+
+  const credential = await make({ url: to.url(), auth: { credential: 'access-key' } })
+  t.teardown(() => credential.destination.stop!(never))
+  t.teardown(() => delete process.env.CREDENTIALS_DIRECTORY)
+  delete process.env.CREDENTIALS_DIRECTORY
+  t.match(await failure(credential.destination.start!(never)), {
+    failure: 'hold',
+    message: /LoadCredential=access-key:PATH/,
+  })
+  process.env.CREDENTIALS_DIRECTORY = dir
+  writeFileSync(path, 'third-key\n')
+  await credential.destination.start!(never)
+  await credential.destination.write(events(1), never)
+  t.equal(used(), 'Token third-key')
+})
+
+t.test('no key in any text', async t => {
+  const to = await receiver(t)
+  to.otherwise = ({ headers }) => ({ status: 400, body: `you sent ${JSON.stringify(headers)}` })
+  const path = join(t.testdir({ key: KEY }), 'key')
+  const texts: string[] = []
+  const others = { headers: { 'x-other-secret': 'hunter2hunter2' } }
+  for (const auth of [{ key: KEY }, { key_file: path }]) {
+    const made = await started(t, { url: to.url(), validate: undefined, auth, ...others })
+    for (const status of [400, 401, 403, 500, 302]) {
+      to.script.push(({ headers }) => ({ status, headers: { location: `/${KEY}` }, body: JSON.stringify(headers) }))
+      const error = await failure(made.destination.write(events(1), never))
+      texts.push(String(error.stack), inspect(error, { depth: 9 }), JSON.stringify(error), String(error.cause))
+    }
+    const delivery = deliver(t.testdirName, made, { batch: { max_events: 1 } })
+    await delivery.delivery.start()
+    delivery.put(1, 0)
+    await delivery.end()
+    texts.push(
+      JSON.stringify(made.logs),
+      readFileSync(delivery.letters.path, 'utf8'),
+      inspect(made.destination, { depth: 9 }),
+    )
+  }
+  const { error } = http.options.safeParse({ url: to.url(), auth: { key: `${KEY} ${KEY}` } })
+  texts.push(String(error), JSON.stringify(error!.issues))
+  const wrong = await make({ url: to.url(), auth: { key_file: path } })
+  writeFileSync(path, `${KEY}\n${KEY}`)
+  texts.push(inspect(await failure(wrong.destination.start!(never)), { depth: 9 }))
+  t.ok(texts.length > 40)
+  t.match(texts.join(), '[hidden]')
+  for (const text of texts) t.notOk(text.includes(KEY) || text.includes('hunter2'), text.slice(0, 100))
+})
+
+t.test("TLS: verified, with an authority of one's own", async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const dir = t.testdir({
+    'san.cnf': 'subjectAltName=DNS:logs.internal\n',
+  })
+  const run = (...args: string[]) => execFileSync(openssl, args, { cwd: dir, stdio: 'pipe' })
+  const curve = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes']
+  run('req', '-x509', ...curve, '-subj', '/CN=Test CA', '-keyout', 'ca.key', '-out', 'ca.pem', '-days', '2')
+  for (const name of ['server', 'client']) {
+    run('req', ...curve, '-subj', `/CN=${name}`, '-keyout', `${name}.key`, '-out', `${name}.csr`)
+    const sign = ['-CA', 'ca.pem', '-CAkey', 'ca.key', '-CAcreateserial', '-days', '2', '-extfile', 'san.cnf']
+    run('x509', '-req', '-in', `${name}.csr`, '-out', `${name}.pem`, ...sign)
+  }
+  const file = (name: string) => join(dir, name)
+  const pem = (name: string) => readFileSync(file(name))
+  const to = await receiver(t, {
+    tls: {
+      cert: pem('server.pem'),
+      key: pem('server.key'),
+      ca: pem('ca.pem'),
+      requestCert: true,
+      rejectUnauthorized: true,
+    },
+  })
+  const client = { cert_file: file('client.pem'), key_file: file('client.key') }
+  const own = { ca_file: file('ca.pem'), server_name: 'logs.internal' }
+  t.intercept(process, 'emitWarning', { value: () => {} })
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+  t.teardown(() => delete process.env.NODE_TLS_REJECT_UNAUTHORIZED)
+  const tries: [string, Record<string, unknown>, Partial<DeliveryError>][] = [
+    ['an unknown authority', client, { failure: 'retry', reason: 'tls', message: /; see tls.ca_file/ as never }],
+    ['another name', { ...client, ca_file: own.ca_file, server_name: 'other' }, { failure: 'retry', reason: 'tls' }],
+    ['no client certificate', own, { failure: 'retry' }],
+  ]
+  for (const [name, tls, wanted] of tries) {
+    const { destination } = await started(t, { url: to.url(), tls })
+    t.match(await failure(destination.write(events(1), never)), wanted, name)
+  }
+  t.equal(to.requests.length, 0)
+  const { destination } = await started(t, { url: to.url(), tls: { ...client, ...own }, auth: { key: KEY } })
+  await destination.write(events(2), never)
+  t.same(ns(to.lines()), [0, 1])
+  const missing = await make({ url: to.url(), tls: { ca_file: file('none.pem') } })
+  t.match(await failure(missing.destination.start!(never)), {
+    failure: 'hold',
+    message: /cannot read tls.ca_file: ENOENT/,
+  })
+})
+
+t.test('delivery: a refused key is replaced in its file, and nothing is lost', async t => {
+  const to = await receiver(t, { authorization: 'Token old-key' })
+  const path = join(t.testdir({ key: 'old-key\n' }), 'key')
+  const made = await make({ url: to.url(), validate: to.url('/v3/pipeline'), auth: { key_file: path } })
+  const { delivery, put, end, settled } = deliver(t.testdirName, made, { batch: { max_events: 10 }, max_in_flight: 3 })
+  await delivery.start()
+  for (let i = 0; i < 10; i++) put(10, i * 10)
+  await until(() => settled.length === 10)
+  to.authorization = 'Token new-key'
+  for (let i = 10; i < 16; i++) put(10, i * 10)
+  await until(() => delivery.state === 'holding')
+  t.match(delivery.reason, /401 from POST .*the access key was refused: put another in .*key, which is read again/)
+  const refused = to.requests.length
+  await new Promise(resolve => setTimeout(resolve, 100))
+  t.equal(settled.length, 10)
+  writeFileSync(path, 'new-key\n')
+  await until(() => settled.length === 16)
+  t.same(await end(), { events: 0, bytes: 0 })
+  t.same(
+    ns(to.lines()).sort((a, b) => a - b),
+    upTo(160),
+  )
+  t.ok(settled.every(status => status === 'delivered'))
+  t.ok(to.requests.length <= refused + 6 + 1, 'without further attempts in vain')
+  t.equal(made.logs.filter(({ level }) => level === 50).length, 1)
+})
+
+t.test('delivery: through every trouble, in order, once', async t => {
+  const to = await receiver(t)
+  const steps: Step[] = [
+    503,
+    { reset: 'before_body' },
+    { status: 429, headers: { 'retry-after': '0' } },
+    { hang: 'after_body' },
+    408,
+    { delayMs: 20 },
+    { status: 500, delayMs: 10 },
+    { status: 200, reset: 'in_answer' },
+    { reset: 'before_body' },
+    502,
+  ]
+  to.script.push(...steps)
+  to.otherwise = ({ body }) =>
+    body.length > 60 ? 413 : body.includes('"n":33}') ? { status: 422, body: 'not this' } : 202
+  t.testdir()
+  const made = await make({ url: to.url(), compression: 'gzip' })
+  const options = { batch: { max_events: 10, max_wait: '20ms' }, max_in_flight: 1, timeout: '100ms' }
+  const { delivery, put, end, settled, letters } = deliver(t.testdirName, made, options)
+  await delivery.start()
+  for (let i = 0; i < 10; i++) put(7, i * 7)
+  await until(() => settled.length === 10)
+  t.same(await end(), { events: 0, bytes: 0 })
+  const records = readFileSync(letters.path, 'utf8')
+    .trimEnd()
+    .split('\n')
+    .map(line => JSON.parse(line) as { event: { n: number } })
+  const refused = records.map(({ event }) => event.n)
+  t.ok(refused.includes(33))
+  t.match(records[0], { status: 422, reason: 'status_422', request_id: /^request-\d+$/, error: /not this/ })
+  t.same(
+    ns(to.lines()),
+    upTo(70).filter(n => !refused.includes(n)),
+    'in order',
+  )
+  t.equal(settled.filter(status => status === 'rejected').length, new Set(refused.map(n => Math.floor(n / 7))).size)
+  t.equal(to.script.length, 0)
+})
+
+t.test('wrong options are told', async t => {
+  const url = 'https://example.com/in'
+  const table: [Record<string, unknown>, string, RegExp][] = [
+    [{}, 'url', /expected string/],
+    [{ url: 'ftp://example.com' }, 'url', /begins with http:\/\/ or https:\/\//],
+    [{ url: 'https://u:p@example.com' }, 'url', /must not hold a user name or password/],
+    [{ url: `${url}#x` }, 'url', /after "#"/],
+    [{ url, auth: {} }, 'auth', /exactly one of key, key_file and credential; none given/],
+    [{ url, auth: { key: 'a', key_file: 'b' } }, 'auth', /key and key_file given/],
+    [{ url, auth: { type: 'none', key: 'a' } }, 'auth.key', /no use with type: none/],
+    [{ url, auth: { key: 'a b' } }, 'auth.key', /cannot be in a header/],
+    [{ url, auth: { key: 'a', scheme: 'a b' } }, 'auth.scheme', /one word/],
+    [{ url, auth: { key: 'a', header: 'a:' } }, 'auth.header', /name of a header/],
+    [{ url, auth: { credential: '../key' } }, 'auth.credential', /systemd credential/],
+    [{ url, auth: { key: 'a' }, headers: { AUTHORIZATION: 'x' } }, 'headers.AUTHORIZATION', /set by auth/],
+    [{ url, headers: { 'Content-Length': '1' } }, 'headers.Content-Length', /set by sluice itself/],
+    [{ url, headers: { a: 'b\nc' } }, 'headers.a', /one line/],
+    [{ url, delegate_account_id: 'xyz' }, 'delegate_account_id', /24 hexadecimal digits/],
+    [{ url, tls: { cert_file: 'a' } }, 'tls', /belong together/],
+    [{ url, connect_timeout: '2 Hours' }, 'connect_timeout', /at most 1 Hours/],
+    [{ url, metod: 'POST' }, '', /metod/],
+  ]
+  for (const [options, path, text] of table) {
+    const { error } = http.options.safeParse(options)
+    t.equal(error?.issues[0]?.path.join('.'), path, text.source)
+    t.match(error?.issues[0]?.message, text)
+  }
+  for (const example of http.examples) t.ok(example.title)
+  const plain = await make({ url: 'http://logs.example.com/in', auth: { key: KEY } })
+  t.match(plain.logs, [{ level: 40, msg: 'the access key is sent without encryption; use https' }])
+  for (const address of ['http://localhost:1', 'http://127.0.0.1:1', 'http://[::1]:1', url]) {
+    t.same((await make({ url: address, auth: { key: KEY } })).logs, [])
+  }
+})
