@@ -1,0 +1,241 @@
+import { readdirSync, readFileSync, renameSync, unlinkSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { crc32 } from 'node:zlib'
+import type { Logger } from 'pino'
+import type { Checkpoints } from '../core/component.js'
+import { errorCode, errorText } from '../core/errors.js'
+import { writeAtomic } from '../lib/atomic-file.js'
+import { after, type Clock } from '../lib/time.js'
+
+/**
+ * Saved positions: a file per source in `data_dir/checkpoints`, of two lines: what it is and the checksum of the
+ * second, and the source's document. Invariants: a file is replaced as a whole, and the one before it is kept, so
+ * that a damaged one costs a second of repetition. Nothing that happens to these files ends the daemon: what cannot
+ * be written is tried again, what cannot be read is set aside, and the source begins anew.
+ */
+
+const FORMAT = 1
+const INTERVAL_MS = 1000
+/** Writing takes at most this share of the time. */
+const SHARE = 20
+const RETRY_MAX_MS = 30_000
+/** Damaged files kept for each source. */
+const MAX_CORRUPT = 5
+
+export interface CheckpointStore {
+  /** The positions of one source. */
+  forSource(id: string): Checkpoints
+  /** Writes everything that changed; false when something could not be written (it was logged). */
+  flush(): Promise<boolean>
+  /** No more writing. */
+  close(): void
+  /** Failed writes, and damaged files found, so far. */
+  readonly counts: Readonly<CheckpointCounts>
+}
+
+interface CheckpointCounts {
+  written: number
+  failed: number
+  corrupt: number
+}
+
+/** Opens the store in `dataDir`, which this process holds the lock of. */
+export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, intervalMs = INTERVAL_MS): CheckpointStore {
+  const folder = join(dataDir, 'checkpoints')
+  const counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
+  const open = new Map<string, SourceCheckpoints>()
+  return {
+    counts,
+    forSource(id) {
+      let checkpoints = open.get(id)
+      if (!checkpoints) {
+        checkpoints = new SourceCheckpoints(folder, id, { log, clock, intervalMs, counts })
+        open.set(id, checkpoints)
+      }
+      return checkpoints
+    },
+    async flush() {
+      const results = await Promise.allSettled([...open.values()].map(checkpoints => checkpoints.flush()))
+      return results.every(({ status }) => status === 'fulfilled')
+    },
+    close() {
+      for (const checkpoints of open.values()) checkpoints.close()
+    },
+  }
+}
+
+interface Shared {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly intervalMs: number
+  readonly counts: CheckpointCounts
+}
+
+class SourceCheckpoints implements Checkpoints {
+  readonly #folder: string
+  readonly #path: string
+  readonly #id: string
+  readonly #shared: Shared
+  readonly #saved: unknown
+  #snapshot: (() => unknown) | undefined
+  #dirty = false
+  #savedAt = 0
+  #writing: Promise<void> | undefined
+  /** No write before this time, of the monotonic clock. */
+  #notBefore = 0
+  #cancel: (() => void) | undefined
+  #failures = 0
+  #told = ''
+  #closed = false
+
+  constructor(folder: string, id: string, shared: Shared) {
+    this.#folder = folder
+    this.#id = id
+    this.#path = join(folder, `${encodeURIComponent(id)}.json`)
+    this.#shared = shared
+    this.#saved = this.#load()
+  }
+
+  read(): unknown {
+    return this.#saved
+  }
+
+  provide(snapshot: () => unknown): void {
+    this.#snapshot = snapshot
+  }
+
+  get savedAt(): number {
+    return this.#dirty || this.#writing || !this.#snapshot ? this.#savedAt : this.#shared.clock.wall()
+  }
+
+  changed(): void {
+    this.#dirty = true
+    this.#schedule()
+  }
+
+  #schedule(): void {
+    if (this.#cancel || this.#writing || this.#closed || !this.#dirty) return
+    const { clock, intervalMs } = this.#shared
+    const waitMs = Math.max(this.#notBefore - clock.now(), intervalMs / 10, 1)
+    this.#cancel = after(waitMs, () => {
+      this.#cancel = undefined
+      this.#write().catch(() => {})
+    })
+  }
+
+  async flush(): Promise<void> {
+    while (this.#writing) await this.#writing.catch(() => {})
+    this.#stopTimer()
+    if (this.#dirty && !this.#closed) await this.#write()
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#stopTimer()
+  }
+
+  #stopTimer(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  /** Writes the present state; rejects when that fails, which was told and counted then. */
+  #write(): Promise<void> {
+    this.#writing ??= this.#save().finally(() => {
+      this.#writing = undefined
+      this.#schedule()
+    })
+    return this.#writing
+  }
+
+  async #save(): Promise<void> {
+    const { clock, intervalMs, counts } = this.#shared
+    if (!this.#snapshot) return
+    const started = clock.now()
+    const takenAt = clock.wall()
+    this.#dirty = false
+    try {
+      const document = JSON.stringify(this.#snapshot())
+      const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
+      await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+      await writeAtomic(this.#path, `${JSON.stringify(head)}\n${document}\n`, `${this.#path}.1`)
+      counts.written++
+      this.#savedAt = takenAt
+      this.#failures = 0
+      this.#notBefore = clock.now() + Math.max(intervalMs, SHARE * (clock.now() - started))
+      if (this.#told) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
+      this.#told = ''
+    } catch (error) {
+      this.#dirty = true
+      counts.failed++
+      this.#notBefore = clock.now() + Math.min(RETRY_MAX_MS, intervalMs * 2 ** this.#failures++)
+      this.#tell(error)
+      throw error
+    }
+  }
+
+  #tell(error: unknown): void {
+    const cause = errorCode(error) ?? errorText(error)
+    if (this.#told === cause) return
+    this.#told = cause
+    this.#shared.log.error(
+      { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.#path, cause, error: errorText(error) },
+      'positions cannot be saved; it is tried again, and until then a restart repeats what was delivered since',
+    )
+  }
+
+  /** The newest document that is whole; null when there was one and none can be read. */
+  #load(): unknown {
+    const newest = this.#loadFile(this.#path)
+    if (newest.state === 'whole') return newest.document
+    const before = this.#loadFile(`${this.#path}.1`)
+    if (before.state === 'whole') {
+      if (newest.state === 'damaged')
+        this.#tellDamaged('the positions of the save before are used; some lines may be repeated')
+      return before.document
+    }
+    if (newest.state === 'missing' && before.state === 'missing') return undefined
+    this.#tellDamaged('the source begins anew, with every file from its beginning; lines may be repeated')
+    return null
+  }
+
+  #tellDamaged(meaning: string): void {
+    const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, meaning }
+    this.#shared.log.error(fields, 'saved positions are damaged and were set aside')
+  }
+
+  #loadFile(path: string): { state: 'whole'; document: unknown } | { state: 'missing' | 'damaged' } {
+    let text: string
+    try {
+      text = readFileSync(path, 'utf8')
+    } catch (error) {
+      const code = errorCode(error)
+      if (code === 'ENOENT' || code === 'ENOTDIR') return { state: 'missing' }
+      this.#setAside(path)
+      return { state: 'damaged' }
+    }
+    try {
+      const [head = '', document = ''] = text.split('\n')
+      const { sluice_checkpoint: format, crc32: sum } = JSON.parse(head) as { sluice_checkpoint: number; crc32: number }
+      if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
+    } catch {
+      // Torn, emptied, or not ours: as with a wrong checksum.
+    }
+    this.#setAside(path)
+    return { state: 'damaged' }
+  }
+
+  #setAside(path: string): void {
+    this.#shared.counts.corrupt++
+    try {
+      const prefix = `${encodeURIComponent(this.#id)}.json`
+      const old = readdirSync(this.#folder).filter(name => name.startsWith(prefix) && name.includes('.corrupt-'))
+      for (const name of old.sort().slice(0, -MAX_CORRUPT + 1)) unlinkSync(join(this.#folder, name))
+      const at = new Date(this.#shared.clock.wall()).toISOString().replace(/[:.]/g, '')
+      renameSync(path, `${path}.corrupt-${at}`)
+    } catch {
+      // It stays where it is, and is replaced by the next save.
+    }
+  }
+}

@@ -1,0 +1,255 @@
+import { join } from 'node:path'
+import { z } from 'zod'
+import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { byteSize, duration } from '../core/options.js'
+import { Descriptors } from './file/descriptors.js'
+import { Discovery } from './file/discovery.js'
+import { registerGauges } from './file/gauges.js'
+import { FINGERPRINT_BYTES } from './file/identity.js'
+import { Reader } from './file/reader.js'
+import { Roster } from './file/roster.js'
+import { Saved, type SavedDocument } from './file/saved.js'
+import { Slices } from './file/slices.js'
+import type { TailerContext } from './file/tailer.js'
+import { Troubles } from './file/troubles.js'
+import { Waker } from './file/waker.js'
+import { Watches } from './file/watches.js'
+
+const options = z.strictObject({
+  include: z
+    .array(z.string().min(1))
+    .min(1)
+    .describe('Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.'),
+  exclude: z
+    .array(z.string().min(1))
+    .default([])
+    .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
+  read_from: z
+    .enum(['beginning', 'end'])
+    .default('beginning')
+    .describe('Where to begin with the files that are there when the source first starts. Later ones are read whole.'),
+  decode: z.enum(['json', 'text']).default('text').describe('What a line is: a JSON object, or text.'),
+  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+    .prefault('1MiB')
+    .describe('A longer line is delivered in pieces, marked `partial`.'),
+  partial_line_timeout: duration()
+    .prefault('5 Seconds')
+    .describe('How long the last line may wait for its line end before it is delivered as it is.'),
+  rotate_wait: duration()
+    .prefault('1 Minutes')
+    .describe(
+      'How long a file that was renamed or deleted is kept open, and read while it grows, after its last line.',
+    ),
+  scan_interval: duration(10)
+    .prefault('2 Seconds')
+    .describe(
+      'How often all files are looked for and at. Appends and new files are seen at once where folders can be watched.',
+    ),
+  max_open_files: z
+    .int()
+    .min(1)
+    .default(4096)
+    .describe('More files than this are opened in turns. At most half of what the process may open.'),
+  follow: z
+    .boolean()
+    .default(true)
+    .describe('False: read what is there to its end, then end. The run ends when every source has ended.'),
+})
+type Options = z.output<typeof options>
+
+/** A sweep comes no sooner than after this many times of what the last one took. */
+const SWEEP_SHARE = 50
+/** The same for a sweep that something new asks for, and how soon it may come. */
+const URGENT_SHARE = 10
+const URGENT_MS = 20
+
+class FileSource implements Source {
+  readonly #options: Options
+  readonly #context: SourceContext
+  readonly #saved: Saved
+  readonly #troubles: Troubles
+  readonly #descriptors: Descriptors
+  readonly #discovery: Discovery
+  readonly #roster: Roster
+  readonly #reader: Reader
+  readonly #watches: Watches
+  readonly #waker = new Waker()
+  #out: Outlet | undefined
+  #stopped = false
+  #swept = false
+  /** Paths that a watch told of, to be looked at. */
+  #hinted = new Set<string>()
+  #sweepAt = 0
+  /** Something new asks for a sweep before its time, and when it may come. */
+  #urgent = false
+  #urgentAt = 0
+
+  constructor(options: Options, context: SourceContext) {
+    const { checkpoints, clock, metrics, log } = context
+    this.#options = options
+    this.#context = context
+    this.#saved = new Saved(checkpoints.read())
+    this.#troubles = new Troubles(context)
+    this.#descriptors = new Descriptors(options.max_open_files)
+    this.#discovery = new Discovery(options.include, options.exclude, this.#troubles)
+    const truncations = metrics.counter(
+      'sluice_file_truncations_total',
+      'Files that were emptied, and read again from their beginning.',
+    )
+    const tailing: TailerContext = {
+      clock,
+      maxLineBytes: options.max_line_bytes,
+      pieces: metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.'),
+      before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
+      onCommit: () => checkpoints.changed(),
+      onErrored: tailer => {
+        // At the end it stays behind the committed position, and is read again after the next start.
+        if (this.#stopped) return
+        tailer.rewind()
+        this.#reader.fail(
+          new Error('a batch was given back undelivered; its file is read again from the last checkpoint'),
+        )
+      },
+      onTruncated: path => {
+        truncations.value++
+        log.warn({ file: path }, 'file was truncated, reading it from its beginning')
+      },
+    }
+    this.#reader = new Reader({
+      clock,
+      troubles: this.#troubles,
+      partialLineTimeoutMs: options.partial_line_timeout,
+      open: tailer => this.#roster.open(tailer),
+    })
+    this.#roster = new Roster({
+      context,
+      decode: options.decode,
+      fromEnd: options.read_from === 'end',
+      rotateWaitMs: options.rotate_wait,
+      saved: this.#saved,
+      tailing,
+      troubles: this.#troubles,
+      descriptors: this.#descriptors,
+      rotations: metrics.counter(
+        'sluice_file_rotations_total',
+        'New files under the name of one that was read before.',
+      ),
+      onReady: tailer => this.#reader.ready(tailer),
+      onEnd: tailer => this.#reader.finish(tailer, this.#out!),
+      onForget: tailer => this.#reader.forget(tailer),
+    })
+    this.#watches = new Watches(log, clock, (folder, type, name) => this.#hint(folder, type, name))
+    checkpoints.provide(() => this.#snapshot())
+    registerGauges(context, this.#roster, this.#descriptors)
+    if (this.#saved.unreadable > 0) this.#tellUnreadable()
+  }
+
+  #tellUnreadable(): void {
+    const { metrics, log } = this.#context
+    metrics.failed('checkpoint')
+    log.error(
+      { code: 'SLUICE_CHECKPOINT_UNREADABLE', entries: this.#saved.unreadable },
+      'saved positions cannot be understood; their files are read again from the beginning',
+    )
+  }
+
+  #snapshot(): SavedDocument {
+    const files = [...this.#saved.entries()]
+    for (const tailer of this.#roster.tailers) files.push(tailer.entry())
+    return { version: 1, saved: this.#context.clock.wall(), files }
+  }
+
+  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+    const { follow } = this.#options
+    this.#out = out
+    const ended = new AbortController()
+    const end = () => {
+      this.#stopped ||= signal.aborted
+      ended.abort()
+      this.#waker.wake()
+    }
+    signal.addEventListener('abort', end)
+    try {
+      if (signal.aborted) end()
+      await this.#sweep()
+      // The oldest first: what was rotated comes before what took its place.
+      if (!this.#swept)
+        this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
+      this.#swept = true
+      const both = [this.#reader.run(out, ended.signal, follow), this.#keepSweeping(ended.signal)]
+      const results = await Promise.allSettled(both.map(part => part.finally(end)))
+      for (const result of results) if (result.status === 'rejected') throw result.reason
+      this.#stopped = true
+    } finally {
+      signal.removeEventListener('abort', end)
+      if (this.#stopped) await this.stop()
+    }
+  }
+
+  /** Closes everything. Batches under way may still be settled: what is committed goes on to be saved. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#watches.close()
+    this.#descriptors.closeAll()
+  }
+
+  async #keepSweeping(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#context
+    while (!signal.aborted) {
+      const at = this.#urgent ? Math.min(this.#urgentAt, this.#sweepAt) : this.#sweepAt
+      if (clock.now() < at) await this.#waker.wait(at - clock.now())
+      else await this.#sweep()
+      const hinted = this.#hinted
+      this.#hinted = new Set()
+      for (const path of hinted) this.#roster.examine(path)
+    }
+  }
+
+  async #sweep(): Promise<void> {
+    const { clock } = this.#context
+    const slices = new Slices(clock)
+    this.#urgent = false
+    const found = await this.#discovery.walk(slices)
+    await this.#roster.sweep(found.files, slices)
+    if (this.#options.follow && !this.#stopped) {
+      for (const folder of this.#roster.targetFolders()) found.folders.add(folder)
+      await this.#watches.sync(found.folders, slices)
+    }
+    slices.stop()
+    const now = clock.now()
+    this.#urgentAt = now + Math.max(URGENT_MS, URGENT_SHARE * slices.busyMs)
+    this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * slices.busyMs)
+  }
+
+  #hint(folder: string, type: 'change' | 'rename', name: string): void {
+    const path = join(folder, name)
+    const tailer = this.#roster.at(path)
+    if (type === 'change') {
+      if (tailer) this.#reader.hint(tailer)
+      return
+    }
+    if (tailer) this.#reader.hint(tailer)
+    const match = this.#discovery.match(path)
+    if (match === 'no') return
+    if (match === 'whole') this.#hinted.add(path)
+    // A new folder: it may hold files, and is not watched yet.
+    else this.#urgent = true
+    this.#waker.wake()
+  }
+}
+
+export const file = defineSource({
+  type: 'file',
+  summary: 'Follows files: finds them by patterns, through rotation and restarts, and reads every line once.',
+  notes:
+    'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
+    'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
+    'what takes its place is read from its beginning. With copy-and-truncate, what is written between the last read and the truncation can be lost.',
+  options,
+  examples: [
+    { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
+    { title: 'Only what is new', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },
+    { title: 'Everything once, then end', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
+  ],
+  create: (options, context) => new FileSource(options, context),
+})

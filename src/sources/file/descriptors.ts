@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import type { Tailer } from './tailer.js'
+
+/** The share of the process's descriptors that one source may take. */
+const SHARE = 0.5
+
+/** Open files, the least recently read first. */
+export class Descriptors {
+  readonly #max: number
+  readonly #open = new Set<Tailer>()
+
+  constructor(max: number) {
+    this.#max = Math.max(1, Math.min(max, Math.floor(processLimit() * SHARE)))
+  }
+
+  get size(): number {
+    return this.#open.size
+  }
+
+  /** It was opened or read. */
+  used(tailer: Tailer): void {
+    this.#open.delete(tailer)
+    this.#open.add(tailer)
+  }
+
+  close(tailer: Tailer): void {
+    tailer.close()
+    this.#open.delete(tailer)
+  }
+
+  /**
+   * Closes what was not read for the longest time, so that `spare` more may be opened. What could not be found again
+   * stays open, and what has an unfinished line, for it would be read again and again.
+   */
+  trim(spare: number, max = this.#max): void {
+    let excess = this.#open.size + spare - max
+    if (excess <= 0) return
+    for (const tailer of this.#open) {
+      if (excess <= 0) break
+      if (tailer.reading || tailer.awaySince !== undefined || tailer.pending > 0) continue
+      this.close(tailer)
+      excess--
+    }
+  }
+
+  /** The system gave no descriptor: gives some back. */
+  refused(): void {
+    this.trim(0, Math.floor(this.#open.size * 0.9))
+  }
+
+  closeAll(): void {
+    for (const tailer of this.#open) tailer.close()
+    this.#open.clear()
+  }
+}
+
+/** How many files this process may have open. */
+function processLimit(): number {
+  try {
+    const limits = readFileSync('/proc/self/limits', 'utf8')
+    return Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY)
+  } catch {
+    return Number.POSITIVE_INFINITY
+  }
+}

@@ -1,0 +1,40 @@
+import type { SourceContext } from '../../core/component.js'
+import type { Descriptors } from './descriptors.js'
+import type { Roster } from './roster.js'
+import type { Tailer } from './tailer.js'
+
+/** Files with a series of their own: those with the largest backlog. */
+const MAX_SERIES = 50
+
+/** What can be seen of a file source at any time. */
+export function registerGauges(
+  { metrics, checkpoints, clock }: SourceContext,
+  roster: Roster,
+  open: Descriptors,
+): void {
+  metrics.gauge('sluice_files_watched', 'Files that are followed.', () => roster.size)
+  metrics.gauge('sluice_files_open', 'Files that are open.', () => open.size)
+  metrics.gauges(
+    'sluice_file_unread_bytes',
+    `Bytes of a file that were not read yet, for the ${MAX_SERIES} files with most of them; the rest together is "other".`,
+    () => unread(roster.tailers),
+  )
+  const created = clock.wall()
+  metrics.gauge('sluice_checkpoint_age_seconds', 'How long ago the saved positions were up to date.', () => {
+    return Math.max(0, clock.wall() - (checkpoints.savedAt || created)) / 1000
+  })
+}
+
+function unread(tailers: Iterable<Tailer>): { labels: Record<string, string>; value: number }[] {
+  const byName = new Map<string, number>()
+  for (const tailer of tailers) {
+    const name = tailer.origin.path ?? tailer.path
+    byName.set(name, (byName.get(name) ?? 0) + tailer.unread)
+  }
+  const all = [...byName].sort(([, a], [, b]) => b - a)
+  const series = all.slice(0, MAX_SERIES).map(([file, value]) => ({ labels: { file }, value }))
+  const rest = all.slice(MAX_SERIES)
+  if (rest.length > 0)
+    series.push({ labels: { file: 'other' }, value: rest.reduce((sum, [, value]) => sum + value, 0) })
+  return series
+}

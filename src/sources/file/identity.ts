@@ -1,0 +1,97 @@
+import { type BigIntStats, readSync } from 'node:fs'
+import { crc32 } from 'node:zlib'
+
+/**
+ * Which file is it? A device and an inode name it while it exists, but an inode is given away again, and a file may
+ * be emptied and filled again. So beside them stand the time of birth, where the file system keeps one, and two
+ * fingerprints: of the first bytes (head), and of the bytes before a position (tail).
+ */
+
+/** How many bytes a fingerprint covers at most. */
+export const FINGERPRINT_BYTES = 1024
+
+/** The hash of `bytes` bytes. */
+export interface Fingerprint {
+  readonly bytes: number
+  readonly hash: number
+}
+
+export const NO_BYTES: Fingerprint = { bytes: 0, hash: 0 }
+
+const scratch = Buffer.allocUnsafeSlow(FINGERPRINT_BYTES)
+
+/** Of the bytes [start, end) of `bytes`. */
+export function fingerprint(bytes: Buffer, start: number, end: number): Fingerprint {
+  return start === end ? NO_BYTES : { bytes: end - start, hash: crc32(bytes.subarray(start, end)) }
+}
+
+/** Of the file's bytes [start, end), or of as many as it has. At most FINGERPRINT_BYTES. */
+export function fingerprintAt(fd: number, start: number, end: number): Fingerprint {
+  return fingerprint(scratch, 0, readFully(fd, start, end))
+}
+
+/** The last byte before `end`, or undefined. */
+export function byteBefore(fd: number, end: number): number | undefined {
+  return end > 0 && readFully(fd, end - 1, end) === 1 ? scratch[0] : undefined
+}
+
+function readFully(fd: number, start: number, end: number): number {
+  let length = 0
+  while (start + length < end) {
+    const read = readSync(fd, scratch, length, end - start - length, start + length)
+    if (read === 0) break
+    length += read
+  }
+  return length
+}
+
+export function same(a: Fingerprint, b: Fingerprint): boolean {
+  return a.bytes === b.bytes && a.hash === b.hash
+}
+
+/** What a file is known by while it exists. */
+export function keyOf(stat: BigIntStats): string {
+  return `${stat.dev}:${stat.ino}`
+}
+
+/** What is remembered of a file, and compared with what is found later. */
+export interface Remembered {
+  /** Nanoseconds since the epoch, 0 where unknown. */
+  readonly birth: bigint
+  readonly offset: number
+  readonly head: Fingerprint
+  readonly tail: Fingerprint
+}
+
+/** `same`: go on at the offset. `replaced`: another file with the inode of one that is gone. `truncated`: emptied since. */
+export type Verdict = 'same' | 'replaced' | 'truncated'
+
+/** Compares the open file with what is remembered under its inode. */
+export function judge(fd: number, stat: BigIntStats, remembered: Remembered, births: BirthTimes): Verdict {
+  if (births.differ(stat, remembered.birth)) return 'replaced'
+  const { offset, head, tail } = remembered
+  if (stat.size < offset) return 'truncated'
+  if (!same(fingerprintAt(fd, 0, head.bytes), head)) return offset === 0 ? 'replaced' : 'truncated'
+  return same(fingerprintAt(fd, offset - tail.bytes, offset), tail) ? 'same' : 'truncated'
+}
+
+/**
+ * Knows which devices keep times of birth. Where a file system has none, the time of the last change stands in its
+ * place, or zero: only a device that was seen with another value is believed.
+ */
+export class BirthTimes {
+  readonly #kept = new Set<bigint>()
+
+  learn(stat: BigIntStats): void {
+    if (stat.birthtimeNs !== 0n && stat.birthtimeNs !== stat.ctimeNs) this.#kept.add(stat.dev)
+  }
+
+  kept(stat: BigIntStats): boolean {
+    return this.#kept.has(stat.dev)
+  }
+
+  /** Whether the file cannot be the one that was born at `birth`. */
+  differ(stat: BigIntStats, birth: bigint): boolean {
+    return birth !== 0n && stat.birthtimeNs !== birth && this.kept(stat)
+  }
+}

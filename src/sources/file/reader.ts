@@ -1,0 +1,283 @@
+import type { EventBatch } from '../../core/batch.js'
+import type { Outlet } from '../../core/component.js'
+import type { Clock } from '../../lib/time.js'
+import { Slices } from './slices.js'
+import type { Tailer } from './tailer.js'
+import type { Troubles } from './troubles.js'
+import { Waker } from './waker.js'
+
+/** Portions of one file in a row while others wait: a huge backlog does not keep the rest from being read. */
+const SHARE = 4
+/** All unfinished lines of a source together; beyond it one goes out unfinished, to be continued. */
+const MAX_PENDING_BYTES = 32 * 1024 * 1024
+/** Hints about appends are gathered this long: many small appends become one read. */
+const GATHER_MS = 10
+const IDLE_MS = 3_600_000
+
+export interface ReaderOptions {
+  readonly clock: Clock
+  readonly troubles: Troubles
+  readonly partialLineTimeoutMs: number
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean
+}
+
+interface Reading {
+  readonly tailer: Tailer
+  readonly result: Promise<number | Error> | number | Error
+}
+
+/**
+ * Reads the files that have more, in turns, and sends their batches. The next portion is being read while a batch is
+ * on its way. Invariants: one portion is under way at a time; batches of a file go out in the order of its bytes;
+ * every batch made is sent, or given back when the run ends before that.
+ */
+export class Reader {
+  readonly #options: ReaderOptions
+  readonly #slices: Slices
+  readonly #waker = new Waker()
+  #queue: Tailer[] = []
+  /** Portions that the first of the queue had in a row. */
+  #turns = 0
+  #reading: Reading | undefined
+  #outbox: EventBatch[] = []
+  /** Files at their end with a part of a line, and its size. */
+  readonly #unfinished = new Map<Tailer, number>()
+  #unfinishedBytes = 0
+  /** No unfinished line is due before. */
+  #flushAt = Number.POSITIVE_INFINITY
+  readonly #hinted = new Set<Tailer>()
+  #gatherUntil = 0
+  #failure: Error | undefined
+  /** Lets go of a batch that waits for room. */
+  #leave: (() => void) | undefined
+
+  constructor(options: ReaderOptions) {
+    this.#options = options
+    this.#slices = new Slices(options.clock)
+  }
+
+  /** The file may have more to read. */
+  ready(tailer: Tailer): void {
+    if (tailer.queued) return
+    tailer.queued = true
+    this.#queue.push(tailer)
+    this.#waker.wake()
+  }
+
+  /** The same, from a watch: acted upon a moment later. */
+  hint(tailer: Tailer): void {
+    if (tailer.queued || this.#hinted.has(tailer)) return
+    if (this.#hinted.size === 0) this.#gatherUntil = this.#options.clock.now() + GATHER_MS
+    this.#hinted.add(tailer)
+    if (this.#hinted.size === 1) this.#waker.wake()
+  }
+
+  /** Puts files that became ready together in order. */
+  sort(compare: (a: Tailer, b: Tailer) => number): void {
+    this.#queue.sort(compare)
+  }
+
+  /** The run ends with this error, as soon as the portion under way is there. */
+  fail(error: Error): void {
+    this.#failure ??= error
+    this.#leave?.()
+    this.#waker.wake()
+  }
+
+  /** Sends what is left of a line that nothing more will come for. */
+  finish(tailer: Tailer, out: Outlet): void {
+    this.#post(tailer.flush(out))
+    this.#waker.wake()
+  }
+
+  forget(tailer: Tailer): void {
+    this.#setUnfinished(tailer, 0)
+    this.#hinted.delete(tailer)
+    if (tailer.queued) this.#queue = this.#queue.filter(other => other !== tailer)
+    tailer.queued = false
+  }
+
+  /** Until the signal aborts; without `follow` until every file is read to its end. */
+  async run(out: Outlet, signal: AbortSignal, follow: boolean): Promise<void> {
+    const onAbort = () => {
+      this.#leave?.()
+      this.#waker.wake()
+    }
+    signal.addEventListener('abort', onAbort)
+    try {
+      this.#failure = undefined
+      while (!signal.aborted) {
+        if (this.#failure) throw this.#failure
+        await this.#take(out)
+        this.#begin(out)
+        this.#flushDue(out, false)
+        for (let batch = this.#outbox.shift(); batch; batch = this.#outbox.shift()) {
+          await this.#send(batch, out, signal)
+          if (signal.aborted || this.#failure) break
+        }
+        if (this.#reading || this.#outbox.length > 0) continue
+        if (this.#slices.due) await this.#slices.pause()
+        if (!follow) this.#flushDue(out, true)
+        if (this.#outbox.length > 0 || this.#queue.length > 0) continue
+        if (!follow) return
+        await this.#waker.wait(this.#idleMs())
+        this.#slices.restart()
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      await this.#abandon()
+    }
+  }
+
+  /** The portion under way becomes a batch. */
+  async #take(out: Outlet): Promise<void> {
+    const reading = this.#reading
+    if (!reading) return
+    const result = await this.#result(reading)
+    this.#reading = undefined
+    const { tailer } = reading
+    try {
+      this.#post(tailer.take(result, out))
+      this.#worked(tailer)
+    } catch (error) {
+      this.#failed(tailer, error)
+    }
+  }
+
+  async #result({ result }: Reading): Promise<number | Error> {
+    if (result instanceof Promise) {
+      const length = await result
+      this.#slices.restart()
+      return length
+    }
+    // Reads that need no waiting must not keep everything else waiting.
+    if (this.#slices.due) await this.#slices.pause()
+    return result
+  }
+
+  #worked(tailer: Tailer): void {
+    if (!tailer.failed) return
+    tailer.failed = undefined
+    this.#options.troubles.over(tailer.path)
+  }
+
+  /** It is tried again when the next sweep finds it. */
+  #failed(tailer: Tailer, error: unknown): void {
+    tailer.failed = 'read'
+    this.#options.troubles.failed(tailer.path, 'read', error)
+    this.#drop(tailer)
+  }
+
+  #drop(tailer: Tailer): void {
+    const at = this.#queue.indexOf(tailer)
+    if (at >= 0) this.#queue.splice(at, 1)
+    if (at === 0) this.#turns = 0
+    tailer.queued = false
+  }
+
+  #post(batch: EventBatch | undefined): void {
+    if (batch) this.#outbox.push(batch)
+  }
+
+  /** Starts to read the next portion of the file whose turn it is. */
+  #begin(out: Outlet): void {
+    this.#gather()
+    let waiting = 0
+    while (this.#queue.length > waiting && !this.#slices.due) {
+      const tailer = this.#queue[0]!
+      if (this.#turns >= SHARE || tailer.after?.queued) {
+        if (tailer.after?.queued) waiting++
+        this.#turns = 0
+        this.#queue.push(this.#queue.shift()!)
+        continue
+      }
+      try {
+        const left = this.#options.open(tailer) ? tailer.left() : 0
+        if (left > 0) {
+          this.#turns++
+          this.#reading = { tailer, result: tailer.read(left) }
+          return
+        }
+        if (left < 0) {
+          this.#post(tailer.restart(out))
+          continue
+        }
+        this.#queue.shift()
+        this.#turns = 0
+        tailer.queued = false
+        if (tailer.isOpen) this.#rest(tailer, out)
+      } catch (error) {
+        this.#failed(tailer, error)
+      }
+    }
+  }
+
+  #rest(tailer: Tailer, out: Outlet): void {
+    tailer.rest()
+    this.#setUnfinished(tailer, tailer.pending)
+    if (this.#unfinishedBytes > MAX_PENDING_BYTES) this.#flush(tailer, out)
+  }
+
+  #setUnfinished(tailer: Tailer, bytes: number): void {
+    this.#unfinishedBytes += bytes - (this.#unfinished.get(tailer) ?? 0)
+    if (bytes === 0) this.#unfinished.delete(tailer)
+    else {
+      this.#unfinished.set(tailer, bytes)
+      this.#flushAt = Math.min(this.#flushAt, tailer.pendingSince + this.#options.partialLineTimeoutMs)
+    }
+  }
+
+  #flush(tailer: Tailer, out: Outlet): void {
+    this.#setUnfinished(tailer, 0)
+    this.#post(tailer.flush(out))
+  }
+
+  #gather(): void {
+    if (this.#hinted.size === 0 || this.#options.clock.now() < this.#gatherUntil) return
+    for (const tailer of this.#hinted) this.ready(tailer)
+    this.#hinted.clear()
+  }
+
+  /** Posts the lines that waited long enough for their end, or all. */
+  #flushDue(out: Outlet, all: boolean): void {
+    const { clock, partialLineTimeoutMs } = this.#options
+    const now = clock.now()
+    if (now < this.#flushAt && !all) return
+    this.#flushAt = Number.POSITIVE_INFINITY
+    for (const tailer of this.#unfinished.keys()) {
+      const due = tailer.pendingSince + partialLineTimeoutMs
+      if (due > now && !all) this.#flushAt = Math.min(this.#flushAt, due)
+      // One that has more to read is told from its end again when that is reached.
+      else if (tailer.queued) this.#setUnfinished(tailer, 0)
+      else this.#flush(tailer, out)
+    }
+  }
+
+  /** How long there is nothing to do. */
+  #idleMs(): number {
+    const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
+    return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#flushAt) - this.#options.clock.now()))
+  }
+
+  /** Resolves when there is room for more, or when the run is to end: the batch is on its way in either case. */
+  #send(batch: EventBatch, out: Outlet, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#leave = resolve
+      out.send(batch).then(resolve, error => (signal.aborted ? resolve() : reject(error)))
+      if (signal.aborted) resolve()
+    })
+  }
+
+  async #abandon(): Promise<void> {
+    this.#leave = undefined
+    const reading = this.#reading
+    this.#reading = undefined
+    if (reading) {
+      await reading.result
+      reading.tailer.abandon()
+    }
+    // Made and not sent: given back, and read again from the committed position.
+    for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
+  }
+}

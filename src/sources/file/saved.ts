@@ -1,0 +1,130 @@
+import { dirname } from 'node:path'
+import { z } from 'zod'
+
+/**
+ * The checkpoint document of a file source, and the entries in it that no open file stands for: files that are gone,
+ * or not found yet. An entry leaves when its file is taken up again, or long after its file was last seen.
+ */
+
+/** How long a file may be away before its position is forgotten. */
+const FORGET_MS = 7 * 24 * 3_600_000
+/** No more entries than this of files that are away. */
+const MAX_AWAY = 10_000
+
+const bytes = z.int().min(0)
+const digits = z.string().regex(/^\d{1,20}$/)
+const fingerprint = z.object({ bytes, hash: bytes })
+
+const entrySchema = z.object({
+  path: z.string(),
+  /** The name its events carry, where that is another: it was renamed while it was read. */
+  file: z.string().optional(),
+  dev: digits,
+  ino: digits,
+  birth: digits,
+  offset: bytes,
+  continues: z.boolean(),
+  head: fingerprint,
+  tail: fingerprint,
+  /** When it was found to be away, wall clock in milliseconds. */
+  away: z.number().optional(),
+})
+export type Entry = z.output<typeof entrySchema>
+
+const documentSchema = z.object({ version: z.literal(1), saved: z.number(), files: z.array(z.unknown()) })
+
+export interface SavedDocument {
+  readonly version: 1
+  readonly saved: number
+  readonly files: readonly Entry[]
+}
+
+export class Saved {
+  /** When the document was written; undefined: the source runs for the first time. */
+  readonly savedAt: number | undefined
+  /** Entries, or whole documents, that could not be understood. */
+  readonly unreadable: number = 0
+  /** There was a document, and nothing of it could be read. */
+  readonly lost: boolean = false
+  readonly #entries = new Map<string, Entry>()
+  /** The last entry of each path. */
+  readonly #paths = new Map<string, Entry>()
+
+  /** `document`: what was saved; undefined for nothing, anything else that is none for something lost. */
+  constructor(document: unknown) {
+    if (document === undefined) return
+    const parsed = documentSchema.safeParse(document)
+    if (!parsed.success) {
+      this.unreadable = 1
+      this.lost = true
+      return
+    }
+    this.savedAt = parsed.data.saved
+    for (const item of parsed.data.files) {
+      const entry = entrySchema.safeParse(item)
+      if (entry.success) this.put(entry.data)
+      else this.unreadable++
+    }
+  }
+
+  get size(): number {
+    return this.#entries.size
+  }
+
+  put(entry: Entry): void {
+    this.#entries.set(keyOf(entry), entry)
+    this.#paths.set(entry.path, entry)
+  }
+
+  #delete(entry: Entry): void {
+    this.#entries.delete(keyOf(entry))
+    if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
+  }
+
+  /** Takes the entry of a file out: the one under its device and inode, or, when devices were renumbered, its path. */
+  take(dev: bigint, ino: bigint, path: string): Entry | undefined {
+    let entry = this.#entries.get(`${dev}:${ino}`)
+    if (!entry) {
+      const there = this.#paths.get(path)
+      if (there?.ino === String(ino) && there.head.bytes > 0) entry = there
+    }
+    if (entry) this.#delete(entry)
+    return entry
+  }
+
+  /** Whether a file of this name was read. */
+  has(path: string): boolean {
+    return this.#paths.has(path)
+  }
+
+  entries(): Iterable<Entry> {
+    return this.#entries.values()
+  }
+
+  /** The entries by the folder that their files were in. */
+  byFolder(): Map<string, Entry[]> {
+    const folders = new Map<string, Entry[]>()
+    for (const entry of this.#entries.values()) {
+      const folder = dirname(entry.path)
+      const list = folders.get(folder)
+      if (list) list.push(entry)
+      else folders.set(folder, [entry])
+    }
+    return folders
+  }
+
+  /** Dates what is away, and forgets what has been for long, and the oldest when there are too many. */
+  prune(now: number): void {
+    for (const entry of [...this.#entries.values()]) {
+      if (entry.away === undefined) this.put({ ...entry, away: now })
+      else if (now - entry.away > FORGET_MS) this.#delete(entry)
+    }
+    if (this.#entries.size <= MAX_AWAY) return
+    const oldest = [...this.#entries.values()].sort((a, b) => (a.away ?? now) - (b.away ?? now))
+    for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.#delete(entry)
+  }
+}
+
+function keyOf(entry: Entry): string {
+  return `${entry.dev}:${entry.ino}`
+}

@@ -1,0 +1,331 @@
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, read, readSync, readv, readvSync } from 'node:fs'
+import { EventBatch, type Origin } from '../../core/batch.js'
+import type { Outlet } from '../../core/component.js'
+import { type Frame, LineSplitter } from '../../lib/line-splitter.js'
+import type { Clock } from '../../lib/time.js'
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same } from './identity.js'
+import { type Content, emptyStart, type Position, Positions } from './positions.js'
+import type { Entry } from './saved.js'
+
+/** Bytes of one read at most. */
+export const READ_BYTES = 256 * 1024
+/** A portion of at most this size at the end of a file that was read before is still in memory: read at once. */
+const HOT_BYTES = 64 * 1024
+
+/** What the tailers of one source share. */
+export interface TailerContext {
+  readonly clock: Clock
+  readonly maxLineBytes: number
+  /** Pieces of over-long lines, counted. */
+  readonly pieces: { value: number }
+  /** Takes the bytes before a portion, and its first bytes behind them: one portion is read at a time. */
+  readonly before: Buffer
+  /** A committed position moved. */
+  onCommit(): void
+  /** A batch was given back: the file is read again from its committed position. */
+  onErrored(tailer: Tailer): void
+  /** The file was emptied, or emptied and filled again: it is read from its beginning. */
+  onTruncated(path: string): void
+}
+
+const EMPTY = Buffer.alloc(0)
+
+/**
+ * One file: reads it, makes batches of its lines, and knows what of it is delivered.
+ *
+ * Invariants. Every byte is in exactly one batch, in order, as long as the file only grows. Each read also takes the
+ * bytes before its portion and compares their fingerprint: when they are others, the file was emptied and filled
+ * again, however fast, and is read from its beginning. A position is the end of a batch, so it is never inside of an
+ * undelivered line. A file is known by its inode while it is open, since an open file's inode is not given away.
+ */
+export class Tailer {
+  readonly key: string
+  readonly birth: bigint
+  readonly origin: Origin
+  /** Where the file is now, as far as known. */
+  path: string
+  /** The name that led to it last. */
+  found: string
+  /** The path without symbolic links. */
+  target: string
+  /** The size when it was last looked at. */
+  size = 0
+  /** The time of its last change, at the last sweep, in nanoseconds. */
+  changedAt = 0n
+  /** Since when it has not been found under a name that is to be read, and has not grown. */
+  awaySince: number | undefined
+  /** The number of the sweep that found it last. */
+  seen = 0
+  /** In the reader's queue. */
+  queued = false
+  /** The file that this one took the name of: its rest comes first. */
+  after: Tailer | undefined
+  /** What failed when it was last tried. */
+  failed: 'open' | 'read' | undefined
+  /** When the unfinished line last grew. */
+  pendingSince = 0
+  readonly #context: TailerContext
+  #fd: number | undefined
+  #reading = false
+  #closing = false
+  /** Where the portion goes that is under way, and whose splitter gave the room. */
+  #room: Buffer = EMPTY
+  #roomOf: LineSplitter | undefined
+  /** Up to where the file was read. */
+  #at: number
+  /** Of the bytes before #at. */
+  #tail: Fingerprint
+  #content: Content
+  /** The end of the last batch made. */
+  #delivered: Position
+  #positions: Positions
+  #splitter: LineSplitter
+  /** The time of the last change at which the content was known to go on from what was read. */
+  #verified = -1
+  #caughtUp = false
+
+  constructor(path: string, stat: BigIntStats, origin: Origin, start: Position, context: TailerContext) {
+    this.key = keyOf(stat)
+    this.birth = stat.birthtimeNs
+    this.path = path
+    this.found = path
+    this.target = path
+    this.origin = origin
+    this.#context = context
+    this.#content = start.content
+    this.#delivered = start
+    this.#at = start.offset
+    this.#tail = start.tail
+    this.#positions = new Positions(start, context.onCommit)
+    this.#splitter = new LineSplitter(context.maxLineBytes, start.continues)
+  }
+
+  get isOpen(): boolean {
+    return this.#fd !== undefined
+  }
+
+  get reading(): boolean {
+    return this.#reading
+  }
+
+  /** Up to where the file was read. */
+  get at(): number {
+    return this.#at
+  }
+
+  /** Bytes of an unfinished line. */
+  get pending(): number {
+    return this.#splitter.pending
+  }
+
+  /** Bytes that are in the file and in no batch yet. */
+  get unread(): number {
+    return Math.max(0, this.size - this.#delivered.offset)
+  }
+
+  get unsettled(): boolean {
+    return this.#positions.unsettled
+  }
+
+  get committed(): Position {
+    return this.#positions.committed
+  }
+
+  /** Takes over an open descriptor, or opens the path. False: another file is there by now. */
+  open(fd?: number): boolean {
+    if (this.#fd !== undefined) return true
+    if (fd === undefined) {
+      fd = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK)
+      const stat = fstatSync(fd, { bigint: true })
+      if (keyOf(stat) !== this.key || !stat.isFile()) {
+        closeSync(fd)
+        return false
+      }
+    }
+    this.#fd = fd
+    this.#verified = -1
+    return true
+  }
+
+  /** Closes the file, after the read that is under way. What was read of an unfinished line is read again later. */
+  close(): void {
+    if (this.#reading) {
+      this.#closing = true
+      return
+    }
+    this.#closing = false
+    if (this.#fd === undefined) return
+    closeSync(this.#fd)
+    this.#fd = undefined
+    if (this.pending > 0) this.#goTo(this.#delivered)
+  }
+
+  #goTo(position: Position): void {
+    this.#delivered = position
+    this.#content = position.content
+    this.#at = position.offset
+    this.#tail = position.tail
+    this.#splitter = new LineSplitter(this.#context.maxLineBytes, position.continues)
+    this.#caughtUp = false
+  }
+
+  /** Back to what is committed: everything behind it is read again. */
+  rewind(): void {
+    const { committed } = this.#positions
+    this.#positions = new Positions(committed, this.#context.onCommit)
+    this.#goTo(committed)
+  }
+
+  /** Compares with what a sweep sees; true when there may be something to read. */
+  look(size: number, changedAt: bigint): boolean {
+    const changed = size !== this.#at || changedAt !== this.changedAt
+    this.size = size
+    this.changedAt = changedAt
+    return changed
+  }
+
+  /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
+  left(): number {
+    const { size, mtimeMs } = fstatSync(this.#fd!)
+    this.size = size
+    if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
+      // Written to, yet not longer: either we just read that, or other bytes stand there now.
+      if (!same(fingerprintAt(this.#fd!, size - this.#tail.bytes, size), this.#tail)) return -1
+    }
+    this.#verified = mtimeMs
+    return size - this.#at
+  }
+
+  /** Whether it has no name any more. */
+  get unlinked(): boolean {
+    return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
+  }
+
+  /** Begins to read the next `left` bytes or a part of them. `take` gets what comes of it: a length, or an error. */
+  read(left: number): Promise<number | Error> | number | Error {
+    const fd = this.#fd!
+    const want = Math.min(left, READ_BYTES)
+    const room = this.#splitter.reserve(want).subarray(0, want)
+    this.#room = room
+    this.#roomOf = this.#splitter
+    const before = this.#tail.bytes
+    const at = this.#at - before
+    const parts = before === 0 ? undefined : [this.#context.before.subarray(0, before), room]
+    if (this.#caughtUp && left <= HOT_BYTES) {
+      try {
+        return parts ? readvSync(fd, parts, at) : readSync(fd, room, 0, want, at)
+      } catch (error) {
+        return error as Error
+      }
+    }
+    this.#reading = true
+    return new Promise(resolve => {
+      const done = (error: Error | null, length: number) => {
+        this.#reading = false
+        resolve(error ?? length)
+      }
+      if (parts) readv(fd, parts, at, done)
+      else read(fd, room, 0, want, at, done)
+    })
+  }
+
+  /** The lines that the portion completed, as a batch. Throws what `read` failed with. */
+  take(result: number | Error, out: Outlet): EventBatch | undefined {
+    try {
+      if (this.#roomOf !== this.#splitter) return undefined
+      if (result instanceof Error) throw result
+      const { before } = this.#context
+      const { bytes, hash } = this.#tail
+      if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return this.restart(out)
+      return this.#commit(result - bytes, out)
+    } finally {
+      this.abandon()
+    }
+  }
+
+  /** Forgets the portion under way. */
+  abandon(): void {
+    this.#room = EMPTY
+    this.#roomOf = undefined
+    if (this.#closing) this.close()
+  }
+
+  #commit(length: number, out: Outlet): EventBatch | undefined {
+    if (length === 0) return undefined
+    const { before, clock, pieces } = this.#context
+    const splitter = this.#splitter
+    const first = this.#room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
+    const known = this.#tail.bytes
+    if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
+      this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
+    }
+    const piecesBefore = splitter.pieces
+    const frame = splitter.commit(length)
+    pieces.value += splitter.pieces - piecesBefore
+    this.#at += length
+    const { pending } = splitter
+    if (pending > 0) this.pendingSince = clock.now()
+    const tailBefore = (end: number) => {
+      if (end >= FINGERPRINT_BYTES) return fingerprint(this.#room, end - FINGERPRINT_BYTES, end)
+      const to = Math.max(0, known + end)
+      return fingerprint(before, Math.max(0, to - FINGERPRINT_BYTES), to)
+    }
+    this.#tail = tailBefore(length)
+    if (!frame) return undefined
+    return this.#batch(frame, pending === 0 ? this.#tail : tailBefore(length - pending), out)
+  }
+
+  #batch(frame: Frame, tail: Fingerprint, out: Outlet): EventBatch {
+    const splitter = this.#splitter
+    const offset = this.#at - splitter.pending
+    this.#delivered = { offset, continues: splitter.continues, tail, content: this.#content }
+    const positions = this.#positions
+    const settle = positions.add(this.#delivered)
+    const ack = out.ack(status => {
+      if (status !== 'errored') settle()
+      else if (positions === this.#positions) this.#context.onErrored(this)
+    })
+    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack)
+  }
+
+  /** The unfinished line as it is. */
+  flush(out: Outlet): EventBatch | undefined {
+    const frame = this.#splitter.flush()
+    return frame && this.#batch(frame, this.#tail, out)
+  }
+
+  /** Begins again, since the content is another. What was read of an unfinished line is in no file any more: it goes out. */
+  restart(out: Outlet): EventBatch | undefined {
+    this.#context.onTruncated(this.path)
+    const batch = this.flush(out)
+    const start = emptyStart()
+    this.#positions.add(start)()
+    this.#goTo(start)
+    return batch
+  }
+
+  /** At the end for now: keeps no more memory than an unfinished line needs. */
+  rest(): void {
+    this.#caughtUp = true
+    this.after = undefined
+    this.#splitter.release()
+  }
+
+  /** What the checkpoint says of it. */
+  entry(): Entry {
+    const { offset, continues, tail, content } = this.committed
+    const [dev, ino] = this.key.split(':') as [string, string]
+    const file = this.origin.path === this.path ? {} : { file: this.origin.path }
+    return {
+      path: this.path,
+      ...file,
+      dev,
+      ino,
+      birth: String(this.birth),
+      offset,
+      continues,
+      head: content.head,
+      tail,
+    }
+  }
+}

@@ -1,0 +1,48 @@
+import type { ComponentContext } from '../../core/component.js'
+import { errorCode, errorText } from '../../core/errors.js'
+
+/** What could not be done with which path: counted each time, told once until it works again or fails differently. */
+export class Troubles {
+  readonly #context: ComponentContext
+  readonly #told = new Map<string, { code: string; sweep: number }>()
+  /** The number of the sweep that is under way. */
+  #sweep = 0
+
+  constructor(context: ComponentContext) {
+    this.#context = context
+  }
+
+  /** `kind` names the failure in the metrics. */
+  failed(path: string, kind: 'open' | 'read' | 'list', error: unknown): void {
+    this.#context.metrics.failed(kind)
+    const code = errorCode(error) ?? errorText(error)
+    if (!this.#first(path, code)) return
+    this.#context.log.error(
+      { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: code, error: errorText(error) },
+      'file cannot be read; it is tried again with every sweep',
+    )
+  }
+
+  /** For what is no regular file. */
+  skipped(path: string, what: string): void {
+    if (!this.#first(path, what)) return
+    this.#context.log.warn({ file: path, what }, 'not a regular file, left alone')
+  }
+
+  /** Whether it was not told yet. */
+  #first(path: string, code: string): boolean {
+    const told = this.#told.get(path)
+    this.#told.set(path, { code, sweep: this.#sweep })
+    return told?.code !== code
+  }
+
+  over(path: string): void {
+    if (this.#told.size > 0 && this.#told.delete(path)) this.#context.log.info({ file: path }, 'file can be read now')
+  }
+
+  /** A sweep begins: what the last one did not come across is forgotten. */
+  nextSweep(): void {
+    for (const [path, { sweep }] of this.#told) if (sweep < this.#sweep) this.#told.delete(path)
+    this.#sweep++
+  }
+}

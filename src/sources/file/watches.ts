@@ -1,0 +1,105 @@
+import { type FSWatcher, statSync, watch } from 'node:fs'
+import { dirname } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../core/errors.js'
+import type { Clock } from '../../lib/time.js'
+import type { Slices } from './slices.js'
+
+/** After the system refused a watch, none is asked for during this time. */
+const REFUSED_MS = 60_000
+
+/** `name` in `folder` changed, or came or went (`rename`). */
+export type OnHint = (folder: string, type: 'change' | 'rename', name: string) => void
+
+interface Watch {
+  readonly watcher: FSWatcher
+  /** The folder that is watched: one that was made again under the same name is another. */
+  readonly folder: string
+}
+
+/** Watches folders. What it tells is a hint: it may miss anything, and the sweep finds it. */
+export class Watches {
+  readonly #log: Logger
+  readonly #clock: Clock
+  readonly #onHint: OnHint
+  readonly #watches = new Map<string, Watch>()
+  #refusedUntil = 0
+  #told = false
+
+  constructor(log: Logger, clock: Clock, onHint: OnHint) {
+    this.#log = log
+    this.#clock = clock
+    this.#onHint = onHint
+  }
+
+  /** Watches exactly these folders; for one that is missing, the nearest above it that is there. */
+  async sync(folders: Iterable<string>, slices: Slices): Promise<void> {
+    const wanted = new Map<string, string>()
+    for (let folder of folders) {
+      if (slices.due) await slices.pause()
+      for (;;) {
+        if (wanted.has(folder)) break
+        const identity = identityOf(folder)
+        if (identity !== undefined) wanted.set(folder, identity)
+        else if (folder !== '/') {
+          folder = dirname(folder)
+          continue
+        }
+        break
+      }
+    }
+    for (const [folder, { watcher, folder: identity }] of this.#watches) {
+      if (wanted.get(folder) === identity) continue
+      watcher.close()
+      this.#watches.delete(folder)
+    }
+    if (this.#clock.now() < this.#refusedUntil) return
+    for (const [folder, identity] of wanted) {
+      if (slices.due) await slices.pause()
+      if (!this.#watches.has(folder) && !this.#add(folder, identity)) break
+    }
+  }
+
+  /** False: the system refuses. */
+  #add(folder: string, identity: string): boolean {
+    try {
+      const watcher = watch(folder, { persistent: false }, (type, name) => {
+        if (name !== null) this.#onHint(folder, type, name)
+      })
+      watcher.on('error', error => this.#refused(folder, error))
+      this.#watches.set(folder, { watcher, folder: identity })
+      return true
+    } catch (error) {
+      const code = errorCode(error)
+      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EACCES') return true
+      this.#refused(folder, error)
+      return false
+    }
+  }
+
+  #refused(folder: string, error: unknown): void {
+    this.#watches.get(folder)?.watcher.close()
+    this.#watches.delete(folder)
+    this.#refusedUntil = this.#clock.now() + REFUSED_MS
+    if (this.#told) return
+    this.#told = true
+    this.#log.warn(
+      { code: 'SLUICE_NO_WATCH', folder, cause: errorCode(error), error: errorText(error) },
+      'folders cannot be watched (see fs.inotify.max_user_watches and max_user_instances); appends are found by the sweep only',
+    )
+  }
+
+  close(): void {
+    for (const { watcher } of this.#watches.values()) watcher.close()
+    this.#watches.clear()
+  }
+}
+
+function identityOf(folder: string): string | undefined {
+  try {
+    const stat = statSync(folder, { throwIfNoEntry: false })
+    return stat?.isDirectory() ? `${stat.dev}:${stat.ino}` : undefined
+  } catch {
+    return undefined
+  }
+}
