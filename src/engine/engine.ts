@@ -125,7 +125,7 @@ export class Engine {
       log: context.log,
       clock,
       random,
-      deadLetter: new DeadLetterFile({ dataDir: this.#config.dataDir, destination: config.id, clock }),
+      deadLetter: new DeadLetterFile({ dataDir: this.#config.dataDir, destination: config.id, log: context.log, clock }),
       counters: {
         received: (events, bytes) => metrics.took(events, bytes),
         sent: (events, bytes) => metrics.sent(events, bytes),

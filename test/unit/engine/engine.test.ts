@@ -1,0 +1,257 @@
+import { PassThrough } from 'node:stream'
+import { pino } from 'pino'
+import t from 'tap'
+import { z } from 'zod'
+import type { AckStatus } from '../../../src/core/ack.js'
+import { EventBatch } from '../../../src/core/batch.js'
+import { BatchTransform } from '../../../src/core/batch-transform.js'
+import {
+  type AnyDefinition,
+  defineDestination,
+  defineProcessor,
+  defineSource,
+  type Outlet,
+} from '../../../src/core/component.js'
+import { LOCAL } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { Engine } from '../../../src/engine/engine.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { filter } from '../../../src/processors/filter.js'
+import { throttle } from '../../../src/processors/throttle.js'
+
+/** What the made-up components of a test share, by the test's name. */
+interface Stage {
+  /** Statuses in the order of settling, by source. */
+  settled: AckStatus[]
+  /** Lines in the order of writing, by destination. */
+  written: Record<string, string[]>
+  /** Destinations write only when this resolves. */
+  gate: Promise<void>
+  refuse?: (id: string) => DeliveryError | undefined
+}
+let stage: Stage
+
+const lines = defineSource({
+  type: 'lines',
+  summary: 'Numbered lines.',
+  options: z.strictObject({ count: z.int(), size: z.int().default(10), per_batch: z.int().default(7), fail_once: z.boolean().default(false) }),
+  examples: [{ title: '', yaml: 'count: 1' }],
+  create(options, context) {
+    const origin = context.origin('text')
+    let failed = !options.fail_once
+    return {
+      async run(out: Outlet, signal: AbortSignal) {
+        if (!failed) {
+          failed = true
+          throw new Error('the first run fails')
+        }
+        for (let n = 0; n < options.count && !signal.aborted; ) {
+          let text = ''
+          for (let k = 0; k < options.per_batch && n < options.count; k++) text += `${`${context.id}${n++}`.padEnd(options.size, '.')}\n`
+          const frame = new LineSplitter(1 << 20).push(Buffer.from(text))!
+          const ack = out.ack(status => stage.settled.push(status))
+          await out.send(new EventBatch(frame, origin, 0, ack))
+        }
+      },
+    }
+  },
+})
+
+const collect = defineDestination({
+  type: 'collect',
+  summary: 'Keeps what it gets.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  delivery: LOCAL,
+  create: (_, context) => ({
+    async write(request) {
+      await stage.gate
+      const error = stage.refuse?.(context.id)
+      if (error) throw error
+      const written = (stage.written[context.id] ??= [])
+      for (const batch of request) {
+        for (let i = 0; i < batch.length; i++) written.push(batch.event(i).line.toString().replace(/\.+$/, ''))
+      }
+    },
+  }),
+})
+
+class Faulty extends BatchTransform {
+  readonly how: string
+  constructor(how: string, context: ConstructorParameters<typeof BatchTransform>[0]) {
+    super(context)
+    this.how = how
+  }
+  protected override apply(batch: EventBatch): void {
+    if (this.how === 'throws') throw new Error('a bug')
+    batch.retain(i => i > 0)
+  }
+}
+const faulty = defineProcessor({
+  type: 'faulty',
+  summary: 'Wrong on purpose.',
+  options: z.strictObject({ how: z.enum(['throws', 'drops']) }),
+  examples: [{ title: '', yaml: 'how: drops' }],
+  create: (options, context) => new Faulty(options.how, context),
+})
+
+const components: readonly AnyDefinition[] = [lines, collect, faulty, throttle, filter]
+
+async function build(t: Tap, yaml: string) {
+  stage = { settled: [], written: {}, gate: Promise.resolve() }
+  const config = parseConfig(`data_dir: ${t.testdir()}\nmetrics: false\n${yaml}`, 'test.yaml', { env: {}, components })
+  const log = pino({ level: 'silent' })
+  const metrics = new Metrics(log)
+  const engine = await Engine.build(config, {
+    log,
+    clock: systemClock,
+    random: () => 0,
+    metrics,
+    stdin: new PassThrough(),
+    stdout: new PassThrough(),
+    env: {},
+  })
+  return { engine, metrics }
+}
+type Tap = { testdir(): string }
+
+t.test('several sources into one processor, fan-out, a side output', async t => {
+  const { engine, metrics } = await build(
+    t,
+    `
+sources:
+  a: { type: lines, count: 100 }
+  b: { type: lines, count: 50, per_batch: 3 }
+processors:
+  limit: { type: throttle, inputs: [a, b], limit: 40, window: 1 Hours }
+  only_a: { type: filter, inputs: [limit], condition: "if (.message starts_with 'a')" }
+destinations:
+  passed: { type: collect, inputs: [limit] }
+  also: { type: collect, inputs: [limit, only_a] }
+  dropped: { type: collect, inputs: [limit.discarded] }
+`,
+  )
+  await engine.run()
+  const { passed, also, dropped } = stage.written
+  t.equal(passed!.length, 40)
+  t.equal(dropped!.length, 110)
+  t.same(new Set([...passed!, ...dropped!]).size, 150, 'each event is in exactly one of them')
+  t.equal(also!.length, 40 + passed!.filter(line => line.startsWith('a')).length)
+  const ofA = (all: string[]) => all.filter(line => line.startsWith('a')).map(line => Number(line.slice(1)))
+  t.same(ofA(passed!), ofA(passed!).toSorted((x, y) => x - y), 'in order')
+  t.equal(stage.settled.length, Math.ceil(100 / 7) + Math.ceil(50 / 3), 'each batch settles once')
+  t.ok(stage.settled.every(status => status === 'delivered'))
+  t.ok(metrics.checkConservation())
+  const limit = metrics.components.get('limit')!
+  t.same([limit.received.events, limit.passed.events, limit.discards.get('throttled')?.events], [150, 40, 110])
+  t.equal(engine.undelivered(), 0)
+})
+
+t.test('a slow destination bounds what is read', async t => {
+  const { engine, metrics } = await build(
+    t,
+    `
+sources:
+  a: { type: lines, count: 100000, size: 1000, per_batch: 100 }
+destinations:
+  slow: { type: collect, inputs: [a] }
+  quick: { type: collect, inputs: [a] }
+`,
+  )
+  let open = () => {}
+  stage.gate = new Promise(resolve => {
+    open = resolve
+  })
+  const run = engine.run()
+  const read = () => metrics.components.get('a')!.received.bytes
+  for (let before = -1; before !== read(); ) {
+    before = read()
+    await new Promise(resolve => setTimeout(resolve, 50))
+  }
+  t.ok(read() < 40 * 1024 * 1024, `it stops at ${read()} bytes of 100 MB`)
+  t.ok(metrics.checkConservation(), 'also while much is in flight')
+  open()
+  await run
+  t.equal(stage.written.slow!.length, 100_000)
+  t.equal(stage.written.quick!.length, 100_000)
+  t.ok(metrics.checkConservation())
+})
+
+t.test('stop: what was read is delivered, until the deadline', async t => {
+  const yaml = `
+sources:
+  a: { type: lines, count: 1000000 }
+destinations:
+  out: { type: collect, inputs: [a], retry: { initial: 5ms, max: 5ms } }
+`
+  const gentle = await build(t, yaml)
+  const run = gentle.engine.run()
+  await new Promise(resolve => setTimeout(resolve, 20))
+  gentle.engine.stop(new AbortController().signal)
+  await run
+  t.ok(stage.written.out!.length > 0)
+  t.equal(stage.written.out!.length, gentle.metrics.components.get('a')!.received.events)
+
+  const { engine, metrics } = await build(t, yaml)
+  stage.refuse = () => new DeliveryError('away', { failure: 'retry', reason: 'refused' })
+  const refused = engine.run()
+  await new Promise(resolve => setTimeout(resolve, 50))
+  t.equal(engine.states()[0]!.state, 'retrying')
+  const deadline = new AbortController()
+  engine.stop(deadline.signal)
+  setTimeout(() => deadline.abort(), 20)
+  await refused
+  t.equal(engine.undelivered(), metrics.components.get('a')!.received.events, 'nothing was delivered, all is known')
+  t.ok(metrics.checkConservation())
+  t.ok(stage.settled.includes('errored'))
+})
+
+t.test('a source that fails is run again, a processor that throws gives its batches back', async t => {
+  const { engine } = await build(
+    t,
+    `
+sources:
+  a: { type: lines, count: 10, fail_once: true }
+destinations:
+  out: { type: collect, inputs: [a] }
+`,
+  )
+  await engine.run()
+  t.equal(stage.written.out!.length, 10)
+  const second = await build(
+    t,
+    `
+sources:
+  a: { type: lines, count: 10 }
+processors:
+  bad: { type: faulty, inputs: [a], how: throws }
+destinations:
+  out: { type: collect, inputs: [bad] }
+`,
+  )
+  await second.engine.run()
+  t.same(stage.settled, ['errored', 'errored'])
+  t.equal(second.metrics.components.get('bad')!.failures.get('bug'), 2)
+  t.ok(second.metrics.checkConservation())
+})
+
+t.test('an event that nobody accounts for is found out', async t => {
+  const { engine, metrics } = await build(
+    t,
+    `
+sources:
+  a: { type: lines, count: 10 }
+processors:
+  bad: { type: faulty, inputs: [a], how: drops }
+destinations:
+  out: { type: collect, inputs: [bad] }
+`,
+  )
+  await engine.run()
+  t.notOk(metrics.checkConservation())
+  t.match(await metrics.render(), /sluice_conservation_errors_total\{component_id="bad"\} 2/)
+  t.match(await metrics.render(), /sluice_conservation_errors_total\{component_id="out"\} 0/)
+})
