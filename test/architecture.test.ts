@@ -37,7 +37,9 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^(lib|cli)\// },
 ]
 
+/** Of a file; tests are tables, and a table is not harder to read for being long. */
 const MOST_LINES = 400
+const MOST_LINES_OF_TEST = 800
 const TOP_LEVEL = [
   'package.json',
   'package-lock.json',
@@ -155,7 +157,8 @@ t.test('files stay small', async t => {
     for (const path of walk(join(checkout, folder))) {
       if (!/\.(ts|mjs|sh|run)$/.test(path) && folder !== '.ci') continue
       const count = lines(read(folder, path))
-      if (count > MOST_LINES) t.fail(`${folder}/${path} has ${count} lines, more than ${MOST_LINES}`)
+      const most = folder === 'test' ? MOST_LINES_OF_TEST : MOST_LINES
+      if (count > most) t.fail(`${folder}/${path} has ${count} lines, more than ${most}`)
     }
   }
 })
@@ -177,18 +180,17 @@ function undescribed(schema: Shape, path: string, described = false): string[] {
 
 t.test('every component is described, shown by an example, and tested', async t => {
   const { components } = (await import('../src/components.js')) as { components: readonly AnyDefinition[] }
+  const unitTests = walk(join(checkout, 'test/unit'))
+    .map(path => read('test/unit', path))
+    .join('\n')
   t.ok(components.length > 0)
   for (const { kind, type, summary, options, examples } of components) {
     const name = `${kind} ${type}`
     t.match(summary, /^[A-Z].*\.$/, `${name}: a sentence`)
     t.same(undescribed(options as unknown as Shape, name, true), [], `${name}: every option is described`)
     t.ok(examples.length > 0 && examples.every(({ title }) => title), `${name}: has an example`)
-    const file = type.replaceAll('_', '-')
-    const tests = walk(join(checkout, 'test/unit', `${kind}s`))
-    t.ok(
-      tests.some(path => path.startsWith(`${file}.`) || path.startsWith(`${file}-`) || path.startsWith(`${file}/`)),
-      `${name}: has a unit test`,
-    )
+    const module = `/src/${kind}s/${type.replaceAll('_', '-')}.js'`
+    t.ok(unitTests.includes(module), `${name}: has a unit test`)
   }
 })
 

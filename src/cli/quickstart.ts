@@ -97,7 +97,7 @@ ${plan.http ? http : ''}`
 
 /** A YAML string that means `text`: single quotes leave all but themselves alone, and no variable is replaced. */
 function quote(text: string): string {
-  return `'${text.replaceAll("'", "''").replaceAll('${', '$${')}'`
+  return `'${text.replaceAll("'", "''").replaceAll('${', () => '$${')}'`
 }
 
 /** The glob pattern that matches `path` and nothing else. */

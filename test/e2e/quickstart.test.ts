@@ -10,7 +10,7 @@ import { Scrape } from '../support/daemon.js'
 import { startReceiver } from '../support/receiver.js'
 import { type Running, sluice } from '../support/sluice.js'
 
-const KEYS = { SLUICE_URL: 'http://user:secret@127.0.0.1:1/v3/ingest/abc', SLUICE_ACCESS_KEY: 'the-key' }
+const KEYS = { SLUICE_URL: 'http://127.0.0.1:1/v3/ingest/abc?a=secret', SLUICE_ACCESS_KEY: 'the-key' }
 
 t.test('what it reads: the first log that is readable and has something in it', async t => {
   const folder = t.testdir({ empty: '', folder: {}, locked: 'x', small: 'x\n', large: '', 'README.md': '# x\n' })
