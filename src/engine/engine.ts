@@ -1,6 +1,9 @@
+import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
 import type { Readable, Writable } from 'node:stream'
 import type { Logger } from 'pino'
+import type { ComponentConfig, Config } from '../config/load.js'
+import { SideOutlet } from '../core/batch-transform.js'
 import type {
   ComponentContext,
   DestinationContext,
@@ -10,11 +13,9 @@ import type {
   Source,
   SourceContext,
 } from '../core/component.js'
+import { errorCode, errorText } from '../core/errors.js'
 import type { FieldPath } from '../core/field-path.js'
 import { FieldReader } from '../core/field-reader.js'
-import { SideOutlet } from '../core/batch-transform.js'
-import { errorCode, errorText } from '../core/errors.js'
-import type { ComponentConfig, Config } from '../config/load.js'
 import { Backoff } from '../lib/backoff.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { type Clock, sleep } from '../lib/time.js'
@@ -80,6 +81,8 @@ export class Engine {
     this.#config = config
     this.#around = around
     this.#checkpoints = openCheckpoints(config.dataDir, around.log, around.clock)
+    // One listener and more for each component is no leak.
+    setMaxListeners(0, this.#reading.signal, this.#delivering.signal)
   }
 
   /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
@@ -125,7 +128,12 @@ export class Engine {
       log: context.log,
       clock,
       random,
-      deadLetter: new DeadLetterFile({ dataDir: this.#config.dataDir, destination: config.id, log: context.log, clock }),
+      deadLetter: new DeadLetterFile({
+        dataDir: this.#config.dataDir,
+        destination: config.id,
+        log: context.log,
+        clock,
+      }),
       counters: {
         received: (events, bytes) => metrics.took(events, bytes),
         sent: (events, bytes) => metrics.sent(events, bytes),
