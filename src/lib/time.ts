@@ -11,6 +11,10 @@ export const systemClock: Clock = {
   wall: () => Date.now(),
 }
 
+/** A timer cannot wait longer (24 days), and fires at once when it is asked to. */
+const LONGEST_MS = 2 ** 31 - 1
+const possible = (ms: number) => Math.min(ms, LONGEST_MS)
+
 /** Resolves after `ms`; at once, without an error, when `signal` aborts. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise(resolve => {
@@ -20,20 +24,20 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       signal?.removeEventListener('abort', done)
       resolve()
     }
-    const timer = setTimeout(done, ms)
+    const timer = setTimeout(done, possible(ms))
     signal?.addEventListener('abort', done, { once: true })
   })
 }
 
 /** Runs `fn` once after `ms`; the returned function cancels it. */
 export function after(ms: number, fn: () => void): () => void {
-  const timer = setTimeout(fn, ms)
+  const timer = setTimeout(fn, possible(ms))
   return () => clearTimeout(timer)
 }
 
 /** Runs `fn` every `ms` without keeping the process alive; the returned function stops it. */
 export function every(ms: number, fn: () => void): () => void {
-  const timer = setInterval(fn, ms)
+  const timer = setInterval(fn, possible(ms))
   timer.unref()
   return () => clearInterval(timer)
 }
@@ -42,7 +46,7 @@ export function every(ms: number, fn: () => void): () => void {
 export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
   const abort = () => controller.abort(parent?.reason)
-  const timer = setTimeout(() => controller.abort(new Error(`no answer within ${ms} ms`)), ms)
+  const timer = setTimeout(() => controller.abort(new Error(`no answer within ${ms} ms`)), possible(ms))
   if (parent?.aborted) abort()
   parent?.addEventListener('abort', abort, { once: true })
   return {

@@ -75,6 +75,13 @@ const send = defineDestination({
       .max(2)
       .optional()
       .describe('Others.'),
+    via: z
+      .union([
+        z.strictObject({ by: z.literal('post'), pace: z.int().describe('Speed.'), size: z.int().describe('Size.') }),
+        z.strictObject({ by: z.literal('hand') }),
+      ])
+      .optional()
+      .describe('Which way.'),
     timeout: duration().prefault('5 Seconds').describe('Its own patience.'),
   }),
   examples,

@@ -351,6 +351,14 @@ t.test('options', async t => {
       ],
     ],
     [
+      send('via: { by: post, pace: quick, size: big, color: red }'),
+      [
+        '6:28: destinations.out.via.pace: must be a whole number, not text',
+        '6:41: destinations.out.via.size: must be a whole number, not text',
+        '6:46: destinations.out.via.color: unknown option; known are by, pace, size',
+      ],
+    ],
+    [
       send('targets: [{}]'),
       [
         '6:15: destinations.out.targets[0].host: is missing; it must be text',
@@ -492,6 +500,8 @@ t.test('YAML that is none', async t => {
     )
   }
   t.match(told(`data_dir: @x\nmetrics: 5${rest}`), { length: 2 }, 'the rest is checked when the structure is right')
+  t.match(told('a: 1\n b: 2\n'), { length: 1 }, 'one problem in a line')
+  t.same(told('\uFEFFa: "b" c'), told('a: "b" c'), 'a byte order mark takes no column')
   t.match(told(`a: ${'['.repeat(5000)}`)[0], /^c.yaml:1:\d+: must not be nested this deeply$/)
   const quoting = told(
     'a: "secret-word" secret-word\nb: &secret-word *secret-word\nc: [secret-word: ]]\nd: !secret-word x',
