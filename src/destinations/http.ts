@@ -1,21 +1,17 @@
 import { randomUUID } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
-import { Agent, type Dispatcher } from 'undici'
+import type { Dispatcher } from 'undici'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
 import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
-import { DeliveryError, errorText, type Failure } from '../core/errors.js'
+import { DeliveryError, type Failure } from '../core/errors.js'
 import { packageVersion } from '../lib/version.js'
 import { AccessKey } from './http/access-key.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
+import { type Connections, openConnections } from './http/connections.js'
 import { type HttpOptions, options } from './http/options.js'
 
-/** An idle connection is closed after this long, or sooner where the receiver says so. */
-const KEEP_ALIVE_MS = 15_000
-/** How long the rest of an answer may stall. The attempt as a whole has the time limit of the delivery. */
-const STALLED_BODY_MS = 10_000
 /** Values of headers at least this long are kept out of every text. */
 const SECRET_LENGTH = 8
 
@@ -37,7 +33,7 @@ class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #headers: Record<string, string>
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
-  #agent: Agent | undefined
+  #connections: Connections | undefined
 
   constructor(options: HttpOptions, context: DestinationContext) {
     this.#options = options
@@ -49,7 +45,7 @@ class HttpDestination implements Destination {
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    this.#agent ??= await this.#connect()
+    this.#connections ??= await openConnections(this.#options)
     const { validate } = this.#options
     if (validate === undefined) await this.#key?.current()
     else await this.#validate(validate, signal)
@@ -80,9 +76,9 @@ class HttpDestination implements Destination {
   }
 
   async stop(): Promise<void> {
-    const agent = this.#agent
-    this.#agent = undefined
-    await agent?.destroy()
+    const connections = this.#connections
+    this.#connections = undefined
+    await connections?.close()
   }
 
   async #validate(url: string, signal: AbortSignal): Promise<void> {
@@ -123,7 +119,7 @@ class HttpDestination implements Destination {
     signal.throwIfAborted()
     const request = { origin, path: pathname + search, method, headers: all, body, signal }
     try {
-      return await untilAborted(this.#agent!.request(request), signal)
+      return await untilAborted(this.#connections!.agent.request(request), signal)
     } catch (error) {
       if (signal.aborted) throw error
       throw networkError(error, `${method} ${withoutQuery(url)}`)
@@ -180,32 +176,6 @@ class HttpDestination implements Destination {
     const secrets = Object.values(this.#options.headers).filter(value => value.length >= SECRET_LENGTH)
     if (this.#key?.last) secrets.push(this.#key.last)
     return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
-  }
-
-  async #connect(): Promise<Agent> {
-    const { tls, connect_timeout: timeout } = this.#options
-    const read = async (name: 'ca_file' | 'cert_file' | 'key_file') => {
-      const path = tls[name]
-      if (path === undefined) return undefined
-      return await readFile(path).catch(cause => {
-        const message = `cannot read tls.${name}: ${errorText(cause)}`
-        throw new DeliveryError(message, { failure: 'hold', reason: 'tls_file', cause })
-      })
-    }
-    const [ca, cert, key] = [await read('ca_file'), await read('cert_file'), await read('key_file')]
-    return new Agent({
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      headersTimeout: 0,
-      bodyTimeout: STALLED_BODY_MS,
-      connect: {
-        timeout,
-        rejectUnauthorized: true,
-        ...(ca && { ca }),
-        ...(cert && { cert }),
-        ...(key && { key }),
-        ...(tls.server_name && { servername: tls.server_name }),
-      },
-    })
   }
 
   #count(status: string): void {

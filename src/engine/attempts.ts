@@ -87,12 +87,15 @@ export class Attempts {
     for (;;) {
       await this.#turn(task)
       if (this.#closed) return undefined
+      const { ended } = this.#hold
       const thrown = await this.#attempt(task)
       if (this.#closed) return undefined
       const error = thrown && task.judge(thrown.error)
       if (error) failed(error.reason)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
+        // Refused with what was replaced meanwhile: that is no reason to hold again.
+        if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
         retried(error.reason)

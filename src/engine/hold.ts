@@ -23,6 +23,8 @@ export class Hold {
   readonly #waiting: (() => void)[] = []
   #error: DeliveryError | undefined
   #probe: object | undefined
+  #lookedAt = Number.NEGATIVE_INFINITY
+  #ended = 0
   #closed = false
 
   constructor(context: HoldContext) {
@@ -33,6 +35,11 @@ export class Hold {
   /** Why it holds; undefined: it does not. */
   get error(): DeliveryError | undefined {
     return this.#error
+  }
+
+  /** How often a hold has ended so far: what was begun before that says nothing of now. */
+  get ended(): number {
+    return this.#ended
   }
 
   isProbe(who: object): boolean {
@@ -58,7 +65,11 @@ export class Hold {
   async #untilWorthwhile(): Promise<void> {
     const { clock, sleep, changed } = this.#context
     const until = clock.now() + this.#backoff.next()
-    while (!this.#closed && !(await changed())) {
+    while (!this.#closed) {
+      if (clock.now() - this.#lookedAt >= LOOK_EVERY_MS) {
+        this.#lookedAt = clock.now()
+        if (await changed()) return
+      }
       const leftMs = until - clock.now()
       if (leftMs <= 0) return
       await sleep(Math.min(leftMs, LOOK_EVERY_MS))
@@ -67,6 +78,7 @@ export class Hold {
 
   /** The probe came through: everybody may go on. */
   end(): void {
+    this.#ended++
     this.#error = undefined
     this.#probe = undefined
     this.#backoff.reset()

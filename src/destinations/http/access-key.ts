@@ -61,14 +61,16 @@ export class AccessKey {
     return this.#key!
   }
 
-  /** Whether there is a usable key that differs from the one given out last. */
+  /** Reads the file, however it looks from outside; whether that gave another key than the one before. */
   async changed(): Promise<boolean> {
+    const before = this.#key
     try {
       const path = this.#path()
-      return path !== undefined && (await readKey(path)).key !== this.#key
+      if (path !== undefined) await this.#read(path)
     } catch {
       return false
     }
+    return this.#key !== before
   }
 
   #path(): string | undefined {

@@ -294,6 +294,49 @@ t.test('on hold everything waits for one probe; a changed key is tried at once',
   t.equal(it.time.timers, 0)
 })
 
+t.test('a late refusal with a key that was replaced meanwhile begins no second hold', async t => {
+  let key = 'old'
+  const it = setUp({
+    options: { batch: { max_events: 1 }, max_in_flight: 2 },
+    write: async events => {
+      const sent = key
+      if (events[0] === 1) await new Promise<void>(resolve => it.time.after(1500, resolve))
+      if (sent === 'old') fail('hold')
+    },
+    destination: { changed: async () => key === 'new' },
+  })
+  await it.delivery.start()
+  it.put(1)
+  it.put(1)
+  await settle()
+  key = 'new'
+  await it.time.advance(4000)
+  t.same(
+    it.attempts.map(({ events, at }) => [events[0], at]),
+    [
+      [0, 0],
+      [1, 0],
+      [0, 1000],
+      [1, 1500],
+    ],
+  )
+  t.same(it.told(), [HOLD, HOLD_OVER])
+  t.same(it.settled, [['delivered'], ['delivered']])
+  it.input.end()
+  await it.delivery.stop(never)
+
+  const odd = setUp({
+    options: { batch: { max_events: 1 } },
+    write: () => fail('hold'),
+    destination: { changed: async () => true },
+  })
+  await odd.delivery.start()
+  odd.put(1)
+  await odd.time.advance(60_000)
+  t.ok(odd.attempts.length <= 62, 'once a second at most, also when it always says that something changed')
+  await odd.delivery.stop(AbortSignal.abort())
+})
+
 t.test('a probe that meets other trouble keeps the hold; a refused event ends it', async t => {
   const outcomes: Failure[] = ['hold', 'retry', 'retry', 'reject']
   const it = setUp({
@@ -340,7 +383,7 @@ t.test('the start is tried and held in the same way', async t => {
   t.equal(it.delivery.state, 'holding')
   t.equal(outcomes.length, 2)
   changed = true
-  await it.time.advance(1000)
+  await it.time.advance(3000)
   await started
   await settle()
   t.equal(it.delivery.state, 'ready')

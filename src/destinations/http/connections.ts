@@ -1,0 +1,60 @@
+import { readFile } from 'node:fs/promises'
+import { Socket } from 'node:net'
+import { Agent, buildConnector } from 'undici'
+import { DeliveryError, errorText } from '../../core/errors.js'
+import type { HttpOptions } from './options.js'
+
+/** An idle connection is closed after this long, or sooner where the receiver says so. */
+const KEEP_ALIVE_MS = 15_000
+/** How long the rest of an answer may stall. The attempt as a whole has the time limit of the delivery. */
+const STALLED_BODY_MS = 10_000
+
+export interface Connections {
+  readonly agent: Agent
+  /** Closes every connection, those that are not made yet too. */
+  close(): Promise<void>
+}
+
+/** As many connections as there are requests at a time, kept alive. Certificates are verified, whatever the environment says. */
+export async function openConnections({ tls, connect_timeout: timeout }: HttpOptions): Promise<Connections> {
+  const read = async (name: 'ca_file' | 'cert_file' | 'key_file') => {
+    const path = tls[name]
+    if (path === undefined) return undefined
+    return await readFile(path).catch(cause => {
+      const message = `cannot read tls.${name}: ${errorText(cause)}`
+      throw new DeliveryError(message, { failure: 'hold', reason: 'tls_file', cause })
+    })
+  }
+  const [ca, cert, key] = [await read('ca_file'), await read('cert_file'), await read('key_file')]
+  const connector = buildConnector({
+    timeout,
+    rejectUnauthorized: true,
+    ...(ca && { ca }),
+    ...(cert && { cert }),
+    ...(key && { key }),
+    ...(tls.server_name && { servername: tls.server_name }),
+  })
+  // Agent.destroy waits for a connection that is being made, up to its time limit, unless its socket is destroyed.
+  const connecting = new Set<Socket>()
+  const connect: buildConnector.connector = (options, callback) => {
+    const socket: unknown = connector(options, (...outcome) => {
+      if (socket instanceof Socket) connecting.delete(socket)
+      callback(...outcome)
+    })
+    if (socket instanceof Socket) connecting.add(socket)
+  }
+  const agent = new Agent({
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: 0,
+    bodyTimeout: STALLED_BODY_MS,
+    connect,
+  })
+  return {
+    agent,
+    async close() {
+      const closed = agent.destroy()
+      for (const socket of connecting) socket.destroy(new Error('closing'))
+      await closed
+    },
+  }
+}
