@@ -26,7 +26,7 @@ interface Generation {
   readonly windows: Windows
 }
 
-/** Refused keys that one look for idle buckets costs at most, and buckets looked at for one of them. */
+/** Buckets that may be looked at for each key that was refused. */
 const LOOKED_AT_PER_REFUSED = 8
 /** The share of buckets that must be idle for it to be worth it to drop them before their time. */
 const WORTH_DROPPING = 16
@@ -112,7 +112,8 @@ export class KeyedLimiter {
 
   /**
    * Drops idle buckets before their generation's time, since `maxKeys` is reached; whether there is room now. The work
-   * is in proportion to the keys that were refused, whatever comes: few idle ones wait up to an eighth of a window.
+   * is in proportion to the keys that were refused, whatever comes: among many buckets, idle ones are seen after an
+   * eighth as many refusals, or an eighth of a window.
    */
   #makeRoom(now: number): boolean {
     const { windowMs } = this.#options

@@ -137,7 +137,6 @@ class SlidingWindows extends Windows {
     if (!older) return
     if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
     this.#older[bucket] = older
-    from.#older[fromBucket] = undefined
   }
 }
 
