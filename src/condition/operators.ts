@@ -12,6 +12,19 @@ import {
 } from '../core/field-reader.js'
 import { type AddressTest, isAddress, parseCidr } from './cidr.js'
 
+/**
+ * What conditions ask of a field. Comparisons are of text, case-sensitive: strings as they are, numbers and booleans as
+ * String() says. A missing path, null, an object or an array has no text and satisfies none of them, `not_equal`
+ * included: `NOT .a equal 'x'` is what holds for all events but those. `is_empty` asks for a value that is there:
+ * neither a missing path nor null is empty.
+ *
+ * The ordering operators compare numbers where the value is one; text that says no number satisfies none of them then.
+ * Any other value they compare as text, by code points: times as ISO 8601 order well.
+ *
+ * A regular expression is matched anywhere in the text, however long that is (a line's length is bounded by its source):
+ * one that backtracks without end holds up the whole pipeline.
+ */
+
 /** Whether the value that the reader was moved to satisfies one comparison. */
 export type ValueTest = (reader: FieldReader) => boolean
 

@@ -69,10 +69,12 @@ const FOREIGN: Readonly<Record<string, string>> = {
   gt: 'greater',
   '>=': 'greater_or_equal',
   gte: 'greater_or_equal',
+  greater_than_or_equal: 'greater_or_equal',
   '<': 'less',
   lt: 'less',
   '<=': 'less_or_equal',
   lte: 'less_or_equal',
+  less_than_or_equal: 'less_or_equal',
   '~': 'regex_match',
   '=~': 'regex_match',
   matches: 'regex_match',
@@ -85,6 +87,15 @@ const FOREIGN: Readonly<Record<string, string>> = {
 /** Reads a whole condition; throws ConditionError. */
 export function parseCondition(text: string): Condition {
   return new Parser(text).whole()
+}
+
+/** The operator that was probably meant by a name that is none. */
+function meantOperator(name: string): string | undefined {
+  if (Object.hasOwn(FOREIGN, name)) return FOREIGN[name]
+  const longer = [...OPERATORS.keys()].find(
+    known => name.length > 3 && (known.startsWith(name) || name.startsWith(known)),
+  )
+  return new NearestName().find(name, OPERATORS.keys()) ?? longer
 }
 
 class Parser {
@@ -181,7 +192,7 @@ class Parser {
       const word = this.#peek(WORD)
       const symbols = this.#peek(SYMBOLS)
       if (symbols === '!') this.#fail('expected a field or NOT; did you mean NOT?')
-      if (word && !OPERATORS.has(word)) this.#fail(`a field starts with a dot: .${word}`)
+      if (word && !OPERATORS.has(word) && !/^(and|or)$/i.test(word)) this.#fail(`a field starts with a dot: .${word}`)
       this.#fail(`expected a comparison such as .field equal 'value'`)
     }
     try {
@@ -203,7 +214,7 @@ class Parser {
       this.#take(SPACE)
       return name
     }
-    const meant = (Object.hasOwn(FOREIGN, name) && FOREIGN[name]) || new NearestName().find(name, OPERATORS.keys())
+    const meant = meantOperator(name)
     const known = `the operators are ${[...OPERATORS.keys()].join(', ')}`
     this.#fail(`unknown operator ${JSON.stringify(name)}; ${meant ? `did you mean ${meant}?` : known}`, start)
   }
