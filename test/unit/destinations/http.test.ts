@@ -273,7 +273,7 @@ t.test('when there is no answer', async t => {
   t.match(await failure(destination.write(events(1), never)), { failure: 'retry', reason: 'refused' })
 
   // Connecting hangs in the handshake: giving up must not wait for it, and it has a limit of its own.
-  const deaf = createServer(() => {}).listen(0, '127.0.0.1')
+  const deaf = createServer(socket => void socket.resume().on('error', () => {})).listen(0, '127.0.0.1')
   await new Promise(resolve => deaf.once('listening', resolve))
   t.teardown(() => deaf.close())
   const url = `https://127.0.0.1:${(deaf.address() as { port: number }).port}`
