@@ -1,28 +1,10 @@
 import { isAscii, isUtf8 } from 'node:buffer'
-import { SLOT, scanObject, type WantedNames } from '../lib/json-scan.js'
+import { SLOT, scanObject } from '../lib/json-scan.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../lib/line-splitter.js'
 import type { Ack } from './ack.js'
 import { type Fields, LogEvent } from './event.js'
-
-/** Flags of an event beyond those of its line (line-splitter.ts). They are set when the line is first looked at. */
-export const SCANNED = 16
-/** The line is one whole, valid JSON object. */
-export const OBJECT = 32
-/** The line is not valid UTF-8: its text has replacement characters, its bytes are kept under `raw`. */
-export const INVALID = 64
-/** The event has a LogEvent whose fields were changed. */
-export const MODIFIED = 128
-
-/** Where lines come from: shared by all batches of one file, connection or stream. */
-export interface Origin {
-  /** Id of the source component. */
-  readonly source: string
-  readonly path?: string
-  readonly host: string
-  readonly decode: 'json' | 'text'
-  /** The names that the pipeline's processors read, found in one scan. All are added before the first batch. */
-  readonly wanted: WantedNames
-}
+import { INVALID, MODIFIED, OBJECT, SCANNED } from './flags.js'
+import type { Origin } from './origin.js'
 
 /** What a batch costs beyond its bytes, so that many small ones are bounded too. */
 const BATCH_OVERHEAD = 1024
@@ -161,14 +143,16 @@ export class EventBatch {
   retain(keep: (i: number) => boolean): number {
     const length = this.length
     let kept = 0
+    let bytes = this.bytes
     for (let i = 0; i < length; i++) {
-      if (!keep(i)) this.bytes -= this.size(i)
+      if (!keep(i)) bytes -= this.size(i)
       else {
         if (kept !== i) this.#move(i, kept)
         kept++
       }
     }
     this.length = kept
+    this.bytes = bytes
     if (this.#events) this.#events.length = kept
     return length - kept
   }
@@ -207,7 +191,12 @@ export class EventBatch {
   /** A batch of the events whose index `pick` accepts (undefined: none); this one stays as it is. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const copy = this.fork()
-    copy.retain(pick)
+    try {
+      copy.retain(pick)
+    } catch (error) {
+      copy.ack.settle('errored')
+      throw error
+    }
     if (copy.length > 0) return copy
     copy.ack.settle('delivered')
     return undefined

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/ack.js'
-import { type EventBatch, INVALID, MODIFIED, OBJECT, SCANNED } from '../../../src/core/batch.js'
+import type { EventBatch } from '../../../src/core/batch.js'
+import { INVALID, MODIFIED, OBJECT, SCANNED } from '../../../src/core/flags.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { CONTINUES, LINE_END, PIECE } from '../../../src/lib/line-splitter.js'
 import { batchOf, linesOf, readerOf } from '../../support/batches.js'
@@ -107,6 +108,22 @@ t.test('pick makes a batch of some events, or none, and leaves the others where 
   t.same(settled, [], 'odd is still held, the empty one is not')
   odd.ack.settle('delivered')
   t.same(settled, ['delivered'])
+})
+
+t.test('a predicate that throws leaves no holder behind, and the sizes as they were', async t => {
+  const settled: AckStatus[] = []
+  const batch = batchOf(objects(5), { onSettled: status => settled.push(status) })
+  const { bytes, length } = batch
+  const fails = (i: number) => {
+    if (i === 3) throw new Error('no')
+    return i % 2 === 0
+  }
+  t.throws(() => batch.pick(fails), { message: 'no' })
+  t.ok(batch.ack.sole)
+  t.throws(() => batch.retain(fails), { message: 'no' })
+  t.same([batch.bytes, batch.length], [bytes, length])
+  batch.ack.settle('delivered')
+  t.same(settled, ['errored'])
 })
 
 t.test('a few events of a large chunk let go of it, and stay what they are', async t => {
