@@ -1,5 +1,6 @@
-import { type EventBatch, INVALID, MODIFIED, OBJECT } from '../core/batch.js'
+import type { EventBatch } from '../core/batch.js'
 import { partialMark } from '../core/event.js'
+import { INVALID, MODIFIED, OBJECT } from '../core/flags.js'
 import { jsonText } from '../lib/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
 

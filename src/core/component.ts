@@ -3,10 +3,11 @@ import type { Logger } from 'pino'
 import type { z } from 'zod'
 import type { Clock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
-import type { EventBatch, Origin } from './batch.js'
+import type { EventBatch } from './batch.js'
 import type { DeliveryDefaults } from './delivery-options.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
+import type { Origin } from './origin.js'
 
 /** start and stop are called by the engine only; stop may come twice, and without a start. */
 export interface Lifecycle {

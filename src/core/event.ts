@@ -1,5 +1,6 @@
 import { CONTINUES, PIECE } from '../lib/line-splitter.js'
-import { INVALID, OBJECT, type Origin } from './batch.js'
+import { INVALID, OBJECT } from './flags.js'
+import type { Origin } from './origin.js'
 
 export type Fields = Record<string, unknown>
 

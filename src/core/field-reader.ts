@@ -1,7 +1,8 @@
 import { SLOT, scanValue, WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
-import { type EventBatch, INVALID, MODIFIED, OBJECT } from './batch.js'
+import type { EventBatch } from './batch.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
+import { INVALID, MODIFIED, OBJECT } from './flags.js'
 
 /** What a path leads to. */
 export const MISSING = 0

@@ -2,8 +2,9 @@ import { type FileHandle, mkdir, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { encodeNdjson } from '../codec/encode.js'
-import { type EventBatch, INVALID, MODIFIED, OBJECT } from '../core/batch.js'
+import type { EventBatch } from '../core/batch.js'
 import type { DeliveryError } from '../core/errors.js'
+import { INVALID, MODIFIED, OBJECT } from '../core/flags.js'
 import type { Clock } from '../lib/time.js'
 
 /**

@@ -1,8 +1,9 @@
 import type { Readable } from 'node:stream'
 import { z } from 'zod'
-import { EventBatch, type Origin } from '../core/batch.js'
+import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { byteSize, duration } from '../core/options.js'
+import type { Origin } from '../core/origin.js'
 import { type Frame, LineSplitter } from '../lib/line-splitter.js'
 import { after } from '../lib/time.js'
 

@@ -1,5 +1,6 @@
 import { Ack, type AckStatus } from '../../src/core/ack.js'
-import { EventBatch, MODIFIED } from '../../src/core/batch.js'
+import { EventBatch } from '../../src/core/batch.js'
+import { MODIFIED } from '../../src/core/flags.js'
 import { parseFieldPath } from '../../src/core/field-path.js'
 import { FieldReader } from '../../src/core/field-reader.js'
 import { WantedNames } from '../../src/lib/json-scan.js'

@@ -1,5 +1,6 @@
 import { Ack, type AckStatus } from '../../src/core/ack.js'
-import { EventBatch, type Origin } from '../../src/core/batch.js'
+import { EventBatch } from '../../src/core/batch.js'
+import type { Origin } from '../../src/core/origin.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { LineSplitter } from '../../src/lib/line-splitter.js'
 

@@ -1,5 +1,6 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, read, readSync, readv, readvSync } from 'node:fs'
-import { EventBatch, type Origin } from '../../core/batch.js'
+import { EventBatch } from '../../core/batch.js'
+import type { Origin } from '../../core/origin.js'
 import type { Outlet } from '../../core/component.js'
 import { type Frame, LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
@@ -106,6 +107,11 @@ export class Tailer {
 
   get reading(): boolean {
     return this.#reading
+  }
+
+  /** Nothing of it was read yet, now or before. */
+  get isNew(): boolean {
+    return this.#at === 0
   }
 
   /** Up to where the file was read. */

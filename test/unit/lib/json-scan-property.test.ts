@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { OBJECT } from '../../../src/core/batch.js'
+import { OBJECT } from '../../../src/core/flags.js'
 import type { Segment } from '../../../src/core/field-path.js'
 import {
   ARRAY,
