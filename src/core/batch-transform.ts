@@ -86,7 +86,10 @@ export abstract class BatchTransform extends Transform {
       this.push(batch)
     } else batch.ack.settle('delivered')
     const full = Object.values(this.outlets ?? {}).filter(outlet => outlet.writableNeedDrain)
-    if (full.length === 0) return done()
+    if (full.length === 0) {
+      done()
+      return
+    }
     let waiting = full.length
     for (const outlet of full) outlet.once('drain', () => --waiting === 0 && done())
   }

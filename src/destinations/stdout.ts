@@ -26,7 +26,9 @@ class Stdout implements Destination {
     return new Promise((resolve, reject) => {
       // The last part's callback comes after those before it; one error is enough.
       const written = (error?: Error | null) =>
-        error ? reject(new DeliveryError(errorText(error), { failure: 'retry', reason: 'write', cause: error })) : resolve()
+        error
+          ? reject(new DeliveryError(errorText(error), { failure: 'retry', reason: 'write', cause: error }))
+          : resolve()
       parts.forEach((part, i) => {
         this.#stream.write(part, i === parts.length - 1 ? written : undefined)
       })

@@ -84,7 +84,7 @@ export function pump(from: Readable, junction: Junction): void {
     const room = junction.write(batch)
     if (!room) return
     from.pause()
-    room.then(() => from.resume())
+    void room.then(() => from.resume())
   })
   from.on('end', () => junction.end())
 }

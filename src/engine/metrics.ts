@@ -1,5 +1,5 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Logger } from 'pino'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Kind } from '../core/component.js'
 import { packageVersion } from '../lib/version.js'
 import { ComponentCounters } from './counters.js'

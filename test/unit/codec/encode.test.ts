@@ -38,7 +38,11 @@ t.test('raw: an unfinished line is only continued by its own rest', async t => {
   const other = linesOf('other\n', b)
   t.equal(raw([...first, ...rest, ...other]), 'begin end\nother\n')
   t.equal(raw([...linesOf('begin', a), ...linesOf('other\n', b)]), 'begin\nother\n')
-  t.equal(raw([...linesOf('one', a), ...linesOf('two', a)]), 'one\ntwo', 'the next line of the same origin is not the rest')
+  t.equal(
+    raw([...linesOf('one', a), ...linesOf('two', a)]),
+    'one\ntwo',
+    'the next line of the same origin is not the rest',
+  )
   const encoder = new RawEncoder(true)
   t.equal(text(encoder.encode(linesOf('x\n', a))), '\nx\n', 'after a file that ended in the middle of a line')
   t.equal(text(new RawEncoder(true).encode(rest)), ' end\n', 'unless it is the rest of it')

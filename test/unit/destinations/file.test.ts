@@ -15,7 +15,12 @@ const lines = (text: string) => linesOf(text, originOf('text', '/x'))
 
 function contextOf(clock = { now: 0 }, out: NodeJS.WritableStream = new PassThrough()) {
   const log = pino({ level: 'silent' })
-  return { id: 'out', log, clock: { now: () => clock.now, wall: () => 0 }, stdout: out } as unknown as DestinationContext
+  return {
+    id: 'out',
+    log,
+    clock: { now: () => clock.now, wall: () => 0 },
+    stdout: out,
+  } as unknown as DestinationContext
 }
 
 async function create(options: Record<string, unknown>, clock?: { now: number }): Promise<Destination> {

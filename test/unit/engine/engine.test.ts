@@ -2,6 +2,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
 import { z } from 'zod'
+import { parseConfig } from '../../../src/config/load.js'
 import type { AckStatus } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
 import { BatchTransform } from '../../../src/core/batch-transform.js'
@@ -14,7 +15,6 @@ import {
 } from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
-import { parseConfig } from '../../../src/config/load.js'
 import { Engine } from '../../../src/engine/engine.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
@@ -37,7 +37,12 @@ let stage: Stage
 const lines = defineSource({
   type: 'lines',
   summary: 'Numbered lines.',
-  options: z.strictObject({ count: z.int(), size: z.int().default(10), per_batch: z.int().default(7), fail_once: z.boolean().default(false) }),
+  options: z.strictObject({
+    count: z.int(),
+    size: z.int().default(10),
+    per_batch: z.int().default(7),
+    fail_once: z.boolean().default(false),
+  }),
   examples: [{ title: '', yaml: 'count: 1' }],
   create(options, context) {
     const origin = context.origin('text')
@@ -50,7 +55,8 @@ const lines = defineSource({
         }
         for (let n = 0; n < options.count && !signal.aborted; ) {
           let text = ''
-          for (let k = 0; k < options.per_batch && n < options.count; k++) text += `${`${context.id}${n++}`.padEnd(options.size, '.')}\n`
+          for (let k = 0; k < options.per_batch && n < options.count; k++)
+            text += `${`${context.id}${n++}`.padEnd(options.size, '.')}\n`
           const frame = new LineSplitter(1 << 20).push(Buffer.from(text))!
           const ack = out.ack(status => stage.settled.push(status))
           await out.send(new EventBatch(frame, origin, 0, ack))
@@ -141,7 +147,11 @@ destinations:
   t.same(new Set([...passed!, ...dropped!]).size, 150, 'each event is in exactly one of them')
   t.equal(also!.length, 40 + passed!.filter(line => line.startsWith('a')).length)
   const ofA = (all: string[]) => all.filter(line => line.startsWith('a')).map(line => Number(line.slice(1)))
-  t.same(ofA(passed!), ofA(passed!).toSorted((x, y) => x - y), 'in order')
+  t.same(
+    ofA(passed!),
+    ofA(passed!).toSorted((x, y) => x - y),
+    'in order',
+  )
   t.equal(stage.settled.length, Math.ceil(100 / 7) + Math.ceil(50 / 3), 'each batch settles once')
   t.ok(stage.settled.every(status => status === 'delivered'))
   t.ok(metrics.checkConservation())
