@@ -102,18 +102,26 @@ export function listenAddress() {
 
 /** `.app`, `.a."x-y"`, `.list[0]`. */
 export function fieldPath() {
+  return z.string().meta({ title: 'field path' }).transform(readPath)
+}
+
+/** The same, or blank: undefined after parsing. */
+export function blankOrFieldPath() {
   return z
     .string()
+    .nullish()
     .meta({ title: 'field path' })
-    .transform((text, context): FieldPath => {
-      try {
-        return parseFieldPath(text)
-      } catch (error) {
-        if (!(error instanceof PathError)) throw error
-        context.addIssue(`${error.message} (column ${error.column} of the path)`)
-        return z.NEVER
-      }
-    })
+    .transform((text, context): FieldPath | undefined => (text ? readPath(text, context) : undefined))
+}
+
+function readPath(text: string, context: z.RefinementCtx): FieldPath {
+  try {
+    return parseFieldPath(text)
+  } catch (error) {
+    if (!(error instanceof PathError)) throw error
+    context.addIssue(`${error.message} (column ${error.column} of the path)`)
+    return z.NEVER
+  }
 }
 
 /** A regular expression as text, matched without flags but `u`. */

@@ -4,7 +4,7 @@ import { compileCondition, condition } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
 import { type ComponentContext, defineProcessor } from '../core/component.js'
-import { duration, fieldPath } from '../core/options.js'
+import { blankOrFieldPath, duration } from '../core/options.js'
 import { type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../throttle/decider.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
 import { LiveDecider } from '../throttle/live-decider.js'
@@ -12,9 +12,9 @@ import { LiveDecider } from '../throttle/live-decider.js'
 const options = z.strictObject({
   limit: z.int().min(1).max(0xffffffff).describe('How many events of one bucket pass in one window.'),
   window: duration().describe('Length of the window.'),
-  key_field: fieldPath()
-    .optional()
-    .describe('Field whose value groups events into buckets. Events without a value share the default bucket.'),
+  key_field: blankOrFieldPath().describe(
+    'Field whose value groups events into buckets. Events without a value share the default bucket; blank, all do.',
+  ),
   exclude: condition().optional().describe('Events that match pass and do not count.'),
   window_mode: z
     .enum(['fixed', 'aligned', 'sliding'])

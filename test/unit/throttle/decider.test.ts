@@ -119,6 +119,17 @@ t.test('two events share a bucket when the texts of their values are the same, h
   }
 })
 
+t.test('long keys cost no more than short ones', async t => {
+  const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: '.k' })
+  const decider = new Decider(options)
+  const lines = Array.from({ length: 300 }, (_, i) => `{"k":"${'x'.repeat(100_000)}${i}"}\n`)
+  const [batch] = linesOf(lines.join(''), origin)
+  const { arrayBuffers } = process.memoryUsage()
+  decider.decide(batch!, 0)
+  t.equal(decider.counts[PASS], 300)
+  t.ok(process.memoryUsage().arrayBuffers - arrayBuffers < 1e6)
+})
+
 t.test('a line that is no valid UTF-8 is read with replacement characters', async t => {
   const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: '.k' })
   const decider = new Decider(options)
@@ -247,8 +258,8 @@ t.test('live: monotonic, except that aligned windows follow a clock that is set'
   t.notOk(passes(decider, 5999), 'until the next multiple of 10 s since the epoch')
   t.ok(passes(decider, 1))
   t.notOk(passes(decider, 0, 900), 'a little drift is not followed')
-  t.notOk(passes(decider, 8999, 0))
-  t.ok(passes(decider, 1001, 0), 'by the old epoch')
+  t.notOk(passes(decider, 9500))
+  t.ok(passes(decider, 500), 'by the old epoch')
   t.ok(passes(decider, 0, 10_000), 'set forward: a new window')
   t.notOk(passes(decider, 0, 500))
   t.ok(passes(decider, 0, -86_400_000), 'set back: windows begin anew')
