@@ -119,7 +119,7 @@ class Parser {
     }
     if (!this.#takeChar('(')) this.#fail(`expected "(" behind if, as in if (.host equal 'web-1')`)
     const condition = this.#or()
-    this.#close(start + 2)
+    this.#close(start)
     if (this.#at < this.#text.length) {
       this.#fail('nothing may follow the parenthesis that closes if (…); put the whole condition inside it')
     }

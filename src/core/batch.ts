@@ -123,7 +123,7 @@ export class EventBatch {
     return slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** Where it ends, shifted left by one; the lowest bit tells whether the value is a string with escapes. */
+  /** Where it ends, shifted left by one; the lowest bit tells of a string whether it has escapes. */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }

@@ -27,7 +27,10 @@ export class WantedNames {
   }
 }
 
-/** Numbers per slot in a scan's output: where the value starts (0: the name is missing), and (end << 1 | escaped). */
+/**
+ * Numbers per slot in a scan's output: where the value starts (0: the name is missing), and (end << 1 | escaped). The
+ * last bit tells of a string whether it has escapes, and means nothing for other values.
+ */
 export const SLOT = 2
 
 const QUOTE = 0x22
@@ -270,7 +273,6 @@ export function scanValue(
       byte = b[p]
     }
     const valueStart = p
-    sawEscape = false
     if (byte === QUOTE) {
       p = stringEnd(b, p + 1)
       if (p < 0) return false

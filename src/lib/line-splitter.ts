@@ -145,7 +145,7 @@ export class LineSplitter {
       let cut = this.#start + this.#maxLineBytes
       // Not inside a character: back to its first byte, which is at most three before.
       for (let back = 0; back < 3 && (this.#chunk[cut]! & 0xc0) === 0x80; back++) cut--
-      if (cut <= this.#start || (this.#chunk[cut]! & 0xc0) === 0x80) cut = this.#start + this.#maxLineBytes
+      if ((this.#chunk[cut]! & 0xc0) === 0x80) cut = this.#start + this.#maxLineBytes
       this.#push(cut, PIECE)
       this.pieces++
       this.#continues = true

@@ -147,6 +147,10 @@ t.test('what is too much is refused, and soon', async t => {
     message: /nested deeper than 100/,
     column: 105,
   } as unknown as Error)
+  t.doesNotThrow(
+    () => parseCondition(`if (${Array(300).fill('(NOT (.a exists))').join(' OR ')})`),
+    'one after the other',
+  )
   t.throws(() => parseCondition(nested('(', 30_000)), { message: /nested deeper than 100/ })
   t.throws(() => parseCondition(nested('NOT ', 10_000)), { message: /nested deeper than 100/ })
   t.doesNotThrow(() => parseCondition(many(1000)))

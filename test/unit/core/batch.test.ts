@@ -160,6 +160,7 @@ t.test('a few events of a large chunk let go of it, and stay what they are', asy
   batch.look(9)
   t.equal(check(batch, [390, 391, 392, 393, -394, 395, 396, 397, 398, 399], reader), undefined)
   t.equal(batch.event(3).line.toString(), lines[393]!.replace('\r', ''))
+  t.equal(batch.event(3).line.buffer, batch.chunk.buffer, 'an object that was there before lets go of it too')
   t.equal(check(batch.fork(2, 6), [392, 393, -394, 395], reader), undefined)
   const moved = batch.chunk
   batch.compact()

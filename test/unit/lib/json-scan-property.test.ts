@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { OBJECT } from '../../../src/core/flags.js'
 import type { Segment } from '../../../src/core/field-path.js'
 import {
   ARRAY,
@@ -14,6 +13,7 @@ import {
   STRING,
   type ValueKind,
 } from '../../../src/core/field-reader.js'
+import { OBJECT } from '../../../src/core/flags.js'
 import { SLOT, scanObject, WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { JsonLines } from '../../support/json-lines.js'

@@ -51,6 +51,48 @@ t.test('the cases of a conformance suite', async t => {
   t.ok(count >= 300, `${count} cases`)
 })
 
+t.test('every byte, everywhere', async t => {
+  const places = [
+    ...['{"a":"', '{"a":"\\', '{"a":"\\u', '{"a":"\\u0', '{"a":"\\u00', '{"a":"\\u000'].map(before => [
+      before,
+      '0000"}',
+    ]),
+    ...['{"a":"\\', '{"a":"\\n'].map(before => [before, '"}']),
+    ...['', '{', '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":[', '{"a":[1', '{"a":[1,', '{"a":{', '{"a":1}'].flatMap(
+      before => [
+        [before, ''],
+        [before, '1}'],
+        [before, '}'],
+        [before, '"b":1}'],
+        [before, ']}'],
+        [before, '{"b":1}'],
+      ],
+    ),
+    ...['0', '1', '-', '1.', '1.5', '1e', '1e+', '1e5', 't', 'tr', 'fals', 'nul', 'true'].flatMap(start => [
+      [`{"a":${start}`, '}'],
+      [`{"a":[${start}`, '1]}'],
+      [`{"a":${start}`, 'e}'],
+      [`{"a":${start}`, 'l,"b":1}'],
+    ]),
+  ] as [string, string][]
+  const wrong: string[] = []
+  let objects = 0
+  for (const [before, behind] of places) {
+    for (let byte = 0; byte < 256; byte++) {
+      const line = Buffer.concat([Buffer.from(before), Buffer.from([byte]), Buffer.from(behind)])
+      const parsed = parse(line.toString())
+      const isObject = typeof parsed?.value === 'object' && parsed.value !== null && !Array.isArray(parsed.value)
+      if (isObject) objects++
+      if ((scanned(line) !== undefined) !== isObject) wrong.push(JSON.stringify(line.toString('latin1')))
+      // And with a line end behind it.
+      const ended = Buffer.concat([line, Buffer.from('\n')])
+      if (scanObject(ended, 0, line.length, wantedA, new Int32Array(SLOT), 0) !== isObject) wrong.push(`${line} ended`)
+    }
+  }
+  t.same(wrong, [])
+  t.ok(objects > 500, `${objects} objects`)
+})
+
 t.test('a wanted name is found however it is written, the last of its duplicates', async t => {
   const found = (name: string, line: string) => {
     const wanted = new WantedNames()
@@ -115,13 +157,13 @@ t.test(
       '{"a":1} ',
     )
     for (const text of texts) {
-      for (const ending of ['\n', '\r\n', '']) {
+      for (const ending of ['\n', '\r\n', '', 'x', '"', '\\', '5', '}']) {
         const reads: string[] = []
         const bytes = Buffer.from(text + ending)
-        // Only where a line end follows is the buffer itself read to its end.
+        const last = ending === '' ? text.length - 1 : text.length
         const watched = new Proxy(bytes, {
           get(target, name) {
-            if (typeof name === 'string' && /^\d+$/.test(name) && Number(name) > text.length) reads.push(name)
+            if (typeof name === 'string' && /^\d+$/.test(name) && Number(name) > last) reads.push(name)
             const value = Reflect.get(target, name, target) as unknown
             return typeof value === 'function' ? (value.bind(target) as unknown) : value
           },
