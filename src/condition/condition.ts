@@ -10,15 +10,18 @@ export type EventTest = (batch: EventBatch, i: number) => boolean
 
 /** The option piece: `if (.host equal 'web-1')` as text, a Condition after parsing. */
 export function condition() {
-  return z.string().transform((text, context): Condition => {
-    try {
-      return parseCondition(text)
-    } catch (error) {
-      if (!(error instanceof ConditionError)) throw error
-      context.addIssue(`${error.message} (column ${error.column} of the condition)`)
-      return z.NEVER
-    }
-  })
+  return z
+    .string()
+    .meta({ title: 'condition' })
+    .transform((text, context): Condition => {
+      try {
+        return parseCondition(text)
+      } catch (error) {
+        if (!(error instanceof ConditionError)) throw error
+        context.addIssue(`${error.message} (column ${error.column} of the condition)`)
+        return z.NEVER
+      }
+    })
 }
 
 /** The predicate that `condition` means; `field` gives the readers it needs, one for each different path. */

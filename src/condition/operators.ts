@@ -31,7 +31,7 @@ export type ValueTest = (reader: FieldReader) => boolean
 export interface Operator {
   /** Whether a value stands behind it. */
   readonly takesValue: boolean
-  /** For the reference. */
+  /** What it holds for, as the reference tells it. */
   readonly text: string
   /** The test for `value` (empty where it takes none). Throws ValueError when the value is of no use to it. */
   compile(value: string): ValueTest
@@ -190,14 +190,14 @@ const check = (text: string, compile: Operator['compile']): Operator => ({ takes
 
 /** Every operator by its name, in the order of the reference. */
 export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
-  ['equal', comparison('the text is the value', equal)],
-  ['not_equal', comparison('there is a text, and it is not the value', notEqual)],
-  ['contains', comparison('the value stands somewhere in the text', contains)],
-  ['starts_with', comparison('the text starts with the value', startsWith)],
-  ['ends_with', comparison('the text ends with the value', endsWith)],
-  ['exists', check('the field is there, null included', () => reader => reader.kind !== MISSING)],
+  ['equal', comparison('a text that is the value', equal)],
+  ['not_equal', comparison('a text that is not the value', notEqual)],
+  ['contains', comparison('a text with the value somewhere in it', contains)],
+  ['starts_with', comparison('a text that starts with the value', startsWith)],
+  ['ends_with', comparison('a text that ends with the value', endsWith)],
+  ['exists', check('a field that is there, null included', () => reader => reader.kind !== MISSING)],
   ['is_empty', check('an empty string, array or object', isEmpty)],
-  ['is_null', check('the field is there and null', isKind(NULL))],
+  ['is_null', check('null', isKind(NULL))],
   ['is_number', check('a number', isKind(NUMBER))],
   ['is_string', check('a string', isKind(STRING))],
   ['is_boolean', check('true or false', isKind(BOOLEAN))],
@@ -206,31 +206,31 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   [
     'greater',
     comparison(
-      'above the value',
+      'what is above the value',
       ordering(order => order > 0),
     ),
   ],
   [
     'greater_or_equal',
     comparison(
-      'above the value, or the same',
+      'the value and what is above it',
       ordering(order => order >= 0),
     ),
   ],
   [
     'less',
     comparison(
-      'below the value',
+      'what is below the value',
       ordering(order => order < 0),
     ),
   ],
   [
     'less_or_equal',
     comparison(
-      'below the value, or the same',
+      'the value and what is below it',
       ordering(order => order <= 0),
     ),
   ],
-  ['regex_match', comparison('the regular expression matches somewhere in the text', regexMatch)],
-  ['is_ip_in_cidr_range', comparison('a string: an IP address in the range, or in one of several', inCidrRange)],
+  ['regex_match', comparison('a text in which the regular expression matches', regexMatch)],
+  ['is_ip_in_cidr_range', comparison('a string that is an IP address in the range', inCidrRange)],
 ])

@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { conditionReference } from '../condition/reference.js'
 import type { AnyDefinition, Example, Kind } from '../core/component.js'
 import { deliveryOptions } from '../core/delivery-options.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
@@ -42,9 +43,12 @@ function valuesText(): string[] {
       '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; singular, any case and short (`10s`, `500ms`, `1m`, `2h`) too; or `{value: 10, unit: Seconds}`.',
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
+      "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       '- **secret**: text that is never printed. Better than in the file it stands in the environment, a file or a systemd credential.',
       '- `${NAME}` in a value is replaced from the environment; it is an error when NAME is not set. `${NAME:-default}` has a default, for a variable that is not set or empty. `$${` is a literal `${`. Values are replaced after the YAML was read: nothing in them is read as YAML, but a whole, unquoted `${NAME}` can be a number or a boolean.',
     ].join('\n'),
+    '## Conditions',
+    ...conditionReference(),
   ]
 }
 

@@ -1,7 +1,9 @@
 import t from 'tap'
 import { z } from 'zod'
 import { compileCondition, condition } from '../../../src/condition/condition.js'
+import { OPERATORS } from '../../../src/condition/operators.js'
 import { type Condition, ConditionError, parseCondition } from '../../../src/condition/parse.js'
+import { conditionReference } from '../../../src/condition/reference.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { FieldReader } from '../../../src/core/field-reader.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
@@ -230,6 +232,15 @@ t.test('one reader for each different path', async t => {
   t.same(readers('if (.a exists OR NOT .a exists)'), ['.a'])
 })
 
+t.test('the reference tells every operator, and its examples are conditions', async t => {
+  const text = conditionReference().join('\n')
+  for (const [name, { takesValue }] of OPERATORS)
+    t.ok(text.includes(`| \`${name}${takesValue ? " '…'" : ''}\` |`), name)
+  const examples = text.match(/`if \(\..*?\)`/g) ?? []
+  t.equal(examples.length, 2)
+  for (const example of examples) t.ok(parseCondition(example.slice(1, -1)), example)
+})
+
 t.test('as an option', async t => {
   const options = z.strictObject({ exclude: condition().optional() })
   t.equal(show(options.parse({ exclude: "if (.a equal 'x')" }).exclude!), '.a equal "x"')
@@ -239,5 +250,5 @@ t.test('as an option', async t => {
     { path: ['exclude'], message: /unknown operator "foo".* \(column 8 of the condition\)$/ },
   ])
   t.match(options.safeParse({ exclude: 5 }).error?.issues, [{ path: ['exclude'] }])
-  t.match(z.toJSONSchema(options, { io: 'input' }), { properties: { exclude: { type: 'string' } } })
+  t.match(z.toJSONSchema(options, { io: 'input' }), { properties: { exclude: { type: 'string', title: 'condition' } } })
 })
