@@ -28,11 +28,11 @@ const options = z.strictObject({
     .default('pass')
     .describe('What happens to events of a new key beyond max_keys. A window that is open is never forgotten for it.'),
 })
-type Options = z.output<typeof options>
+export type ThrottleOptions = z.output<typeof options>
 
 /** The Decider options that the component's options mean. */
 export function deciderOptions(
-  options: Options,
+  options: ThrottleOptions,
   context: Pick<ComponentContext, 'field'>,
   seed: number,
 ): DeciderOptions {
@@ -56,7 +56,7 @@ class Throttle extends BatchTransform {
   readonly #discarded: { value: number }
   readonly #failOpen: { value: number }
 
-  constructor(options: Options, context: ComponentContext) {
+  constructor(options: ThrottleOptions, context: ComponentContext) {
     super(context)
     const { clock, metrics } = context
     this.#decider = new LiveDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock)

@@ -1,0 +1,202 @@
+import type { Condition } from '../condition/parse.js'
+import { formatDuration } from '../lib/units.js'
+import type { ThrottleOptions } from '../processors/throttle.js'
+import type { Simulation } from './simulate.js'
+import { DISCARDED, EXCLUDED, type KeyCounts, PASSED } from './simulate-tally.js'
+
+/** The result of a simulation as a person reads it on a terminal. */
+
+const SHOWN_KEYS = 20
+const NAME_WIDTH = 11
+const USUAL_COLUMNS = 80
+/** A key is never squeezed below this, however narrow the terminal. */
+const SHORTEST_KEY = 12
+/** Times before 1973 in milliseconds are times of today in seconds. */
+const SECONDS_FROM = 1e8
+const SECONDS_TO = 1e11
+
+export interface SummaryStyle {
+  readonly columns: number | undefined
+  readonly colour: boolean
+}
+
+export const DEFAULT_BUCKET_NAME = '(default bucket)'
+
+const number = (value: number) => value.toLocaleString('en-US')
+
+/** `2 keys`, `1 key`. */
+export const count = (value: number, noun: string) => `${number(value)} ${noun}${value === 1 ? '' : 's'}`
+
+export const percent = (part: number, whole: number) => `${whole === 0 ? '0.0' : ((part / whole) * 100).toFixed(1)} %`
+
+export const timeText = (ms: number) => new Date(ms).toISOString()
+
+/** The throttle in words: pairs of a name and a text. */
+export function describeThrottle(options: ThrottleOptions): (readonly [string, string])[] {
+  const { limit, window, key_field, exclude, window_mode, max_keys, on_max_keys } = options
+  const by = key_field ? ` by ${key_field.text}` : ', one bucket for all'
+  return [
+    ['throttle', `limit ${number(limit)} in ${windowText(window)}${by}, ${window_mode} windows`],
+    ...(exclude ? [['exclude', `if (${conditionText(exclude)})`] as const] : []),
+    ...(key_field ? [['max_keys', `${number(max_keys)}, beyond it ${on_max_keys}`] as const] : []),
+  ]
+}
+
+const UNITS = [
+  ['hour', 3_600_000],
+  ['minute', 60_000],
+  ['second', 1000],
+] as const
+
+/** The length of a window, exactly: `90 seconds`. */
+function windowText(ms: number): string {
+  const [unit, size] = UNITS.find(([, size]) => ms % size === 0) ?? (['millisecond', 1] as const)
+  return `${ms / size} ${unit}${ms === size ? '' : 's'}`
+}
+
+function conditionText(condition: Condition): string {
+  const inner = (term: Condition) =>
+    term.kind === 'and' || term.kind === 'or' ? `(${conditionText(term)})` : conditionText(term)
+  switch (condition.kind) {
+    case 'not':
+      return `NOT ${inner(condition.term)}`
+    case 'and':
+    case 'or':
+      return condition.terms.map(inner).join(condition.kind === 'and' ? ' AND ' : ' OR ')
+    case 'comparison': {
+      const { path, operator, value } = condition
+      const quoted = value === undefined ? '' : ` '${value.replace(/[\\']/g, '\\$&')}'`
+      return `${path.text} ${operator}${quoted}`
+    }
+  }
+}
+
+/** What was counted and what a reader should know of it, as pairs of a name and a text. */
+export function remarks({ replay, time }: Simulation): (readonly [string, string])[] {
+  const { events, times, timeless, notJson, backwards, furthestBackMs, failedOpen, refused } = replay
+  const { span } = times
+  const rows: (readonly [string, string])[] = []
+  if (span)
+    rows.push(['time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`])
+  if (notJson > 0)
+    rows.push(['not JSON', `${count(notJson, 'line')} not a JSON object: events all the same, without a time`])
+  const unread = timeless - notJson
+  if (unread > 0)
+    rows.push(['no time', `${count(unread, 'event')} without a readable ${time}: took the time of the one before`])
+  if (backwards > 0) {
+    rows.push([
+      'order',
+      `${count(backwards, 'event')} earlier than the one before, by up to ${formatDuration(furthestBackMs)}`,
+    ])
+  }
+  if (failedOpen > 0)
+    rows.push(['max_keys', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted (fail_open)`])
+  if (refused > 0) rows.push(['refused', `${count(refused, 'event')} of keys beyond max_keys discarded`])
+  if (events > 0 && timeless === events)
+    rows.push(['note', `no event has a time in ${time}: all are taken as of one moment`])
+  else if (span && span.from > SECONDS_FROM && span.to < SECONDS_TO) {
+    rows.push(['note', `numbers in ${time} are milliseconds; these look like seconds`])
+  }
+  return rows
+}
+
+/** What was simulated: pairs of a name and a text. */
+export function subject({ component, config, changed, throttle, inputs }: Simulation): (readonly [string, string])[] {
+  const source = `${component} of ${config}${changed.length > 0 ? `, with ${changed.join(' ')}` : ''}`
+  return [['simulated', source], ...throttle, ['input', inputs.map(inputName).join(', ')]]
+}
+
+/** The summary, with its line ends. */
+export function summaryText(simulation: Simulation, style: SummaryStyle): string {
+  const { events, outcomes } = simulation.replay
+  const columns = style.columns ?? USUAL_COLUMNS
+  const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
+  const row = ([name, text]: readonly [string, string]) => `${name.padEnd(NAME_WIDTH)}${wrapped(text, columns)}`
+  const width = number(events).length
+  const total = (name: string, outcome: 0 | 1 | 2) => {
+    const value = outcomes[outcome]
+    return row([name, `${number(value).padStart(width)} ${percent(value, events).padStart(8)}`])
+  }
+  return [
+    ...subject(simulation).map(row),
+    '',
+    row(['events', number(events)]),
+    total('passed', PASSED),
+    total('discarded', DISCARDED),
+    total('excluded', EXCLUDED),
+    ...remarks(simulation).map(row),
+    ...(events > 0 ? ['', ...keyTable(simulation, columns, bold)] : []),
+  ]
+    .map(line => `${line}\n`)
+    .join('')
+}
+
+/** Breaks a text that stands behind a name at spaces. */
+function wrapped(text: string, columns: number): string {
+  const lines = ['']
+  for (const word of text.split(/(?<=\S) (?=\S)/)) {
+    const line = lines.at(-1)!
+    if (line === '') lines[lines.length - 1] = word
+    else if (NAME_WIDTH + line.length + 1 + word.length <= columns) lines[lines.length - 1] = `${line} ${word}`
+    else lines.push(word)
+  }
+  return lines.join(`\n${' '.repeat(NAME_WIDTH)}`)
+}
+
+export function inputName(input: string): string {
+  return input === '-' ? 'standard input' : input
+}
+
+function keyTable({ replay }: Simulation, columns: number, bold: (text: string) => string): string[] {
+  const { keys, others } = replay.keys.top(SHOWN_KEYS)
+  const titles = ['events', 'passed', 'discarded', 'excluded', 'busiest window']
+  const rows = keys.map(key => [keyName(key), ...numbers(key).map(number)])
+  if (others) {
+    const more = replay.keys.overflowed ? ' and more' : ''
+    const { events, passed, discarded, excluded } = others
+    rows.push([`other (${count(others.keys, 'key')}${more})`, ...[events, passed, discarded, excluded].map(number), ''])
+  }
+  const widths = titles.map((title, i) => Math.max(title.length, ...rows.map(row => row[i + 1]!.length)))
+  const room = columns - widths.reduce((sum, width) => sum + width + 2, 0)
+  const keyWidth = Math.min(Math.max(room, SHORTEST_KEY), Math.max(3, ...rows.map(row => displayWidth(row[0]!))))
+  const line = ([name, ...cells]: string[]) =>
+    [padded(name!, keyWidth), ...cells.map((cell, i) => cell.padStart(widths[i]!))].join('  ').trimEnd()
+  return [bold(line(['key', ...titles])), ...rows.map(line)]
+}
+
+export const numbers = (key: KeyCounts) => [key.events, key.passed, key.discarded, key.excluded, key.busiest]
+
+/** A key in one line: what is no visible character is escaped. */
+export function keyName({ key }: Pick<KeyCounts, 'key'>): string {
+  if (key === undefined) return DEFAULT_BUCKET_NAME
+  const visible = key
+    .toWellFormed()
+    .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, char => `\\u{${char.codePointAt(0)!.toString(16)}}`)
+  return visible.trim() === visible && visible !== DEFAULT_BUCKET_NAME ? visible : JSON.stringify(visible)
+}
+
+const WIDE =
+  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u
+const NO_WIDTH = /\p{M}/u
+
+/** Columns of a terminal that `text` takes, as far as that can be known. */
+function displayWidth(text: string): number {
+  let width = 0
+  for (const char of text) width += char < '\u0300' ? 1 : WIDE.test(char) ? 2 : NO_WIDTH.test(char) ? 0 : 1
+  return width
+}
+
+/** Exactly `width` columns: filled, or cut. */
+function padded(text: string, width: number): string {
+  const own = displayWidth(text)
+  if (own <= width) return text + ' '.repeat(width - own)
+  let cut = ''
+  let used = 0
+  for (const char of text) {
+    const next = displayWidth(char)
+    if (used + next > width - 1) break
+    cut += char
+    used += next
+  }
+  return `${cut}…${' '.repeat(width - 1 - used)}`
+}

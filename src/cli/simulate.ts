@@ -1,0 +1,178 @@
+import { accessSync, constants, statSync } from 'node:fs'
+import { open, writeFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
+import { dirname } from 'node:path'
+import { components } from '../components.js'
+import { type Config, loadConfig } from '../config/load.js'
+import { parseOptions } from '../config/parse-options.js'
+import { type FieldPath, PathError, parseFieldPath } from '../core/field-path.js'
+import { NearestName } from '../lib/nearest.js'
+import { systemClock } from '../lib/time.js'
+import { type ThrottleOptions, throttle } from '../processors/throttle.js'
+import { type Io, UsageError } from './command-line.js'
+import { EXIT } from './dispatch.js'
+import { Replay } from './simulate-replay.js'
+import { reportPage } from './simulate-report.js'
+import { describeThrottle, summaryText } from './simulate-summary.js'
+
+export interface SimulateOptions {
+  readonly config: string
+  readonly component: string
+  readonly time: string
+  readonly limit: string | undefined
+  readonly window: string | undefined
+  readonly key: string | undefined
+  readonly exclude: string | undefined
+  readonly decisions: boolean
+  readonly report: string | undefined
+  readonly inputs: readonly string[]
+}
+
+const READ_BYTES = 256 * 1024
+/** Decisions go out in pieces of about this many characters. */
+const WRITE_LENGTH = 64 * 1024
+
+/** What was simulated, for those who show the result. */
+export interface Simulation {
+  readonly component: string
+  readonly config: string
+  /** The throttle in words: pairs of a name and a text; and the options that the command line changed. */
+  readonly throttle: readonly (readonly [string, string])[]
+  readonly changed: readonly string[]
+  readonly inputs: readonly string[]
+  readonly time: string
+  readonly replay: Replay
+}
+
+/** Replays recorded events through one throttle of a configuration. Resolves with the exit code. */
+export async function simulate(options: SimulateOptions, io: Io): Promise<number> {
+  const config = loadConfig(options.config, { env: io.env, components })
+  const configured = throttleOf(config, options)
+  const time = timePath(options.time)
+  const changes = changesOf(options)
+  const inputs = options.inputs.length > 0 ? options.inputs : ['-']
+  // Whatever cannot work is told before the work begins.
+  for (const input of inputs) if (input !== '-') checkReadable(input)
+  if (options.report !== undefined) checkWritable(options.report)
+
+  const chosen: ThrottleOptions = { ...configured, ...changes.options }
+  const replay = new Replay(chosen, time, { id: options.component, host: hostname() }, options.decisions)
+  for (const input of inputs) {
+    const frames = input === '-' ? streamed(replay, io.stdin) : readFrom(replay, input)
+    let decisions = ''
+    for await (const piece of frames) {
+      decisions += piece
+      if (decisions.length < WRITE_LENGTH) continue
+      await write(io.stdout, decisions)
+      decisions = ''
+    }
+    if (decisions) await write(io.stdout, decisions)
+  }
+  const simulation: Simulation = {
+    component: options.component,
+    config: options.config,
+    throttle: describeThrottle(chosen),
+    changed: changes.names,
+    inputs,
+    time: options.time,
+    replay,
+  }
+  const out = options.decisions ? io.stderr : io.stdout
+  out.write(summaryText(simulation, { columns: out.columns, colour: Boolean(out.isTTY) && !io.env.NO_COLOR }))
+  if (options.report !== undefined) await writeFile(options.report, reportPage(simulation, systemClock.wall()))
+  return EXIT.done
+}
+
+/** The options of the throttle that is meant. */
+function throttleOf(config: Config, { component: id, config: path }: SimulateOptions): ThrottleOptions {
+  const found = config.processors.find(processor => processor.id === id)
+  if (found?.type === throttle.type) return found.options as ThrottleOptions
+  const ids = config.processors.filter(({ type }) => type === throttle.type).map(processor => processor.id)
+  const other = found ?? [...config.sources, ...config.destinations].find(component => component.id === id)
+  const wrong = other
+    ? `${id} is a ${other.kind} of type ${other.type}, not a throttle`
+    : `there is no component ${id} in ${path}`
+  const near = other ? undefined : new NearestName().find(id, ids)
+  const known = ids.length === 0 ? `${path} has no throttle` : `the throttles of ${path} are ${ids.join(', ')}`
+  throw new UsageError(`--component: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
+}
+
+function timePath(text: string): FieldPath {
+  try {
+    return parseFieldPath(text)
+  } catch (error) {
+    if (!(error instanceof PathError)) throw error
+    throw new UsageError(`--time: ${error.message} (column ${error.column})`, 'simulate')
+  }
+}
+
+/** The flags that stand for options of the throttle. */
+const FLAGS = { limit: 'limit', window: 'window', key: 'key_field', exclude: 'exclude' } as const
+
+/** The options that the command line changes, parsed as those of a configuration are. */
+function changesOf(given: SimulateOptions): {
+  readonly options: Partial<ThrottleOptions>
+  readonly names: readonly string[]
+} {
+  const flags = Object.entries(FLAGS) as [keyof typeof FLAGS, string][]
+  const used = flags.filter(([flag]) => given[flag] !== undefined)
+  const input = Object.fromEntries(
+    used.map(([flag, name]) => [name, flag === 'limit' ? numberOf(given.limit!) : given[flag]]),
+  )
+  const parsed = parseOptions(throttle.options.partial(), input)
+  if ('faults' in parsed) {
+    const [fault] = parsed.faults
+    const flag = flags.find(([, name]) => name === fault!.path)?.[0] ?? fault!.path
+    throw new UsageError(`--${flag}: ${fault!.message}`, 'simulate')
+  }
+  const options = Object.fromEntries(used.map(([, name]) => [name, (parsed.value as Record<string, unknown>)[name]]))
+  return { options, names: used.map(([flag]) => `--${flag} ${quoted(given[flag]!)}`) }
+}
+
+/** As one would write it in a shell. */
+function quoted(text: string): string {
+  return /^[\w.:/-]+$/.test(text) ? text : `"${text.replace(/["\\$`]/g, '\\$&')}"`
+}
+
+function numberOf(text: string): number | string {
+  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text
+}
+
+function checkReadable(path: string): void {
+  accessSync(path, constants.R_OK)
+  if (statSync(path).isDirectory()) throw new Error(`cannot read ${path}: it is a folder`)
+}
+
+/** Throws when a file cannot be written there. */
+function checkWritable(path: string): void {
+  const stat = statSync(path, { throwIfNoEntry: false })
+  if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')
+  accessSync(stat ? path : dirname(path), constants.W_OK)
+}
+
+/** The decisions on the lines of a file, piece by piece. */
+async function* readFrom(replay: Replay, path: string): AsyncGenerator<string> {
+  const splitter = replay.splitter()
+  const file = await open(path)
+  try {
+    for (;;) {
+      const { bytesRead } = await file.read(splitter.reserve(READ_BYTES), 0, READ_BYTES)
+      if (bytesRead === 0) break
+      yield replay.replay(splitter.commit(bytesRead))
+    }
+  } finally {
+    await file.close()
+  }
+  yield replay.replay(splitter.flush())
+}
+
+async function* streamed(replay: Replay, stream: NodeJS.ReadableStream): AsyncGenerator<string> {
+  const splitter = replay.splitter()
+  for await (const chunk of stream) yield replay.replay(splitter.push(Buffer.from(chunk as Buffer)))
+  yield replay.replay(splitter.flush())
+}
+
+/** Resolves when there is room for more. */
+async function write(stream: NodeJS.WritableStream, text: string): Promise<void> {
+  if (!stream.write(text)) await new Promise(resolve => stream.once('drain', resolve))
+}

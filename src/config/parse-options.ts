@@ -1,0 +1,40 @@
+import type { z } from 'zod'
+import { NearestName } from '../lib/nearest.js'
+import { check, Explainer } from './diagnostics.js'
+import { type ConfigNode, type Entry, SourceText } from './node.js'
+import { Problems } from './problems.js'
+
+/** One thing wrong with options that stand in no file. */
+export interface Fault {
+  /** As in `batch.max_events`; empty for the whole. */
+  readonly path: string
+  readonly message: string
+}
+
+/** Options that come from a program or a command line: parsed as those of a file are, with the same sentences. */
+export function parseOptions<S extends z.ZodObject>(
+  schema: S,
+  options: unknown,
+): { readonly value: z.output<S> } | { readonly faults: readonly Fault[] } {
+  const checked = check(schema, options)
+  if ('value' in checked) return { value: checked.value as z.output<S> }
+  const problems = new Problems()
+  const source = new SourceText('', '')
+  const subject = { node: nodeOf(options, source), path: [], key: undefined }
+  new Explainer(problems, new NearestName()).explain(checked.issues, subject)
+  return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
+}
+
+function nodeOf(value: unknown, source: SourceText): ConfigNode {
+  const at = { source, offset: 0, size: 1, flow: false }
+  if (Array.isArray(value)) return { kind: 'list', ...at, items: value.map(item => nodeOf(item, source)) }
+  if (typeof value === 'object' && value !== null) {
+    const entries = new Map<string, Entry>()
+    for (const [key, member] of Object.entries(value)) {
+      if (member !== undefined) entries.set(key, { key: at, value: nodeOf(member, source) })
+    }
+    return { kind: 'map', ...at, entries }
+  }
+  const plain = typeof value === 'number' || typeof value === 'boolean' || value === null
+  return { kind: 'scalar', ...at, value: plain ? value : String(value), environment: undefined, broken: false }
+}
