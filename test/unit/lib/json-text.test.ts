@@ -22,7 +22,6 @@ t.test('the text that JSON.stringify makes, at any depth', async t => {
     ] as const) {
       const deep = (text: string) => open.repeat(20_000) + text + close.repeat(20_000)
       const parsed = JSON.parse(deep(json)) as unknown
-      t.throws(() => JSON.stringify(parsed), RangeError, 'too deep for the stack')
       t.ok(jsonText(parsed) === deep(JSON.stringify(value)), `${json} in ${open}`)
     }
   }
