@@ -101,7 +101,8 @@ export function encodeNdjson(batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
   for (const batch of batches) {
     if (batch.origin.decode === 'json') jsonLines(batch, parts)
-    else textLines(batch, parts)
+    else if (batch.origin.decode === 'text') textLines(batch, parts)
+    else for (let i = 0; i < batch.length; i++) textLine(batch, i, parts)
   }
   return parts.finish()
 }
@@ -138,6 +139,7 @@ function textLines(batch: EventBatch, parts: Parts): void {
   const { origin } = batch
   const rest = JSON.stringify({
     file: origin.path,
+    peer: origin.peer,
     host: origin.host,
     timestamp: new Date(batch.receivedAt).toISOString(),
   })
@@ -159,7 +161,7 @@ function textLines(batch: EventBatch, parts: Parts): void {
 }
 
 function textLine(batch: EventBatch, i: number, parts: Parts): void {
-  const line = Buffer.from(`${jsonText(batch.event(i).fields)}\n`)
+  const line = Buffer.from(`${jsonText(batch.fields(i))}\n`)
   parts.add(line, 0, line.length)
 }
 

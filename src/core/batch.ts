@@ -1,8 +1,9 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import { SLOT, scanObject } from '../lib/json-scan.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../lib/line-splitter.js'
+import { scanSyslog } from '../lib/syslog.js'
 import type { Ack } from './ack.js'
-import { type Fields, LogEvent } from './event.js'
+import { type Fields, LogEvent, lineFields } from './event.js'
 import { INVALID, MODIFIED, OBJECT, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 
@@ -70,6 +71,15 @@ export class EventBatch {
     return event
   }
 
+  /** What event `i` says, for one look: unlike that of `event(i)` it is not kept as long as the batch. */
+  fields(i: number): Fields {
+    const event = this.#events?.[i]
+    if (event) return event.fields
+    const flags = this.look(i)
+    if (flags & OBJECT) return this.event(i).fields
+    return lineFields(this.origin, this.receivedAt, flags, this.chunk, this.starts[i]!, this.ends[i]!)
+  }
+
   /** Replaces what event `i` says. */
   modify(i: number, fields: Fields): void {
     this.event(i).fields = fields
@@ -97,12 +107,23 @@ export class EventBatch {
     return flags
   }
 
-  /** Looks at every event; returns how many are not JSON objects though they should be. */
+  /** Looks at every event; returns how many are not what they should be by `origin.decode`. */
   scan(): number {
-    if (this.origin.decode !== 'json') return 0
-    let notJson = 0
-    for (let i = 0; i < this.length; i++) if ((this.look(i) & OBJECT) === 0) notJson++
-    return notJson
+    let strange = 0
+    switch (this.origin.decode) {
+      case 'json':
+        for (let i = 0; i < this.length; i++) if ((this.look(i) & OBJECT) === 0) strange++
+        break
+      case 'syslog':
+        for (let i = 0; i < this.length; i++) if (!this.isSyslog(i)) strange++
+    }
+    return strange
+  }
+
+  /** Whether event `i` is a syslog line, or the first piece of one; then its parts are those last scanned. */
+  isSyslog(i: number): boolean {
+    if (this.origin.decode !== 'syslog' || this.flags[i]! & CONTINUES) return false
+    return scanSyslog(this.chunk, this.starts[i]!, this.ends[i]!)
   }
 
   #textKind(): 'ascii' | 'utf8' | 'invalid' {

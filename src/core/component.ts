@@ -7,7 +7,7 @@ import type { EventBatch } from './batch.js'
 import type { DeliveryDefaults } from './delivery-options.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
-import type { Origin } from './origin.js'
+import type { Decode, Origin } from './origin.js'
 
 /** start and stop are called by the engine only; stop may come twice, and without a start. */
 export interface Lifecycle {
@@ -93,7 +93,7 @@ export interface ComponentContext {
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
   /** The origin of lines from `path`, or of the source as a whole. */
-  origin(decode: Origin['decode'], path?: string): Origin
+  origin(decode: Decode, path?: string): Origin
   /** Standard input, or what stands in for it. */
   readonly stdin: Readable
 }

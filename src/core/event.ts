@@ -1,4 +1,5 @@
 import { CONTINUES, PIECE } from '../lib/line-splitter.js'
+import { parseSyslog } from '../lib/syslog.js'
 import { INVALID, OBJECT } from './flags.js'
 import type { Origin } from './origin.js'
 
@@ -40,7 +41,10 @@ export class LogEvent {
 
   /** Treat as read-only: `EventBatch.modify` changes them. */
   get fields(): Fields {
-    this.#fields ??= this.flags & OBJECT ? this.#parse() : this.#text()
+    this.#fields ??=
+      this.flags & OBJECT
+        ? this.#parse()
+        : lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
     return this.#fields
   }
 
@@ -52,17 +56,6 @@ export class LogEvent {
   #parse(): Fields {
     const fields = JSON.parse(this.line.toString()) as Fields
     if (this.flags & INVALID) setOwn(fields, 'raw', this.line.toString('base64'))
-    return fields
-  }
-
-  #text(): Fields {
-    const fields: Fields = { message: this.line.toString() }
-    if (this.origin.path !== undefined) fields.file = this.origin.path
-    fields.host = this.origin.host
-    fields.timestamp = new Date(this.receivedAt).toISOString()
-    const partial = partialMark(this.flags)
-    if (partial) fields.partial = partial
-    if (this.flags & INVALID) fields.raw = this.line.toString('base64')
     return fields
   }
 
@@ -80,6 +73,44 @@ export class LogEvent {
     this.#start = start
     this.#chunk = chunk
   }
+}
+
+/** The fields of the line [start, end) that is not a JSON object, made anew. */
+export function lineFields(
+  origin: Origin,
+  receivedAt: number,
+  flags: number,
+  chunk: Buffer,
+  start: number,
+  end: number,
+): Fields {
+  const fields: Fields = syslogFields(origin, receivedAt, flags, chunk, start, end) ?? {
+    message: chunk.toString('utf8', start, end),
+  }
+  if (origin.path !== undefined) fields.file = origin.path
+  if (origin.peer !== undefined) fields.peer = origin.peer
+  fields.host ??= origin.host
+  fields.timestamp ??= new Date(receivedAt).toISOString()
+  const partial = partialMark(flags)
+  if (partial) fields.partial = partial
+  if (flags & INVALID) fields.raw = chunk.toString('base64', start, end)
+  return fields
+}
+
+function syslogFields(
+  origin: Origin,
+  receivedAt: number,
+  flags: number,
+  chunk: Buffer,
+  start: number,
+  end: number,
+): Fields | undefined {
+  // The rest of a line may look like the beginning of one.
+  if (origin.decode !== 'syslog' || flags & CONTINUES) return undefined
+  const fields: Fields | undefined = parseSyslog(chunk, start, end, receivedAt)
+  // Who sends without a name is known by the address.
+  if (fields && origin.peer !== undefined) fields.host ??= origin.peer
+  return fields
 }
 
 /** Which piece of a line an event is, when it is not a whole one. */

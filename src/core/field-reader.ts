@@ -1,5 +1,17 @@
 import { SLOT, scanValue, WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
+import {
+  APP,
+  facility,
+  HOST,
+  MESSAGE,
+  MSGID,
+  PID,
+  partEnds,
+  partStarts,
+  severity,
+  severityCode,
+} from '../lib/syslog.js'
 import type { EventBatch } from './batch.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 import { INVALID, MODIFIED, OBJECT } from './flags.js'
@@ -17,6 +29,15 @@ export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 /** A canonical whole number: its bytes are its text. */
 const LONGEST_PLAIN_NUMBER = 15
 const EMPTY = Buffer.alloc(0)
+
+/** Fields of a syslog line whose bytes are their text. */
+const SYSLOG_PARTS = new Map([
+  ['.message', MESSAGE],
+  ['.host', HOST],
+  ['.app', APP],
+  ['.pid', PID],
+  ['.msgid', MSGID],
+])
 
 /**
  * Reads one field of the events of a batch, from the line's bytes as long as nothing changed the event. `load` moves
@@ -54,6 +75,7 @@ export class FieldReader {
     const flags = batch.look(i)
     if (flags & (MODIFIED | INVALID)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
     if (flags & OBJECT) return this.#loadJson(batch, i)
+    if (batch.isSyslog(i)) return this.#loadSyslog(batch, i)
     switch (this.#path.text) {
       case '.message':
         return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
@@ -62,7 +84,23 @@ export class FieldReader {
       case '.host':
         return this.#setValue(batch.origin.host)
     }
-    return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    return this.#setValue(valueAt(batch.fields(i), this.#path.segments))
+  }
+
+  /** Of the line that was scanned just now. */
+  #loadSyslog(batch: EventBatch, i: number): ValueKind {
+    const part = SYSLOG_PARTS.get(this.#path.text)
+    if (part !== undefined && partStarts[part]! >= 0)
+      return this.#setBytes(STRING, batch.chunk, partStarts[part]!, partEnds[part]!, true)
+    switch (this.#path.text) {
+      case '.facility':
+        return this.#setValue(facility())
+      case '.severity':
+        return this.#setValue(severity())
+      case '.severity_code':
+        return this.#setValue(severityCode())
+    }
+    return this.#setValue(valueAt(batch.fields(i), this.#path.segments))
   }
 
   #loadJson(batch: EventBatch, i: number): ValueKind {

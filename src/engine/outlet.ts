@@ -16,6 +16,7 @@ export class SourceOutlet implements Outlet {
   #unsettled = 0
   #waiting: (() => void)[] = []
   readonly #notJson: { value: number }
+  readonly #notSyslog: { value: number }
 
   constructor(junction: Junction, counters: ComponentCounters, maxBytes: number) {
     this.#junction = junction
@@ -24,6 +25,10 @@ export class SourceOutlet implements Outlet {
     this.#notJson = counters.counter(
       'sluice_not_json_lines_total',
       'Lines that are not a JSON object though the source decodes JSON. They are kept as text.',
+    )
+    this.#notSyslog = counters.counter(
+      'sluice_not_syslog_lines_total',
+      'Lines that are not syslog though the source decodes it. They are kept as text.',
     )
     counters.gauge('sluice_source_unacknowledged_bytes', 'Memory held by what is not settled yet.', () => this.#held)
   }
@@ -59,7 +64,8 @@ export class SourceOutlet implements Outlet {
     const counters = this.#counters
     counters.received.events += length
     counters.received.bytes += bytes
-    this.#notJson.value += batch.scan()
+    const strange = batch.scan()
+    if (strange > 0) (batch.origin.decode === 'json' ? this.#notJson : this.#notSyslog).value += strange
     batch.ack.held = batch.held
     this.#held += batch.ack.held
     counters.sent(length, bytes)

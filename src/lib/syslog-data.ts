@@ -1,0 +1,58 @@
+/** STRUCTURED-DATA of RFC 5424: `[id name="value" ...]`, once or more, without anything between. */
+
+const SPACE = 0x20
+const QUOTE = 0x22
+const EQUALS = 0x3d
+const OPEN = 0x5b
+const BACKSLASH = 0x5c
+const CLOSE = 0x5d
+
+/** Behind the structured data that begins at `p`; -1 when there is none, or it is not well formed. */
+export function structuredDataEnd(b: Uint8Array, p: number, end: number): number {
+  if (p >= end || b[p] !== OPEN) return -1
+  while (p < end && b[p] === OPEN) {
+    p = nameEnd(b, p + 1, end)
+    if (p < 0) return -1
+    while (p < end && b[p] === SPACE) {
+      p++
+      // Some write a space before the bracket.
+      if (p < end && b[p] === CLOSE) break
+      p = nameEnd(b, p, end)
+      if (p < 0 || p + 1 >= end || b[p] !== EQUALS || b[p + 1] !== QUOTE) return -1
+      p += 2
+      while (p < end && b[p] !== QUOTE) p += b[p] === BACKSLASH ? 2 : 1
+      if (p >= end) return -1
+      p++
+    }
+    if (p >= end || b[p] !== CLOSE) return -1
+    p++
+  }
+  return p
+}
+
+/** The end of the name at `p`, or -1 when there is none. */
+function nameEnd(b: Uint8Array, p: number, end: number): number {
+  const start = p
+  while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== CLOSE && b[p] !== QUOTE) p++
+  return p === start ? -1 : p
+}
+
+const ELEMENT = /\[([^\x00-\x20=\]"]+)((?: [^\x00-\x20=\]"]+="(?:[^"\\]|\\[\s\S])*")*) ?\]/g
+const PARAMETER = / ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
+
+/** What structured data says: parameters by element and name. A name that comes several times has all its values. */
+export function structuredData(text: string): Record<string, Record<string, string | string[]>> {
+  const elements = new Map<string, Map<string, string | string[]>>()
+  for (const [, id, parameters] of text.matchAll(ELEMENT)) {
+    const element = elements.get(id!) ?? new Map<string, string | string[]>()
+    elements.set(id!, element)
+    for (const [, name, written] of parameters!.matchAll(PARAMETER)) {
+      // Only these three are escapes; before any other character a backslash is one.
+      const value = written!.replace(/\\(["\\\]])/g, '$1')
+      const before = element.get(name!)
+      element.set(name!, before === undefined ? value : [before, value].flat())
+    }
+  }
+  // fromEntries makes own members of every name, `__proto__` too.
+  return Object.fromEntries([...elements].map(([id, element]) => [id, Object.fromEntries(element)]))
+}

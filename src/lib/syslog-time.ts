@@ -1,0 +1,109 @@
+/** The timestamps of syslog: RFC 3339 in full, and `Nov  5 08:14:26` without year and zone. */
+
+const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ')
+const MONTH_BYTES = MONTHS.map(name => Buffer.from(name))
+
+const SPACE = 0x20
+const DOT = 0x2e
+const COLON = 0x3a
+const MOST_FRACTION_DIGITS = 9
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39
+}
+
+/** The number that the `digits` bytes at `p` say, when it is between `from` and `to`; else -1. */
+function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {
+  if (p + digits > end) return -1
+  let value = 0
+  for (const stop = p + digits; p < stop; p++) {
+    if (!isDigit(b[p]!)) return -1
+    value = value * 10 + b[p]! - 0x30
+  }
+  return value >= from && value <= to ? value : -1
+}
+
+/** Behind the `hh:mm:ss`, with or without a fraction, at `p`, or -1. */
+function clockEnd(b: Uint8Array, p: number, end: number): number {
+  if (number(b, p, end, 2, 0, 23) < 0 || b[p + 2] !== COLON) return -1
+  if (number(b, p + 3, end, 2, 0, 59) < 0 || b[p + 5] !== COLON) return -1
+  if (number(b, p + 6, end, 2, 0, 60) < 0) return -1
+  p += 8
+  if (p + 1 >= end || b[p] !== DOT || !isDigit(b[p + 1]!)) return p
+  const fraction = ++p
+  while (p < end && isDigit(b[p]!)) p++
+  return p - fraction > MOST_FRACTION_DIGITS ? -1 : p
+}
+
+/** Behind the RFC 3339 timestamp at `p`, or -1. */
+export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
+  if (number(b, p, end, 4, 0, 9999) < 0 || b[p + 4] !== 0x2d) return -1
+  if (number(b, p + 5, end, 2, 1, 12) < 0 || b[p + 7] !== 0x2d) return -1
+  if (number(b, p + 8, end, 2, 1, 31) < 0 || b[p + 10] !== 0x54) return -1
+  p = clockEnd(b, p + 11, end)
+  if (p < 0 || p >= end) return -1
+  if (b[p] === 0x5a) return p + 1
+  if (b[p] !== 0x2b && b[p] !== 0x2d) return -1
+  if (number(b, p + 1, end, 2, 0, 23) < 0 || b[p + 3] !== COLON || number(b, p + 4, end, 2, 0, 59) < 0) return -1
+  return p + 6
+}
+
+/** Behind the timestamp of RFC 3164 at `p`, or -1. The day may be one digit; a year may stand before the time. */
+export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
+  if (
+    p + 3 >= end ||
+    b[p + 3] !== SPACE ||
+    !MONTH_BYTES.some(m => m[0] === b[p] && m[1] === b[p + 1] && m[2] === b[p + 2])
+  )
+    return -1
+  p += 4
+  if (p < end && b[p] === SPACE) p++
+  const day = p
+  while (p < end && isDigit(b[p]!)) p++
+  if (p - day > 2 || number(b, day, end, p - day, 1, 31) < 0 || p >= end || b[p] !== SPACE) return -1
+  p++
+  if (number(b, p, end, 4, 1970, 9999) >= 0 && p + 4 < end && b[p + 4] === SPACE) p += 5
+  return clockEnd(b, p, end)
+}
+
+/** Half a year: the farthest that a timestamp without a year may be from the time it was received. */
+const HALF_YEAR_MS = 183 * 86_400_000
+
+let lastWritten = ''
+let lastWall = Number.NaN
+let lastTime: string | undefined
+
+/**
+ * What `classicTimeEnd` accepted, as RFC 3339 in UTC: local time, in the year that brings it nearest to `wall`.
+ * Undefined when there is no such day.
+ */
+export function classicTime(written: string, wall: number): string | undefined {
+  // Lines come many to the second.
+  if (written !== lastWritten || wall !== lastWall) {
+    lastTime = nearestTime(written, wall)
+    lastWritten = written
+    lastWall = wall
+  }
+  return lastTime
+}
+
+function nearestTime(written: string, wall: number): string | undefined {
+  const [, name, day, given, hour, minute, second, fraction = ''] =
+    /^(\w+) +(\d+) (?:(\d{4}) )?(\d\d):(\d\d):(\d\d)(?:\.(\d+))?$/.exec(written)!
+  const month = MONTHS.indexOf(name!)
+  const ms = Number(fraction.slice(0, 3).padEnd(3, '0'))
+  const inYear = (year: number) => {
+    // A leap second is the second before it; the 29th of February of most years is no day.
+    const date = new Date(year, month, Number(day), Number(hour), Number(minute), Math.min(Number(second), 59), ms)
+    return date.getDate() === Number(day) ? date.getTime() : Number.NaN
+  }
+  const received = new Date(wall).getFullYear()
+  let best = inYear(given === undefined ? received : Number(given))
+  if (given === undefined && !(Math.abs(best - wall) <= HALF_YEAR_MS)) {
+    for (const year of [received - 1, received + 1]) {
+      const time = inYear(year)
+      if (!(Math.abs(best - wall) <= Math.abs(time - wall)) && !Number.isNaN(time)) best = time
+    }
+  }
+  return Number.isNaN(best) ? undefined : new Date(best).toISOString()
+}

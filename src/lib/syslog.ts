@@ -1,0 +1,245 @@
+import { structuredData, structuredDataEnd } from './syslog-data.js'
+import { classicTime, classicTimeEnd, isoTimeEnd } from './syslog-time.js'
+
+/**
+ * Syslog lines as they come in life: RFC 5424; RFC 3164 with and without a host, with the RFC 3339 timestamps that
+ * rsyslog forwards, and as files have it, without a priority. One pass over the bytes finds the parts; nothing is
+ * decoded before somebody asks.
+ *
+ * A line is syslog when it begins with a priority, or else with a timestamp. Whatever of the rest cannot be told apart
+ * is the message: no byte of a line is in no part but the separators.
+ */
+
+/** Parts of a line: indexes into `partStarts` and `partEnds`. */
+export const TIME = 0
+export const HOST = 1
+export const APP = 2
+export const PID = 3
+export const MSGID = 4
+export const DATA = 5
+export const MESSAGE = 6
+const PARTS = 7
+
+/** Where the parts of the line scanned last stand; a start of -1: the line has no such part. */
+export const partStarts = new Int32Array(PARTS)
+export const partEnds = new Int32Array(PARTS)
+/** Facility * 8 + severity of the line scanned last, or -1. */
+let priority = -1
+/** Whether its timestamp has neither year nor zone. */
+let classic = false
+
+const FACILITIES =
+  'kern user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp security console solaris-cron local0 local1 local2 local3 local4 local5 local6 local7'.split(
+    ' ',
+  )
+const SEVERITIES = 'emerg alert crit err warning notice info debug'.split(' ')
+const HIGHEST_PRIORITY = 191
+
+const SPACE = 0x20
+const COLON = 0x3a
+const OPEN = 0x5b
+const CLOSE = 0x5d
+const NIL = 0x2d
+
+/** Finds the parts of the line [start, end); false when it is not syslog. */
+export function scanSyslog(b: Uint8Array, start: number, end: number): boolean {
+  let p = start
+  priority = -1
+  if (p < end && b[p] === 0x3c) {
+    p = priorityEnd(b, p + 1, end)
+    if (p < 0) return false
+    if (p + 1 < end && b[p] === 0x31 && b[p + 1] === SPACE && scanVersion1(b, p + 2, end)) return true
+  }
+  return scanClassic(b, p, end)
+}
+
+function put(part: number, start: number, end: number): void {
+  partStarts[part] = start
+  partEnds[part] = end
+}
+
+/** Behind `NNN>`, which is at `p`, or -1. Sets the priority. */
+function priorityEnd(b: Uint8Array, p: number, end: number): number {
+  let value = 0
+  const digits = p
+  while (p < end && p < digits + 3 && isDigit(b[p]!)) value = value * 10 + b[p++]! - 0x30
+  if (p === digits || p === end || b[p] !== 0x3e || value > HIGHEST_PRIORITY) return -1
+  priority = value
+  return p + 1
+}
+
+function isDigit(byte: number): boolean {
+  return byte >= 0x30 && byte <= 0x39
+}
+
+/** The end of the word at `p`: a space, or the end of the line. */
+function wordEnd(b: Uint8Array, p: number, end: number): number {
+  while (p < end && b[p]! > SPACE) p++
+  return p
+}
+
+/** What follows the version in RFC 5424. */
+function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
+  partStarts.fill(-1)
+  classic = false
+  for (let part = TIME; part <= MSGID; part++) {
+    const stop = wordEnd(b, p, end)
+    if (stop === p || stop === end || b[stop] !== SPACE) return false
+    const nil = stop === p + 1 && b[p] === NIL
+    if (part === TIME && !nil && isoTimeEnd(b, p, stop) !== stop) return false
+    if (!nil) put(part, p, stop)
+    p = stop + 1
+  }
+  const data = p
+  p = b[p] === NIL ? p + 1 : structuredDataEnd(b, p, end)
+  if (p < 0 || (p < end && b[p] !== SPACE)) {
+    // A sender that writes none, or writes it wrongly: it stays readable in the message.
+    putMessage(b, data, end)
+    return true
+  }
+  if (b[data] !== NIL) put(DATA, data, p)
+  putMessage(b, p < end ? p + 1 : end, end)
+  return true
+}
+
+/** The message, without the mark that says it is UTF-8. */
+function putMessage(b: Uint8Array, p: number, end: number): void {
+  const marked = end - p >= 3 && b[p] === 0xef && b[p + 1] === 0xbb && b[p + 2] === 0xbf
+  put(MESSAGE, marked ? p + 3 : p, end)
+}
+
+/** What follows the priority in RFC 3164, or the whole line of a file. */
+function scanClassic(b: Uint8Array, p: number, end: number): boolean {
+  partStarts.fill(-1)
+  if (priority >= 0 && p < end && b[p] === SPACE) p++
+  classic = true
+  let stop = classicTimeEnd(b, p, end)
+  if (stop < 0) {
+    classic = false
+    stop = isoTimeEnd(b, p, end)
+  }
+  let behind = stop
+  if (behind >= 0 && behind < end && b[behind] === COLON) behind++
+  if (behind < 0 || (behind < end && b[behind] !== SPACE)) {
+    if (priority < 0) return false
+    scanTag(b, p, end)
+    return true
+  }
+  put(TIME, p, stop)
+  p = Math.min(behind + 1, end)
+  if (!scanTag(b, p, end)) scanHost(b, p, end)
+  return true
+}
+
+/** A host and what follows it; or else, since there is none, all of it is the message. */
+function scanHost(b: Uint8Array, p: number, end: number): void {
+  let stop = p
+  while (stop < end && isHostByte(b[stop]!)) stop++
+  if (stop === p || stop === end || b[stop] !== SPACE) return
+  put(HOST, p, stop)
+  scanTag(b, stop + 1, end)
+}
+
+function isHostByte(byte: number): boolean {
+  const letter = byte | 0x20
+  // Letters, digits, and - . : _ % of names and addresses.
+  return (
+    (letter >= 0x61 && letter <= 0x7a) ||
+    (byte >= 0x2d && byte <= 0x3a && byte !== 0x2f) ||
+    byte === 0x5f ||
+    byte === 0x25
+  )
+}
+
+/** `app:` or `app[pid]:` and the message; false, and all of it is the message, when there is no such thing. */
+function scanTag(b: Uint8Array, p: number, end: number): boolean {
+  const stop = wordEnd(b, p, end)
+  let open = p + 1
+  while (open < stop && b[open] !== OPEN) open++
+  let close = open + 2
+  while (close < stop && b[close] !== CLOSE) close++
+  let message = -1
+  if (close < stop) {
+    // Without a colon only a number is taken for a process id.
+    if (b[close + 1] === COLON && close + 1 < stop) message = close + 2
+    else if (close + 1 === stop && allDigits(b, open + 1, close)) message = stop
+    if (message >= 0) {
+      put(APP, p, open)
+      put(PID, open + 1, close)
+    }
+  }
+  if (message < 0 && stop > p + 1 && b[stop - 1] === COLON) {
+    put(APP, p, stop - 1)
+    message = stop
+  }
+  if (message < 0) {
+    putMessage(b, p, end)
+    return false
+  }
+  putMessage(b, message < end && b[message] === SPACE ? message + 1 : message, end)
+  return true
+}
+
+function allDigits(b: Uint8Array, p: number, end: number): boolean {
+  while (p < end && isDigit(b[p]!)) p++
+  return p === end
+}
+
+/** Of the line scanned last: undefined when it has no priority. */
+export function facility(): string | undefined {
+  return priority < 0 ? undefined : FACILITIES[priority >> 3]
+}
+
+export function severity(): string | undefined {
+  return priority < 0 ? undefined : SEVERITIES[priority & 7]
+}
+
+/** 0 (emerg) to 7 (debug). */
+export function severityCode(): number | undefined {
+  return priority < 0 ? undefined : priority & 7
+}
+
+/** What a syslog line says; parts that it does not have are missing. */
+export type SyslogFields = {
+  message: string
+  /** RFC 3339. */
+  timestamp?: string
+  host?: string
+  app?: string
+  pid?: string
+  msgid?: string
+  facility?: string
+  severity?: string
+  severity_code?: number
+  structured_data?: Record<string, Record<string, string | string[]>>
+}
+
+/** The line [start, end) decoded; undefined when it is not syslog. `wall` tells the year where the line does not. */
+export function parseSyslog(b: Buffer, start: number, end: number, wall: number): SyslogFields | undefined {
+  if (!scanSyslog(b, start, end)) return undefined
+  const text = (part: number) =>
+    partStarts[part]! < 0 ? undefined : b.toString('utf8', partStarts[part]!, partEnds[part]!)
+  const fields: SyslogFields = { message: text(MESSAGE)! }
+  const written = text(TIME)
+  const timestamp = written !== undefined && classic ? classicTime(written, wall) : written
+  if (timestamp !== undefined) fields.timestamp = timestamp
+  for (const [name, part] of NAMED) {
+    const value = text(part)
+    if (value !== undefined) fields[name] = value
+  }
+  if (priority >= 0) {
+    fields.facility = facility()!
+    fields.severity = severity()!
+    fields.severity_code = severityCode()!
+  }
+  const data = text(DATA)
+  if (data !== undefined) fields.structured_data = structuredData(data)
+  return fields
+}
+
+const NAMED = [
+  ['host', HOST],
+  ['app', APP],
+  ['pid', PID],
+  ['msgid', MSGID],
+] as const
