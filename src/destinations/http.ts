@@ -9,7 +9,8 @@ import { DeliveryError, type Failure } from '../core/errors.js'
 import { packageVersion } from '../lib/version.js'
 import { AccessKey } from './http/access-key.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
-import { type Connections, openConnections } from './http/connections.js'
+import { BodyMemory } from './http/body-memory.js'
+import type { Connections } from './http/connections.js'
 import { type HttpOptions, options } from './http/options.js'
 
 /** Values of headers at least this long are kept out of every text. */
@@ -23,7 +24,8 @@ const COMPRESSORS = {
 
 /** A request as it is sent, the same at each attempt. */
 interface Prepared {
-  readonly body: Buffer
+  /** Undefined once it was accepted. */
+  body: Buffer | undefined
   readonly idempotencyKey: string
 }
 
@@ -33,6 +35,7 @@ class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #headers: Record<string, string>
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
+  readonly #memory = new BodyMemory()
   #connections: Connections | undefined
 
   constructor(options: HttpOptions, context: DestinationContext) {
@@ -45,6 +48,8 @@ class HttpDestination implements Destination {
   }
 
   async start(signal: AbortSignal): Promise<void> {
+    // Loaded by those who send over HTTP only: undici takes its time and its memory.
+    const { openConnections } = await import('./http/connections.js')
     this.#connections ??= await openConnections(this.#options)
     const { validate } = this.#options
     if (validate === undefined) await this.#key?.current()
@@ -53,7 +58,8 @@ class HttpDestination implements Destination {
 
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const { url, method, encoding, compression } = this.#options
-    const { body, idempotencyKey } = await this.#prepare(request)
+    const prepared = await this.#prepare(request)
+    const { body, idempotencyKey } = prepared
     const headers: Record<string, string> = {
       'content-type': encoding === 'json' ? 'application/x-ndjson' : 'text/plain; charset=utf-8',
       'idempotency-key': idempotencyKey,
@@ -62,8 +68,10 @@ class HttpDestination implements Destination {
     try {
       const answer = await this.#send(url, method, headers, body, signal)
       this.#count(String(answer.statusCode))
-      if (isSuccess(answer.statusCode)) await drain(answer.body)
-      else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
+      if (isSuccess(answer.statusCode)) {
+        await drain(answer.body)
+        this.#finish(prepared)
+      } else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
         this.#count(error.reason)
@@ -126,17 +134,30 @@ class HttpDestination implements Destination {
     }
   }
 
-  async #prepare(request: readonly EventBatch[]): Promise<Prepared> {
+  async #prepare(request: readonly EventBatch[]): Promise<Prepared & { body: Buffer }> {
     let prepared = this.#prepared.get(request)
     if (!prepared) {
-      const { parts, bytes } =
-        this.#options.encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
-      const plain = Buffer.concat(parts, bytes)
-      const body = (await COMPRESSORS[this.#options.compression]?.(plain)) ?? plain
-      prepared = { body, idempotencyKey: randomUUID() }
+      prepared = { body: undefined, idempotencyKey: randomUUID() }
       this.#prepared.set(request, prepared)
     }
-    return prepared
+    prepared.body ??= await this.#encode(request)
+    return prepared as Prepared & { body: Buffer }
+  }
+
+  async #encode(request: readonly EventBatch[]): Promise<Buffer> {
+    const { encoding, compression } = this.#options
+    const { parts, bytes } = encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
+    const plain = this.#memory.join(parts, bytes)
+    const compressed = await COMPRESSORS[compression]?.(plain)
+    if (compressed) this.#memory.giveBack(plain)
+    return compressed ?? plain
+  }
+
+  #finish(prepared: Prepared): void {
+    const { body } = prepared
+    prepared.body = undefined
+    // A receiver may answer before it has read all of it.
+    if (body && this.#options.compression === 'none' && this.#connections?.flushed()) this.#memory.giveBack(body)
   }
 
   /** What a refusing answer means, and what to do about it. */
