@@ -18,6 +18,11 @@ export function refuse(context: z.RefinementCtx, message: string, show = false):
   return z.NEVER
 }
 
+/** As `refuse`, of an option further in. */
+export function refuseAt(context: z.RefinementCtx, path: string[], message: string): void {
+  context.addIssue({ code: 'custom', message, path, params: { constant: true } })
+}
+
 /** `10 Seconds`, `10s` or `{value: 10, unit: Seconds}`; milliseconds after parsing, at least `min`. */
 export function duration(min = 1) {
   const unit = z
@@ -98,6 +103,14 @@ export function listenAddress() {
       if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS, true)
       return { host: match[1] ?? match[2]!, port: Number(match[3]) }
     })
+}
+
+/** How a source reads lines (origin.ts). */
+export function decodeOption() {
+  return z
+    .enum(['json', 'text', 'syslog'])
+    .default('text')
+    .describe('What a line is: a JSON object, text, or a syslog message (RFC 5424 or RFC 3164).')
 }
 
 /** `.app`, `.a."x-y"`, `.list[0]`. */

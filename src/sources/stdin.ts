@@ -2,13 +2,13 @@ import type { Readable } from 'node:stream'
 import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { byteSize, duration } from '../core/options.js'
+import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
 import { type Frame, LineSplitter } from '../lib/line-splitter.js'
 import { after } from '../lib/time.js'
 
 const options = z.strictObject({
-  decode: z.enum(['json', 'text']).default('text').describe('What a line is: a JSON object, or text.'),
+  decode: decodeOption(),
   max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
     .prefault('1MiB')
     .describe('A longer line is delivered in pieces, marked `partial`.'),

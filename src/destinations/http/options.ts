@@ -1,9 +1,8 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { duration, refuse, secret } from '../../core/options.js'
+import { auth, HEADER_NAME } from '../../core/auth-options.js'
+import { duration, refuse, refuseAt } from '../../core/options.js'
 
-/** What RFC 9110 allows as a header name, and as an authentication scheme. */
-const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
 /** Headers that follow from the request itself. */
@@ -12,11 +11,6 @@ const OWN_HEADERS = new Set(
     ' ',
   ),
 )
-
-/** As `refuse`, of an option further in. */
-function refuseAt(context: z.RefinementCtx, path: string[], message: string): void {
-  context.addIssue({ code: 'custom', message, path, params: { constant: true } })
-}
 
 function httpUrl() {
   return z.string().superRefine((text, context) => {
@@ -28,42 +22,6 @@ function httpUrl() {
     } else if (url.hash) refuse(context, 'must not have a part after "#"')
   })
 }
-
-const auth = z
-  .strictObject({
-    type: z.enum(['token', 'none']).prefault('token').describe('token: a key in a header. none: no authentication.'),
-    key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
-    key_file: z
-      .string()
-      .min(1)
-      .optional()
-      .describe('File that holds the key, read again when it changes. A newline at its end does not matter.'),
-    credential: z
-      .string()
-      .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' })
-      .optional()
-      .describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
-    scheme: z
-      .string()
-      .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/, { error: 'must be one word' })
-      .prefault('Token')
-      .describe('The word before the key, such as Token or Bearer. Empty: the key stands alone.'),
-    header: z
-      .string()
-      .regex(TOKEN, { error: 'must be the name of a header' })
-      .prefault('Authorization')
-      .describe('The header that carries the key.'),
-  })
-  .superRefine((auth, context) => {
-    const given = (['key', 'key_file', 'credential'] as const).filter(name => auth[name] !== undefined)
-    if (auth.type === 'none') {
-      for (const name of given) refuseAt(context, [name], 'has no use with type: none')
-    } else if (given.length !== 1) {
-      refuse(context, `needs exactly one of key, key_file and credential; ${given.join(' and ') || 'none'} given`)
-    }
-    const problem = auth.key && keyProblem(trimKey(auth.key.reveal()))
-    if (problem) refuseAt(context, ['key'], problem)
-  })
 
 const tls = z
   .strictObject({
@@ -96,7 +54,7 @@ export const options = z
       .describe('json: NDJSON, every event as a JSON object on a line of its own. raw: the lines as they were read.'),
     headers: z
       .record(
-        z.string().regex(TOKEN, { error: 'must be the name of a header' }),
+        z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
         z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' }),
       )
       .prefault({})
@@ -135,17 +93,3 @@ export const options = z
   })
 
 export type HttpOptions = z.output<typeof options>
-
-/** Without the line end that editors and `echo` leave. */
-export function trimKey(text: string): string {
-  return text.replace(/[\r\n]+$/, '')
-}
-
-/** What is wrong with a key, in words that do not show it; undefined when it can be sent. */
-export function keyProblem(key: string): string | undefined {
-  if (key === '') return 'the key is empty'
-  if (/[\r\n]/.test(key)) return 'the key has more than one line'
-  if (!/^[\x21-\x7e]+$/.test(key))
-    return 'the key has a character that cannot be in a header (a space, a control character, or not ASCII)'
-  return undefined
-}

@@ -1,8 +1,8 @@
 import { open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { DeliveryError, errorCode } from '../../core/errors.js'
-import { type HttpOptions, keyProblem, trimKey } from './options.js'
+import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
+import { DeliveryError, errorCode } from './errors.js'
 
 const LONGEST_KEY = 16 * 1024
 
@@ -19,14 +19,14 @@ interface Version {
  * used, the key known before stays in use; without one, delivery holds. No message or log line shows a key.
  */
 export class AccessKey {
-  readonly #auth: HttpOptions['auth']
+  readonly #auth: AuthOptions
   readonly #log: Logger
   #key: string | undefined
   #version: Version | undefined
   #toldUnusable = false
   #toldReadable = false
 
-  constructor(auth: HttpOptions['auth'], log: Logger) {
+  constructor(auth: AuthOptions, log: Logger) {
     this.#auth = auth
     this.#log = log
     if (auth.key) this.#key = trimKey(auth.key.reveal())

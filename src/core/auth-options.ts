@@ -1,0 +1,58 @@
+import { z } from 'zod'
+import { refuse, refuseAt, secret } from './options.js'
+
+/** What RFC 9110 allows as a header name, and as an authentication scheme. */
+export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+
+/** How a key is given, and where in a request it stands. */
+export const auth = z
+  .strictObject({
+    type: z.enum(['token', 'none']).prefault('token').describe('token: a key in a header. none: no authentication.'),
+    key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
+    key_file: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('File that holds the key, read again when it changes. A newline at its end does not matter.'),
+    credential: z
+      .string()
+      .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' })
+      .optional()
+      .describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
+    scheme: z
+      .string()
+      .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/, { error: 'must be one word' })
+      .prefault('Token')
+      .describe('The word before the key, such as Token or Bearer. Empty: the key stands alone.'),
+    header: z
+      .string()
+      .regex(HEADER_NAME, { error: 'must be the name of a header' })
+      .prefault('Authorization')
+      .describe('The header that carries the key.'),
+  })
+  .superRefine((auth, context) => {
+    const given = (['key', 'key_file', 'credential'] as const).filter(name => auth[name] !== undefined)
+    if (auth.type === 'none') {
+      for (const name of given) refuseAt(context, [name], 'has no use with type: none')
+    } else if (given.length !== 1) {
+      refuse(context, `needs exactly one of key, key_file and credential; ${given.join(' and ') || 'none'} given`)
+    }
+    const problem = auth.key && keyProblem(trimKey(auth.key.reveal()))
+    if (problem) refuseAt(context, ['key'], problem)
+  })
+
+export type AuthOptions = z.output<typeof auth>
+
+/** Without the line end that editors and `echo` leave. */
+export function trimKey(text: string): string {
+  return text.replace(/[\r\n]+$/, '')
+}
+
+/** What is wrong with a key, in words that do not show it; undefined when it can be sent. */
+export function keyProblem(key: string): string | undefined {
+  if (key === '') return 'the key is empty'
+  if (/[\r\n]/.test(key)) return 'the key has more than one line'
+  if (!/^[\x21-\x7e]+$/.test(key))
+    return 'the key has a character that cannot be in a header (a space, a control character, or not ASCII)'
+  return undefined
+}
