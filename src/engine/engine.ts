@@ -204,6 +204,7 @@ export class Engine {
     await this.#checkpoints.flush()
     const over = this.#delivering.signal
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
+    for (const { source } of this.#sources) await source.stop?.(over)
     this.#checkpoints.close()
   }
 
