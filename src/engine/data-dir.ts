@@ -89,7 +89,7 @@ function acquire(dir: string, beside: string): string {
 /** Their numbers, ascending. */
 function locksIn(dir: string): number[] {
   return readdirSync(dir)
-    .flatMap(name => Number(LOCK.exec(name)?.[1] ?? []))
+    .flatMap(name => LOCK.exec(name)?.slice(1, 2).map(Number) ?? [])
     .sort((a, b) => a - b)
 }
 
