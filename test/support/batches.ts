@@ -1,8 +1,8 @@
 import { Ack, type AckStatus } from '../../src/core/ack.js'
 import { EventBatch } from '../../src/core/batch.js'
-import { MODIFIED } from '../../src/core/flags.js'
 import { parseFieldPath } from '../../src/core/field-path.js'
 import { FieldReader } from '../../src/core/field-reader.js'
+import { MODIFIED } from '../../src/core/flags.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { type Frame, LineSplitter } from '../../src/lib/line-splitter.js'
 
