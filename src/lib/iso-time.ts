@@ -107,8 +107,10 @@ function offset(): number {
   const negative = take(MINUS)
   if (!negative && !take(PLUS)) return Number.NaN
   const hours = within(digits(2), 0, 23)
-  take(COLON)
-  const minutes = at === end ? 0 : within(digits(2), 0, 59)
-  const ms = hours * 3_600_000 + minutes * 60_000
+  let ms = hours * 3_600_000
+  if (at < end) {
+    take(COLON)
+    ms += within(digits(2), 0, 59) * 60_000
+  }
   return negative ? -ms : ms
 }

@@ -1,0 +1,367 @@
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable, Writable } from 'node:stream'
+import t, { type Test } from 'tap'
+import type { Io } from '../../src/cli/command-line.js'
+import { commands } from '../../src/cli/commands.js'
+import { dispatch } from '../../src/cli/dispatch.js'
+import { checkout } from '../support/checkout.js'
+import { sluice } from '../support/sluice.js'
+
+interface Vector {
+  readonly name: string
+  readonly config: Record<string, unknown>
+  readonly events: readonly { readonly t: number; readonly event: object; readonly decision: string }[]
+}
+const vectors = JSON.parse(readFileSync(join(checkout, 'test/vectors/throttle.json'), 'utf8')) as Vector[]
+
+function yaml(throttle: Record<string, unknown>): string {
+  const options = Object.entries(throttle).map(([name, value]) => `    ${name}: ${JSON.stringify(value)}\n`)
+  return `sources:
+  in: { type: stdin, decode: json }
+processors:
+  limit_app:
+    type: throttle
+    inputs: [in]
+${options.join('')}  other: { type: filter, inputs: [in], condition: if (.a exists) }
+destinations:
+  out: { type: blackhole, inputs: [limit_app, other] }
+`
+}
+
+const WORKED = { limit: 1, window: '1 Seconds', key_field: '.app', exclude: "if (.host equal 'edge-1')" }
+
+/** Calls the command in this process. */
+async function simulate(config: string, args: readonly string[], input = '') {
+  const text = { stdout: '', stderr: '' }
+  const stream = (name: keyof typeof text) =>
+    new Writable({
+      highWaterMark: 100,
+      write(chunk, _encoding, done) {
+        text[name] += chunk
+        setImmediate(done)
+      },
+    })
+  const io = { stdin: Readable.from([Buffer.from(input)]), stdout: stream('stdout'), stderr: stream('stderr'), env: {} }
+  const code = await dispatch(
+    ['simulate', '--config', config, '--component', 'limit_app', '--time', '.t', ...args],
+    commands,
+    io as unknown as Io,
+  )
+  await new Promise(resolve => setImmediate(resolve))
+  const decisions = () => text.stdout.split('\n').flatMap(line => (line ? [JSON.parse(line)] : []))
+  return { code, ...text, decisions }
+}
+
+function folder(t: Test, throttle: Record<string, unknown> = WORKED, files: Record<string, string> = {}): string {
+  return t.testdir({ 'sluice.yaml': yaml(throttle), ...files })
+}
+
+t.test('the vectors hold', async t => {
+  const dir = t.testdir({})
+  const config = join(dir, 'sluice.yaml')
+  for (const { name, config: throttle, events } of vectors) {
+    writeFileSync(config, yaml(throttle))
+    const input = events.map(({ t, event }) => `${JSON.stringify({ ...event, t })}\n`).join('')
+    const { code, decisions, stderr } = await simulate(config, ['--decisions'], input)
+    t.equal(code, 0, stderr)
+    t.same(
+      decisions().map(({ n, decision }) => [n, decision]),
+      events.map(({ decision }, n) => [n, decision]),
+      name,
+    )
+  }
+})
+
+t.test('the program: one decision a line, in order, with its bucket; the summary is beside it', async t => {
+  const dir = folder(t)
+  const lines = [
+    { t: 0, app: 'a', host: 'h1' },
+    { t: 10, app: 'b', host: 'h2' },
+    { t: 20, app: 'a', host: 'h1' },
+    { t: 30, app: 'a', host: 'edge-1' },
+    { t: 40, app: 7 },
+    { t: 50 },
+    { t: 60, app: 'é"\n' },
+    { t: 1000, app: 'a' },
+  ]
+  const run = sluice(
+    ['simulate', '--config', 'sluice.yaml', '--component', 'limit_app', '--time', '.t', '--decisions'],
+    { cwd: dir },
+  )
+  run.child.stdin!.end(`${lines.map(line => JSON.stringify(line)).join('\n')}\nnot json`)
+  t.equal(await run.exit, 0, run.stderr)
+  t.equal(
+    run.stdout,
+    `{"n":0,"decision":"pass","bucket":"a"}
+{"n":1,"decision":"pass","bucket":"b"}
+{"n":2,"decision":"discard","bucket":"a"}
+{"n":3,"decision":"excluded","bucket":"a"}
+{"n":4,"decision":"pass","bucket":"7"}
+{"n":5,"decision":"pass","bucket":null}
+{"n":6,"decision":"pass","bucket":"é\\"\\n"}
+{"n":7,"decision":"pass","bucket":"a"}
+{"n":8,"decision":"discard","bucket":null}
+`,
+  )
+  t.match(run.stderr, /^simulated {2}limit_app of sluice\.yaml\n/)
+  t.match(run.stderr, /^passed +6 +66\.7 %$/m)
+})
+
+t.test('times: numbers and ISO 8601; without one, that of the event before', async t => {
+  const config = join(folder(t, { limit: 1, window: '1s' }), 'sluice.yaml')
+  const lines = [
+    '{"t":"no time yet: 0"}',
+    '{"t":999}',
+    '{"t":1000}',
+    '{"t":"1970-01-01T00:00:01.999Z"}',
+    '{"t":"1970-01-01T02:00:02+02:00"}',
+    '{"t":null}',
+    '{}',
+    '[2999]',
+    'x',
+    '',
+    '{"t":"1970-01-01T00:00:03.\\u0030Z"}',
+    '{"t":"4000"}',
+    '{"t":true}',
+    '{"t":1e400}',
+    '{"t":4000.0}',
+    '{"t":{}}',
+    '{"t":5e3}',
+  ]
+  const { decisions, stderr } = await simulate(config, ['--decisions'], lines.map(line => `${line}\n`).join(''))
+  const passes = decisions().flatMap(({ n, decision }) => (decision === 'pass' ? [n] : []))
+  t.same(passes, [0, 2, 4, 10, 14, 16])
+  t.equal(decisions().length, lines.length, 'each line has its decision')
+  t.match(stderr, /^not JSON {3}3 lines not a JSON object/m)
+  t.match(stderr, /^no time {4}7 events without a readable \.t/m)
+  t.match(stderr, /^time {7}1970-01-01T00:00:00.999Z to 1970-01-01T00:00:05.000Z \(4s\)$/m)
+  const back = await simulate(config, [], '{"t":5000}\n{"t":2000}\n{"t":4500}\n{"t":3000}\n')
+  t.match(back.stdout, /^order {6}2 events earlier than the one before, by up to 3s$/m)
+  t.match(back.stdout, /^discarded {2}3 /m)
+  const seconds = await simulate(config, [], '{"t":1760000000}\n{"t":1760000060.5}\n')
+  t.match(seconds.stdout, /these look like seconds/)
+  t.match((await simulate(config, [], '{}\n{}\n')).stdout, /no event has a time in \.t/)
+})
+
+t.test('a line of text has no time, though it has a field of that name; its other fields are read', async t => {
+  const config = join(folder(t, { limit: 1, window: '1s', key_field: '.message' }), 'sluice.yaml')
+  const { decisions, stderr } = await simulate(config, ['--decisions', '--time=.timestamp'].slice(0, 1), 'a\nb\na\n')
+  t.same(
+    decisions().map(({ decision, bucket }) => [decision, bucket]),
+    [
+      ['pass', 'a'],
+      ['pass', 'b'],
+      ['discard', 'a'],
+    ],
+  )
+  t.match(stderr, /no event has a time/)
+})
+
+t.test('several inputs are one sequence; a line ends with its file', async t => {
+  const dir = folder(
+    t,
+    { limit: 2, window: '1s', key_field: '.k' },
+    {
+      'a.ndjson': '{"t":0,"k":"a"}\r\n{"t":1,"k":"a"}',
+      'b.ndjson': '{"t":3,"k":"a"}\n',
+      'empty.ndjson': '',
+    },
+  )
+  const [config, a, b, empty] = ['sluice.yaml', 'a.ndjson', 'b.ndjson', 'empty.ndjson'].map(name => join(dir, name))
+  const { decisions } = await simulate(config!, ['--decisions', a!, '-', empty!, b!], '{"t":2,"k":"a"}')
+  t.same(
+    decisions().map(({ n, decision }) => [n, decision]),
+    [
+      [0, 'pass'],
+      [1, 'pass'],
+      [2, 'discard'],
+      [3, 'discard'],
+    ],
+  )
+})
+
+t.test('options of the command line stand in for the configured ones', async t => {
+  const config = join(folder(t), 'sluice.yaml')
+  const input = Array.from({ length: 40 }, (_, n) => `{"t":${n * 100},"app":"a","host":"h${n % 2}"}\n`).join('')
+  const passed = async (...args: string[]) => {
+    const { stdout, stderr } = await simulate(config, args, input)
+    return [/^passed +(\d+)/m, /^excluded +(\d+)/m].map(pattern => Number(pattern.exec(stdout)?.[1] ?? stderr))
+  }
+  t.same(await passed(), [4, 0])
+  t.same(await passed('--limit', '3'), [12, 0])
+  t.same(await passed('--window', '500ms'), [8, 0])
+  t.same(await passed('--key', '.host'), [8, 0])
+  t.same(await passed('--exclude', 'if (.host equal h1)'.replace('h1', "'h1'")), [4, 20])
+  t.same(await passed('--limit=2', '--window=2 Seconds', '--key=.nothing'), [4, 0])
+})
+
+t.test('what is wrong is told, with what was probably meant', async t => {
+  const dir = folder(t)
+  const config = join(dir, 'sluice.yaml')
+  writeFileSync(join(dir, 'wrong.yaml'), yaml({ limit: 0, window: '1s' }))
+  const cases: [number, string, string[]][] = [
+    [2, '--component: there is no component limit_ap in CONFIG; did you mean limit_app?', ['--component=limit_ap']],
+    [
+      2,
+      '--component: there is no component zzzzz in CONFIG; the throttles of CONFIG are limit_app',
+      ['--component=zzzzz'],
+    ],
+    [
+      2,
+      '--component: other is a processor of type filter, not a throttle; the throttles of CONFIG are limit_app',
+      ['--component=other'],
+    ],
+    [
+      2,
+      '--component: in is a source of type stdin, not a throttle; the throttles of CONFIG are limit_app',
+      ['--component=in'],
+    ],
+    [2, '--time: a field path starts with a dot, as in .app (column 1)', ['--time=t']],
+    [2, '--limit: must be at least 1', ['--limit=0']],
+    [2, '--limit: must be a whole number, not 1.5', ['--limit=1.5']],
+    [2, '--limit: must be a whole number, not text', ['--limit=many']],
+    [
+      2,
+      '--window: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}, not "1 Day"',
+      ['--window=1 Day'],
+    ],
+    [2, '--key: a field path starts with a dot, as in .app (column 1 of the path)', ['--key=app']],
+    [
+      2,
+      '--exclude: unknown operator "eq"; did you mean equal? (column 11 of the condition)',
+      ["--exclude=if (.host eq 'a')"],
+    ],
+    [2, `--report: ${dir} is a folder; give the name of a file`, [`--report=${dir}`]],
+    [1, `cannot access ${dir}/none: no such file or directory (ENOENT)`, [`--report=${dir}/none/x.html`]],
+    [1, `cannot access ${dir}/none: no such file or directory (ENOENT)`, ['-', `${dir}/none`]],
+    [1, `cannot read ${dir}: it is a folder`, [dir]],
+  ]
+  for (const [code, message, args] of cases) {
+    const given = new Map([
+      ['--component', 'limit_app'],
+      ['--time', '.t'],
+    ])
+    const rest = args.filter(arg => {
+      const [name = '', value = ''] = arg.split(/=(.*)/s)
+      return !given.has(name) || !given.set(name, value)
+    })
+    const text = { stdout: '', stderr: '' }
+    const stream = (name: keyof typeof text) => ({ write: (chunk: string) => (text[name] += chunk) })
+    const io = { stdin: Readable.from([]), stdout: stream('stdout'), stderr: stream('stderr'), env: {} }
+    const required = [...given].map(([name, value]) => `${name}=${value}`)
+    const got = await dispatch(['simulate', '-c', config, ...required, ...rest], commands, io as unknown as Io)
+    const expected = `sluice: ${message.replaceAll('CONFIG', config)}\n${code === 2 ? 'Try: sluice simulate --help\n' : ''}`
+    t.same({ got, ...text }, { got: code, stdout: '', stderr: expected }, args.join(' '))
+  }
+  const wrong = await simulate(join(dir, 'wrong.yaml'), [])
+  t.equal(wrong.code, 78)
+  t.match(wrong.stderr, /wrong\.yaml:7:12: processors\.limit_app\.limit: must be at least 1/)
+})
+
+t.test('the summary: totals and a table by key that fits a terminal', async t => {
+  const exclude = "if (.x equal 'y' OR NOT (.n less 5))"
+  const dir = folder(t, { limit: 9, window: '1 Minutes', key_field: '.k', exclude })
+  const events = [
+    ...Array.from({ length: 1200 }, (_, n) => ({ t: n * 100, k: 'busy' })),
+    ...Array.from({ length: 3 }, (_, n) => ({
+      t: 120_000 + n,
+      k: 'a key that is longer than the column of keys can be, by far',
+    })),
+    ...Array.from({ length: 2 }, (_, n) => ({ t: 130_000 + n, k: '日本語', n })),
+    { t: 130_010, k: 'a\u001b[31m' },
+    { t: 130_010 },
+    ...Array.from({ length: 30 }, (_, n) => ({ t: 140_000, k: `k${String(n).padStart(2, '0')}`, n: 9 })),
+  ]
+  const args = ['simulate', '-c', 'sluice.yaml', '--component=limit_app', '--time=.t', '--limit', '2']
+  const run = sluice(args, { cwd: dir })
+  run.child.stdin!.end(events.map(event => `${JSON.stringify({ n: 0, ...event })}\n`).join(''))
+  t.equal(await run.exit, 0)
+  t.equal(run.stderr, '')
+  const first15 = Array.from({ length: 15 }, (_, n) => `k${String(n).padStart(2, '0')}`)
+  const [head, ...lines] = run.stdout.split('\n\n')
+  t.equal(
+    head,
+    `simulated  limit_app of sluice.yaml, with --limit 2
+throttle   limit 2 in 1 minute by .k, fixed windows
+exclude    if (.x equal 'y' OR NOT .n less '5')
+max_keys   100,000, beyond it pass
+input      standard input`,
+  )
+  t.equal(
+    lines.join('\n\n'),
+    `events     1,237
+passed        10    0.8 %
+discarded  1,197   96.8 %
+excluded      30    2.4 %
+time       1970-01-01T00:00:00.000Z to 1970-01-01T00:02:20.000Z (2m 20s)
+
+key                          events  passed  discarded  excluded  busiest window
+busy                          1,200       4      1,196         0             600
+a key that is longer than …       3       2          1         0               3
+日本語                            2       2          0         0               2
+(default bucket)                  1       1          0         0               1
+a\\u{1b}[31m                       1       1          0         0               1
+${first15.map(name => `${name}                               1       0          0         1               0\n`).join('')}other (15 keys)                  15       0          0        15
+`,
+  )
+})
+
+t.test('the report is one page that needs nothing else', async t => {
+  const dir = folder(t)
+  const report = join(dir, 'out.html')
+  const events = Array.from({ length: 500 }, (_, n) => ({
+    t: 1_760_000_000_000 + n * 60_000,
+    app: n % 5 ? '<script>alert(1)</script>' : `k&${n}`,
+  }))
+  const input = events.flatMap(event => [event, event]).map(event => `${JSON.stringify(event)}\n`)
+  const { code, stderr } = await simulate(join(dir, 'sluice.yaml'), ['--report', report, '--limit=1'], input.join(''))
+  t.equal(code, 0, stderr)
+  const page = readFileSync(report, 'utf8')
+  t.match(page, /^<!doctype html>/)
+  t.notMatch(page, /<script|<link|<img|src=|href=|@import|url\(|https?:/, 'nothing comes from elsewhere')
+  t.match(page, '&#60;script&#62;alert(1)&#60;/script&#62;')
+  t.match(page, 'k&#38;0')
+  t.match(page, 'prefers-color-scheme: dark')
+  t.match(page, /<svg [^>]*role="img" aria-label="Events over time/)
+  const shown = [...page.matchAll(/<title>[^<]+Z: ([\d,]+) passed, ([\d,]+) discarded, 0 excluded<\/title>/g)]
+  const sum = (column: number) => shown.reduce((sum, match) => sum + Number(match[column]!.replace(',', '')), 0)
+  t.same([sum(1), sum(2)], [500, 500], 'the bars are all events')
+  t.match(page, /<dt>changed<\/dt>|with --limit 1/)
+  const open: string[] = []
+  for (const [, close, name] of page.matchAll(/<(\/?)([a-z0-9]+)(?:\s[^>]*[^/])?>/g)) {
+    if (name === 'meta') continue
+    if (!close) open.push(name!)
+    else if (open.pop() !== name) t.fail(`</${name}> closes another element`)
+  }
+  t.same(open, [], 'all elements are closed')
+})
+
+t.test('a long input is streamed, and a reader that leaves early is no failure', async t => {
+  const dir = folder(t, { limit: 10, window: '1s', key_field: '.k' })
+  const args = ['simulate', '-c', 'sluice.yaml', '--component=limit_app', '--time=.t', '--decisions']
+  const run = sluice(args, { cwd: dir, env: { NODE_OPTIONS: '--max-old-space-size=64' } })
+  const filler = 'x'.repeat(150)
+  let n = 0
+  const lines = Readable.from(
+    (function* () {
+      while (n < 400_000) {
+        let piece = ''
+        for (let i = 0; i < 1000; i++, n++) piece += `{"t":${n},"k":"k${n % 100}","m":"${filler}"}\n`
+        yield piece
+      }
+    })(),
+  )
+  lines.pipe(run.child.stdin!)
+  t.equal(await run.exit, 0, run.stderr)
+  t.match(run.stderr, /^events +400,000$/m)
+  t.match(run.stdout.slice(-60), /\n\{"n":399999,"decision":"pass","bucket":"k99"\}\n$/)
+
+  const early = sluice(args, { cwd: dir })
+  early.child.stdin!.on('error', () => {})
+  early.child.stdin!.write(`{"t":1}\n`.repeat(100_000))
+  await early.until(() => early.stdout.length > 0)
+  early.child.stdout!.destroy()
+  early.child.stdin!.end(`{"t":1}\n`.repeat(100_000))
+  t.equal(await early.exit, 0)
+})
