@@ -241,6 +241,14 @@ export function scanObject(
   return true
 }
 
+/**
+ * The end of the valid JSON object that opens at `start`, or -1. A control character stands at `end`, behind what may
+ * belong to it.
+ */
+export function objectEnd(b: Uint8Array, start: number, end: number): number {
+  return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
+}
+
 /** The same for bytes that are known to be valid JSON, whatever stands behind them: a value inside a line. */
 export function scanValue(
   b: Uint8Array,

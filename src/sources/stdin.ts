@@ -1,11 +1,10 @@
-import type { Readable } from 'node:stream'
 import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
 import { type Frame, LineSplitter } from '../lib/line-splitter.js'
-import { after } from '../lib/time.js'
+import { untilReadable } from '../lib/until-readable.js'
 
 const options = z.strictObject({
   decode: decodeOption(),
@@ -43,7 +42,7 @@ class Stdin implements Source {
       else if (signal.aborted) break
       else {
         const idleMs = splitter.pending > 0 ? this.#options.partial_line_timeout : undefined
-        if ((await wait(stdin, signal, idleMs)) === 'idle') await this.#send(out, splitter.flush())
+        if ((await untilReadable(stdin, { signal, idleMs })) === 'idle') await this.#send(out, splitter.flush())
       }
     }
     // Nothing of standard input can be read again: what is left of a line goes out as it is.
@@ -59,23 +58,6 @@ class Stdin implements Source {
     })
     await out.send(new EventBatch(frame, this.#origin, this.#context.clock.wall(), ack))
   }
-}
-
-/** Until there is something to read, or the end, an error or an abort; `idle` when none of it came in `idleMs`. */
-function wait(stream: Readable, signal: AbortSignal, idleMs: number | undefined): Promise<'idle' | 'go'> {
-  return new Promise(resolve => {
-    const names = ['readable', 'end', 'error', 'close'] as const
-    const done = (result: 'idle' | 'go') => {
-      cancel?.()
-      for (const name of names) stream.off(name, go)
-      signal.removeEventListener('abort', go)
-      resolve(result)
-    }
-    const go = () => done('go')
-    for (const name of names) stream.on(name, go)
-    signal.addEventListener('abort', go)
-    const cancel = idleMs === undefined ? undefined : after(idleMs, () => done('idle'))
-  })
 }
 
 export const stdin = defineSource({
