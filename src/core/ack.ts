@@ -11,6 +11,11 @@ const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 
 export class Ack {
   /** Memory that the batch holds; kept by the outlet that it was sent through. */
   held = 0
+  /**
+   * Lets go of the chunk that the batch was born with: called as soon as nobody needs that. Not after `errored`: then
+   * a write that was given up may still be reading it.
+   */
+  letGo: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
   readonly #onSettled: (status: AckStatus) => void
@@ -36,12 +41,21 @@ export class Ack {
   settle(status: AckStatus): void {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     if (RANK[status] > RANK[this.#status]) this.#status = status
-    if (--this.#holders === 0) this.#onSettled(this.#status)
+    if (--this.#holders > 0) return
+    if (this.#status !== 'errored') this.#letGo()
+    this.#onSettled(this.#status)
   }
 
   /** The batch holds so much less by now. */
   shrink(bytes: number): void {
     this.held -= bytes
+    this.#letGo()
     this.#onShrink?.(bytes)
+  }
+
+  #letGo(): void {
+    const { letGo } = this
+    this.letGo = undefined
+    letGo?.()
   }
 }

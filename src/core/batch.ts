@@ -47,6 +47,7 @@ export class EventBatch {
     this.ends = frame.ends
     this.flags = frame.flags
     this.#stride = origin.wanted.names.length * SLOT
+    if (frame.letGo) ack.letGo = frame.letGo
   }
 
   /** What the batch keeps in memory, for the budget of unacknowledged bytes. */

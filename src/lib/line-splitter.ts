@@ -9,6 +9,8 @@
  * work is linear in the bytes committed, however small the portions.
  */
 
+import { freeChunk, holdChunk, takeChunk } from './chunk-pool.js'
+
 /** Low bits of a line's flags: how many bytes its line end has (0: none, 1: LF, 2: CRLF). */
 export const LINE_END = 3
 /** The line goes on in the next event: this is a piece of an over-long line. */
@@ -25,6 +27,8 @@ export interface Frame {
   readonly flags: Uint8Array
   /** Bytes of all lines and their line ends. */
   readonly bytes: number
+  /** Where the chunk can be used again: to be called once, when nobody needs the frame's bytes any more. */
+  readonly letGo?: (() => void) | undefined
 }
 
 const LF = 0x0a
@@ -84,8 +88,9 @@ export class LineSplitter {
     if (this.#chunk.length - this.#end < want) {
       const pending = this.pending
       // At least double, so that small portions cost no copy each.
-      const next = Buffer.allocUnsafeSlow(pending + Math.max(want, pending))
+      const next = takeChunk(pending + Math.max(want, pending))
       this.#chunk.copy(next, 0, this.#start, this.#end)
+      freeChunk(this.#chunk)
       this.#scanned -= this.#start
       this.#start = 0
       this.#end = pending
@@ -133,6 +138,7 @@ export class LineSplitter {
     if (pending * 4 > this.#chunk.length) return
     const next = Buffer.allocUnsafeSlow(pending)
     this.#chunk.copy(next, 0, this.#start, this.#end)
+    freeChunk(this.#chunk)
     this.#scanned -= this.#start
     this.#start = 0
     this.#end = pending
@@ -173,6 +179,7 @@ export class LineSplitter {
       ends: ends.slice(0, length),
       flags: flagsOf.slice(0, length),
       bytes: this.#start - from,
+      letGo: holdChunk(this.#chunk),
     }
   }
 }

@@ -1,0 +1,114 @@
+import t from 'tap'
+import { Ack } from '../../../src/core/ack.js'
+import { EventBatch } from '../../../src/core/batch.js'
+import { POOLED_BYTES } from '../../../src/lib/chunk-pool.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { originOf, seeded } from '../../support/lines.js'
+
+const READ = 256 * 1024
+const random = seeded(3)
+
+/** A portion of numbered lines that ends wherever it ends, and what it is. */
+function* portions(count: number): Generator<Buffer> {
+  let n = 0
+  let rest = ''
+  for (let i = 0; i < count; i++) {
+    while (rest.length < READ) rest += `${n++} ${'some text '.repeat(1 + Math.floor(random() * 20))}\n`
+    yield Buffer.from(rest.slice(0, READ))
+    rest = rest.slice(READ)
+  }
+}
+
+function read(splitter: LineSplitter, bytes: Buffer, ack: Ack): EventBatch {
+  bytes.copy(splitter.reserve(READ).subarray(0, READ))
+  return new EventBatch(splitter.commit(READ)!, originOf('text'), 0, ack)
+}
+
+const textOf = (batch: EventBatch) => {
+  const lines: string[] = []
+  for (let i = 0; i < batch.length; i++) lines.push(batch.chunk.toString('latin1', batch.starts[i], batch.ends[i]))
+  return lines.join('\n')
+}
+
+t.test('a chunk is used again, and never while somebody needs its bytes', async t => {
+  const COUNT = 400
+  const splitter = new LineSplitter(1 << 20)
+  const chunks = new Set<Buffer>()
+  const held: { batch: EventBatch; text: string }[] = []
+  let overwritten = 0
+  const settleOne = () => {
+    const { batch, text } = held.splice(Math.floor(random() * held.length), 1)[0]!
+    if (textOf(batch) !== text) overwritten++
+    batch.ack.settle(random() < 0.05 ? 'errored' : random() < 0.1 ? 'rejected' : 'delivered')
+  }
+  for (const bytes of portions(COUNT)) {
+    const batch = read(splitter, bytes, new Ack(() => {}))
+    chunks.add(batch.chunk)
+    if (random() < 0.3) {
+      const copy = batch.fork(10, 20)
+      held.push({ batch: copy, text: textOf(copy) })
+    }
+    if (random() < 0.3) {
+      batch.retain(i => i < 50)
+      batch.compact()
+    }
+    held.push({ batch, text: textOf(batch) })
+    while (held.length > 12) settleOne()
+    if (random() < 0.02) splitter.release()
+  }
+  while (held.length > 0) settleOne()
+  t.equal(overwritten, 0)
+  t.ok(chunks.size < COUNT / 5, `${chunks.size} chunks for ${COUNT} reads`)
+})
+
+t.test('who lets go when', async t => {
+  const splitter = new LineSplitter(1 << 20)
+  const [bytes] = [...portions(1)]
+  const next = () => read(splitter, bytes!, new Ack(() => {}))
+  const after = (end: (batch: EventBatch) => void) => {
+    const batch = next()
+    const { chunk } = batch
+    next() // The splitter has gone on to another chunk.
+    end(batch)
+    const taken = Array.from({ length: 40 }, () => next().chunk)
+    return { taken: taken.includes(chunk), size: chunk.length }
+  }
+  const free = { taken: true, size: POOLED_BYTES }
+  const busy = { taken: false, size: POOLED_BYTES }
+  t.same(
+    after(batch => batch.ack.settle('delivered')),
+    free,
+    'delivered',
+  )
+  t.same(
+    after(batch => batch.ack.settle('rejected')),
+    free,
+    'rejected',
+  )
+  t.same(
+    after(batch => batch.ack.settle('errored')),
+    busy,
+    'errored: a write may go on',
+  )
+  t.same(
+    after(() => {}),
+    busy,
+    'not settled',
+  )
+  t.same(
+    after(batch => {
+      batch.fork()
+      batch.ack.settle('delivered')
+    }),
+    busy,
+    'a copy is not settled',
+  )
+  t.same(
+    after(batch => {
+      batch.retain(i => i === 0)
+      batch.compact()
+    }),
+    free,
+    'not settled, and its bytes moved elsewhere',
+  )
+})
