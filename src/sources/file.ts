@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { byteSize, duration } from '../core/options.js'
+import { byteSize, decodeOption, duration } from '../core/options.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
@@ -28,7 +28,7 @@ const options = z.strictObject({
     .enum(['beginning', 'end'])
     .default('beginning')
     .describe('Where to begin with the files that are there when the source first starts. Later ones are read whole.'),
-  decode: z.enum(['json', 'text']).default('text').describe('What a line is: a JSON object, or text.'),
+  decode: decodeOption(),
   max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
     .prefault('1MiB')
     .describe('A longer line is delivered in pieces, marked `partial`.'),
@@ -91,7 +91,7 @@ class FileSource implements Source {
     this.#saved = new Saved(checkpoints.read())
     this.#troubles = new Troubles(context)
     this.#descriptors = new Descriptors(options.max_open_files)
-    this.#discovery = new Discovery(options.include, options.exclude, this.#troubles)
+    this.#discovery = new Discovery(options.include, options.exclude, this.#troubles, clock)
     const truncations = metrics.counter(
       'sluice_file_truncations_total',
       'Files that were emptied, and read again from their beginning.',
@@ -213,7 +213,7 @@ class FileSource implements Source {
     await this.#roster.sweep(found.files, slices)
     if (this.#options.follow && !this.#stopped) {
       for (const folder of this.#roster.targetFolders()) found.folders.add(folder)
-      await this.#watches.sync(found.folders, slices)
+      if (await this.#watches.sync(found.folders, slices)) this.#urgent = true
     }
     slices.stop()
     const now = clock.now()

@@ -1,6 +1,7 @@
-import { type Dirent, readdirSync } from 'node:fs'
+import { type BigIntStats, type Dirent, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
+import type { Clock } from '../../lib/time.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
 import type { Slices } from './slices.js'
 import type { Troubles } from './troubles.js'
@@ -9,9 +10,20 @@ import type { Troubles } from './troubles.js'
 const MAX_FOLDERS = 20_000
 const MAX_FILES = 200_000
 
+/** A folder's time of change says that nothing came or went only when it lay so far back when the names were read. */
+const TRUSTED_MS = 2000
+/** Every so many walks all names are read again, whatever the times say. */
+const FULL_EVERY = 10
+
+/**
+ * What stands behind a name. `same`: what the last walk found, since nothing came or went in its folder.
+ * `unknown`: nobody looked, it may be a link, or missing.
+ */
+export type NameKind = 'plain' | 'link' | 'same' | 'unknown'
+
 export interface Found {
-  /** Paths that match, and whether the name is a symbolic link (undefined: not looked at). */
-  readonly files: Map<string, boolean | undefined>
+  /** Paths that match. */
+  readonly files: Map<string, NameKind>
   /** Folders where a new name could match. */
   readonly folders: Set<string>
 }
@@ -22,13 +34,25 @@ interface Step {
   readonly at: number
 }
 
+interface Listing {
+  readonly entries: Dirent[]
+  /** The folder itself and its time of change; undefined: not to be trusted. */
+  readonly stamp: string | undefined
+  /** The number of the walk that read the names. */
+  readonly walk: number
+}
+
 /** Finds the files that `include` and `exclude` name. */
 export class Discovery {
   readonly #globs: Segment[][]
   readonly #excluded: (path: string, name: string) => boolean
   readonly #troubles: Troubles
+  readonly #clock: Clock
+  #listings = new Map<string, Listing>()
+  #walk = 0
 
-  constructor(include: readonly string[], exclude: readonly string[], troubles: Troubles) {
+  constructor(include: readonly string[], exclude: readonly string[], troubles: Troubles, clock: Clock) {
+    this.#clock = clock
     this.#globs = compileGlobs(include)
     this.#excluded = compileExclude(exclude)
     this.#troubles = troubles
@@ -48,7 +72,8 @@ export class Discovery {
   /** Folders are read slice by slice. Symbolic links are followed, but not below `**`: a loop would have no end. */
   async walk(slices: Slices): Promise<Found> {
     const found: Found = { files: new Map(), folders: new Set() }
-    const listings = new Map<string, Dirent[]>()
+    const known = this.#walk++ % FULL_EVERY === 0 ? new Map<string, Listing>() : this.#listings
+    this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
     for (let step = steps.pop(); step; step = steps.pop()) {
       if (slices.due) await slices.pause()
@@ -57,12 +82,12 @@ export class Discovery {
         this.#troubles.failed(step.folder, 'list', limit)
         break
       }
-      this.#step(step, steps, found, listings)
+      this.#step(step, steps, found, known)
     }
     return found
   }
 
-  #step({ folder, segments, at }: Step, steps: Step[], found: Found, listings: Map<string, Dirent[]>): void {
+  #step({ folder, segments, at }: Step, steps: Step[], found: Found, known: Map<string, Listing>): void {
     let segment = segments[at]!
     const last = segments.length - 1
     while (typeof segment === 'string' && at < last) {
@@ -71,24 +96,25 @@ export class Discovery {
     }
     found.folders.add(folder)
     if (typeof segment === 'string') {
-      this.#add(folder, segment, undefined, found)
+      this.#add(folder, segment, 'unknown', found)
       return
     }
     if (segment === ANY_DEPTH && at < last) steps.push({ folder, segments, at: at + 1 })
-    let listing = listings.get(folder)
+    let listing = this.#listings.get(folder)
     if (!listing) {
-      listing = this.#list(folder)
-      listings.set(folder, listing)
+      listing = this.#list(folder, known.get(folder))
+      this.#listings.set(folder, listing)
     }
-    for (const entry of listing) {
+    const plain: NameKind = listing.walk === this.#walk ? 'plain' : 'same'
+    for (const entry of listing.entries) {
       const { name } = entry
       if (segment === ANY_DEPTH) {
         if (name.startsWith('.')) continue
         if (entry.isDirectory()) steps.push({ folder: join(folder, name), segments, at })
-        else if (at === last) this.#add(folder, name, entry.isSymbolicLink(), found)
+        else if (at === last) this.#add(folder, name, entry.isSymbolicLink() ? 'link' : plain, found)
       } else if (matchName(segment, name)) {
         if (at === last) {
-          if (!entry.isDirectory()) this.#add(folder, name, entry.isSymbolicLink(), found)
+          if (!entry.isDirectory()) this.#add(folder, name, entry.isSymbolicLink() ? 'link' : plain, found)
         } else if (entry.isDirectory() || entry.isSymbolicLink()) {
           steps.push({ folder: join(folder, name), segments, at: at + 1 })
         }
@@ -96,18 +122,30 @@ export class Discovery {
     }
   }
 
-  #add(folder: string, name: string, link: boolean | undefined, found: Found): void {
+  #add(folder: string, name: string, kind: NameKind, found: Found): void {
     const path = folder === '/' ? `/${name}` : `${folder}/${name}`
-    if (!this.#excluded(path, name)) found.files.set(path, link)
+    if (!this.#excluded(path, name)) found.files.set(path, kind)
   }
 
-  #list(folder: string): Dirent[] {
+  #list(folder: string, known: Listing | undefined): Listing {
     try {
-      return readdirSync(folder, { withFileTypes: true })
+      const stat = statSync(folder, { bigint: true })
+      const stamp = stampOf(stat)
+      if (known?.stamp === stamp) return known
+      const settled = this.#clock.wall() - Number(stat.mtimeMs) > TRUSTED_MS
+      return {
+        entries: readdirSync(folder, { withFileTypes: true }),
+        stamp: settled ? stamp : undefined,
+        walk: this.#walk,
+      }
     } catch (error) {
       const code = errorCode(error)
       if (code !== 'ENOENT' && code !== 'ENOTDIR') this.#troubles.failed(folder, 'list', error)
-      return []
+      return { entries: [], stamp: undefined, walk: this.#walk }
     }
   }
+}
+
+function stampOf(stat: BigIntStats): string {
+  return `${stat.dev}:${stat.ino}:${stat.mtimeNs}`
 }

@@ -11,7 +11,9 @@ import {
 import { dirname, join } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
+import type { Decode } from '../../core/origin.js'
 import type { Descriptors } from './descriptors.js'
+import type { NameKind } from './discovery.js'
 import { BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt, judge, keyOf } from './identity.js'
 import { emptyStart, type Position } from './positions.js'
 import type { Entry, Saved } from './saved.js'
@@ -25,7 +27,7 @@ const PRUNE_MS = 600_000
 
 export interface RosterOptions {
   readonly context: SourceContext
-  readonly decode: 'json' | 'text'
+  readonly decode: Decode
   readonly fromEnd: boolean
   /** How long a file that is away is watched for more. */
   readonly rotateWaitMs: number
@@ -49,6 +51,8 @@ export class Roster {
   readonly #options: RosterOptions
   readonly #tailers = new Map<string, Tailer>()
   readonly #paths = new Map<string, Tailer>()
+  /** Which file had a name before it was renamed or deleted: what comes next under that name takes its place. */
+  readonly #former = new Map<string, Tailer>()
   /** Where symbolic links lead: that is where appends are seen. */
   readonly #targets = new Map<string, Tailer>()
   readonly #births = new BirthTimes()
@@ -106,15 +110,16 @@ export class Roster {
   }
 
   /** Looks at what is found under `files` now, and at what was found before and is not any more. */
-  async sweep(files: ReadonlyMap<string, boolean | undefined>, slices: Slices): Promise<void> {
+  async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     const { troubles, saved, context } = this.#options
     const first = this.#sweep++ === 0
-    for (const [path, link] of files) {
+    for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
-      this.examine(path, link)
+      if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
     }
-    for (const path of this.#paths.keys()) if (!files.has(path)) this.#paths.delete(path)
+    for (const path of this.#paths.keys()) if (!files.has(path)) this.#vacate(path)
     if (first) await this.#findRotated(slices)
+    for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
     await this.#visitAway(slices)
     troubles.nextSweep()
     if (context.clock.now() < this.#pruneAt) return
@@ -122,19 +127,34 @@ export class Roster {
     saved.prune(context.clock.wall())
   }
 
-  /** What is at `path` now? `link`: whether it is a symbolic link, where that is known. */
-  examine(path: string, link?: boolean): void {
+  /** The quick look at a file that is open, where nobody can have renamed it. */
+  #glance(path: string): boolean {
+    const tailer = this.#paths.get(path)
+    if (!tailer?.isOpen) return false
+    this.#seen(tailer, path, tailer.glance())
+    return true
+  }
+
+  #seen(tailer: Tailer, path: string, changed: boolean): void {
+    tailer.seen = this.#sweep
+    tailer.found = path
+    tailer.awaySince = undefined
+    if (changed || tailer.failed) this.#options.onReady(tailer)
+  }
+
+  /** What is at `path` now? */
+  examine(path: string, kind: NameKind = 'unknown'): void {
     try {
       const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-      if (!stat) this.#paths.delete(path)
-      else if (stat.isFile()) this.#examineFile(path, stat, link)
-      else if (!stat.isDirectory() || link === undefined) this.#options.troubles.skipped(path, kindOf(stat))
+      if (!stat) this.#vacate(path)
+      else if (stat.isFile()) this.#examineFile(path, stat, kind)
+      else if (!stat.isDirectory() || kind === 'unknown') this.#options.troubles.skipped(path, kindOf(stat))
     } catch (error) {
       this.#trouble(path, error)
     }
   }
 
-  #examineFile(path: string, stat: BigIntStats, link: boolean | undefined): void {
+  #examineFile(path: string, stat: BigIntStats, kind: NameKind): void {
     this.#births.learn(stat)
     let tailer = this.#tailers.get(keyOf(stat))
     // While a file is open nobody else gets its inode.
@@ -143,23 +163,36 @@ export class Roster {
       this.#forget(tailer)
       tailer = undefined
     }
-    tailer ??= this.#adopt(path, link)
+    tailer ??= this.#adopt(path, kind)
     if (!tailer) return
-    const before = this.#paths.get(path)
+    if (this.#paths.get(path) !== tailer) this.#vacate(path)
     this.#paths.set(path, tailer)
-    if (before && before !== tailer && tailer.seen === 0) {
+    const former = this.#former.get(path)
+    if (former) this.#succeed(path, former)
+    this.#seen(tailer, path, tailer.look(Number(stat.size), stat.mtimeNs))
+  }
+
+  /** The name leads to another file now, or to none. */
+  #vacate(path: string): void {
+    const tailer = this.#paths.get(path)
+    if (!tailer) return
+    this.#paths.delete(path)
+    this.#former.set(path, tailer)
+  }
+
+  /** A new file took a name: the rest of the one that had it comes first. */
+  #succeed(path: string, former: Tailer): void {
+    const tailer = this.#paths.get(path)
+    if (tailer && tailer !== former && tailer.isNew) {
       this.#options.rotations.value++
       this.#options.context.log.info({ file: path }, 'file was rotated')
-      tailer.after = before
+      tailer.after = former
     }
-    tailer.seen = this.#sweep
-    tailer.found = path
-    tailer.awaySince = undefined
-    if (tailer.look(Number(stat.size), stat.mtimeNs) || tailer.failed) this.#options.onReady(tailer)
+    if (tailer || !this.#tailers.has(former.key)) this.#former.delete(path)
   }
 
   /** Takes a file up that is not read yet. */
-  #adopt(path: string, link: boolean | undefined, away?: Entry): Tailer | undefined {
+  #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
     const { context, decode, tailing, descriptors, troubles, saved } = this.#options
     descriptors.trim(1)
     const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
@@ -168,14 +201,16 @@ export class Roster {
       const stat = fstatSync(fd, { bigint: true })
       const known = this.#tailers.get(keyOf(stat))
       if (known || !stat.isFile()) return known
-      const entry = saved.take(stat.dev, stat.ino, away?.path ?? path)
-      const start = this.#start(fd, stat, path, entry)
-      const tailer = new Tailer(path, stat, context.origin(decode, entry?.file ?? away?.path ?? path), start, tailing)
+      const entry = this.#resumable(fd, stat, path, saved.take(stat.dev, stat.ino, away?.path ?? path))
+      const start = entry ? positionOf(entry) : this.#start(fd, stat, path)
+      // A file that was renamed keeps the name that its lines were written under.
+      const tailer = new Tailer(path, stat, context.origin(decode, entry?.file ?? entry?.path ?? path), start, tailing)
+      if (entry && entry.path !== path) this.#former.set(entry.path, tailer)
       tailer.open(fd)
       taken = true
       this.#tailers.set(tailer.key, tailer)
       descriptors.used(tailer)
-      if (link !== false) this.#setTarget(tailer, path)
+      if (kind === 'link' || kind === 'unknown') this.#setTarget(tailer, path)
       troubles.over(path)
       context.checkpoints.changed()
       return tailer
@@ -191,23 +226,27 @@ export class Roster {
     this.#targets.set(target, tailer)
   }
 
-  /** Where to begin with a file. */
-  #start(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Position {
-    const { context, tailing } = this.#options
-    if (!entry) return this.#beginsAtEnd(stat, path) ? endOf(fd, Number(stat.size)) : emptyStart()
-    const { offset, continues, head, tail } = entry
-    const verdict = judge(fd, stat, { offset, head, tail, birth: BigInt(entry.birth) }, this.#births)
-    if (verdict === 'same') return { offset, continues, tail, content: { head } }
-    if (verdict === 'truncated') tailing.onTruncated(path)
-    else context.log.info({ file: path }, 'file is gone and its inode was given to another')
-    return emptyStart()
+  /** The entry, if the file is still the one that it is about. */
+  #resumable(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Entry | undefined {
+    if (!entry) return undefined
+    const { offset, head, tail, birth } = entry
+    const verdict = judge(fd, stat, { offset, head, tail, birth: BigInt(birth) }, this.#births)
+    if (verdict === 'same') return entry
+    if (verdict === 'truncated') this.#options.tailing.onTruncated(path)
+    else this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
+    return undefined
+  }
+
+  /** Where to begin with a file of which nothing is known. */
+  #start(fd: number, stat: BigIntStats, path: string): Position {
+    return this.#beginsAtEnd(stat, path) ? endOf(fd, Number(stat.size)) : emptyStart()
   }
 
   /** Files that were there when the source was first started, where the options say so. */
   #beginsAtEnd(stat: BigIntStats, path: string): boolean {
     const { fromEnd, saved } = this.#options
-    if (!fromEnd || this.#sweep > 1 || saved.has(path)) return false
-    if (saved.savedAt === undefined) return !saved.lost
+    if (!fromEnd || this.#sweep > 1 || saved.has(path) || saved.unreadable > 0) return false
+    if (saved.savedAt === undefined) return true
     return this.#births.kept(stat) && Number(stat.birthtimeMs) < saved.savedAt
   }
 
@@ -219,11 +258,8 @@ export class Roster {
         const entry = wanted.get(keyOf(stat))!
         if (Number(stat.size) <= entry.offset || this.#births.differ(stat, BigInt(entry.birth))) continue
         try {
-          const tailer = this.#adopt(path, false, entry)
-          if (!tailer) continue
-          const successor = this.#paths.get(entry.path)
-          if (successor && successor !== tailer) successor.after = tailer
-          this.#goOn(tailer, path)
+          const tailer = this.#adopt(path, 'plain', entry)
+          if (tailer) this.#goOn(tailer, path)
         } catch (error) {
           this.#trouble(path, error)
         }
@@ -312,6 +348,10 @@ export class Roster {
     for (const path of [tailer.path, tailer.found]) if (this.#paths.get(path) === tailer) this.#paths.delete(path)
     context.checkpoints.changed()
   }
+}
+
+function positionOf({ offset, continues, head, tail }: Entry): Position {
+  return { offset, continues, tail, content: { head } }
 }
 
 /** The position at the end of what a file holds. */

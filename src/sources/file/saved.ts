@@ -44,8 +44,6 @@ export class Saved {
   readonly savedAt: number | undefined
   /** Entries, or whole documents, that could not be understood. */
   readonly unreadable: number = 0
-  /** There was a document, and nothing of it could be read. */
-  readonly lost: boolean = false
   readonly #entries = new Map<string, Entry>()
   /** The last entry of each path. */
   readonly #paths = new Map<string, Entry>()
@@ -56,7 +54,6 @@ export class Saved {
     const parsed = documentSchema.safeParse(document)
     if (!parsed.success) {
       this.unreadable = 1
-      this.lost = true
       return
     }
     this.savedAt = parsed.data.saved

@@ -1,7 +1,7 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, read, readSync, readv, readvSync } from 'node:fs'
 import { EventBatch } from '../../core/batch.js'
-import type { Origin } from '../../core/origin.js'
 import type { Outlet } from '../../core/component.js'
+import type { Origin } from '../../core/origin.js'
 import { type Frame, LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same } from './identity.js'
@@ -188,6 +188,13 @@ export class Tailer {
     this.size = size
     this.changedAt = changedAt
     return changed
+  }
+
+  /** The same by the descriptor. */
+  glance(): boolean {
+    const { size, mtimeMs } = fstatSync(this.#fd!)
+    this.size = size
+    return size !== this.#at || mtimeMs !== this.#verified
   }
 
   /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */

@@ -32,8 +32,11 @@ export class Watches {
     this.#onHint = onHint
   }
 
-  /** Watches exactly these folders; for one that is missing, the nearest above it that is there. */
-  async sync(folders: Iterable<string>, slices: Slices): Promise<void> {
+  /**
+   * Watches exactly these folders; for one that is missing, the nearest above it that is there. True when there were
+   * new ones: what happened in them before is not told.
+   */
+  async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()
     for (let folder of folders) {
       if (slices.due) await slices.pause()
@@ -53,11 +56,15 @@ export class Watches {
       watcher.close()
       this.#watches.delete(folder)
     }
-    if (this.#clock.now() < this.#refusedUntil) return
+    if (this.#clock.now() < this.#refusedUntil) return false
+    let added = false
     for (const [folder, identity] of wanted) {
       if (slices.due) await slices.pause()
-      if (!this.#watches.has(folder) && !this.#add(folder, identity)) break
+      if (this.#watches.has(folder)) continue
+      if (!this.#add(folder, identity)) break
+      added ||= this.#watches.has(folder)
     }
+    return added
   }
 
   /** False: the system refuses. */

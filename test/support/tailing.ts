@@ -1,0 +1,163 @@
+import { hostname } from 'node:os'
+import { pino } from 'pino'
+import { Ack, type AckStatus } from '../../src/core/ack.js'
+import type { EventBatch } from '../../src/core/batch.js'
+import type { Checkpoints, Outlet, Source, SourceContext } from '../../src/core/component.js'
+import { ComponentCounters } from '../../src/engine/counters.js'
+import { WantedNames } from '../../src/lib/json-scan.js'
+import { LINE_END } from '../../src/lib/line-splitter.js'
+import { type Clock, sleep, systemClock } from '../../src/lib/time.js'
+import { file } from '../../src/sources/file.js'
+
+/** Takes batches, keeps a copy of their bytes by file, and settles them at once, later or never. */
+export class Receiver implements Outlet {
+  readonly lines: { file: string; text: string; flags: number }[] = []
+  readonly #bytes = new Map<string, Buffer[]>()
+  /** While true, batches wait for `settle`. */
+  hold = false
+  readonly held: EventBatch[] = []
+  /** Batches that came, whether settled or not. */
+  batches = 0
+  /** What `send` waits for. */
+  room: Promise<void> = Promise.resolve()
+
+  ack(onSettled: (status: AckStatus) => void): Ack {
+    return new Ack(onSettled)
+  }
+
+  async send(batch: EventBatch): Promise<void> {
+    this.batches++
+    const path = batch.origin.path!
+    for (let i = 0; i < batch.length; i++) {
+      const [start, end, flags] = [batch.starts[i]!, batch.ends[i]!, batch.flags[i]!]
+      this.lines.push({ file: path, text: batch.chunk.toString('latin1', start, end), flags })
+      const bytes = Buffer.from(batch.chunk.subarray(start, end + (flags & LINE_END)))
+      const known = this.#bytes.get(path)
+      if (known) known.push(bytes)
+      else this.#bytes.set(path, [bytes])
+    }
+    if (this.hold) this.held.push(batch)
+    else batch.ack.settle('delivered')
+    await this.room
+  }
+
+  settle(status: AckStatus = 'delivered', count = this.held.length): void {
+    for (const batch of this.held.splice(0, count)) batch.ack.settle(status)
+  }
+
+  /** All bytes of a file, in the order in which they came. */
+  bytes(path: string): Buffer {
+    return Buffer.concat(this.#bytes.get(path) ?? [])
+  }
+
+  texts(path?: string): string[] {
+    return this.lines.filter(line => path === undefined || line.file === path).map(line => line.text)
+  }
+}
+
+/** A document in memory: what is saved stays for the next run, the rest is lost as in a kill. */
+export class MemoryCheckpoints implements Checkpoints {
+  document: unknown
+  changes = 0
+  savedAt = 0
+  #snapshot: (() => unknown) | undefined
+  read(): unknown {
+    return this.document
+  }
+  provide(snapshot: () => unknown): void {
+    this.#snapshot = snapshot
+  }
+  changed(): void {
+    this.changes++
+  }
+  async flush(): Promise<void> {
+    this.document = JSON.parse(JSON.stringify(this.#snapshot?.()))
+  }
+}
+
+export interface Tailing {
+  readonly out: Receiver
+  readonly counters: ComponentCounters
+  readonly checkpoints: MemoryCheckpoints
+  /** What was logged, from level warn. */
+  readonly log: { level: number; msg: string; file?: string; cause?: string }[]
+  readonly source: Source
+  readonly run: Promise<void>
+  /** The value of a series of the component's own. */
+  value(name: string, labels?: Record<string, string>): number | undefined
+  /** Ends the run as SIGTERM would, and saves. */
+  stop(): Promise<void>
+  /** Ends the run without saving. */
+  kill(): Promise<void>
+  /** Runs it again, as the engine does after a failure. */
+  again(): Promise<void>
+}
+
+/** Starts a file source on `options`, with what a run before left in `checkpoints`. */
+export async function tail(
+  options: Record<string, unknown>,
+  checkpoints = new MemoryCheckpoints(),
+  out = new Receiver(),
+  clock: Clock = systemClock,
+): Promise<Tailing> {
+  const counters = new ComponentCounters('in', 'source', 'file')
+  const log: Tailing['log'] = []
+  const context = {
+    id: 'in',
+    log: pino({ level: 'debug' }, { write: line => log.push(JSON.parse(line)) }),
+    clock,
+    metrics: counters,
+    checkpoints,
+    origin: (decode, path) => ({
+      source: 'in',
+      host: hostname(),
+      decode,
+      wanted: new WantedNames(),
+      ...(path ? { path } : {}),
+    }),
+  } as Partial<SourceContext> as SourceContext
+  const source = await file.create(file.options.parse({ scan_interval: '100ms', ...options }), context)
+  let abort = new AbortController()
+  const start = () => {
+    const run = source.run(out, abort.signal)
+    run.catch(() => {})
+    return run
+  }
+  const end = async () => {
+    abort.abort()
+    await tailing.run.catch(() => {})
+    await source.stop?.(AbortSignal.timeout(1))
+  }
+  const tailing = {
+    out,
+    counters,
+    checkpoints,
+    log,
+    source,
+    run: start(),
+    value: (name: string, labels: Record<string, string> = {}) => {
+      const all = [...(counters.series.get(name) ?? [])].flatMap(series => [...series.read()])
+      return all.find(one => Object.entries(labels).every(([key, value]) => one.labels[key] === value))?.value
+    },
+    stop: async () => {
+      await end()
+      await checkpoints.flush()
+    },
+    kill: end,
+    again: () => {
+      abort = new AbortController()
+      tailing.run = start()
+      return tailing.run
+    },
+  }
+  return tailing
+}
+
+/** Resolves when `condition` holds; fails after `ms`. */
+export async function until(condition: () => boolean, what: string | (() => string), ms = 5000): Promise<void> {
+  const end = systemClock.now() + ms
+  while (!condition()) {
+    if (systemClock.now() > end) throw new Error(`timed out: ${typeof what === 'string' ? what : what()}`)
+    await sleep(5)
+  }
+}

@@ -1,0 +1,156 @@
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { openCheckpoints } from '../../../src/engine/checkpoints.js'
+import { sleep, systemClock } from '../../../src/lib/time.js'
+import { until } from '../../support/tailing.js'
+
+function open(dir: string, intervalMs = 10) {
+  const log: { msg: string; level: number; cause?: string; meaning?: string }[] = []
+  const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
+  const store = openCheckpoints(dir, logger, systemClock, intervalMs)
+  return { store, log }
+}
+
+t.test('what was saved is there after a restart, per source', async t => {
+  const dir = t.testdir({})
+  const { store } = open(dir)
+  for (const id of ['a', 'b', 'x/../y']) {
+    const checkpoints = store.forSource(id)
+    t.equal(checkpoints.read(), undefined)
+    t.equal(checkpoints.savedAt, 0)
+    checkpoints.provide(() => ({ id, text: 'ä\n' }))
+    checkpoints.changed()
+  }
+  t.equal(store.forSource('a'), store.forSource('a'))
+  t.equal(await store.flush(), true)
+  store.close()
+  const next = open(dir).store
+  for (const id of ['a', 'b', 'x/../y']) t.same(next.forSource(id).read(), { id, text: 'ä\n' })
+  t.equal(next.forSource('c').read(), undefined)
+  t.equal(readdirSync(join(dir, 'checkpoints')).filter(name => name.endsWith('.new')).length, 0)
+})
+
+t.test('changes are written soon, together, and not when nothing changed', async t => {
+  const { store } = open(t.testdir({}), 30)
+  const checkpoints = store.forSource('a')
+  let taken = 0
+  checkpoints.provide(() => ({ taken: ++taken }))
+  for (let i = 0; i < 100; i++) checkpoints.changed()
+  await until(() => store.counts.written === 1, 'the first save')
+  t.equal(taken, 1)
+  t.ok(systemClock.wall() - checkpoints.savedAt < 5, 'up to date while nothing changes')
+  await sleep(60)
+  t.equal(store.counts.written, 1)
+  checkpoints.changed()
+  const before = checkpoints.savedAt
+  await sleep(2)
+  t.equal(checkpoints.savedAt, before, 'as old as the save while something is to be saved')
+  await until(() => store.counts.written === 2, 'the second save')
+  await checkpoints.flush()
+  t.equal(store.counts.written, 2, 'a flush writes nothing that is saved')
+  checkpoints.changed()
+  store.close()
+  await sleep(60)
+  t.equal(store.counts.written, 2, 'nothing after the end')
+})
+
+t.test('a damaged file costs one save, two cost all, and neither ends anything', async t => {
+  const dir = t.testdir({})
+  const path = join(dir, 'checkpoints', 'a.json')
+  const { store } = open(dir)
+  const checkpoints = store.forSource('a')
+  let version = 0
+  checkpoints.provide(() => ({ version: ++version, filler: 'x'.repeat(500) }))
+  for (let i = 0; i < 3; i++) {
+    checkpoints.changed()
+    await store.flush()
+  }
+  store.close()
+  const whole = readFileSync(path)
+  const damages: [string, (file: string) => void][] = [
+    ['emptied', file => writeFileSync(file, '')],
+    ['torn', file => writeFileSync(file, whole.subarray(0, 200))],
+    ['torn in its head', file => writeFileSync(file, whole.subarray(0, 20))],
+    ['a flipped bit', file => writeFileSync(file, whole.toString().replace('xxx', 'xxy'))],
+    ['zeros', file => writeFileSync(file, Buffer.alloc(whole.length))],
+    ['of another version', file => writeFileSync(file, '{"sluice_checkpoint":99}\n{}\n')],
+    [
+      'a folder',
+      file => {
+        rmSync(file)
+        mkdirSync(file)
+      },
+    ],
+  ]
+  const before = readFileSync(`${path}.1`)
+  for (const [what, damage] of damages) {
+    writeFileSync(path, whole)
+    writeFileSync(`${path}.1`, before)
+    damage(path)
+    const one = open(dir)
+    t.match(one.store.forSource('a').read(), { version: 2 }, what)
+    t.equal(one.store.counts.corrupt, 1)
+    t.match(one.log, [{ level: 50, meaning: /save before/ }])
+    t.notOk(existsSync(path))
+    writeFileSync(path, whole)
+    damage(path)
+    damage(`${path}.1`)
+    const two = open(dir)
+    t.equal(two.store.forSource('a').read(), null, `${what}, both: lost is not the same as never saved`)
+    t.equal(two.store.counts.corrupt, 2)
+    t.match(two.log, [{ level: 50, meaning: /from its beginning/ }])
+    const again = two.store.forSource('a')
+    again.provide(() => 'new')
+    again.changed()
+    t.ok(await two.store.flush())
+    t.equal(open(dir).store.forSource('a').read(), 'new')
+    two.store.close()
+  }
+  const aside = readdirSync(join(dir, 'checkpoints')).filter(name => name.includes('.corrupt-'))
+  t.ok(aside.length > 0 && aside.length <= 5, `${aside.length} set aside`)
+  t.test('a crash between the two renames', async t => {
+    writeFileSync(`${path}.1`, whole)
+    rmSync(path)
+    const { store, log } = open(dir)
+    t.match(store.forSource('a').read(), { version: 3 })
+    t.same(log, [])
+  })
+})
+
+t.test('what cannot be written is told once, counted, and tried again', async t => {
+  const dir = t.testdir({ checkpoints: 'a file where the folder should be' })
+  const { store, log } = open(dir)
+  const checkpoints = store.forSource('a')
+  checkpoints.provide(() => 'state')
+  checkpoints.changed()
+  await until(() => store.counts.failed >= 3, 'some attempts')
+  t.equal(await store.flush(), false)
+  await t.rejects(checkpoints.flush())
+  t.equal(log.length, 1)
+  t.match(log, [{ level: 50, cause: 'EEXIST' }])
+  t.equal(checkpoints.savedAt, 0)
+  renameSync(join(dir, 'checkpoints'), join(dir, 'away'))
+  t.equal(await store.flush(), true)
+  t.match(log[1], { level: 30, msg: /saved again/ })
+  t.equal(open(dir).store.forSource('a').read(), 'state')
+  store.close()
+})
+
+t.test('a full disk keeps the last save', { skip: !existsSync('/dev/full') }, async t => {
+  const dir = t.testdir({})
+  const { store } = open(dir)
+  const checkpoints = store.forSource('a')
+  checkpoints.provide(() => 'first')
+  checkpoints.changed()
+  await store.flush()
+  const { symlinkSync } = await import('node:fs')
+  symlinkSync('/dev/full', join(dir, 'checkpoints', 'a.json.new'))
+  checkpoints.provide(() => 'second')
+  checkpoints.changed()
+  t.equal(await store.flush(), false)
+  store.close()
+  t.equal(open(dir).store.forSource('a').read(), 'first')
+  chmodSync(dir, 0o700)
+})

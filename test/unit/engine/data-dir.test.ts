@@ -1,0 +1,80 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { lockDataDir } from '../../../src/engine/data-dir.js'
+
+const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/engine/data-dir.js')
+const script = `import { lockDataDir } from ${JSON.stringify(module)}
+try { lockDataDir(process.argv[1]); console.log('held') } catch (error) { console.log(error.code) }
+setInterval(() => {}, 1000)`
+const another = (dir: string) => spawn(process.execPath, ['--input-type=module', '-e', script, dir])
+
+t.test('one holder at a time', async t => {
+  const dir = join(t.testdir({}), 'deep', 'state')
+  const lock = lockDataDir(dir)
+  t.equal(statSync(dir).mode & 0o777, 0o700)
+  t.throws(() => lockDataDir(dir), {
+    code: 'SLUICE_DATA_DIR_IN_USE',
+    message: new RegExp(`${dir} is in use by another sluice, process ${process.pid}; stop that one first`),
+  })
+  lock.release()
+  lock.release()
+  const second = lockDataDir(dir)
+  lock.release()
+  t.throws(() => lockDataDir(dir), { code: 'SLUICE_DATA_DIR_IN_USE' }, 'an old release does not free a new lock')
+  second.release()
+  t.equal(readdirSync(dir).length, 1)
+})
+
+t.test('a killed holder does not block the next, a living one does', async t => {
+  const dir = t.testdir({})
+  const child = another(dir)
+  t.equal(String((await once(child.stdout, 'data'))[0]).trim(), 'held')
+  t.throws(() => lockDataDir(dir), { message: new RegExp(`process ${child.pid};`) })
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  lockDataDir(dir).release()
+})
+
+t.test('many at once: one gets an abandoned lock', async t => {
+  const dir = t.testdir({ 'lock.7': '{"pid":999999999,"started":"1","boot":"x"}' })
+  const children = Array.from({ length: 4 }, () => another(dir))
+  const results = await Promise.all(children.map(async child => String((await once(child.stdout, 'data'))[0]).trim()))
+  for (const child of children) child.kill('SIGKILL')
+  t.same(results.sort(), ['SLUICE_DATA_DIR_IN_USE', 'SLUICE_DATA_DIR_IN_USE', 'SLUICE_DATA_DIR_IN_USE', 'held'])
+  t.equal(readdirSync(dir).filter(name => /^lock\.\d+$/.test(name)).length, 1)
+})
+
+t.test('locks that bind nobody', async t => {
+  const lock = lockDataDir(t.testdir({}))
+  const mine = (dir: string) => JSON.parse(readFileSync(join(dir, 'lock.1'), 'utf8')) as Record<string, unknown>
+  const held = mine(t.testdirName)
+  lock.release()
+  const dead = { ...held, pid: spawnSync('true').pid }
+  for (const content of [
+    '',
+    '{"pid"',
+    '{}',
+    JSON.stringify(dead),
+    JSON.stringify({ ...held, started: '1' }),
+    JSON.stringify({ ...held, boot: 'another' }),
+  ]) {
+    const dir = t.testdir({ 'lock.3': content })
+    lockDataDir(dir).release()
+    t.same(readdirSync(dir), ['lock.4'], content)
+  }
+  t.throws(() => lockDataDir(t.testdir({ 'lock.3': JSON.stringify(held) })), { code: 'SLUICE_DATA_DIR_IN_USE' })
+})
+
+t.test('a folder that cannot be used', async t => {
+  const dir = t.testdir({ file: '' })
+  for (const path of [join(dir, 'file'), join(dir, 'file', 'below')]) {
+    t.throws(() => lockDataDir(path), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /must be a folder/ })
+  }
+  mkdirSync(join(dir, 'ok'))
+  writeFileSync(join(dir, 'ok', 'lock.txt'), '')
+  lockDataDir(join(dir, 'ok')).release()
+})

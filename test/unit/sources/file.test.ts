@@ -1,0 +1,350 @@
+import { appendFileSync, closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { CONTINUES, PIECE } from '../../../src/lib/line-splitter.js'
+import { sleep } from '../../../src/lib/time.js'
+import { file } from '../../../src/sources/file.js'
+import { Seeded } from '../../support/seeded.js'
+import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+
+/** Waits until so many lines came, and a moment longer for those that must not come. */
+async function settled({ out, log }: Tailing, lines: number): Promise<void> {
+  await until(
+    () => out.lines.length >= lines,
+    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
+  )
+  await sleep(30)
+}
+
+t.test('every byte arrives once and in order, whatever the bytes', async t => {
+  const random = new Seeded(1)
+  const parts: Buffer[] = []
+  for (let i = 0; i < 4000; i++) {
+    const length = random.chance(0.01) ? random.below(20_000) : random.below(300)
+    const bytes = Buffer.from(
+      Array.from({ length }, () => random.below(256)).filter(byte => length < 300 || byte !== 10),
+    )
+    parts.push(bytes, Buffer.from(random.pick(['\n', '\r\n', '\n\n', '\0\n'])))
+  }
+  const content = Buffer.concat([...parts, Buffer.from('no line end')])
+  const dir = t.testdir({ 'a.log': content, 'empty.log': '', 'b.log': '\n\n', 'c.log': '\r\n', 'd.log': 'x' })
+  const run = await tail({ include: [join(dir, '*.log')], follow: false, max_line_bytes: 4096 })
+  await run.run
+  t.ok(run.out.bytes(join(dir, 'a.log')).equals(content))
+  t.equal(run.out.bytes(join(dir, 'b.log')).toString(), '\n\n')
+  t.equal(run.out.bytes(join(dir, 'c.log')).toString(), '\r\n')
+  t.equal(run.out.bytes(join(dir, 'd.log')).toString(), 'x')
+  t.equal(run.out.bytes(join(dir, 'empty.log')).length, 0)
+  t.ok(run.value('sluice_line_pieces_total')! > 10)
+  t.equal(run.value('sluice_files_watched'), 5)
+  t.equal(run.value('sluice_files_open'), 0, 'all files are closed at the end')
+  t.equal(run.value('sluice_file_unread_bytes', { file: join(dir, 'a.log') }), 0)
+  await run.stop()
+  const next = await tail({ include: [join(dir, '*.log')], follow: false }, run.checkpoints)
+  await next.run
+  t.same(next.out.lines, [], 'nothing comes twice')
+})
+
+t.test('appends are seen within 100 ms, and many small ones cost few batches', async t => {
+  const dir = t.testdir({ 'a.log': 'first\n' })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path], scan_interval: '1h' })
+  await settled(run, 1)
+  let slowest = 0
+  for (let i = 0; i < 10; i++) {
+    const before = performance.now()
+    appendFileSync(path, `line ${i}\n`)
+    await until(() => run.out.lines.length === i + 2, 'the append')
+    slowest = Math.max(slowest, performance.now() - before)
+    await sleep(5)
+  }
+  t.ok(slowest < 100, `${slowest} ms`)
+  const batches = run.out.batches
+  for (let i = 0; i < 1000; i++) {
+    appendFileSync(path, `small ${i}\n`)
+    if (i % 10 === 0) await sleep(0)
+  }
+  await settled(run, 1011)
+  t.ok(run.out.batches - batches < 100, `${run.out.batches - batches} batches`)
+  t.ok(run.out.bytes(path).equals(readFileSync(path)))
+  await run.stop()
+})
+
+t.test('an unfinished line waits for its end, is delivered once after its time, and is continued', async t => {
+  const dir = t.testdir({ 'a.log': 'whole\nhal' })
+  const path = join(dir, 'a.log')
+  const options = { include: [path], partial_line_timeout: '150ms' }
+  const run = await tail(options)
+  await settled(run, 1)
+  t.same(run.out.texts(), ['whole'])
+  appendFileSync(path, 'f\nthe ')
+  await settled(run, 2)
+  t.same(run.out.texts(), ['whole', 'half'])
+  await until(() => run.out.lines.length === 3, 'the unfinished line')
+  t.equal(run.out.texts()[2], 'the ')
+  await sleep(200)
+  t.equal(run.out.lines.length, 3)
+  await run.stop()
+  appendFileSync(path, 'rest\r\nnext')
+  const next = await tail(options, run.checkpoints)
+  await until(() => next.out.lines.length === 2, 'the rest')
+  t.match(next.out.lines, [
+    { text: 'rest', flags: CONTINUES | 2 },
+    { text: 'next', flags: 0 },
+  ])
+  await next.kill()
+  t.same((next.checkpoints.document as { files: unknown[] }).files.length, 1)
+  t.equal(run.out.bytes(path).toString() + next.out.bytes(path).toString(), 'whole\nhalf\nthe rest\r\nnext')
+})
+
+t.test('an unfinished line is not delivered by an end of the run, and read again after the next start', async t => {
+  const dir = t.testdir({ 'a.log': 'whole\nhalf' })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path] })
+  await settled(run, 1)
+  await run.stop()
+  t.same(run.out.texts(), ['whole'])
+  appendFileSync(path, ' and half\n')
+  const next = await tail({ include: [path] }, run.checkpoints)
+  await settled(next, 1)
+  t.match(next.out.lines, [{ text: 'half and half', flags: 1 }])
+  await next.stop()
+})
+
+t.test('a line over the limit comes in pieces, across a kill too', async t => {
+  const long = Buffer.from(Array.from({ length: 5000 }, (_, i) => `${i},`).join(''))
+  const dir = t.testdir({ 'a.log': Buffer.concat([long, Buffer.from('\nshort\n')]) })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [path], max_line_bytes: 1024 }, new MemoryCheckpoints(), out)
+  await until(() => out.lines.some(line => line.text === 'short'), 'all pieces')
+  t.ok(out.lines.slice(0, -2).every(line => line.flags & PIECE && line.text.length <= 1024))
+  t.ok(out.bytes(path).equals(readFileSync(path)))
+  t.ok(run.value('sluice_line_pieces_total')! >= 20)
+  await run.kill()
+})
+
+t.test('a position inside of a line resumes there', async t => {
+  const dir = t.testdir({ 'a.log': 'x'.repeat(3000) })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path], max_line_bytes: 1024 })
+  await settled(run, 2)
+  await run.stop()
+  t.equal(run.out.bytes(path).length, 2048)
+  appendFileSync(path, 'y\nnext\n')
+  const next = await tail({ include: [path], max_line_bytes: 1024 }, run.checkpoints)
+  await settled(next, 2)
+  t.match(next.out.lines, [
+    { text: `${'x'.repeat(952)}y`, flags: CONTINUES | 1 },
+    { text: 'next', flags: 1 },
+  ])
+  await next.stop()
+})
+
+t.test('positions are committed in order, whatever order batches settle in', async t => {
+  const dir = t.testdir({ 'a.log': '' })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [path] }, new MemoryCheckpoints(), out)
+  for (let i = 0; i < 4; i++) {
+    appendFileSync(path, `line ${i}\n`)
+    await until(() => out.held.length === i + 1, 'a batch')
+  }
+  const offset = async () => {
+    await run.checkpoints.flush()
+    return (run.checkpoints.document as { files: { offset: number }[] }).files[0]!.offset
+  }
+  const [a, b, c, d] = out.held.splice(0)
+  c!.ack.settle('delivered')
+  t.equal(await offset(), 0)
+  a!.ack.settle('rejected')
+  t.equal(await offset(), 7)
+  b!.ack.settle('delivered')
+  t.equal(await offset(), 21)
+  await run.stop()
+  d!.ack.settle('errored')
+  t.equal(await offset(), 21, 'what is given back at the end stays behind')
+  const next = await tail({ include: [path] }, run.checkpoints)
+  await settled(next, 1)
+  t.same(next.out.texts(), ['line 3'])
+  await next.stop()
+})
+
+t.test('a batch that is given back ends the run, and is read again', async t => {
+  const dir = t.testdir({ 'a.log': '', 'b.log': '' })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [join(dir, '*.log')] }, new MemoryCheckpoints(), out)
+  for (let i = 0; i < 3; i++) {
+    appendFileSync(path, `line ${i}\n`)
+    await until(() => out.held.length === i + 1, 'a batch')
+  }
+  appendFileSync(join(dir, 'b.log'), 'other\n')
+  await until(() => out.held.length === 4, 'a batch of the other file')
+  out.settle('delivered', 1)
+  out.settle('errored', 1)
+  await t.rejects(run.run, /given back undelivered/)
+  out.hold = false
+  out.settle()
+  const before = out.lines.length
+  run.again().catch(() => {})
+  await settled(run, before + 2)
+  t.same(out.texts(path).slice(3), ['line 1', 'line 2'], 'from the mark on')
+  t.same(out.texts(join(dir, 'b.log')), ['other'], 'the other file is not read again')
+  appendFileSync(path, 'line 3\n')
+  await settled(run, before + 3)
+  await run.stop()
+  const next = await tail({ include: [join(dir, '*.log')] }, run.checkpoints)
+  await sleep(50)
+  t.same(next.out.lines, [])
+  await next.stop()
+})
+
+t.test('an end of the run leaves a batch that waits for room on its way, and reads nothing more', async t => {
+  const dir = t.testdir({ 'a.log': 'line of some length\n'.repeat(100_000) })
+  const out = new Receiver()
+  out.room = new Promise(() => {})
+  const run = await tail({ include: [join(dir, 'a.log')] }, new MemoryCheckpoints(), out)
+  await until(() => out.batches === 1, 'the first batch')
+  const before = performance.now()
+  await run.stop()
+  t.ok(performance.now() - before < 500)
+  t.equal(out.batches, 1)
+  const [entry] = (run.checkpoints.document as { files: { offset: number }[] }).files
+  t.equal(entry!.offset, out.bytes(join(dir, 'a.log')).length, 'what was settled is committed, no more')
+})
+
+t.test('a huge backlog does not keep other files from being read', async t => {
+  const dir = t.testdir({ 'a-big.log': `${'x'.repeat(99)}\n`.repeat(80_000), 'b.log': 'small\n', 'c.log': 'small\n' })
+  const run = await tail({ include: [join(dir, '*.log')], follow: false })
+  await run.run
+  const at = run.out.lines.findLastIndex(line => line.text === 'small')
+  t.ok(at < 40_000, `after ${at} lines`)
+  t.equal(run.out.lines.length, 80_002)
+})
+
+t.test('no more files are open than allowed, and none is forgotten', async t => {
+  const names = Array.from({ length: 20 }, (_, i) => `f${i}.log`)
+  const dir = t.testdir(Object.fromEntries(names.map(name => [name, `${name} 0\n`])))
+  const run = await tail({ include: [join(dir, '*.log')], max_open_files: 3, scan_interval: '50ms' })
+  await settled(run, 20)
+  t.ok(run.value('sluice_files_open')! <= 3)
+  for (let round = 1; round < 4; round++) {
+    for (const name of names) appendFileSync(join(dir, name), `${name} ${round}\n`)
+    await settled(run, 20 * (round + 1))
+    t.ok(run.value('sluice_files_open')! <= 3)
+  }
+  // Renamed out of the pattern while it is closed, with something unread: found by its inode.
+  appendFileSync(join(dir, 'f0.log'), 'f0.log last\n')
+  renameSync(join(dir, 'f0.log'), join(dir, 'f0.old'))
+  await settled(run, 81)
+  for (const name of names) {
+    const expected = [0, 1, 2, 3].map(round => `${name} ${round}`)
+    if (name === 'f0.log') expected.push('f0.log last')
+    t.same(run.out.texts(join(dir, name)), expected)
+  }
+  await run.stop()
+})
+
+t.test('read_from: end skips what was there at the first start, and nothing later', async t => {
+  const dir = t.testdir({ 'a.log': 'old\nhal', 'b.log': '' })
+  const options = { include: [join(dir, '*.log')], read_from: 'end' }
+  const run = await tail(options)
+  await until(() => run.value('sluice_files_watched') === 2, 'the first sweep')
+  appendFileSync(join(dir, 'a.log'), 'f\nnew\n')
+  appendFileSync(join(dir, 'b.log'), 'new too\n')
+  writeFileSync(join(dir, 'c.log'), 'whole\n')
+  await settled(run, 4)
+  t.match(
+    run.out.lines.filter(line => line.file.endsWith('a.log')),
+    [
+      { text: 'f', flags: CONTINUES | 1 },
+      { text: 'new', flags: 1 },
+    ],
+  )
+  t.same(run.out.texts(join(dir, 'c.log')), ['whole'])
+  await run.stop()
+  await sleep(20)
+  renameSync(join(dir, 'a.log'), join(dir, 'a.old'))
+  writeFileSync(join(dir, 'a.log'), 'after rotation\n')
+  writeFileSync(join(dir, 'd.log'), 'made while stopped\n')
+  appendFileSync(join(dir, 'b.log'), 'appended while stopped\n')
+  const next = await tail(options, run.checkpoints)
+  await settled(next, 3)
+  t.same(next.out.texts().sort(), ['after rotation', 'appended while stopped', 'made while stopped'])
+  await next.stop()
+  const fresh = await tail(options)
+  await sleep(50)
+  t.same(fresh.out.lines, [], 'nothing of what was there')
+  await fresh.kill()
+})
+
+t.test('lost positions mean reading from the beginning, and are told', async t => {
+  const dir = t.testdir({ 'a.log': 'one\ntwo\n' })
+  for (const document of [null, 'nonsense', { version: 2 }, { version: 1, saved: 1, files: [{ path: 1 }] }]) {
+    const checkpoints = new MemoryCheckpoints()
+    checkpoints.document = document
+    const run = await tail({ include: [join(dir, 'a.log')], follow: false, read_from: 'end' }, checkpoints)
+    await run.run
+    t.same(run.out.texts(), ['one', 'two'])
+    t.equal(run.counters.failures.get('checkpoint'), 1)
+    t.equal(run.log.filter(({ msg }) => /cannot be understood/.test(msg)).length, 1)
+  }
+})
+
+t.test('what cannot be read is told once, counted, and tried again', async t => {
+  const dir = t.testdir({ 'good.log': 'good\n', 'loop.log': t.fixture('symlink', 'loop.log') })
+  const run = await tail({ include: [join(dir, '*.log'), dir, '/dev/null'], scan_interval: '20ms' })
+  await until(() => (run.counters.failures.get('open') ?? 0) >= 3, 'several attempts')
+  const told = () => run.log.filter(({ msg }) => /cannot be read/.test(msg))
+  t.match(told(), [{ file: join(dir, 'loop.log'), cause: 'ELOOP', level: 50 }])
+  const skipped = run.log.filter(({ msg }) => /not a regular file/.test(msg))
+  t.same(skipped.map(one => one.file).sort(), ['/dev/null', dir].sort())
+  renameSync(join(dir, 'good.log'), join(dir, 'loop.log'))
+  appendFileSync(join(dir, 'loop.log'), 'now\n')
+  await settled(run, 2)
+  t.equal(told().length, 1)
+  await run.stop()
+})
+
+t.test('a name that is a FIFO is never opened', async t => {
+  const { execFileSync } = await import('node:child_process')
+  const dir = t.testdir({ 'a.log': 'a\n' })
+  execFileSync('mkfifo', [join(dir, 'b.log')])
+  const run = await tail({ include: [join(dir, '*.log')], follow: false })
+  await run.run
+  t.same(run.out.texts(), ['a'])
+  t.match(
+    run.log.filter(({ level }) => level === 40),
+    [{ file: join(dir, 'b.log'), msg: /not a regular file/ }],
+  )
+})
+
+t.test('options', async t => {
+  t.throws(() => file.options.parse({ include: [] }))
+  t.throws(() => file.options.parse({ include: ['a'], read_from: 'middle' }))
+  t.throws(() => file.options.parse({ include: ['a'], unknown: 1 }))
+  const parsed = file.options.parse({ include: ['a'] })
+  t.match(parsed, { max_line_bytes: 1 << 20, partial_line_timeout: 5000, decode: 'text', read_from: 'beginning' })
+})
+
+t.test('a file that grows while it is read is read to its present end', async t => {
+  const dir = t.testdir({ 'a.log': '' })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path] })
+  const fd = openSync(path, 'a')
+  let written = 0
+  const end = performance.now() + 300
+  while (performance.now() < end) {
+    for (let i = 0; i < 200; i++) writeSync(fd, `line ${written++} ${'x'.repeat(written % 500)}\n`)
+    await sleep(0)
+  }
+  closeSync(fd)
+  await settled(run, written)
+  t.ok(run.out.bytes(path).equals(readFileSync(path)))
+  t.equal(run.value('sluice_file_truncations_total'), 0)
+  await run.stop()
+})
