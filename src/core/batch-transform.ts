@@ -12,9 +12,16 @@ export const STREAM_DEPTH = 4
  */
 export class SideOutlet extends PassThrough {
   connected = false
+  /** How many were put in so far. */
+  events = 0
 
   constructor() {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH })
+  }
+
+  put(batch: EventBatch): void {
+    this.events += batch.length
+    this.write(batch)
   }
 }
 
@@ -51,7 +58,7 @@ export abstract class BatchTransform extends Transform {
     const dropped = outlet?.connected ? batch.pick(i => !keep(i)) : undefined
     const events = batch.retain(keep)
     if (typeof reason === 'string' && events > 0) metrics.discarded(reason, events, bytes - batch.bytes)
-    if (dropped) outlet!.write(dropped)
+    if (dropped) outlet!.put(dropped)
   }
 
   #countByReason(batch: EventBatch, keep: (i: number) => boolean, reason: (i: number) => string): void {

@@ -20,9 +20,12 @@ import { Backoff } from '../lib/backoff.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { type Clock, sleep } from '../lib/time.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
-import type { ComponentCounters } from './counters.js'
+import type { Amount, ComponentCounters } from './counters.js'
 import { DeadLetterFile } from './dead-letter.js'
 import { Delivery } from './delivery.js'
+import { DiskBuffer } from './disk-buffer.js'
+import { folderOnDisk } from './disk-buffer/files.js'
+import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
 import { Input, Junction, pump } from './junction.js'
 import type { Metrics } from './metrics.js'
 import { SourceOutlet } from './outlet.js'
@@ -49,6 +52,9 @@ export interface DestinationState {
   readonly reason: string | undefined
 }
 
+/** What the engine knows of a component beyond its context. */
+type Wide = ComponentContext & { readonly metrics: ComponentCounters }
+
 interface RunningSource {
   readonly id: string
   readonly source: Source
@@ -72,7 +78,11 @@ export class Engine {
   readonly #junctions = new Map<string, Junction>()
   readonly #sources: RunningSource[] = []
   readonly #processors: Processor[] = []
+  /** How many events left a processor and have not reached the next queue. */
+  readonly #between: (() => number)[] = []
   readonly #deliveries = new Map<string, Delivery>()
+  /** Of the destinations that have one on the disk. */
+  readonly #buffers = new Map<string, DiskBuffer>()
   readonly #reading = new AbortController()
   readonly #delivering = new AbortController()
   #failed = false
@@ -94,10 +104,11 @@ export class Engine {
     for (const component of [...config.processors, ...config.destinations]) {
       for (const input of component.inputs) engine.#connect(input, component.id)
     }
+    await tellLeftBuffers(config.dataDir, new Set(engine.#buffers.keys()), around.log)
     return engine
   }
 
-  #context({ id, kind, type }: ComponentConfig): ComponentContext & { metrics: ComponentCounters } {
+  #context({ id, kind, type }: ComponentConfig): Wide {
     const { log, clock, metrics } = this.#around
     return {
       id,
@@ -117,12 +128,13 @@ export class Engine {
 
   async #addDestination(config: ComponentConfig): Promise<void> {
     const { random, clock } = this.#around
-    const context: DestinationContext & { metrics: ComponentCounters } = {
+    const context: DestinationContext & Wide = {
       ...this.#context(config),
       stdout: this.#around.stdout,
     }
     const destination = await this.#create<'destination'>(config, context)
     const { metrics } = context
+    const buffer = await this.#openBuffer(config, context)
     const delivery = new Delivery(destination, config.delivery!, {
       id: config.id,
       log: context.log,
@@ -135,16 +147,34 @@ export class Engine {
         clock,
       }),
       counters: {
-        received: (events, bytes) => metrics.took(events, bytes),
+        received: (events, bytes) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
         sent: (events, bytes) => metrics.sent(events, bytes),
         discarded: (reason, events, bytes) => metrics.discarded(reason, events, bytes),
         failed: kind => metrics.failed(kind),
       },
       metrics,
     })
-    metrics.holds = () => delivery.inFlight()
+    metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
     this.#deliveries.set(config.id, delivery)
-    this.#inputs.set(config.id, new Input(delivery, metrics))
+    this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
+  }
+
+  async #openBuffer({ id, delivery }: ComponentConfig, { log, metrics }: Wide): Promise<DiskBuffer | undefined> {
+    const { buffer: options } = delivery!
+    if (options.type === 'memory') return undefined
+    const { clock, random } = this.#around
+    const buffer = await DiskBuffer.open({
+      folder: folderOnDisk(bufferFolder(this.#config.dataDir, id)),
+      log,
+      clock,
+      random,
+      wanted: this.#wanted,
+      maxBytes: options.max_bytes,
+      whenFull: options.when_full,
+      counters: metrics,
+    })
+    this.#buffers.set(id, buffer)
+    return buffer
   }
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
@@ -152,13 +182,19 @@ export class Engine {
     const processor = await this.#create<'processor'>(config, context)
     this.#processors.push(processor)
     this.#inputs.set(config.id, new Input(processor, context.metrics))
-    pump(processor, this.#junction(config.id))
+    const { metrics } = context
+    const before = metrics.passed.events
+    const main = pump(processor, this.#junction(config.id))
+    this.#between.push(() => metrics.passed.events - before - main.events)
     for (const [name, outlet] of Object.entries(processor.outlets ?? {})) {
       const id = `${config.id}.${name}`
       const used = [...this.#config.processors, ...this.#config.destinations].some(c => c.inputs.includes(id))
       if (!used) continue
-      if (outlet instanceof SideOutlet) outlet.connected = true
-      pump(outlet, this.#junction(id))
+      const side = pump(outlet, this.#junction(id))
+      if (outlet instanceof SideOutlet) {
+        outlet.connected = true
+        this.#between.push(() => outlet.events - side.events)
+      }
     }
   }
 
@@ -199,8 +235,10 @@ export class Engine {
   async run(): Promise<void> {
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
     const read = this.#sources.map(source => this.#runSource(source))
+    for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     const finished = [...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
+    for (const buffer of this.#buffers.values()) await buffer.close()
     await this.#checkpoints.flush()
     const over = this.#delivering.signal
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
@@ -242,6 +280,8 @@ export class Engine {
   /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#reading.abort()
+    // Then what is under way has time to come to its end: the rest is safe, and waits for the next start.
+    for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
     if (deadline.aborted) this.abort()
     else deadline.addEventListener('abort', () => this.abort(), { once: true })
   }
@@ -255,6 +295,7 @@ export class Engine {
       processor.destroy()
       for (const outlet of Object.values(processor.outlets ?? {})) outlet.destroy()
     }
+    for (const buffer of this.#buffers.values()) buffer.destroy()
     for (const delivery of this.#deliveries.values()) delivery.destroy()
   }
 
@@ -272,8 +313,20 @@ export class Engine {
   undelivered(): number {
     let events = 0
     for (const counters of this.#around.metrics.components.values()) events += counters.inFlight().events
+    for (const count of this.#between) events += count()
     return events
   }
+}
+
+/** Writes to a delivery what was counted before. */
+function directly(delivery: Delivery): Input {
+  const input = new Input(delivery, { arrived: () => {} })
+  input.feed()
+  return input
+}
+
+function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
+  return { events: a.events + b.events, bytes: a.bytes + b.bytes }
 }
 
 /** Resolves when the stream has finished or was destroyed. */

@@ -5,12 +5,12 @@ import type { ComponentCounters } from './counters.js'
 /** The input side of a component: counts what arrives, and ends when all that feed it have ended. */
 export class Input {
   readonly #stream: Writable
-  readonly #counters: ComponentCounters
+  readonly #counters: Pick<ComponentCounters, 'arrived'>
   #feeders = 0
   /** While the stream is full: what its feeders wait for. */
   #room: { promise: Promise<void>; resolve: () => void } | undefined
 
-  constructor(stream: Writable, counters: ComponentCounters) {
+  constructor(stream: Writable, counters: Pick<ComponentCounters, 'arrived'>) {
     this.#stream = stream
     this.#counters = counters
     const go = () => {
@@ -28,12 +28,12 @@ export class Input {
   /** Undefined: there is room for more. A promise: wait for it before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
+    this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
-      // Shut down at its deadline: the batch is read again after the next start.
+      // Shut down at its deadline: it stays in flight, and is read again after the next start.
       batch.ack.settle('errored')
       return undefined
     }
-    this.#counters.arrived(batch.length, batch.bytes)
     if (stream.write(batch)) return undefined
     if (!this.#room) {
       let resolve = () => {}
@@ -78,13 +78,19 @@ export class Junction {
   }
 }
 
-/** Reads a processor's output, or one of its side outputs, into a junction. */
-export function pump(from: Readable, junction: Junction): void {
+/**
+ * Reads a processor's output, or one of its side outputs, into a junction. The result tells, at any time, how many
+ * events it has handed on.
+ */
+export function pump(from: Readable, junction: Junction): { readonly events: number } {
+  const handedOn = { events: 0 }
   from.on('data', (batch: EventBatch) => {
+    handedOn.events += batch.length
     const room = junction.write(batch)
     if (!room) return
     from.pause()
     void room.then(() => from.resume())
   })
   from.on('end', () => junction.end())
+  return handedOn
 }
