@@ -14,6 +14,9 @@ const REMOTE: DeliveryDefaults = { max_events: 1000, max_bytes: '1MB', max_wait:
 /** Defaults for destinations on the machine itself: in order, hardly waiting. */
 export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '4MB', max_wait: '10ms', max_in_flight: 1 }
 
+/** So that a buffer can be cut in files. */
+const SMALLEST_BUFFER = 1024 * 1024
+
 const DAY_MS = 86_400_000
 
 /** A time that something waits for: at most a day, so that it fits a timer. */
@@ -73,8 +76,32 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       .enum(['dead_letter', 'discard'])
       .prefault('dead_letter')
       .describe(
-        'What happens to events that the destination finally refuses: kept in a file under data_dir, or dropped. Both are counted with the reason.',
+        'What happens to events that the destination finally refuses: kept, or dropped. Both are counted with the reason. They are kept in a file under data_dir, from where `sluice resend` sends them again; or they go to the components that have `ID.rejected` of this destination among their inputs.',
       ),
+    buffer: z
+      .discriminatedUnion('type', [
+        z.strictObject({
+          type: z
+            .literal('memory')
+            .describe('Events wait in memory, and their sources with them: they are acknowledged when delivered.'),
+        }),
+        z.strictObject({
+          type: z
+            .literal('disk')
+            .describe(
+              'Events wait in files under data_dir, and are acknowledged as soon as they are safe there. They survive the end of the process.',
+            ),
+          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Bytes of those files at most.'),
+          when_full: z
+            .enum(['block', 'drop_newest'])
+            .prefault('block')
+            .describe(
+              'block: the sources wait. drop_newest: what comes is dropped, counted with the reason `buffer_full`. A disk that is full makes them wait in any case.',
+            ),
+        }),
+      ])
+      .prefault({ type: 'memory' })
+      .describe('Where events wait for the destination.'),
   })
 }
 

@@ -1,0 +1,156 @@
+import type { Ack } from '../core/ack.js'
+import { EventBatch } from '../core/batch.js'
+import type { Fields } from '../core/event.js'
+import { MODIFIED } from '../core/flags.js'
+import type { Decode, Origin } from '../core/origin.js'
+import type { WantedNames } from '../lib/json-scan.js'
+import { jsonText } from '../lib/json-text.js'
+import { LINE_END } from '../lib/line-splitter.js'
+
+/**
+ * A batch as bytes and back: every event with its line, its line end, its flags, and its fields where they were
+ * changed. Numbers are little-endian:
+ *
+ *     0 version (1 byte), 1 decode, 4 bytes of the origin, 8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
+ *    24 origin as JSON; of each event its line's length (4 bytes); of each event its flags (1 byte);
+ *       the lines with their ends; of each changed event the length of its fields (4 bytes) and the fields as JSON
+ */
+
+const VERSION = 1
+const HEAD = 24
+const DECODES = ['text', 'json', 'syslog'] as const
+/** Origins that are remembered, so that the batches of one file share one. */
+const MAX_ORIGINS = 1000
+const NOTHING = Buffer.alloc(0)
+
+/** The bytes are no batch that this version can read. */
+export class BatchRecordError extends Error {
+  readonly code = 'SLUICE_BATCH_RECORD'
+}
+
+/** The record of a batch, in memory of its own, with `headroom` bytes left free before it. The batch stays as it is. */
+export function encodeBatch(batch: EventBatch, headroom = 0): Buffer {
+  const { length, bytes, chunk, starts, ends, flags } = batch
+  const origin = originBytes(batch.origin)
+  const changes = changedFields(batch)
+  const record = Buffer.allocUnsafeSlow(headroom + HEAD + origin.length + 5 * length + bytes + changes.length)
+  record.writeUInt32LE(VERSION | (DECODES.indexOf(batch.origin.decode) << 8), headroom)
+  record.writeUInt32LE(origin.length, headroom + 4)
+  record.writeUInt32LE(length, headroom + 8)
+  record.writeUInt32LE(bytes, headroom + 12)
+  record.writeDoubleLE(batch.receivedAt, headroom + 16)
+  origin.copy(record, headroom + HEAD)
+  let column = headroom + HEAD + origin.length
+  let to = column + 5 * length
+  // Neighbours in the chunk are copied in one go.
+  let from = 0
+  let end = 0
+  for (let i = 0; i < length; i++, column += 4) {
+    record.writeUInt32LE(ends[i]! - starts[i]!, column)
+    if (starts[i] !== end) {
+      to += chunk.copy(record, to, from, end)
+      from = starts[i]!
+    }
+    end = ends[i]! + (flags[i]! & LINE_END)
+  }
+  to += chunk.copy(record, to, from, end)
+  record.set(flags.subarray(0, length), column)
+  to += changes.copy(record, to)
+  if (to !== record.length) throw new BatchRecordError('the sizes in a batch do not add up')
+  return record
+}
+
+const knownOrigins = new WeakMap<Origin, Buffer>()
+
+function originBytes(origin: Origin): Buffer {
+  let bytes = knownOrigins.get(origin)
+  if (!bytes) {
+    const { source, path, peer, host } = origin
+    bytes = Buffer.from(JSON.stringify({ source, path, peer, host }))
+    knownOrigins.set(origin, bytes)
+  }
+  return bytes
+}
+
+function changedFields(batch: EventBatch): Buffer {
+  const parts: Buffer[] = []
+  for (let i = 0; i < batch.length; i++) {
+    if ((batch.flags[i]! & MODIFIED) === 0) continue
+    const fields = Buffer.from(jsonText(batch.event(i).fields))
+    const size = Buffer.alloc(4)
+    size.writeUInt32LE(fields.length)
+    parts.push(size, fields)
+  }
+  return parts.length === 0 ? NOTHING : Buffer.concat(parts)
+}
+
+/** Makes batches of records. Batches of the same origin share one object, as long as there are not too many. */
+export class BatchDecoder {
+  readonly #wanted: WantedNames
+  readonly #origins = new Map<string, Origin>()
+
+  constructor(wanted: WantedNames) {
+    this.#wanted = wanted
+  }
+
+  /** The batch whose record is all of `record`, which becomes its chunk; throws BatchRecordError. */
+  decode(record: Buffer, ack: Ack): EventBatch {
+    if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
+    const decode = DECODES[record[1]!]
+    const originSize = record.readUInt32LE(4)
+    const length = record.readUInt32LE(8)
+    const bytes = record.readUInt32LE(12)
+    const columns = HEAD + originSize
+    const lines = columns + 5 * length
+    if (!decode || lines + bytes > record.length) throw new BatchRecordError('a record that is too short')
+    const starts = new Int32Array(length)
+    const ends = new Int32Array(length)
+    const flags = new Uint8Array(length)
+    flags.set(record.subarray(columns + 4 * length, lines))
+    let at = lines
+    for (let i = 0; i < length; i++) {
+      starts[i] = at
+      at += record.readUInt32LE(columns + 4 * i)
+      ends[i] = at
+      at += flags[i]! & LINE_END
+    }
+    if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
+    const origin = this.#origin(record.toString('utf8', HEAD, columns), decode)
+    const frame = { chunk: record, length, starts, ends, flags, bytes }
+    const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack)
+    change(batch, record, at)
+    return batch
+  }
+
+  #origin(text: string, decode: Decode): Origin {
+    const key = decode + text
+    let origin = this.#origins.get(key)
+    if (!origin) {
+      origin = { ...(parse(text) as Omit<Origin, 'decode' | 'wanted'>), decode, wanted: this.#wanted }
+      if (this.#origins.size >= MAX_ORIGINS) this.#origins.clear()
+      this.#origins.set(key, origin)
+    }
+    return origin
+  }
+}
+
+/** Gives the changed events of a batch the fields that stand in `record` from `at` on. */
+function change(batch: EventBatch, record: Buffer, at: number): void {
+  for (let i = 0; i < batch.length; i++) {
+    if ((batch.flags[i]! & MODIFIED) === 0) continue
+    const start = at + 4
+    if (start > record.length) throw new BatchRecordError('the changed fields of a record are missing')
+    at = start + record.readUInt32LE(at)
+    if (at > record.length) throw new BatchRecordError('the changed fields of a record are missing')
+    batch.modify(i, parse(record.toString('utf8', start, at)) as Fields)
+  }
+  if (at !== record.length) throw new BatchRecordError('a record with more than its events')
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (cause) {
+    throw new BatchRecordError('a record with damaged JSON', { cause })
+  }
+}

@@ -1,0 +1,340 @@
+import { Writable } from 'node:stream'
+import type { Logger } from 'pino'
+import { BatchDecoder, encodeBatch } from '../codec/batch-record.js'
+import type { EventBatch } from '../core/batch.js'
+import { STREAM_DEPTH } from '../core/batch-transform.js'
+import { errorCode } from '../core/errors.js'
+import { Backoff, type Random } from '../lib/backoff.js'
+import type { WantedNames } from '../lib/json-scan.js'
+import { after, type Clock } from '../lib/time.js'
+import type { Amount } from './counters.js'
+import { type Downstream, Feeder } from './disk-buffer/feeder.js'
+import type { BufferFolder } from './disk-buffer/files.js'
+import { HEAD_SIZE } from './disk-buffer/frame.js'
+import { RecordQueue } from './disk-buffer/record-queue.js'
+import { ATTEMPTS, type Recovered, recover, setAside } from './disk-buffer/recovery.js'
+import { type BufferMetrics, BufferReport } from './disk-buffer/report.js'
+import { ForeignSegment, type ReaderReport } from './disk-buffer/segment-reader.js'
+import type { Outgoing } from './disk-buffer/segment-writer.js'
+import { Settlement } from './disk-buffer/settlement.js'
+
+/**
+ * Between the pipeline and the delivery of a destination: batches go to the disk, are acknowledged when they are safe
+ * there, and are delivered from there, in order. Invariants:
+ * - A batch is acknowledged `delivered` only when its record is synced. Batches that come during a sync share the next.
+ * - A record is given out once in a run, and again in the next run unless it was settled and the ledger knows.
+ * - What cannot be written waits, and so do the sources. What cannot be read is stepped over, counted and told.
+ *   Neither ends the daemon.
+ * - Memory is bounded by bytes, whatever the disk holds.
+ */
+
+/** Records that wait to be written. */
+const MAX_WAITING = 8 * 1024 * 1024
+/** Records that are read ahead, or given out and not settled. */
+const MAX_MEMORY = 16 * 1024 * 1024
+const LARGEST_SEGMENT = 64 * 1024 * 1024
+/** A full buffer has at least so many segments, so that room is made in steps. */
+const SEGMENTS = 8
+const RETRY_FIRST_MS = 200
+const RETRY_MAX_MS = 5000
+/** The process is short of something for the moment; the file is as good as before. */
+const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR'])
+
+export interface DiskBufferContext {
+  readonly folder: BufferFolder
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: Random
+  readonly wanted: WantedNames
+  readonly maxBytes: number
+  readonly whenFull: 'block' | 'drop_newest'
+  /** Of the destination. */
+  readonly counters: BufferMetrics & {
+    arrived(events: number, bytes: number): void
+    took(events: number, bytes: number): void
+  }
+  /** Timers; lib/time.ts when left out. */
+  readonly after?: typeof after | undefined
+}
+
+interface Waiting extends Outgoing {
+  readonly batch: EventBatch
+}
+
+export class DiskBuffer extends Writable {
+  readonly #context: DiskBufferContext
+  readonly #report: BufferReport
+  readonly #queue: RecordQueue
+  readonly #settlement: Settlement
+  readonly #decoder: BatchDecoder
+  readonly #after: typeof after
+  #feeder: Feeder | undefined
+  #feeding: Promise<void> | undefined
+  /** To be written, in order. */
+  readonly #waiting: Waiting[] = []
+  #waitingBytes = 0
+  /** What found no room. */
+  #blocked: Waiting | undefined
+  /** Lets in the next batch. */
+  #accept: (() => void) | undefined
+  /** Set when no batch follows any more. */
+  #finish: (() => void) | undefined
+  #flushing: Promise<void> | undefined
+  readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  readonly #sleepers = new Set<() => void>()
+  #cancelRest: (() => void) | undefined
+  #over = false
+
+  /** Puts in order what the folder holds. Rejects when the folder itself cannot be read. */
+  static async open(context: DiskBufferContext): Promise<DiskBuffer> {
+    return new DiskBuffer(context, await recover(context.folder, context.log))
+  }
+
+  private constructor(context: DiskBufferContext, found: Recovered) {
+    super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy: false })
+    const { folder, log, clock, counters, maxBytes, wanted } = context
+    this.#context = context
+    this.#after = context.after ?? after
+    this.#decoder = new BatchDecoder(wanted)
+    this.#report = new BufferReport({ log, clock, folder, metrics: counters })
+    const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
+    this.#queue = new RecordQueue(folder, found, segmentBytes, this.#readerReport())
+    this.#settlement = new Settlement(found, {
+      folder,
+      log,
+      segments: this.#queue.segments,
+      after: this.#after,
+      end: () => this.#queue.end,
+      current: () => this.#queue.current,
+      freed: () => this.#unblock(),
+    })
+    const { events, bytes } = this.#queue.amount
+    counters.arrived(events, bytes)
+    counters.took(events, bytes)
+    this.#report.found(found, { events, bytes })
+    counters.gauge('sluice_buffer_events', 'Events in the buffer that were not delivered.', () => this.#kept().events)
+    counters.gauge('sluice_buffer_bytes', 'Bytes that the buffer takes on the disk.', () => this.#queue.segments.bytes)
+    counters.gauge('sluice_buffer_max_bytes', 'Bytes that the buffer may take on the disk.', () => maxBytes)
+    // There may be files whose events are all settled.
+    if (this.#queue.segments.first) this.#settlement.changed()
+  }
+
+  /** Begins to give out what there is. */
+  connect(downstream: Downstream): void {
+    this.#feeder = new Feeder({
+      queue: this.#queue,
+      settlement: this.#settlement,
+      decoder: this.#decoder,
+      downstream,
+      report: this.#report,
+      maxHeld: MAX_MEMORY,
+      settled: () => this.#unblock(),
+    })
+    this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
+  }
+
+  /** What follows has taken events up: they are in its count now. */
+  takenUp(events: number, bytes: number): void {
+    this.#feeder?.takenUp(events, bytes)
+  }
+
+  /** Events taken, and not taken up by what follows. Those given back at the end are among them. */
+  inFlight(): Amount {
+    const { events, bytes } = this.#queue.amount
+    const amount = { events, bytes }
+    for (const { batch } of this.#waiting) add(amount, batch)
+    if (this.#blocked) add(amount, this.#blocked.batch)
+    const queued = this.#feeder?.queued ?? { events: 0, bytes: 0 }
+    return {
+      events: amount.events + queued.events + this.#givenBack.events,
+      bytes: amount.bytes + queued.bytes + this.#givenBack.bytes,
+    }
+  }
+
+  /** Gives out nothing more after `ms`: what is left then is for the next run. */
+  restAfter(ms: number): void {
+    this.#cancelRest ??= this.#after(ms, () => this.#feeder?.stop())
+  }
+
+  /** Resolves when everything is written down, once what follows has ended. Nothing is given out any more. */
+  async close(): Promise<void> {
+    this.#giveUp()
+    await this.#flushing
+    await this.#feeding
+    await this.#queue.close()
+    await this.#settlement.close()
+  }
+
+  override _write(batch: EventBatch, _encoding: string, done: () => void): void {
+    this.#context.counters.took(batch.length, batch.bytes)
+    if (batch.length === 0) {
+      batch.ack.settle('delivered')
+      return done()
+    }
+    const waiting = this.#over ? undefined : this.#encode(batch)
+    if (!waiting) {
+      this.#giveBack(batch)
+      return done()
+    }
+    this.#accept = done
+    this.#blocked = waiting
+    this.#unblock()
+  }
+
+  override _final(done: () => void): void {
+    this.#finish = () => {
+      done()
+      this.#feeder?.end()
+    }
+    this.#end()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#giveUp()
+    done(error)
+  }
+
+  #encode(batch: EventBatch): Waiting | undefined {
+    try {
+      return { batch, framed: encodeBatch(batch, HEAD_SIZE), events: batch.length, bytes: batch.bytes }
+    } catch (error) {
+      this.#report.notEncoded(error)
+      return undefined
+    }
+  }
+
+  /** Lets the newest batch in where there is room now, and the next one behind it. */
+  #unblock(): void {
+    const blocked = this.#blocked
+    if (blocked) {
+      const { maxBytes, whenFull } = this.#context
+      if (this.#hasRoom(blocked)) {
+        this.#report.notFull()
+        this.#blocked = undefined
+        this.#waiting.push(blocked)
+        this.#waitingBytes += blocked.framed.length
+        this.#flushing ??= this.#flush()
+      } else if (whenFull === 'drop_newest') {
+        this.#blocked = undefined
+        this.#report.full(maxBytes, blocked)
+        blocked.batch.ack.settle('rejected')
+      } else this.#report.full(maxBytes, undefined)
+    }
+    if (this.#blocked || this.#waitingBytes >= MAX_WAITING) return
+    const accept = this.#accept
+    this.#accept = undefined
+    accept?.()
+  }
+
+  /** A batch that is larger than everything has room when it is alone. */
+  #hasRoom({ framed }: Waiting): boolean {
+    const needed = this.#queue.segments.bytes + this.#waitingBytes + framed.length
+    return needed <= this.#context.maxBytes || (this.#waiting.length === 0 && this.#kept().events === 0)
+  }
+
+  /** What is safe on the disk and not settled. */
+  #kept(): Amount {
+    const { end } = this.#queue
+    const { mark } = this.#settlement
+    return { events: end.event - mark.event, bytes: end.byte - mark.byte }
+  }
+
+  /** Writes what waits, group by group, until nothing does. */
+  async #flush(): Promise<void> {
+    const { clock, random } = this.#context
+    const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
+    while (this.#waiting.length > 0) {
+      const began = clock.now()
+      try {
+        const written = await this.#queue.append(this.#waiting, () => this.#room())
+        this.#report.written((clock.now() - began) / 1000)
+        backoff.reset()
+        this.#wrote(this.#waiting.splice(0, written))
+      } catch (error) {
+        this.#report.notWritten(error)
+        if (!this.#over) await this.#sleep(RETRY_FIRST_MS + backoff.next())
+        if (this.#over) break
+      }
+    }
+    for (const { batch } of this.#waiting.splice(0)) this.#giveBack(batch)
+    this.#flushing = undefined
+    this.#end()
+  }
+
+  #wrote(group: readonly Waiting[]): void {
+    for (const { framed } of group) this.#waitingBytes -= framed.length
+    this.#settlement.changed()
+    this.#feeder?.wake()
+    for (const { batch } of group) batch.ack.settle('delivered')
+    this.#unblock()
+  }
+
+  /** Bytes of records that may be kept in memory to be given out from there. */
+  #room(): number {
+    return MAX_MEMORY - this.#queue.memory - (this.#feeder?.held ?? 0)
+  }
+
+  #end(): void {
+    if (!this.#finish || this.#flushing) return
+    const finish = this.#finish
+    this.#finish = undefined
+    finish()
+  }
+
+  #giveUp(): void {
+    if (this.#over) return
+    this.#over = true
+    this.#cancelRest?.()
+    this.#feeder?.stop()
+    for (const wake of this.#sleepers) wake()
+    if (this.#blocked) this.#giveBack(this.#blocked.batch)
+    this.#blocked = undefined
+    const accept = this.#accept
+    this.#accept = undefined
+    accept?.()
+  }
+
+  #giveBack(batch: EventBatch): void {
+    add(this.#givenBack, batch)
+    batch.ack.settle('errored')
+  }
+
+  #readerReport(): ReaderReport {
+    const { folder, log, random } = this.#context
+    const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
+    return {
+      damaged: (segment, offset, bytes) => this.#report.damaged(segment, offset, bytes),
+      unreadable: async (segment, error) => {
+        await setAside(folder, segment, error, log)
+        this.#unblock()
+      },
+      failed: async (segment, error, failures) => {
+        const code = errorCode(error) ?? ''
+        const final = error instanceof ForeignSegment || code === 'ENOENT'
+        if (final || (failures >= ATTEMPTS && !PASSING.has(code))) return 'leave_out'
+        this.#report.notRead(segment, error)
+        await this.#sleep(RETRY_FIRST_MS + backoff.next())
+        return this.#over ? 'stop' : 'again'
+      },
+    }
+  }
+
+  /** Resolves after `ms`, or at once when all is over. */
+  #sleep(ms: number): Promise<void> {
+    if (this.#over) return Promise.resolve()
+    return new Promise(resolve => {
+      const wake = () => {
+        cancel()
+        this.#sleepers.delete(wake)
+        resolve()
+      }
+      const cancel = this.#after(ms, wake)
+      this.#sleepers.add(wake)
+    })
+  }
+}
+
+function add(amount: Amount, { length, bytes }: EventBatch): void {
+  amount.events += length
+  amount.bytes += bytes
+}

@@ -1,0 +1,105 @@
+import { constants } from 'node:fs'
+import { type FileHandle, mkdir, open, readdir, rename, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { syncFolder } from '../../lib/atomic-file.js'
+
+/** What a buffer does with its disk, so that a test can be the disk. Everything rejects with errors of the system. */
+export interface BufferFolder {
+  /** For messages. */
+  readonly path: string
+  /** Makes the folder where it is missing, its name safe on the disk. */
+  make(): Promise<void>
+  /** Names of its files; none when there is no folder. */
+  list(): Promise<string[]>
+  /** A new file, to write and read; rejects when there is one of that name. */
+  create(name: string): Promise<BufferFile>
+  open(name: string): Promise<BufferFile>
+  rename(from: string, to: string): Promise<void>
+  remove(name: string): Promise<void>
+  /** Makes the names safe on the disk. */
+  sync(): Promise<void>
+}
+
+export interface BufferFile {
+  /** Writes all of the parts, one behind the other, from `at` on. */
+  write(parts: readonly Buffer[], at: number): Promise<void>
+  /** Fills `into` from `at` on, as far as the file goes; returns how many bytes. */
+  read(into: Buffer, at: number): Promise<number>
+  /** Makes the content and the size safe on the disk. */
+  sync(): Promise<void>
+  truncate(size: number): Promise<void>
+  size(): Promise<number>
+  close(): Promise<void>
+}
+
+const { O_RDWR, O_CREAT, O_EXCL } = constants
+
+/** A folder of the real disk, `depth` levels below one that is there. */
+export function folderOnDisk(path: string, depth = 2): BufferFolder {
+  const inside = (name: string) => `${path}/${name}`
+  return {
+    path,
+    async make() {
+      await mkdir(path, { recursive: true, mode: 0o700 })
+      for (let above = dirname(path), i = 0; i < depth; i++, above = dirname(above)) await syncFolder(above)
+    },
+    async list() {
+      try {
+        return await readdir(path)
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
+        throw error
+      }
+    },
+    create: async name => new DiskFile(await open(inside(name), O_RDWR | O_CREAT | O_EXCL, 0o600)),
+    open: async name => new DiskFile(await open(inside(name), O_RDWR)),
+    rename: (from, to) => rename(inside(from), inside(to)),
+    remove: name => unlink(inside(name)),
+    sync: () => syncFolder(path),
+  }
+}
+
+class DiskFile implements BufferFile {
+  readonly #file: FileHandle
+
+  constructor(file: FileHandle) {
+    this.#file = file
+  }
+
+  async write(parts: readonly Buffer[], at: number): Promise<void> {
+    let left = [...parts]
+    for (;;) {
+      let { bytesWritten } = await this.#file.writev(left, at)
+      at += bytesWritten
+      while (left.length > 0 && bytesWritten >= left[0]!.length) bytesWritten -= left.shift()!.length
+      if (left.length === 0) return
+      left = [left[0]!.subarray(bytesWritten), ...left.slice(1)]
+    }
+  }
+
+  async read(into: Buffer, at: number): Promise<number> {
+    let filled = 0
+    while (filled < into.length) {
+      const { bytesRead } = await this.#file.read(into, filled, into.length - filled, at + filled)
+      if (bytesRead === 0) break
+      filled += bytesRead
+    }
+    return filled
+  }
+
+  sync(): Promise<void> {
+    return this.#file.datasync()
+  }
+
+  truncate(size: number): Promise<void> {
+    return this.#file.truncate(size)
+  }
+
+  async size(): Promise<number> {
+    return (await this.#file.stat()).size
+  }
+
+  close(): Promise<void> {
+    return this.#file.close()
+  }
+}

@@ -1,0 +1,116 @@
+import { crc32 } from 'node:zlib'
+import { errorCode } from '../../core/errors.js'
+import type { BufferFile, BufferFolder } from './files.js'
+import type { Place } from './frame.js'
+import type { Cursor } from './segment-reader.js'
+
+/**
+ * How far a buffer's events are settled: a file of two slots that are written in turns, so that one is whole whatever
+ * happens to the other. Both have their blocks from the beginning: on a full disk it can still be told what need not
+ * be kept. A ledger that is lost or old costs repetition, nothing else.
+ */
+
+export interface LedgerState {
+  /** Everything before it is settled. */
+  readonly settled: Cursor & Place
+  /** Behind everything that was safe on the disk. */
+  readonly end: Place
+  /** The number of the last segment there ever was. */
+  readonly highest: number
+}
+
+const NAME = 'ledger'
+const FORMAT = 1
+/** Each slot in a block of its own. */
+const SLOT_SIZE = 4096
+const SLOTS = 2
+
+/** What is in the file: the newest state that is whole, and its number. */
+export interface LedgerFound {
+  readonly state: LedgerState | undefined
+  readonly turn: number
+  /** Whether there is a file, though nothing in it is whole. */
+  readonly damaged: boolean
+}
+
+export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
+  let file: BufferFile
+  try {
+    file = await folder.open(NAME)
+  } catch (error) {
+    return { state: undefined, turn: 0, damaged: errorCode(error) !== 'ENOENT' }
+  }
+  try {
+    const bytes = Buffer.alloc(SLOT_SIZE * SLOTS)
+    const size = await file.read(bytes, 0)
+    const slots = Array.from({ length: SLOTS }, (_, i) => readSlot(bytes.subarray(i * SLOT_SIZE, (i + 1) * SLOT_SIZE)))
+    const newest = slots.reduce((a, b) => (b && (!a || b.turn > a.turn) ? b : a))
+    return newest ? { ...newest, damaged: false } : { state: undefined, turn: 0, damaged: size > 0 }
+  } catch {
+    return { state: undefined, turn: 0, damaged: true }
+  } finally {
+    await file.close().catch(() => {})
+  }
+}
+
+function readSlot(slot: Buffer): { turn: number; state: LedgerState } | undefined {
+  const [sum, text = ''] = slot.toString('latin1').trimEnd().split(' ', 2)
+  if (sum !== checksum(text)) return undefined
+  const { sluice_buffer: format, turn, ...state } = JSON.parse(text) as LedgerState & Record<string, number>
+  return format === FORMAT && turn !== undefined ? { turn, state } : undefined
+}
+
+function writeSlot(turn: number, state: LedgerState): Buffer {
+  const text = JSON.stringify({ sluice_buffer: FORMAT, turn, ...state })
+  return Buffer.from(`${checksum(text)} ${text}`.padEnd(SLOT_SIZE - 1).concat('\n'))
+}
+
+function checksum(text: string): string {
+  return crc32(text).toString(16).padStart(8, '0')
+}
+
+/** Writes the states of one buffer. One call at a time. */
+export class Ledger {
+  readonly #folder: BufferFolder
+  #turn: number
+  #file: BufferFile | undefined
+
+  constructor(folder: BufferFolder, turn: number) {
+    this.#folder = folder
+    this.#turn = turn
+  }
+
+  /** Resolves when the state is on the disk; when it rejects, the state before still is. */
+  async write(state: LedgerState): Promise<void> {
+    const turn = this.#turn + 1
+    const slot = writeSlot(turn, state)
+    try {
+      if (this.#file) await this.#file.write([slot], (turn % SLOTS) * SLOT_SIZE)
+      else await this.#begin(turn, slot)
+      await this.#file!.sync()
+    } catch (error) {
+      await this.close()
+      throw error
+    }
+    this.#turn = turn
+  }
+
+  async #begin(turn: number, slot: Buffer): Promise<void> {
+    try {
+      this.#file = await this.#folder.open(NAME)
+      await this.#file.write([slot], (turn % SLOTS) * SLOT_SIZE)
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') throw error
+      await this.#folder.make()
+      this.#file = await this.#folder.create(NAME)
+      await this.#file.write(Array(SLOTS).fill(slot), 0)
+      await this.#folder.sync()
+    }
+  }
+
+  async close(): Promise<void> {
+    const file = this.#file
+    this.#file = undefined
+    await file?.close().catch(() => {})
+  }
+}

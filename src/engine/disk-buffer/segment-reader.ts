@@ -1,0 +1,207 @@
+import type { BufferFile, BufferFolder } from './files.js'
+import { HEAD_SIZE, type Head, isWhole, MARK, type Place, readHead } from './frame.js'
+import { isForeign, type Segment, type Segments, TITLE } from './segments.js'
+
+/** Where reading stands: in front of a record, or in the middle of what is left of one. */
+export interface Cursor {
+  /** Number of the segment. */
+  readonly segment: number
+  readonly offset: number
+}
+
+/** A record as it was read. */
+export interface Incoming {
+  readonly record: Buffer
+  readonly place: Place
+  readonly events: number
+  readonly bytes: number
+  /** Behind the record. */
+  readonly cursor: Cursor
+}
+
+/** Who is told what was found beside records. */
+export interface ReaderReport {
+  /** Bytes that are no record. */
+  damaged(segment: Segment, offset: number, bytes: number): void
+  /** The segment as a whole cannot be read, now or ever: it is to be taken out of the list. */
+  unreadable(segment: Segment, error: unknown): Promise<void>
+  /** A read failed: what to do, said when it is time to. */
+  failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
+}
+
+/** Read at a time, where there is so much. */
+const READ_SIZE = 1024 * 1024
+const NO_BYTES = Buffer.alloc(0)
+
+/**
+ * Reads the records of the segments, in order, as far as they are safe on the disk. Steps over what is damaged to the
+ * next whole record, and over records whose place was passed already. Memory is that of one read, or of one record.
+ */
+export class SegmentReader {
+  readonly #folder: BufferFolder
+  readonly #segments: Segments
+  readonly #report: ReaderReport
+  #cursor: Cursor
+  #open: { readonly number: number; readonly file: BufferFile } | undefined
+  /** Bytes of the open segment from #windowAt on. */
+  #window = NO_BYTES
+  #windowAt = 0
+  /** Where the damage begins that is being stepped over. */
+  #damagedFrom = -1
+  #stopped = false
+
+  constructor(folder: BufferFolder, segments: Segments, cursor: Cursor, report: ReaderReport) {
+    this.#folder = folder
+    this.#segments = segments
+    this.#cursor = cursor
+    this.#report = report
+  }
+
+  get cursor(): Cursor {
+    return this.#cursor
+  }
+
+  /** Whether everything was read that is safe on the disk. */
+  get atEnd(): boolean {
+    const last = this.#segments.last
+    if (!last || this.#cursor.segment > last.number) return true
+    return this.#cursor.segment === last.number && this.#cursor.offset >= last.end
+  }
+
+  /** Goes on from there. */
+  moveTo(cursor: Cursor): void {
+    this.#cursor = cursor
+  }
+
+  /** The next record at `expected` or behind it; undefined when there is none. */
+  async next(expected: Place): Promise<Incoming | undefined> {
+    for (;;) {
+      const segment = this.#segments.from(this.#cursor.segment)
+      if (!segment) return undefined
+      if (segment.number !== this.#cursor.segment) this.#cursor = { segment: segment.number, offset: 0 }
+      const incoming = await this.#nextOf(segment, expected)
+      if (incoming || this.#stopped || this.atEnd) return incoming
+      // Only a segment that another follows does not grow any more.
+      const isRead = this.#cursor.segment === segment.number && this.#cursor.offset >= segment.end
+      if (isRead) this.#cursor = { segment: segment.number + 1, offset: 0 }
+    }
+  }
+
+  /** The same in one segment, as long as it can be read. */
+  async #nextOf(segment: Segment, expected: Place): Promise<Incoming | undefined> {
+    for (let failures = 1; ; failures++) {
+      try {
+        return await this.#read(segment, expected)
+      } catch (error) {
+        await this.#close()
+        const next = await this.#report.failed(segment, error, failures)
+        if (next === 'again') continue
+        if (next === 'stop') this.#stopped = true
+        else await this.#report.unreadable(segment, error)
+        this.#damagedFrom = -1
+        return undefined
+      }
+    }
+  }
+
+  async #read(segment: Segment, expected: Place): Promise<Incoming | undefined> {
+    while (this.#cursor.offset < segment.end) {
+      const { offset } = this.#cursor
+      if (offset === 0 && this.#damagedFrom < 0) {
+        await this.#readTitle(segment)
+        continue
+      }
+      const head = await this.#headAt(segment, offset)
+      const behind = head ? offset + HEAD_SIZE + head.size : segment.end + 1
+      if (!head || behind > segment.end) {
+        await this.#stepOver(segment)
+        continue
+      }
+      const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
+      const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
+      const whole = isWhole(head, record)
+      // The head is whole, and so tells how much of the rest is not.
+      if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
+      else this.#endDamage(segment, offset)
+      this.#cursor = { segment: segment.number, offset: behind }
+      if (whole && head.place.event >= expected.event) {
+        const { place, events, bytes } = head
+        return { record, place, events, bytes, cursor: this.#cursor }
+      }
+    }
+    this.#endDamage(segment, segment.end)
+    return undefined
+  }
+
+  async #readTitle(segment: Segment): Promise<void> {
+    const title = (await this.#bytesAt(segment, 0, TITLE.length)).subarray(0, TITLE.length)
+    if (isForeign(title)) throw new ForeignSegment(`${segment.name} was written by another version of sluice`)
+    if (title.equals(TITLE)) this.#cursor = { segment: segment.number, offset: TITLE.length }
+    else this.#damagedFrom = 0
+  }
+
+  async #headAt(segment: Segment, offset: number): Promise<Head | undefined> {
+    if (offset + HEAD_SIZE > segment.end) return undefined
+    return readHead(await this.#bytesAt(segment, offset, HEAD_SIZE), 0)
+  }
+
+  /** From damage to the next mark. */
+  async #stepOver(segment: Segment): Promise<void> {
+    const { offset } = this.#cursor
+    if (this.#damagedFrom < 0) this.#damagedFrom = offset
+    for (let at = offset + 1; at < segment.end; ) {
+      const bytes = await this.#bytesAt(segment, at, Math.min(MARK.length, segment.end - at))
+      const found = bytes.indexOf(MARK)
+      if (found >= 0) {
+        this.#cursor = { segment: segment.number, offset: at + found }
+        return
+      }
+      // A mark may begin in the last bytes.
+      at = at + bytes.length >= segment.end ? segment.end : at + bytes.length - MARK.length + 1
+    }
+    this.#cursor = { segment: segment.number, offset: segment.end }
+  }
+
+  #endDamage(segment: Segment, offset: number): void {
+    if (this.#damagedFrom < 0) return
+    this.#report.damaged(segment, this.#damagedFrom, offset - this.#damagedFrom)
+    this.#damagedFrom = -1
+  }
+
+  /** At least `size` bytes from `offset` on, or as many as the segment has. */
+  async #bytesAt(segment: Segment, offset: number, size: number): Promise<Buffer> {
+    const from = offset - this.#windowAt
+    if (this.#open?.number === segment.number && from >= 0 && from + size <= this.#window.length) {
+      return this.#window.subarray(from)
+    }
+    const file = await this.#fileOf(segment)
+    const window = Buffer.allocUnsafeSlow(Math.min(Math.max(size, READ_SIZE), segment.end - offset))
+    const read = await file.read(window, offset)
+    // What is gone from the file's end is damage like other damage.
+    this.#window = read === window.length ? window : Buffer.concat([window.subarray(0, read)], window.length)
+    this.#windowAt = offset
+    return this.#window
+  }
+
+  async #fileOf(segment: Segment): Promise<BufferFile> {
+    if (this.#open && this.#open.number !== segment.number) await this.#close()
+    this.#open ??= { number: segment.number, file: await this.#folder.open(segment.name) }
+    return this.#open.file
+  }
+
+  async #close(): Promise<void> {
+    const file = this.#open?.file
+    this.#open = undefined
+    this.#window = NO_BYTES
+    await file?.close().catch(() => {})
+  }
+
+  async close(): Promise<void> {
+    await this.#close()
+  }
+}
+
+/** A segment of another format. */
+export class ForeignSegment extends Error {
+  readonly code = 'SLUICE_BUFFER_FOREIGN'
+}

@@ -1,0 +1,156 @@
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../core/errors.js'
+import { Fifo } from '../../lib/fifo.js'
+import { after } from '../../lib/time.js'
+import type { BufferFolder } from './files.js'
+import { type Place, placeBehind } from './frame.js'
+import { Ledger, type LedgerState } from './ledger.js'
+import type { Recovered } from './recovery.js'
+import type { Cursor, Incoming } from './segment-reader.js'
+import type { Segment, Segments } from './segments.js'
+
+/** How long a settlement may be known in memory only. */
+const INTERVAL_MS = 1000
+
+/** A record that was taken and is not settled, or not all before it. */
+export interface Taken {
+  readonly incoming: Incoming
+  settled: boolean
+}
+
+export interface SettlementContext {
+  readonly folder: BufferFolder
+  readonly log: Logger
+  readonly segments: Segments
+  readonly after: typeof after
+  /** Behind the last event that is safe on the disk. */
+  readonly end: () => Place
+  /** The segment that is written to. */
+  readonly current: () => Segment | undefined
+  /** Segments were removed. */
+  readonly freed: () => void
+}
+
+/**
+ * Which records are settled, in memory and in the ledger. Invariants: the mark never passes a record that is not
+ * settled; a segment is removed when the mark has passed all of it, and after the ledger was told where that is
+ * possible.
+ */
+export class Settlement {
+  readonly #context: SettlementContext
+  readonly #ledger: Ledger
+  readonly #taken = new Fifo<Taken>()
+  #mark: Cursor & Place
+  #dirty = false
+  #writing: Promise<void> | undefined
+  #cancel: (() => void) | undefined
+  #told = ''
+  #closed = false
+
+  constructor(found: Recovered, context: SettlementContext) {
+    this.#context = context
+    this.#ledger = new Ledger(context.folder, found.ledger.turn)
+    this.#mark = found.settled
+  }
+
+  /** Everything before it is settled. */
+  get mark(): Place {
+    return this.#mark
+  }
+
+  /** A record was taken. */
+  take(incoming: Incoming): Taken {
+    const taken = { incoming, settled: false }
+    this.#taken.push(taken)
+    return taken
+  }
+
+  /** A record is settled, in any order. */
+  settle(taken: Taken): void {
+    taken.settled = true
+    for (let first: Taken | undefined; (first = this.#taken.first)?.settled; this.#taken.shift()) {
+      this.#mark = { ...first.incoming.cursor, ...placeBehind(first.incoming) }
+    }
+    this.changed()
+  }
+
+  /** The ledger is to be written soon; at once where that sets segments free. */
+  changed(): void {
+    this.#dirty = true
+    if (this.#closed || this.#writing) return
+    if (this.#passed().length > 0 && this.#told === '') void this.#write()
+    else this.#cancel ??= this.#context.after(INTERVAL_MS, () => void this.#write())
+  }
+
+  /** Writes what is not written yet, and ends. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#stopTimer()
+    await this.#writing
+    if (this.#dirty) await this.#write()
+    await this.#ledger.close()
+  }
+
+  #write(): Promise<void> {
+    this.#stopTimer()
+    this.#writing ??= this.#save().finally(() => {
+      this.#writing = undefined
+      if (this.#dirty) this.changed()
+    })
+    return this.#writing
+  }
+
+  async #save(): Promise<void> {
+    const { segments, end } = this.#context
+    this.#dirty = false
+    const passed = this.#passed()
+    const { segment, offset, event, byte } = this.#mark
+    const state: LedgerState = { settled: { segment, offset, event, byte }, end: end(), highest: segments.highest }
+    try {
+      await this.#ledger.write(state)
+      this.#tell('')
+    } catch (error) {
+      this.#dirty = true
+      this.#tell(errorCode(error) ?? errorText(error))
+    }
+    // Also when the ledger could not be told: what is settled must not keep a full disk full.
+    for (const old of passed) await this.#remove(old)
+    if (passed.length > 0) this.#context.freed()
+  }
+
+  #passed(): Segment[] {
+    const { segments, current } = this.#context
+    const { segment, offset } = this.#mark
+    const passed = segments.before(segment)
+    const at = segments.from(segment)
+    if (at?.number === segment && offset >= at.end && at !== current()) passed.push(at)
+    return passed
+  }
+
+  async #remove(segment: Segment): Promise<void> {
+    const { folder, segments, log } = this.#context
+    try {
+      await folder.remove(segment.name)
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') {
+        const file = `${folder.path}/${segment.name}`
+        log.warn({ file, error: errorText(error) }, 'a file of the buffer that is done cannot be removed')
+      }
+    }
+    segments.remove(segment)
+  }
+
+  #tell(cause: string): void {
+    if (this.#told === cause) return
+    this.#told = cause
+    const { folder, log } = this.#context
+    const fields = { code: 'SLUICE_BUFFER_LEDGER_NOT_WRITTEN', folder: folder.path, cause }
+    if (cause === '') log.info({ folder: folder.path }, 'what was delivered from the buffer is noted again')
+    else log.error(fields, 'what was delivered from the buffer cannot be noted; after a restart it is delivered again')
+  }
+
+  #stopTimer(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+}
