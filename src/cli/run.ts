@@ -31,7 +31,8 @@ export async function run(options: RunOptions, io: Io): Promise<number> {
   }
 }
 
-function createLog(io: Io): Logger {
+/** The log of the program: JSON lines on stderr. */
+export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
   // Synchronous: the last lines before an exit are the ones that matter.
   const to = io.stderr === process.stderr ? pino.destination({ dest: 2, sync: true }) : (io.stderr as DestinationStream)
   const options = {

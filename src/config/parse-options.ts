@@ -25,6 +25,20 @@ export function parseOptions<S extends z.ZodObject>(
   return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
 }
 
+/** Options that a program gave and that cannot be used. */
+export class OptionsError extends Error {
+  readonly code = 'SLUICE_OPTIONS'
+  readonly faults: readonly Fault[]
+  /** `of` is whose options they are. */
+  constructor(of: string, faults: readonly Fault[]) {
+    super(
+      `${of}: ${faults.map(({ path, message }) => (path ? `${path}: ${message}` : `options: ${message}`)).join('; ')}`,
+    )
+    this.name = 'OptionsError'
+    this.faults = faults
+  }
+}
+
 function nodeOf(value: unknown, source: SourceText): ConfigNode {
   const at = { source, offset: 0, size: 1, flow: false }
   if (Array.isArray(value)) return { kind: 'list', ...at, items: value.map(item => nodeOf(item, source)) }

@@ -1,0 +1,270 @@
+import { PassThrough, Writable } from 'node:stream'
+import type { Logger } from 'pino'
+import { z } from 'zod'
+import { createLog } from './cli/run.js'
+import { components } from './components.js'
+import { type Config, parseConfig } from './config/load.js'
+import { type Fault, OptionsError, parseOptions } from './config/parse-options.js'
+import type { deliveryOptions } from './core/delivery-options.js'
+import { ConfigError } from './core/errors.js'
+import { duration } from './core/options.js'
+import type { http } from './destinations/http.js'
+import { type DataDirLock, lockDataDir } from './engine/data-dir.js'
+import { Engine } from './engine/engine.js'
+import { Metrics } from './engine/metrics.js'
+import { systemRandom } from './lib/backoff.js'
+import { after, systemClock } from './lib/time.js'
+import { formatDuration } from './lib/units.js'
+import type { throttle } from './processors/throttle.js'
+
+/**
+ * A target for pino: its lines are throttled by key and shipped over HTTP, by the same engine as the daemon's.
+ *
+ * Invariants: a line is delivered, discarded by the throttle, refused by the receiver, or told to be lost: on stderr,
+ * with how many. Lines that wait for the receiver take some 10 MB, never above 40, and `on_full` says what comes then.
+ */
+
+/** Lines on their way from the app to the source. */
+const QUEUED_BYTES = 256 * 1024
+/** Pino waits ten seconds for its transports when the app ends. */
+const LONGEST_SHUTDOWN_MS = 9000
+const LF = 0x0a
+
+const schema = z.strictObject({
+  throttle: z
+    .record(z.string(), z.unknown())
+    .optional()
+    .describe('Options of the throttle processor; without it all lines pass.'),
+  http: z.record(z.string(), z.unknown()).describe('Options of the http destination, those of delivery among them.'),
+  on_full: z
+    .enum(['wait', 'discard'])
+    .prefault('wait')
+    .describe('When no more lines fit: wait, so that they queue up in the app, or discard them. Never silently.'),
+  shutdown_timeout: duration()
+    .refine(ms => ms <= LONGEST_SHUTDOWN_MS, { error: 'must be at most 9 Seconds', params: { constant: true } })
+    .prefault('5 Seconds')
+    .describe('How long the end of the app may wait for deliveries.'),
+  data_dir: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Folder of this process alone, for dead letters. Without it refused events are logged and dropped.'),
+})
+
+/** The options of the target; what may stand in `throttle` and `http` is what may stand in a configuration. */
+export interface PinoTransportOptions extends Omit<z.input<typeof schema>, 'throttle' | 'http'> {
+  throttle?: z.input<typeof throttle.options>
+  http: z.input<typeof http.options> & Partial<z.input<typeof deliveryOptions>>
+}
+
+/** What pino adds to the options of its targets. */
+const PINO_OWN = ['$context', 'pinoWillSendConfig']
+
+/**
+ * The stream that pino writes to: `transport: { target: 'sluice/pino', options }`. Its end waits for the deliveries.
+ * Throws OptionsError. `log` stands in for the one on stderr. A default export, since that is what pino takes.
+ */
+export default async function transport(given: PinoTransportOptions, log: Logger = stderrLog()): Promise<Writable> {
+  const options = read(given)
+  const config = configOf(options)
+  const lock = options.data_dir === undefined ? undefined : lockDataDir(config.dataDir)
+  try {
+    const lines = new PassThrough({ highWaterMark: QUEUED_BYTES })
+    const metrics = new Metrics(log)
+    const { env, stdout } = process
+    const around = { log, clock: systemClock, random: systemRandom, metrics, stdin: lines, stdout, env }
+    const engine = await Engine.build(config, around)
+    const discards = options.on_full === 'discard'
+    return new Shipper({ engine, metrics, lines, log, lock, discards, timeoutMs: options.shutdown_timeout })
+  } catch (error) {
+    lock?.release()
+    throw error
+  }
+}
+
+function stderrLog(): Logger {
+  const { stderr, env } = process
+  return createLog({ stderr, env: { SLUICE_LOG_LEVEL: env.SLUICE_LOG_LEVEL ?? 'warn' } })
+}
+
+type Options = z.output<typeof schema>
+
+function read(given: PinoTransportOptions): Options {
+  const own = Object.entries(given).filter(([name]) => !PINO_OWN.includes(name))
+  const parsed = parseOptions(schema, Object.fromEntries(own))
+  if ('faults' in parsed) throw new OptionsError('sluice/pino', parsed.faults)
+  const { throttle, http, data_dir } = parsed.value
+  const faults: Fault[] = []
+  for (const [name, part] of Object.entries({ throttle, http })) {
+    for (const key of ['type', 'inputs']) {
+      if (part && key in part) faults.push({ path: `${name}.${key}`, message: 'has no meaning here; remove it' })
+    }
+  }
+  if (http.on_reject === 'dead_letter' && data_dir === undefined) {
+    faults.push({ path: 'http.on_reject', message: 'dead letters need a data_dir' })
+  }
+  if (faults.length > 0) throw new OptionsError('sluice/pino', faults)
+  return parsed.value
+}
+
+/** The configuration that the options mean: made as a document, so that all of its rules hold. */
+function configOf({ throttle, http, data_dir }: Options): Config {
+  const document = {
+    data_dir: data_dir ?? '.',
+    metrics: false,
+    sources: { app: { type: 'stdin', decode: 'json', max_line_bytes: '64MiB' } },
+    processors: throttle && { throttle: { type: 'throttle', inputs: ['app'], ...throttle } },
+    destinations: {
+      http: {
+        type: 'http',
+        inputs: [throttle ? 'throttle' : 'app'],
+        ...(data_dir === undefined ? { on_reject: 'discard' } : {}),
+        ...http,
+      },
+    },
+  }
+  // Nothing in it stands for a variable of the environment: a program has its own ways.
+  const literal = (_key: string, value: unknown) =>
+    typeof value === 'string' ? value.replaceAll('${', () => '$${') : value
+  try {
+    return parseConfig(JSON.stringify(document, literal), 'sluice/pino', { env: {}, components })
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    const faults = error.problems.map(({ path, message }) => ({
+      path: path.replace(/^(destinations|processors)\./, ''),
+      message: message.replace('known are type, inputs, ', 'known are '),
+    }))
+    throw new OptionsError('sluice/pino', faults)
+  }
+}
+
+interface Parts {
+  readonly engine: Engine
+  readonly metrics: Metrics
+  /** Where the engine's source reads. */
+  readonly lines: PassThrough
+  readonly log: Logger
+  readonly lock: DataDirLock | undefined
+  readonly discards: boolean
+  readonly timeoutMs: number
+}
+
+class Shipper extends Writable {
+  readonly #parts: Parts
+  readonly #running: Promise<void>
+  /** Whether the bytes so far end in the middle of a line, and whether that line is being discarded. */
+  #inLine = false
+  #discarding = false
+  /** Lines that were not discarded here. */
+  #accepted = 0
+  /** Lines that were, and were not told yet. */
+  #untold = 0
+
+  constructor(parts: Parts) {
+    super({ highWaterMark: QUEUED_BYTES })
+    this.#parts = parts
+    this.#running = parts.engine.run().then(
+      () => {
+        if (parts.engine.failed) this.destroy(new Error('sluice/pino: the destination cannot start; stderr tells why'))
+      },
+      error => void this.destroy(error as Error),
+    )
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    const { lines, discards } = this.#parts
+    const kept = discards ? this.#keep(chunk) : chunk
+    for (let at = kept.indexOf(LF); at >= 0; at = kept.indexOf(LF, at + 1)) this.#accepted++
+    if (kept.length === 0 || lines.write(kept) || discards) {
+      done()
+      return
+    }
+    const go = () => {
+      lines.off('drain', go)
+      lines.off('close', go)
+      done()
+    }
+    lines.on('drain', go)
+    lines.on('close', go)
+  }
+
+  /** What of the chunk is not discarded; only whole lines are. */
+  #keep(chunk: Buffer): Buffer {
+    const isFull = this.#parts.lines.writableNeedDrain
+    let from = 0
+    if (this.#inLine) {
+      const end = chunk.indexOf(LF) + 1
+      // The rest of a line follows its beginning.
+      if (end === 0) return this.#discarding ? chunk.subarray(0, 0) : chunk
+      this.#inLine = false
+      if (this.#discarding) from = end
+      else if (isFull) {
+        this.#drop(chunk, end)
+        return chunk.subarray(0, end)
+      }
+    }
+    if (isFull) {
+      this.#drop(chunk, from)
+      return chunk.subarray(0, 0)
+    }
+    this.#discarding = false
+    this.#inLine = chunk.at(-1) !== LF
+    if (this.#untold > 0) this.#tell()
+    return chunk.subarray(from)
+  }
+
+  /** Discards what begins at `from`, to the end of the chunk. */
+  #drop(chunk: Buffer, from: number): void {
+    if (from === chunk.length) return
+    if (this.#untold === 0)
+      this.#parts.log.warn('no room for more lines: they are discarded until the receiver takes some')
+    this.#discarding = chunk.at(-1) !== LF
+    this.#inLine = this.#discarding
+    for (let at = from; at < chunk.length; this.#untold++) {
+      const end = chunk.indexOf(LF, at)
+      at = end < 0 ? chunk.length : end + 1
+    }
+  }
+
+  #tell(): void {
+    this.#parts.log.warn({ lines: this.#untold }, 'there is room for lines again; so many were discarded')
+    this.#untold = 0
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    const { engine, lines, log, timeoutMs } = this.#parts
+    if (this.#untold > 0) this.#tell()
+    lines.end()
+    let late = false
+    const cancel = after(timeoutMs, () => {
+      late = true
+      engine.abort()
+    })
+    this.#running.then(() => {
+      cancel()
+      const fields = { lines: this.#unsettled(), timeout: formatDuration(timeoutMs) }
+      if (late) log.error(fields, 'the end came before the receiver took all lines: so many are lost')
+      done()
+    }, done)
+  }
+
+  /** Lines of which nobody can say that they were delivered, or discarded on purpose. */
+  #unsettled(): number {
+    let left = this.#accepted
+    for (const { kind, passed, discards } of this.#parts.metrics.components.values()) {
+      if (kind === 'destination') left -= passed.events
+      for (const [reason, { events }] of discards) if (reason !== 'errored') left -= events
+    }
+    return left
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    const { engine, lines, lock } = this.#parts
+    engine.abort()
+    lines.destroy()
+    void this.#running.then(() => {
+      lock?.release()
+      done(error)
+    })
+  }
+}
