@@ -1,0 +1,253 @@
+import { existsSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import type { Inode } from './files.js'
+import { damage, documentPaths, Saved } from './saved.js'
+import { type Patience, PLAIN, SLOTS, type Step } from './scenario.js'
+import { pause, type World } from './world.js'
+
+const LINE_BYTES = 60
+const LINK = SLOTS.length - 1
+
+/** Does one step, as far as there is something to do it to. */
+export async function perform(world: World, step: Step): Promise<void> {
+  const { files, receiver } = world
+  switch (step.do) {
+    case 'append': {
+      const path = files.path(step.slot)
+      const inode = files.ensure(path)
+      if (inode) files.append(inode, path, step)
+      break
+    }
+    case 'rotate':
+      return await rotate(world, step)
+    case 'copytruncate':
+      return await copyTruncate(world, step)
+    case 'gzip': {
+      const [path] = files.rotated(step.slot)
+      if (path && files.gzip(path)) await lose(world, path, step.wait, () => files.unlink(path))
+      break
+    }
+    case 'archive': {
+      const path = files.rotated(step.slot)[0] ?? files.path(step.slot)
+      const to = join(files.archive, `${basename(files.fresh(step.slot, ''))}.log`)
+      if (existsSync(path)) await lose(world, path, step.wait, () => files.rename(path, to))
+      break
+    }
+    case 'delete':
+      return await remove(world, step)
+    case 'replace': {
+      const path = files.path(step.slot)
+      const inode = files.create(`${path}.tmp`)
+      if (!inode) break
+      files.append(inode, `${path}.tmp`, { lines: step.lines, bytes: LINE_BYTES })
+      await lose(world, path, step.wait, () => files.rename(`${path}.tmp`, path))
+      break
+    }
+    case 'swap':
+      return await swap(world, step.slots)
+    case 'bring_back': {
+      const [from] = files.rotated(step.slot)
+      const path = files.path(step.slot)
+      if (from) files.rename(from, existsSync(path) ? files.dated(step.slot) : path)
+      break
+    }
+    case 'hard_link': {
+      const path = files.path(step.slot)
+      if (existsSync(path)) files.link(path, files.fresh(step.slot, step.inside ? '.log' : '.other'))
+      break
+    }
+    case 'unlink': {
+      const path = files.path(step.slot)
+      if (existsSync(path)) await lose(world, path, 'open', () => files.unlink(path))
+      break
+    }
+    case 'switch':
+      return await switchLink(world, step)
+    case 'empty': {
+      const path = files.path(step.slot)
+      if (!existsSync(path)) files.createEmpty(path)
+      break
+    }
+    case 'late':
+      return late(world, step.lines)
+    case 'receiver':
+      return await receiver.fail(step.fault, step.times)
+    case 'heal':
+      return await world.heal()
+    case 'kill':
+      return await world.kill()
+    case 'term':
+      return await world.term()
+    case 'start':
+      return await start(world, step.wait)
+    case 'restart':
+      await (step.signal === 'KILL' ? world.kill() : world.term())
+      return await start(world, true)
+    case 'freeze':
+      return world.freeze()
+    case 'thaw':
+      return world.thaw()
+    case 'unwritable':
+      return world.makeUnwritable()
+    case 'full':
+      world.fill(step.where)
+      break
+    case 'writable':
+      return world.makeWritable()
+    case 'damage':
+      return damageDocuments(world, step)
+    case 'saved':
+      return await saved(world)
+    case 'taken':
+      if (world.flowing) await world.taken()
+      break
+    case 'pause':
+      await pause(step.ms)
+  }
+}
+
+type Of<K extends Step['do']> = Extract<Step, { do: K }>
+
+/** Shifts what was rotated before, as programs do that number it, and says where the next one goes. */
+async function makeRoom(world: World, { slot, names, depth }: Of<'rotate' | 'copytruncate'>): Promise<string> {
+  const { files } = world
+  if (names === 'dates') return files.dated(slot)
+  const path = files.path(slot)
+  const numbered = (i: number) => `${path}.${i}`
+  for (let i = depth + 5; i >= 1; i--) {
+    if (!existsSync(numbered(i))) continue
+    if (i >= depth) await lose(world, numbered(i), 'open', () => files.unlink(numbered(i)))
+    else files.rename(numbered(i), numbered(i + 1))
+  }
+  return numbered(1)
+}
+
+async function rotate(world: World, step: Of<'rotate'>): Promise<void> {
+  const { files } = world
+  const path = files.path(step.slot)
+  if (existsSync(path)) {
+    const inode = files.at(path)
+    const to = await makeRoom(world, step)
+    if (step.keep && inode) files.keep(inode, path)
+    await lose(world, path, step.wait, () => files.rename(path, to))
+  }
+  if (step.create && !existsSync(path)) files.create(path)
+}
+
+async function copyTruncate(world: World, step: Of<'copytruncate'>): Promise<void> {
+  const { files } = world
+  const path = files.path(step.slot)
+  const inode = files.at(path)
+  if (!inode) return
+  const to = await makeRoom(world, step)
+  await wait(world, inode, path, step.wait)
+  files.copy(path, to)
+  files.truncate(path)
+  if (step.lines > 0) files.append(inode, path, { lines: step.lines, bytes: LINE_BYTES })
+}
+
+async function remove(world: World, step: Of<'delete'>): Promise<void> {
+  const { files } = world
+  const path = files.path(step.slot)
+  if (existsSync(path)) {
+    const inode = files.at(path)
+    if (step.keep && inode) files.keep(inode, path)
+    await lose(world, path, step.wait, () => files.unlink(path))
+  }
+  if (!step.recreate) return
+  const made = files.create(path)
+  if (made) files.append(made, path, { lines: step.lines, bytes: LINE_BYTES })
+}
+
+/** The names go round. */
+async function swap(world: World, slots: number[]): Promise<void> {
+  const { files } = world
+  const paths = slots.map(slot => files.path(slot))
+  if (!paths.every(existsSync)) return
+  const aside = `${paths[0]!}.tmp`
+  files.rename(paths[0]!, aside)
+  for (let i = 1; i < paths.length; i++) files.rename(paths[i]!, paths[i - 1]!)
+  files.rename(aside, paths.at(-1)!)
+}
+
+async function switchLink(world: World, step: Of<'switch'>): Promise<void> {
+  const { files } = world
+  const link = files.path(LINK)
+  const old = files.target
+  const target = files.newTarget(step.inside)
+  if (target === undefined) return
+  const inode = files.at(target)
+  if (inode) files.append(inode, target, { lines: step.lines, bytes: LINE_BYTES })
+  await lose(world, link, step.wait, () => void files.point(target))
+  if (step.drop && old !== undefined && existsSync(old)) await lose(world, old, 'none', () => files.unlink(old))
+}
+
+/** A program that did not notice goes on with the file that was renamed or deleted. */
+function late(world: World, lines: number): void {
+  const { files, daemon, model } = world
+  const inode = files.kept
+  if (!inode) return
+  files.append(inode, undefined, { lines, bytes: LINE_BYTES })
+  if (!daemon?.running || daemon.holds(inode.key)) return
+  const paths = files.named().get(inode) ?? []
+  if (!paths.some(path => files.matches(path))) model.excuse(inode.content, 'written after it was let go of')
+}
+
+/** Waits as long as somebody would who cares for his logs, as far as that makes sense now. */
+async function wait(world: World, inode: Inode, path: string, patience: Patience): Promise<void> {
+  const { daemon, setup, files } = world
+  if (patience === 'none' || !daemon?.awake || !files.matches(path)) return
+  if (patience === 'taken' && world.flowing) return await world.taken(inode)
+  if (setup.openFiles < PLAIN.openFiles) return
+  await world.until(`${path} to be opened`, () => daemon.holds(inode.key) || !daemon.awake)
+}
+
+/** The file at `path` loses this name by `act`. Settles whether it must still be read. */
+async function lose(world: World, path: string, patience: Patience, act: () => void): Promise<void> {
+  const { files, setup, model, state } = world
+  const inode = files.at(path)
+  if (inode) await wait(world, inode, path, patience)
+  const { daemon } = world
+  const before = inode !== undefined && daemon?.holds(inode.key) === true
+  act()
+  if (!inode) return
+  const paths = files.named().get(inode) ?? []
+  if (paths.some(path => files.matches(path))) return
+  inode.content.away = true
+  // While nothing runs, the next start settles it.
+  if (!daemon?.running) return
+  // With few files open at a time it may have been closed in between, for a while.
+  if (daemon.holds(inode.key) || (before && setup.openFiles === PLAIN.openFiles)) return
+  if (!new Saved(state).finds(inode.key, paths)) model.excuse(inode.content, 'not open when it went')
+}
+
+async function start(world: World, wait: boolean): Promise<void> {
+  world.start()
+  const { daemon } = world
+  if (wait && daemon) await world.until('the start', () => daemon.started || !daemon.awake)
+}
+
+/** Of a daemon that does not run: what it saved is not what it finds. */
+function damageDocuments(world: World, { which, how, at }: Of<'damage'>): void {
+  if (world.daemon?.running) return
+  const [newest, before] = documentPaths(world.state)
+  if (which !== 'before') damage(newest, how, at)
+  if (which !== 'newest') damage(before, how, at)
+  world.clean = false
+}
+
+/** Waits until everything is delivered, and its checkpoint is on the disk. */
+async function saved(world: World): Promise<void> {
+  if (!world.flowing) return
+  await world.taken()
+  const { files, state } = world
+  await world.until('the checkpoint', () => {
+    const saved = new Saved(state)
+    return [...files.named()].every(
+      ([{ key, content }, paths]) =>
+        !paths.some(path => files.matches(path)) ||
+        (saved.offset(key, paths[0]!) ?? -1) >= content.size - content.torn ||
+        content.size === 0,
+    )
+  })
+}

@@ -1,0 +1,35 @@
+import { Seeded } from '../support/seeded.js'
+import { PLAIN, type Scenario, type Setup } from './scenario.js'
+import { nextStep } from './steps.js'
+
+/** Everything about a run, of a seed alone. */
+export function makeScenario(seed: number, steps: number): Scenario {
+  const random = new Seeded(seed * 2_654_435_761)
+  const setup = makeSetup(random)
+  return { note: `seed ${seed}`, setup, steps: Array.from({ length: steps }, () => nextStep(random, setup)) }
+}
+
+function makeSetup(random: Seeded): Setup {
+  const format = random.pick(['raw', 'raw', 'text', 'json'] as const)
+  // Pieces of lines can be told apart only where they are marked.
+  const pieces = format !== 'raw'
+  return {
+    format,
+    glob: random.pick(['narrow', 'narrow', 'wide', 'wide', 'listed'] as const),
+    inFlight: random.pick([1, 1, 4]),
+    batchEvents: random.pick([1, 7, 100, 1000]),
+    compression: random.chance(0.25) ? 'gzip' : 'none',
+    tls: random.chance(0.3),
+    timeoutMs: random.chance(0.3) ? 250 : PLAIN.timeoutMs,
+    partialMs: pieces && random.chance(0.3) ? 40 : PLAIN.partialMs,
+    rotateWaitMs: random.chance(0.3) ? 200 : PLAIN.rotateWaitMs,
+    scanMs: random.pick([20, 50, 250, 1500]),
+    openFiles: random.chance(0.2) ? 2 : PLAIN.openFiles,
+    lineBytes: pieces && random.chance(0.3) ? 1024 : PLAIN.lineBytes,
+    header: random.chance(0.4),
+    crlf: random.chance(0.15),
+    through: random.chance(0.3) ? 'filter' : 'none',
+    state: random.chance(0.3) ? 'tmpfs' : 'folder',
+    logs: random.chance(0.15) ? 'tmpfs' : 'folder',
+  }
+}

@@ -1,0 +1,359 @@
+import { headerText, idOf, lineText } from './lines.js'
+import type { Setup } from './scenario.js'
+
+/**
+ * Knows every line that was written, and what became of it.
+ *
+ * What must hold: every line that could be read is delivered (or refused by the receiver and kept as a dead letter),
+ * nothing else is, each of them whole, in the order of its file where one request is made at a time. A line comes again
+ * only after an unclear answer, or after the daemon was started again with a checkpoint that does not cover it; when it
+ * had ended in order, not even then.
+ *
+ * What may be lost is decided line by line at the moment it happens, and taken back when the line can be read after
+ * all: `excuse` is called
+ * - when a file is truncated: for what had not arrived;
+ * - when a file leaves the pattern, or loses its last name, and the daemon does not have it open (as /proc says) and
+ *   could not find it by its checkpoint in the folder where it was: for what had not arrived;
+ * - when something is written to such a file later, and the daemon had let go of it by then;
+ * - when the daemon is started: for what had not arrived of files that were truncated, have no name any more, or have
+ *   only names outside of the pattern and are not in the checkpoint that it finds, or not in the folder named there.
+ * What is in a file that the pattern finds at the end must have arrived, whatever happened to it on the way.
+ *
+ * An unfinished line must not be delivered early: its pieces are accepted when the setup makes it wait shortly, when it
+ * is longer than a line may be, or when it was truncated or its file went away.
+ */
+
+export class Failure extends Error {
+  readonly kind: string
+  constructor(kind: string, message: string) {
+    super(message)
+    this.kind = kind
+  }
+}
+
+/** A request whose lines the receiver kept. */
+export interface Arrival {
+  /** The start of the daemon that sent it, from 1. */
+  readonly life: number
+  /** Whether the daemon must know that it arrived. */
+  clear: boolean
+}
+
+/** Bytes [from, to) of a line arrived. */
+interface Take {
+  readonly arrival: Arrival
+  readonly from: number
+  readonly to: number
+}
+
+/** Where a line stands in a file. */
+export interface Placement {
+  readonly line: Line
+  readonly content: Content
+  readonly start: number
+  excused: string | undefined
+}
+
+export class Line {
+  readonly id: string
+  readonly text: string
+  /** With its line end. */
+  readonly bytes: string
+  readonly placements: Placement[] = []
+  readonly takes: Take[] = []
+  /** Written to its end. */
+  whole = false
+  /** Was at the end of a file without its line end, or is longer than a line may be. */
+  inPieces = false
+  deadLetters = 0
+  /** Whether the receiver refused it for good at some time. */
+  refused = false
+
+  constructor(id: string, text: string, eol: string) {
+    this.id = id
+    this.text = text
+    this.bytes = text + eol
+  }
+
+  get arrived(): boolean {
+    if (this.deadLetters > 0) return true
+    if (this.takes.some(({ from, to }) => to - from >= this.text.length)) return true
+    if (!this.inPieces) return false
+    let to = 0
+    for (const take of [...this.takes].sort((a, b) => a.from - b.from)) if (take.from <= to) to = Math.max(to, take.to)
+    return to >= this.text.length
+  }
+
+  get excused(): boolean {
+    return this.placements.every(({ excused }) => excused !== undefined)
+  }
+}
+
+/** What a file holds between two truncations. */
+export class Content {
+  readonly id: string
+  readonly lines: Placement[] = []
+  size = 0
+  /** Of the last line, when it is unfinished: how much of it is written. */
+  torn = 0
+  /** It was truncated. */
+  gone = false
+  /** Its file had no name in the pattern at some time. */
+  away = false
+  /** Another file got a copy of it, so that its lines may arrive more than once, in any order. */
+  copied = false
+  /** Its file held nothing but the first line before it was truncated: nobody can tell whether that is written again. */
+  ambiguous = false
+
+  constructor(id: string) {
+    this.id = id
+  }
+
+  get last(): Placement | undefined {
+    return this.lines.at(-1)
+  }
+}
+
+export class Model {
+  readonly setup: Setup
+  /** Requests in the order in which they arrived, and what was in them. */
+  readonly arrivals: { arrival: Arrival; parts: { line: Line; from: number; to: number }[] }[] = []
+  readonly lines = new Map<string, Line>()
+  readonly contents: Content[] = []
+  /** For each start: from which byte of each content lines may come again. */
+  readonly #repeatable: (ReadonlyMap<Content, number> | undefined)[] = []
+  readonly #header: string
+  readonly #headers: Placement[] = []
+  headersArrived = 0
+  /** Lines that are whole and have not arrived. */
+  readonly #waiting = new Set<Line>()
+  readonly #inPieces: Line[] = []
+
+  constructor(setup: Setup) {
+    this.setup = setup
+    this.#header = headerText(setup)
+  }
+
+  newContent(): Content {
+    const content = new Content(`f${this.contents.length}`)
+    this.contents.push(content)
+    return content
+  }
+
+  /** The next line of a file, to be written; undefined number of bytes: the header. */
+  makeLine(content: Content, ahead: number, bytes: number | undefined): Line {
+    const id = `${content.id}.${content.lines.length + ahead}`
+    const text = bytes === undefined ? this.#header : lineText(id, bytes, this.setup)
+    return new Line(id, text, this.setup.crlf ? '\r\n' : '\n')
+  }
+
+  /** `written` bytes of these lines, in order, now stand at the end of the content. */
+  wrote(content: Content, lines: readonly Line[], written: number): void {
+    for (const line of lines) {
+      if (written === 0) break
+      const fresh = content.last?.line !== line
+      if (fresh) this.#place(line, content)
+      const length = Math.min(written, line.bytes.length - content.torn)
+      content.size += length
+      content.torn += length
+      written -= length
+      if (content.torn === line.bytes.length) {
+        content.torn = 0
+        line.whole = true
+        if (!this.isHeader(line)) this.#waiting.add(line)
+      } else this.#comesInPieces(line)
+    }
+  }
+
+  #place(line: Line, content: Content): void {
+    const excused = this.isHeader(line) && content.ambiguous ? 'the same as before' : undefined
+    const placement = { line, content, start: content.size, excused }
+    content.lines.push(placement)
+    line.placements.push(placement)
+    this.lines.set(line.id, line)
+    if (this.isHeader(line)) this.#headers.push(placement)
+    if (line.text.length > this.setup.lineBytes) this.#comesInPieces(line)
+  }
+
+  #comesInPieces(line: Line): void {
+    if (line.inPieces) return
+    line.inPieces = true
+    this.#inPieces.push(line)
+  }
+
+  isHeader(line: Line): boolean {
+    return line.text === this.#header
+  }
+
+  /** A file that holds the same. */
+  copy(content: Content): Content {
+    const copy = this.newContent()
+    content.copied = copy.copied = true
+    for (const { line, start } of content.lines) {
+      const placement = { line, content: copy, start, excused: undefined }
+      copy.lines.push(placement)
+      line.placements.push(placement)
+      if (this.isHeader(line)) this.#headers.push(placement)
+    }
+    copy.size = content.size
+    copy.torn = content.torn
+    return copy
+  }
+
+  /** What had not arrived of it is lost by nature. Returns what the file holds from now on. */
+  truncated(content: Content): Content {
+    content.gone = true
+    this.excuse(content, 'truncated before it arrived')
+    const next = this.newContent()
+    next.ambiguous = content.torn === 0 && content.lines.every(({ line }) => this.isHeader(line))
+    return next
+  }
+
+  /** What has not arrived of this need not any more. */
+  excuse(content: Content, reason: string): void {
+    for (const placement of content.lines) {
+      const { line } = placement
+      if (this.isHeader(line) || !line.arrived) placement.excused ??= reason
+      if (line.excused) this.#waiting.delete(line)
+    }
+  }
+
+  /** All of it can be read, now and later. */
+  insist(content: Content): void {
+    for (const placement of content.lines) {
+      const { line } = placement
+      if (this.isHeader(line) && content.ambiguous) continue
+      placement.excused = undefined
+      if (line.whole && !line.arrived && !this.isHeader(line)) this.#waiting.add(line)
+    }
+  }
+
+  /** The texts of a request that the receiver keeps. */
+  arrived(arrival: Arrival, texts: readonly string[]): void {
+    const parts = texts.flatMap(text => this.#recognize(text))
+    this.arrivals.push({ arrival, parts })
+    for (const { line, from, to } of parts) {
+      line.takes.push({ arrival, from, to })
+      if (line.arrived) this.#waiting.delete(line)
+    }
+  }
+
+  /** The texts of a request that is refused for good. */
+  refused(texts: readonly string[]): void {
+    for (const text of texts) for (const { line } of this.#recognize(text, false)) line.refused = true
+  }
+
+  /** A text in the dead letters. */
+  deadLetter(text: string): void {
+    for (const { line } of this.#recognize(text)) {
+      if (!line.refused) throw new Failure('invented', `a dead letter of what nobody refused: ${shown(text)}`)
+      line.deadLetters++
+      this.#waiting.delete(line)
+    }
+  }
+
+  #recognize(text: string, counts = true): { line: Line; from: number; to: number }[] {
+    if (text.endsWith('\r')) text = text.slice(0, -1)
+    if (text === this.#header) {
+      if (counts) this.headersArrived++
+      return []
+    }
+    const line = this.lines.get(idOf(text) ?? '')
+    if (line?.text === text) return [{ line, from: 0, to: text.length }]
+    const found = this.#inPieces.flatMap(line => {
+      const from = line.bytes.indexOf(text)
+      return from < 0 ? [] : [{ line, from, to: Math.min(from + text.length, line.text.length) }]
+    })
+    if (found.length === 0) throw new Failure('damaged', `nobody wrote ${shown(text)}`)
+    if (!found.some(({ line }) => this.#mayComeInPieces(line)))
+      throw new Failure('early', `a piece of the unfinished line ${found[0]!.line.id}: ${shown(text)}`)
+    return found
+  }
+
+  #mayComeInPieces({ text, placements }: Line): boolean {
+    const { partialMs, rotateWaitMs, lineBytes } = this.setup
+    if (partialMs < 1000 || text.length > lineBytes) return true
+    return placements.some(({ content }) => content.gone || (content.away && rotateWaitMs < 1000))
+  }
+
+  /** The daemon starts: from which byte of each content lines may come again. */
+  started(repeatable: ReadonlyMap<Content, number>): void {
+    this.#repeatable.push(repeatable)
+  }
+
+  get lives(): number {
+    return this.#repeatable.length
+  }
+
+  /** What must still arrive of one file, or of all. */
+  waiting(content?: Content): Line[] {
+    const lines = [...this.#waiting]
+    return content ? lines.filter(line => line.placements.some(placement => placement.content === content)) : lines
+  }
+
+  get headersMissing(): number {
+    const wanted = this.#headers.filter(({ line, excused }) => line.whole && !line.inPieces && excused === undefined).length
+    return wanted - this.headersArrived
+  }
+
+  /** Throws the first failure that there is at the end of a run. */
+  verify(): void {
+    const [lost] = this.waiting()
+    if (lost) throw new Failure('lost', `${this.waiting().length} lines, the first of them ${lost.id}`)
+    if (this.headersMissing > 0) throw new Failure('lost', `${this.headersMissing} of the first lines`)
+    this.#verifyRepeats()
+    if (this.setup.inFlight === 1) for (const content of this.contents) if (!content.copied) this.#verifyOrder(content)
+  }
+
+  #verifyRepeats(): void {
+    const calm = this.lives <= 1 && this.arrivals.every(({ arrival }) => arrival.clear)
+    for (const line of this.lines.values()) {
+      if (this.isHeader(line) || line.placements.some(({ content }) => content.copied)) continue
+      if (calm && line.deadLetters + (line.takes.length > 0 && !line.inPieces ? line.takes.length : 0) > 1)
+        throw new Failure('repeated', `${line.id}: as a dead letter too`)
+      for (const [i, take] of line.takes.entries()) {
+        const before = line.takes.slice(0, i).findLast(({ from, to }) => from < take.to && take.from < to)
+        if (before && !this.#mayRepeat(line.placements[0]!, before, take)) {
+          const lives = `in lives ${before.arrival.life} and ${take.arrival.life}`
+          throw new Failure('repeated', `${line.id}, ${lives}, without a reason`)
+        }
+      }
+    }
+    if (calm && this.headersArrived > this.#headers.length) throw new Failure('repeated', 'a first line')
+  }
+
+  #mayRepeat({ content, start }: Placement, before: Take, again: Take): boolean {
+    if (!before.arrival.clear || again.arrival.life < before.arrival.life) return true
+    for (let life = before.arrival.life + 1; life <= again.arrival.life; life++) {
+      if (start + before.to > (this.#repeatable[life - 1]?.get(content) ?? Number.POSITIVE_INFINITY)) return true
+    }
+    return false
+  }
+
+  /** Each line after the one before it, or one that comes again. */
+  #verifyOrder(content: Content): void {
+    const numbers = new Map(content.lines.map(({ line }, i) => [line, i]))
+    let last = -1
+    let life = 0
+    for (const { arrival, parts } of this.arrivals) {
+      // What a killed daemon had sent may be handled after what the next one sends.
+      if (arrival.life < life) continue
+      life = arrival.life
+      for (const { line } of parts) {
+        const number = numbers.get(line)
+        if (number === undefined) continue
+        for (let skipped = last + 1; skipped < number; skipped++) {
+          const { line: missed, excused } = content.lines[skipped]!
+          if (excused === undefined && missed.whole && !this.isHeader(missed) && missed.deadLetters === 0)
+            throw new Failure('order', `${line.id} before ${missed.id}`)
+        }
+        last = number
+      }
+    }
+  }
+}
+
+function shown(text: string): string {
+  const cut = text.length > 120 ? `${text.slice(0, 60)} ... ${text.slice(-60)}` : text
+  return JSON.stringify(cut)
+}

@@ -1,0 +1,97 @@
+import { closeSync, fstatSync, openSync, readFileSync, readSync, truncateSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { crc32 } from 'node:zlib'
+
+/** What the checkpoint of the file source says, read from outside: which document a start would find, and whose it is. */
+
+interface Fingerprint {
+  readonly bytes: number
+  readonly hash: number
+}
+
+interface Entry {
+  readonly path: string
+  readonly dev: string
+  readonly ino: string
+  readonly birth: string
+  readonly offset: number
+  readonly head: Fingerprint
+  readonly tail: Fingerprint
+}
+
+export const SOURCE = 'logs'
+
+export class Saved {
+  readonly #entries: Map<string, Entry>
+  /** A document was there, and none can be read. */
+  readonly lost: boolean
+
+  /** Reads what is in the data folder now. */
+  constructor(stateFolder: string) {
+    const [newest, before] = documentPaths(stateFolder).map(load)
+    const document = newest ?? before
+    this.lost = document === undefined
+    this.#entries = new Map(document?.map(entry => [`${entry.dev}:${entry.ino}`, entry]))
+  }
+
+  /** The committed position of the file at `path`; undefined: it is not known, or holds something else by now. */
+  offset(key: string, path: string): number | undefined {
+    const entry = this.#entries.get(key)
+    if (!entry) return undefined
+    const fd = openSync(path, 'r')
+    try {
+      const { birthtimeNs } = fstatSync(fd, { bigint: true })
+      const { birth, offset, head, tail } = entry
+      if (String(birthtimeNs) !== birth) return undefined
+      if (!sameBytes(fd, 0, head) || !sameBytes(fd, offset - tail.bytes, tail)) return undefined
+      return offset
+    } finally {
+      closeSync(fd)
+    }
+  }
+
+  /** Whether a start looks where one of these names is: in the folder where the file was. */
+  finds(key: string, paths: readonly string[]): boolean {
+    const entry = this.#entries.get(key)
+    return entry !== undefined && paths.some(path => dirname(path) === dirname(entry.path))
+  }
+}
+
+/** The newest document, and the one before it. */
+export function documentPaths(stateFolder: string): [string, string] {
+  const path = join(stateFolder, 'checkpoints', `${SOURCE}.json`)
+  return [path, `${path}.1`]
+}
+
+/** Does to a document what a dying disk does; nothing when it is not there. */
+export function damage(path: string, how: 'empty' | 'cut' | 'flip', at: number): void {
+  let bytes: Buffer
+  try {
+    bytes = readFileSync(path)
+  } catch {
+    return
+  }
+  const place = Math.floor(bytes.length * at)
+  if (how === 'empty') truncateSync(path, 0)
+  else if (how === 'cut') truncateSync(path, place)
+  else {
+    bytes[place] = bytes[place]! ^ (1 << Math.floor(at * 8))
+    writeFileSync(path, bytes)
+  }
+}
+
+function load(path: string): Entry[] | undefined {
+  try {
+    const [head = '', document = ''] = readFileSync(path, 'utf8').split('\n')
+    const { crc32: sum, sluice_checkpoint: format } = JSON.parse(head) as { crc32: number; sluice_checkpoint: number }
+    if (format !== 1 || sum !== crc32(document)) return undefined
+    return (JSON.parse(document) as { files: Entry[] }).files
+  } catch {
+    return undefined
+  }
+}
+
+function sameBytes(fd: number, start: number, { bytes, hash }: Fingerprint): boolean {
+  const found = Buffer.alloc(bytes)
+  return readSync(fd, found, 0, bytes, start) === bytes && (bytes === 0 || crc32(found) === hash)
+}

@@ -1,0 +1,110 @@
+/**
+ * What a run does, as plain data: how the daemon is configured, and what happens to it, step by step. Made up front of
+ * a seed alone, so that it can be written down, cut shorter and run again.
+ */
+
+export interface Setup {
+  /** raw: the lines as they are. text: JSON objects around the lines. json: the lines are JSON objects themselves. */
+  readonly format: 'raw' | 'text' | 'json'
+  /** narrow: rotated files leave the pattern. wide: they stay in it. listed: paths instead of patterns. */
+  readonly glob: 'narrow' | 'wide' | 'listed'
+  readonly inFlight: number
+  readonly batchEvents: number
+  readonly compression: 'none' | 'gzip'
+  readonly tls: boolean
+  /** Limit of one attempt. When short it passes on a busy machine too, and a retry proves nothing. */
+  readonly timeoutMs: number
+  readonly partialMs: number
+  readonly rotateWaitMs: number
+  readonly scanMs: number
+  readonly openFiles: number
+  readonly lineBytes: number
+  /** Every file begins with the same line. */
+  readonly header: boolean
+  /** Lines end with CR LF. */
+  readonly crlf: boolean
+  readonly through: 'none' | 'filter'
+  /** Where state and logs are: in the temporary folder, or on small file systems of their own, which can be full. */
+  readonly state: 'folder' | 'tmpfs'
+  readonly logs: 'folder' | 'tmpfs'
+}
+
+/** What a run is made of when a dimension plays no part in it: shrinking goes there. */
+export const PLAIN: Setup = {
+  format: 'raw',
+  glob: 'narrow',
+  inFlight: 1,
+  batchEvents: 1000,
+  compression: 'none',
+  tls: false,
+  timeoutMs: 5000,
+  partialMs: 600_000,
+  rotateWaitMs: 60_000,
+  scanMs: 50,
+  openFiles: 4096,
+  lineBytes: 1 << 20,
+  header: false,
+  crlf: false,
+  through: 'none',
+  state: 'folder',
+  logs: 'folder',
+}
+
+export const SLOTS = ['a', 'b', 'c', 'link'] as const
+/** The logs of a run, by the number that steps use. The last is a symbolic link to its file. */
+export type Slot = number
+
+export type Fault =
+  | { readonly fault: 'status'; readonly status: number; readonly retryAfter?: number; readonly early?: boolean }
+  /** Refused until the access key is another. */
+  | { readonly fault: 'key'; readonly status: 401 | 403 }
+  | { readonly fault: 'reset'; readonly when: 'before' | 'after' | 'answer'; readonly stored: boolean }
+  | { readonly fault: 'hang'; readonly when: 'before' | 'after'; readonly stored: boolean }
+  | { readonly fault: 'slow'; readonly ms: number }
+  | { readonly fault: 'too_large'; readonly events: number }
+  | { readonly fault: 'refuse'; readonly status: number }
+  /** One half of the next large request is accepted, the other refused. */
+  | { readonly fault: 'half'; readonly status: number }
+  | { readonly fault: 'tls' }
+  | { readonly fault: 'gone' }
+
+/** What is waited for before a file is destroyed: nothing, that the daemon has it open, that all of it was delivered. */
+export type Patience = 'none' | 'open' | 'taken'
+
+export type Step =
+  | { do: 'append'; slot: Slot; lines: number; bytes: number; tear: number; writes: number }
+  | { do: 'rotate'; slot: Slot; names: 'numbers' | 'dates'; create: boolean; keep: boolean; depth: number; wait: Patience }
+  | { do: 'copytruncate'; slot: Slot; names: 'numbers' | 'dates'; depth: number; wait: Patience; lines: number }
+  | { do: 'gzip'; slot: Slot; wait: Patience }
+  | { do: 'archive'; slot: Slot; wait: Patience }
+  | { do: 'delete'; slot: Slot; recreate: boolean; keep: boolean; lines: number; wait: Patience }
+  | { do: 'replace'; slot: Slot; lines: number; wait: Patience }
+  | { do: 'swap'; slots: Slot[] }
+  | { do: 'bring_back'; slot: Slot }
+  | { do: 'hard_link'; slot: Slot; inside: boolean }
+  | { do: 'unlink'; slot: Slot }
+  | { do: 'switch'; lines: number; inside: boolean; drop: boolean; wait: Patience }
+  | { do: 'empty'; slot: Slot }
+  | { do: 'late'; lines: number }
+  | { do: 'receiver'; fault: Fault; times?: number }
+  | { do: 'heal' }
+  | { do: 'kill' }
+  | { do: 'term'; wait: boolean }
+  | { do: 'start'; wait: boolean }
+  | { do: 'restart'; signal: 'KILL' | 'TERM' }
+  | { do: 'freeze' }
+  | { do: 'thaw' }
+  | { do: 'unwritable' }
+  | { do: 'full'; where: 'state' | 'logs' }
+  | { do: 'writable' }
+  | { do: 'damage'; which: 'newest' | 'before' | 'both'; how: 'empty' | 'cut' | 'flip'; at: number }
+  | { do: 'saved' }
+  | { do: 'taken' }
+  | { do: 'pause'; ms: number }
+
+export interface Scenario {
+  /** For people: what it is about, or where it comes from. */
+  readonly note: string
+  readonly setup: Setup
+  readonly steps: readonly Step[]
+}

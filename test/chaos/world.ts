@@ -1,0 +1,349 @@
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Scrape } from '../support/daemon.js'
+import { type Certificates, SERVER_NAME } from './certificates.js'
+import { Daemon } from './daemon.js'
+import { Files, type Inode } from './files.js'
+import { textOf, textsOf } from './lines.js'
+import { Failure, Model } from './model.js'
+import { Receiver } from './receiver.js'
+import { documentPaths, SOURCE, Saved } from './saved.js'
+import type { Setup } from './scenario.js'
+
+const DESTINATION = 'out'
+const SHUTDOWN = '2s'
+/** No waiting is longer than this, however much happens meanwhile. */
+const LONGEST_MS = 180_000
+/** What a daemon may complain about loudly, here. */
+const EXPECTED_ERRORS = [
+  'delivery is on hold until the cause is corrected; events wait, nothing is dropped',
+  'SLUICE_CHECKPOINT_NOT_SAVED',
+  'SLUICE_CHECKPOINT_DAMAGED',
+  'SLUICE_CHECKPOINT_UNREADABLE',
+  'SLUICE_FILE_VANISHED',
+]
+const CANNOT_START = /data_dir .* cannot be used/
+
+export interface Surroundings {
+  /** A folder for this run alone. */
+  readonly folder: string
+  /** A loopback address for this run alone. */
+  readonly host: string
+  readonly certificates: Certificates | undefined
+  /** How long nothing at all may happen while something is waited for. */
+  readonly patienceMs: number
+}
+
+/** The daemon of a run and all around it: its logs, its receiver, its disk; and the model, which is told of everything. */
+export class World {
+  readonly setup: Setup
+  readonly model: Model
+  readonly files: Files
+  readonly receiver: Receiver
+  readonly state: string
+  daemon: Daemon | undefined
+  readonly daemons: Daemon[] = []
+  /** Whether the state can be written. */
+  stateFault = false
+  /** The daemon ended in order, with nothing left, and its checkpoint was left alone since. */
+  clean = false
+  readonly #around: Surroundings
+  readonly #mounts: string[] = []
+  readonly #keyFile: string
+  #deadLettersRead = 0
+  #broken: unknown
+
+  constructor(setup: Setup, around: Surroundings) {
+    const { folder, host, certificates } = around
+    this.#around = around
+    this.setup = setup
+    this.model = new Model(setup)
+    this.files = new Files(folder, setup, this.model)
+    this.state = join(folder, 'state')
+    this.#keyFile = join(folder, 'key')
+    this.receiver = new Receiver({
+      host,
+      certificates: setup.tls ? certificates : undefined,
+      timeoutMs: setup.timeoutMs,
+      onArrival: (arrival, body) => this.model.arrived(arrival, textsOf(body, setup)),
+      onRefused: body => this.model.refused(textsOf(body, setup)),
+      onFailure: error => {
+        this.#broken ??= error
+      },
+    })
+  }
+
+  async open(): Promise<void> {
+    mkdirSync(this.state)
+    mkdirSync(this.files.logs)
+    if (this.setup.state === 'tmpfs') this.#mount(this.state, '1m')
+    if (this.setup.logs === 'tmpfs') this.#mount(this.files.logs, '8m')
+    this.files.make()
+    writeFileSync(this.#keyFile, this.receiver.key)
+    await this.receiver.listen()
+  }
+
+  async close(): Promise<void> {
+    this.files.letGo()
+    this.daemon?.signal('SIGKILL')
+    await this.daemon?.exit
+    await this.receiver.close()
+    this.#unmount()
+  }
+
+  #mount(path: string, size: string): void {
+    if (!mayMount()) return
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${size},mode=0755`, 'tmpfs', path])
+    if (this.#mounts.push(path) === 1) process.once('exit', this.#unmount)
+  }
+
+  readonly #unmount = () => {
+    for (const path of this.#mounts.splice(0)) execFileSync('umount', ['-l', path])
+    process.removeListener('exit', this.#unmount)
+  }
+
+  /** Whether this folder is a small file system of its own. */
+  isMount(path: string): boolean {
+    return this.#mounts.includes(path)
+  }
+
+  /** Ends the run when something is wrong that nobody waits for. */
+  check(): void {
+    if (this.#broken !== undefined) throw this.#broken
+    const { daemon } = this
+    if (!daemon) return
+    for (const { level, msg, code } of daemon.logs) {
+      if (level >= 50 && !EXPECTED_ERRORS.includes(String(code ?? msg)))
+        throw new Failure('log', `the daemon says: ${msg} (${String(code)})`)
+    }
+    if (daemon.running || daemon.told) return
+    if (this.stateFault && daemon.code === 1 && CANNOT_START.test(daemon.noise)) {
+      this.daemon = undefined
+      return
+    }
+    throw new Failure('crashed', `the daemon ended by itself: ${daemon.code} ${daemon.noise}`)
+  }
+
+  /** Waits until `test` holds; fails when nothing has happened for too long. */
+  async until(what: string, test: () => boolean): Promise<void> {
+    const { patienceMs } = this.#around
+    const began = performance.now()
+    let idleMs = 0
+    let requests = this.receiver.requests
+    while (!test()) {
+      this.check()
+      if (this.receiver.requests !== requests) idleMs = 0
+      requests = this.receiver.requests
+      const slept = performance.now()
+      await pause(5)
+      // On a machine that is too busy for us the daemon gets more time too.
+      idleMs += Math.min(performance.now() - slept, 20)
+      if (idleMs > patienceMs || performance.now() - began > LONGEST_MS) throw new Failure('stuck', `waiting for ${what}`)
+    }
+    this.check()
+  }
+
+  /** Whether what is written now is delivered soon. */
+  get flowing(): boolean {
+    return this.daemon?.awake === true && this.receiver.healthy && !this.stateFault
+  }
+
+  /** Waits until all lines arrived, of one file or of all. */
+  async taken(inode?: Inode): Promise<void> {
+    const content = inode?.content
+    const what = () => {
+      const lines = this.model.waiting(content)
+      return `${lines.length} lines (${lines.slice(0, 3).map(({ id }) => id)}) and ${this.model.headersMissing} first lines`
+    }
+    const arrived = () => {
+      this.readDeadLetters()
+      return this.model.waiting(content).length === 0 && (content !== undefined || this.model.headersMissing <= 0)
+    }
+    await this.until('lines', arrived).catch((error: unknown) => {
+      if (error instanceof Failure && error.kind === 'stuck') throw new Failure('lost', `nothing moves, missing: ${what()}`)
+      throw error
+    })
+  }
+
+  readDeadLetters(): void {
+    const path = join(this.state, 'dead-letter', `${DESTINATION}.ndjson`)
+    const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0
+    if (size <= this.#deadLettersRead) return
+    const bytes = readFileSync(path).subarray(this.#deadLettersRead)
+    const whole = bytes.subarray(0, bytes.lastIndexOf(10) + 1)
+    this.#deadLettersRead += whole.length
+    for (const line of whole.toString('latin1').split('\n').slice(0, -1)) {
+      const { event } = JSON.parse(Buffer.from(line, 'latin1').toString()) as { event: object }
+      this.model.deadLetter(textOf(Buffer.from(JSON.stringify(event)).toString('latin1')))
+    }
+  }
+
+  async heal(): Promise<void> {
+    await this.receiver.heal()
+    writeFileSync(this.#keyFile, this.receiver.key)
+  }
+
+  /** Starts the daemon, and settles what it can find of what was not delivered, and what it may deliver again. */
+  start(): void {
+    if (this.daemon?.running) return
+    const saved = new Saved(this.state)
+    const repeatable = new Map(this.model.contents.map(content => [content, Number.POSITIVE_INFINITY]))
+    const readable = new Set(this.model.contents)
+    const named = this.files.named()
+    for (const content of this.model.contents) if (content.gone) readable.delete(content)
+    const found = new Set([...named].map(([{ content }]) => content))
+    for (const content of readable) if (!found.has(content)) readable.delete(content)
+    for (const [{ key, content }, paths] of named) {
+      const offset = saved.offset(key, paths[0]!)
+      if (!this.clean) repeatable.set(content, offset ?? 0)
+      if (paths.some(path => this.files.matches(path))) continue
+      content.away = true
+      if (offset === undefined || !saved.finds(key, paths)) readable.delete(content)
+    }
+    for (const content of this.model.contents)
+      if (!readable.has(content)) this.model.excuse(content, 'nothing leads to it when the daemon starts')
+    this.model.started(repeatable)
+    this.clean = false
+    const config = join(this.#around.folder, `config-${this.model.lives}.yaml`)
+    writeFileSync(config, JSON.stringify(this.#config(), null, 1))
+    this.daemon = new Daemon(config, this.#around.folder)
+    this.daemons.push(this.daemon)
+  }
+
+  #config(): object {
+    const { setup, files } = this
+    const { tls, through } = setup
+    const pass = { type: 'filter', inputs: [SOURCE], condition: 'if (NOT (.nothing exists))' }
+    return {
+      data_dir: this.state,
+      metrics: { listen: '127.0.0.1:0' },
+      shutdown_timeout: SHUTDOWN,
+      sources: {
+        [SOURCE]: {
+          type: 'file',
+          ...files.patterns,
+          decode: setup.format === 'json' ? 'json' : 'text',
+          max_line_bytes: setup.lineBytes,
+          partial_line_timeout: `${setup.partialMs}ms`,
+          rotate_wait: `${setup.rotateWaitMs}ms`,
+          scan_interval: `${setup.scanMs}ms`,
+          max_open_files: setup.openFiles,
+        },
+      },
+      ...(through === 'filter' && { processors: { all: pass } }),
+      destinations: {
+        [DESTINATION]: {
+          type: 'http',
+          inputs: [through === 'filter' ? 'all' : SOURCE],
+          url: this.receiver.url,
+          encoding: setup.format === 'raw' ? 'raw' : 'json',
+          headers: { 'x-life': String(this.model.lives) },
+          auth: { key_file: this.#keyFile },
+          compression: setup.compression,
+          ...(tls && this.#around.certificates
+            ? { tls: { ca_file: this.#around.certificates.authority, server_name: SERVER_NAME } }
+            : {}),
+          timeout: `${setup.timeoutMs}ms`,
+          max_in_flight: setup.inFlight,
+          batch: { max_events: setup.batchEvents, max_wait: '5ms' },
+          retry: { initial: '5ms', max: '50ms' },
+        },
+      },
+    }
+  }
+
+  async kill(): Promise<void> {
+    const { daemon } = this
+    if (!daemon?.running) return
+    daemon.signal('SIGKILL')
+    await daemon.exit
+    this.daemon = undefined
+    this.clean = false
+  }
+
+  /** Ends the daemon in order; when it has hardly started, it may just die of the signal. */
+  async term(): Promise<void> {
+    const { daemon } = this
+    if (!daemon?.running) return
+    this.thaw()
+    const wasStarted = daemon.started
+    daemon.signal('SIGTERM')
+    await this.until('the daemon to end', () => !daemon.running)
+    this.daemon = undefined
+    if (daemon.code === 'SIGTERM' && !wasStarted) return
+    if (this.stateFault && daemon.code === 1 && !daemon.started) return
+    const last = daemon.logs.at(-1)
+    if (daemon.code !== 0 || last?.msg !== 'ended')
+      throw new Failure('exit', `the daemon was told to end and ended with ${daemon.code}: ${last?.msg} ${daemon.noise}`)
+    this.clean = last.undelivered === 0 && !this.stateFault
+  }
+
+  freeze(): void {
+    if (!this.daemon?.awake) return
+    this.daemon.frozenAt = performance.now()
+    this.daemon.signal('SIGSTOP')
+  }
+
+  thaw(): void {
+    const { daemon } = this
+    if (!daemon?.running || daemon.frozenAt === undefined) return
+    daemon.signal('SIGCONT')
+    this.receiver.stoodStill(daemon.frozenAt, performance.now())
+    daemon.frozenAt = undefined
+  }
+
+  /** In the place of the file that is written before it takes the checkpoint's name. */
+  get #obstacle(): string {
+    return `${documentPaths(this.state)[0]}.new`
+  }
+
+  makeUnwritable(): void {
+    try {
+      mkdirSync(this.#obstacle, { recursive: true })
+      this.stateFault = true
+    } catch {
+      // It is being written this moment.
+    }
+  }
+
+  /** False: its size has no such bound here. */
+  fill(where: 'state' | 'logs'): boolean {
+    const folder = where === 'state' ? this.state : this.files.logs
+    if (!this.isMount(folder)) return false
+    if (where === 'state') this.stateFault = true
+    try {
+      for (let size = 65_536; size >= 1; ) {
+        try {
+          appendFileSync(join(folder, 'filler'), Buffer.alloc(size))
+        } catch {
+          size = size > 4096 ? 4096 : 0
+        }
+      }
+    } catch {}
+    return true
+  }
+
+  makeWritable(): void {
+    for (const folder of [this.state, this.files.logs]) rmSync(join(folder, 'filler'), { force: true })
+    if (existsSync(this.#obstacle) && statSync(this.#obstacle).isDirectory()) rmdirSync(this.#obstacle)
+    this.stateFault = false
+  }
+
+  async scrape(): Promise<Scrape> {
+    const url = this.daemon?.metricsUrl
+    if (url === undefined) throw new Failure('log', 'no address of metrics')
+    return new Scrape(await (await fetch(url)).text())
+  }
+}
+
+let mounting: boolean | undefined
+/** Whether this user can make file systems that can be full. */
+export function mayMount(): boolean {
+  mounting ??= process.getuid?.() === 0 && process.platform === 'linux'
+  return mounting
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise(resolve => setTimeout(resolve, ms))
+}
