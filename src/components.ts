@@ -1,20 +1,24 @@
 import type { AnyDefinition } from './core/component.js'
 import { blackhole } from './destinations/blackhole.js'
 import { file as fileDestination } from './destinations/file.js'
-import { http } from './destinations/http.js'
+import { http as httpDestination } from './destinations/http.js'
 import { stdout } from './destinations/stdout.js'
 import { filter } from './processors/filter.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
+import { http } from './sources/http.js'
 import { stdin } from './sources/stdin.js'
+import { tcp } from './sources/tcp.js'
 
 /** Every component there is. A new one is one file and one line here. */
 export const components: readonly AnyDefinition[] = [
   file,
   stdin,
+  tcp,
+  http,
   throttle,
   filter,
-  http,
+  httpDestination,
   fileDestination,
   stdout,
   blackhole,

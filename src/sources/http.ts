@@ -1,0 +1,224 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { Socket } from 'node:net'
+import type { TlsOptions } from 'node:tls'
+import { AccessKey } from '../core/access-key.js'
+import type { AckStatus } from '../core/ack.js'
+import { EventBatch } from '../core/batch.js'
+import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { errorCode, errorText } from '../core/errors.js'
+import type { Origin } from '../core/origin.js'
+import { sleep } from '../lib/time.js'
+import { type Answer, endWith, sendAnswer, statusOf } from './http/answers.js'
+import { readBody } from './http/body.js'
+import { type Content, checkAccess, checkRequest } from './http/checks.js'
+import { Exchange } from './http/exchange.js'
+import { framesOf } from './http/frames.js'
+import { type HttpSourceOptions, options } from './http/options.js'
+import { Outcome } from './http/outcome.js'
+import { type Lease, Quota } from './http/quota.js'
+import { Gone, notReadable, Refusal, stopping } from './http/refusal.js'
+import { aborted, isLoopback, Listener, peerOf } from './listen/listener.js'
+
+/** How exactly the timeouts are kept. */
+const CHECK_MS = 1000
+/** How long answers may take to get out when all is settled. */
+const LEAVE_MS = 1000
+
+class HttpSource implements Source {
+  readonly #options: HttpSourceOptions
+  readonly #context: SourceContext
+  readonly #listener: Listener
+  readonly #key: AccessKey | undefined
+  readonly #quota: Quota
+  readonly #pieces: { value: number }
+  /** What is not answered yet, by connection. */
+  readonly #open = new Map<Socket, Set<Exchange>>()
+  /** Requests whose events are not all passed on yet. */
+  readonly #receiving = new Set<Promise<unknown>>()
+
+  constructor(options: HttpSourceOptions, context: SourceContext) {
+    this.#options = options
+    this.#context = context
+    this.#listener = new Listener(options, context)
+    this.#quota = new Quota(options.max_connections, options.max_unsettled_bytes)
+    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
+    const { metrics, log } = context
+    this.#pieces = metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
+    const help = 'Memory held by requests that are not answered yet.'
+    metrics.gauge('sluice_http_unanswered_bytes', help, () => this.#quota.bytes)
+    metrics.gauge('sluice_http_unanswered_requests', 'Requests not answered yet.', () => this.#quota.requests)
+    if (!this.#key && !options.tls?.client_ca_file && !isLoopback(options.listen.host))
+      log.warn('everybody who reaches this address can send events: set "auth", or tls.client_ca_file')
+    if (this.#key && !options.tls && !isLoopback(options.listen.host))
+      log.warn('access keys come without encryption: set "tls"')
+  }
+
+  async start(): Promise<void> {
+    await this.#key?.current()
+  }
+
+  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#listener.open(tls => this.#server(tls, out, signal))
+      await aborted(signal)
+    } finally {
+      this.#listener.stopAccepting()
+      // Bodies that are not whole are refused; what is whole is passed on, and answered when it is settled.
+      for (const exchange of this.#exchanges()) exchange.refuse?.(stopping())
+      await Promise.allSettled(this.#receiving)
+    }
+  }
+
+  async stop(): Promise<void> {
+    const answered = this.#exchanges().map(({ closed }) => closed)
+    await Promise.race([Promise.all(answered), sleep(LEAVE_MS)])
+    this.#listener.close()
+  }
+
+  #exchanges(): Exchange[] {
+    return [...this.#open.values()].flatMap(exchanges => [...exchanges])
+  }
+
+  #server(tls: TlsOptions | undefined, out: Outlet, signal: AbortSignal): Server {
+    const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
+    const limits = {
+      headersTimeout: headers_timeout,
+      requestTimeout: request_timeout,
+      keepAliveTimeout: keep_alive_timeout,
+      connectionsCheckingInterval: CHECK_MS,
+    }
+    const server = tls ? createTlsServer({ ...limits, ...tls }) : createServer(limits)
+    const answer = (request: IncomingMessage, response: ServerResponse, waits: boolean) =>
+      void this.#answer(new Exchange(request, response, waits), out, signal)
+    server.on('request', (request, response) => answer(request, response, false))
+    server.on('checkContinue', (request, response) => answer(request, response, true))
+    server.on('clientError', (error, socket) => this.#notUnderstood(error, socket as Socket))
+    return server
+  }
+
+  async #answer(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<void> {
+    const { request, response, closed } = exchange
+    const { socket } = request
+    const open = this.#open.get(socket) ?? new Set()
+    this.#open.set(socket, open.add(exchange))
+    void closed.then(() => {
+      open.delete(exchange)
+      if (open.size === 0) this.#open.delete(socket)
+    })
+    let answer: Answer
+    try {
+      answer = await this.#take(exchange, out, signal)
+    } catch (error) {
+      if (error instanceof Gone) return this.#count('aborted')
+      answer = this.#refusal(error)
+    }
+    this.#count(String(answer.status))
+    // A client that was not told to go on may send its body all the same, or the next request.
+    sendAnswer(request, response, answer, signal.aborted || exchange.waits || answer.close === true)
+  }
+
+  #refusal(error: unknown): Answer {
+    if (error instanceof Refusal) {
+      const { status, headers, code, message } = error
+      return { status, headers, body: { code, message }, close: error.close }
+    }
+    this.#context.metrics.failed('bug')
+    this.#context.log.error({ error: errorText(error) }, 'request failed')
+    return { status: 500, body: { code: 'failed', message: 'this request could not be handled' } }
+  }
+
+  async #take(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<Answer> {
+    const { request } = exchange
+    const { auth, path, max_body_bytes: maxBytes } = this.#options
+    await checkAccess(request.headers, auth, this.#key)
+    if (signal.aborted) throw stopping()
+    if (request.method === 'HEAD') return { status: 200 }
+    const { content, gzip } = checkRequest(request, path, maxBytes)
+    const lease = this.#quota.lease()
+    try {
+      const receiving = this.#receive(exchange, { content, gzip, lease }, out, signal)
+      this.#receiving.add(receiving)
+      const { received, settled } = await receiving.finally(() => this.#receiving.delete(receiving))
+      if ((await settled) === 'errored')
+        throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
+          'retry-after': '5',
+        })
+      return { status: 202, body: { received } }
+    } finally {
+      lease.release()
+    }
+  }
+
+  /** Passes on all events of a body as fast as there is room; `settled` is the worst that became of any of them. */
+  async #receive(
+    exchange: Exchange,
+    { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },
+    out: Outlet,
+    signal: AbortSignal,
+  ): Promise<{ received: number; settled: Promise<AckStatus> }> {
+    const { max_body_bytes: maxBytes, max_line_bytes: maxLineBytes } = this.#options
+    const { clock } = this.#context
+    const { request } = exchange
+    const peer = peerOf(request.socket)
+    exchange.goOn()
+    const onBegin = (refuse: (refusal: Refusal) => void) => {
+      exchange.refuse = refuse
+    }
+    const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
+    exchange.refuse = undefined
+    // From here on the run waits until all is passed on.
+    if (signal.aborted) throw stopping()
+    const origin: Origin = {
+      ...this.#context.origin(content === 'text' ? 'text' : 'json'),
+      ...(peer === undefined ? {} : { peer }),
+    }
+    let received = 0
+    const outcome = new Outcome()
+    for (const { frame, pieces } of framesOf(bytes, size, content, maxLineBytes)) {
+      received += frame.length
+      this.#pieces.value += pieces
+      await out.send(new EventBatch(frame, origin, clock.wall(), out.ack(outcome.part())))
+    }
+    return { received, settled: outcome.whole() }
+  }
+
+  /** What came is not HTTP, or did not come in time. */
+  #notUnderstood(error: NodeJS.ErrnoException, socket: Socket): void {
+    const code = errorCode(error)
+    const status = statusOf(code)
+    if (status === undefined || !socket.writable) {
+      if (status === undefined && this.#options.tls) this.#context.metrics.failed('tls')
+      socket.destroy()
+      return
+    }
+    const [exchange, ...others] = this.#open.get(socket) ?? []
+    if (!exchange) {
+      this.#count(String(status))
+      endWith(socket, status)
+    } else if (others.length === 0 && exchange.refuse) exchange.refuse(notReadable(status))
+    // The answers of earlier requests are still to come: another one in between would be taken for theirs.
+    else socket.destroy()
+  }
+
+  #count(status: string): void {
+    const help = 'Requests that were taken or refused, by the status of the answer; aborted: the client went away.'
+    this.#context.metrics.counter('sluice_http_answers_total', help, { status }).value++
+  }
+}
+
+export const http = defineSource({
+  type: 'http',
+  summary: 'Takes events over HTTP, and answers when they are safe.',
+  notes:
+    'POST or PUT to `path` with one of these: `content-type: application/x-ndjson`, a JSON object on each line (a line that is none is kept as text and counted, an empty one is skipped); `application/json`, an array of objects, or objects with white space between; `text/plain`, lines of text. `content-encoding: gzip` is understood. HEAD answers 200 when the key is right.\n\n202, with `{"received": N}`, says that every event was delivered, or refused for good by its destination and accounted for, or is safe in a disk buffer. 503 says that they were not, or that too much is waiting, with `retry-after`: send the request again. A request whose answer was lost is to be sent again too; its events may come twice then. Other answers: 400 the body is malformed (the message names the line), 401 the key, 403 a web page, 404 the path, 405 the method, 408 too slow, 413 too large, 415 the type or the encoding. Nothing of a request that gets one of these was taken.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `max_body_bytes` must not be more than `max_unsettled_bytes`, `headers_timeout` not more than `request_timeout`. Events of lines of text have `.peer`, the address of the sender.',
+  options,
+  examples: [
+    {
+      title: 'With a key, over TLS',
+      yaml: 'listen: 0.0.0.0:8443\npath: /ingest\nauth: { key_file: /etc/sluice/ingest-key }\ntls: { cert_file: /etc/sluice/cert.pem, key_file: /etc/sluice/key.pem }\n',
+    },
+    { title: 'For the programs of this machine', yaml: 'listen: 127.0.0.1:8686\n' },
+  ],
+  create: (options, context) => new HttpSource(options, context),
+})

@@ -1,0 +1,45 @@
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
+
+/** More of a body that is refused is not read to keep its connection. */
+const DRAIN_BYTES = 1024 * 1024
+
+export interface Answer {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: unknown
+  /** The connection ends with it. */
+  readonly close?: boolean
+}
+
+/** Sends an answer, and reads past what the client still sends, so that it gets to see it. */
+export function sendAnswer(request: IncomingMessage, response: ServerResponse, answer: Answer, close: boolean): void {
+  if (response.destroyed || response.headersSent) return
+  const body = answer.body === undefined ? '' : `${JSON.stringify(answer.body)}\n`
+  response.writeHead(answer.status, {
+    ...(body ? { 'content-type': 'application/json' } : {}),
+    'content-length': Buffer.byteLength(body),
+    ...answer.headers,
+    ...(close ? { connection: 'close' } : {}),
+  })
+  response.end(request.method === 'HEAD' ? '' : body)
+  if (request.complete) return
+  let left = DRAIN_BYTES
+  request.on('data', (part: Buffer) => {
+    left -= part.length
+    if (left < 0) request.socket.destroy()
+  })
+  request.resume()
+}
+
+/** The status for what did not come in time, or is not HTTP; undefined when it is the connection that failed. */
+export function statusOf(code: string | undefined): number | undefined {
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return 408
+  if (code === 'HPE_HEADER_OVERFLOW') return 431
+  return code?.startsWith('HPE_') ? 400 : undefined
+}
+
+/** Ends a connection with an answer that no request belongs to. */
+export function endWith(socket: Socket, status: number): void {
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`)
+}

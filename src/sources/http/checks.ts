@@ -1,0 +1,83 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { AccessKey } from '../../core/access-key.js'
+import type { AuthOptions } from '../../core/auth-options.js'
+import { errorText } from '../../core/errors.js'
+import { Refusal, tooLarge } from './refusal.js'
+
+/** What a body is made of: JSON lines, JSON, or lines of text. */
+export type Content = 'lines' | 'json' | 'text'
+
+const CONTENTS: Record<string, Content> = {
+  'application/x-ndjson': 'lines',
+  'application/ndjson': 'lines',
+  'application/jsonl': 'lines',
+  'application/x-jsonlines': 'lines',
+  'application/json': 'json',
+  'text/plain': 'text',
+}
+
+const METHODS = 'POST, PUT, HEAD'
+
+/** Everything about a request that can be told before its body comes. Throws a Refusal. */
+export function checkRequest(
+  request: IncomingMessage,
+  path: string,
+  maxBytes: number,
+): { content: Content; gzip: boolean } {
+  const { headers, method, url = '' } = request
+  if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `events are taken at ${path}`)
+  if (method !== 'POST' && method !== 'PUT')
+    throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
+  const type = (headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase()
+  const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : undefined
+  if (!content)
+    throw new Refusal(
+      415,
+      'unsupported_content',
+      'content-type must be application/x-ndjson, application/json (an array of objects, or objects) or text/plain',
+      { accept: 'application/x-ndjson, application/json, text/plain' },
+    )
+  const gzip = isGzip(headers)
+  if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+  return { content, gzip }
+}
+
+function isGzip(headers: IncomingHttpHeaders): boolean {
+  const encoding = (headers['content-encoding'] ?? 'identity').trim().toLowerCase()
+  if (encoding === 'identity' || encoding === '') return false
+  if (encoding === 'gzip' || encoding === 'x-gzip') return true
+  throw new Refusal(415, 'unsupported_encoding', 'content-encoding must be gzip or none', { 'accept-encoding': 'gzip' })
+}
+
+/** Throws a Refusal unless the request may come in. */
+export async function checkAccess(
+  headers: IncomingHttpHeaders,
+  auth: AuthOptions,
+  key: AccessKey | undefined,
+): Promise<void> {
+  // Only web pages say where they come from: any page could otherwise send events to a daemon beside the browser.
+  if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests of web pages are not taken')
+  if (!key) return
+  const wanted = await key.current().catch(error => {
+    throw new Refusal(503, 'no_key', errorText(error), { 'retry-after': '30' })
+  })
+  const given = headers[auth.header.toLowerCase()]
+  if (typeof given === 'string' && isSame(withoutScheme(given, auth.scheme), wanted)) return
+  const scheme = auth.scheme || 'Token'
+  throw new Refusal(401, 'unauthorized', `send the access key as "${auth.header}: ${auth.scheme} ..."`, {
+    'www-authenticate': scheme,
+  })
+}
+
+function withoutScheme(given: string, scheme: string): string {
+  if (scheme === '') return given
+  const prefix = `${scheme.toLowerCase()} `
+  return given.toLowerCase().startsWith(prefix) ? given.slice(prefix.length).trimStart() : ''
+}
+
+/** In a time that says nothing about how much of the key was right. */
+function isSame(given: string, wanted: string): boolean {
+  const hash = (text: string) => createHash('sha256').update(text, 'latin1').digest()
+  return timingSafeEqual(hash(given), hash(wanted))
+}

@@ -1,0 +1,54 @@
+import { type Frame, LINE_END, LineSplitter } from '../../lib/line-splitter.js'
+import type { Content } from './checks.js'
+import { linesOfJson } from './json-body.js'
+
+/** Bytes of a body in one frame: what is kept of a large body is kept in small chunks. */
+const PORTION_BYTES = 256 * 1024
+const LF = 0x0a
+
+/**
+ * The events of a body as lines, a portion at a time; nothing of a body that is refused. The last line ends with the
+ * body. There must be room for a byte more than `size`, and the body is changed.
+ */
+export function* framesOf(
+  bytes: Buffer,
+  size: number,
+  content: Content,
+  maxLineBytes: number,
+): Generator<{ frame: Frame; pieces: number }> {
+  const marked = content !== 'text' && size >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf
+  const body = marked ? bytes.subarray(3) : bytes
+  let end = marked ? size - 3 : size
+  if (content === 'json') end = linesOfJson(body, end)
+  else if (end > 0 && body[end - 1] !== LF) body[end++] = LF
+  const splitter = new LineSplitter(maxLineBytes)
+  let pieces = 0
+  for (let at = 0; at < end; at += PORTION_BYTES) {
+    const lines = splitter.push(body.subarray(at, Math.min(end, at + PORTION_BYTES)))
+    const frame = lines && content === 'lines' ? withoutBlankLines(lines) : lines
+    if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
+    pieces = splitter.pieces
+  }
+}
+
+/** In JSON lines an empty line says nothing. */
+function withoutBlankLines(frame: Frame): Frame {
+  const { chunk, starts, ends, flags } = frame
+  let { bytes } = frame
+  let kept = 0
+  for (let i = 0; i < frame.length; i++) {
+    if (isBlank(chunk, starts[i]!, ends[i]!) && flags[i]! <= LINE_END) {
+      bytes -= ends[i]! - starts[i]! + flags[i]!
+      continue
+    }
+    starts[kept] = starts[i]!
+    ends[kept] = ends[i]!
+    flags[kept++] = flags[i]!
+  }
+  return { ...frame, length: kept, bytes }
+}
+
+function isBlank(chunk: Buffer, start: number, end: number): boolean {
+  while (start < end && (chunk[start] === 0x20 || chunk[start] === 0x09 || chunk[start] === 0x0d)) start++
+  return start === end
+}

@@ -1,0 +1,70 @@
+import { objectEnd } from '../../lib/json-scan.js'
+import { flatten } from '../listen/one-line.js'
+import { Refusal } from './refusal.js'
+
+const LF = 0x0a
+const COMMA = 0x2c
+const OPEN_ARRAY = 0x5b
+const CLOSE_ARRAY = 0x5d
+
+const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF
+
+/**
+ * Makes JSON lines, in place, of a body that is an array of objects, one object, or several with white space between.
+ * Returns how many bytes of lines there are. Nothing is encoded anew: line ends within an object become spaces, and
+ * what stands between objects becomes line ends. Throws a Refusal that names the line when it is anything else. There
+ * must be room for a byte more than `size`.
+ */
+export function linesOfJson(body: Buffer, size: number): number {
+  // Stops every scan; it is white space to those that pass it.
+  body[size] = LF
+  let p = 0
+  let to = 0
+  let line = 1
+  let count = 0
+  const skipSpace = () => {
+    for (; p < size && isSpace(body[p]!); p++) if (body[p] === LF) line++
+  }
+  const refuse = (what: string) =>
+    new Refusal(400, 'malformed', `line ${line} of the body: ${what}; nothing of this request was taken`)
+  /** Moves the object at `p` to the lines, without a line end. */
+  const move = () => {
+    const end = objectEnd(body, p, size)
+    if (end < 0) throw refuse(`element ${count + 1} is not a valid JSON object`)
+    line += flatten(body, p, end)
+    body.copyWithin(to, p, end)
+    to += end - p
+    p = end
+    count++
+  }
+
+  skipSpace()
+  if (p === size) return 0
+  if (body[p] !== OPEN_ARRAY) {
+    while (p < size) {
+      move()
+      if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end behind element ${count}`)
+      skipSpace()
+      // Never beyond what was looked at.
+      body[to++] = LF
+    }
+    return to
+  }
+  p++
+  skipSpace()
+  while (!(count === 0 && body[p] === CLOSE_ARRAY && p < size)) {
+    if (p === size) throw refuse('the array does not end')
+    move()
+    skipSpace()
+    const next = p < size ? body[p] : undefined
+    if (next !== COMMA && next !== CLOSE_ARRAY) throw refuse(`expected a comma or "]" behind element ${count}`)
+    body[to++] = LF
+    if (next === CLOSE_ARRAY) break
+    p++
+    skipSpace()
+  }
+  p++
+  skipSpace()
+  if (p < size) throw refuse('something follows the array')
+  return to
+}

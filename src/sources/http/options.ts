@@ -1,0 +1,42 @@
+import { z } from 'zod'
+import { auth } from '../../core/auth-options.js'
+import { byteSize, duration, refuseAt } from '../../core/options.js'
+import { listenOptions } from '../listen/listener.js'
+
+export const options = z
+  .strictObject({
+    ...listenOptions,
+    path: z
+      .string()
+      .regex(/^\/[\x21-\x7e]*$/, { error: 'must begin with a slash' })
+      .refine(path => !/[?#]/.test(path), { error: 'must be a path without "?" and "#"' })
+      .default('/')
+      .describe('The path that requests are made to.'),
+    auth: auth.prefault({ type: 'none' }).describe('The key that requests must have.'),
+    max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
+      .prefault('10MiB')
+      .describe('Size of a body at most, as it comes and as it is when it is inflated.'),
+    max_unsettled_bytes: byteSize(1024)
+      .prefault('32MiB')
+      .describe(
+        'Memory that all requests which are not answered yet may hold together. Beyond it, and beyond `max_connections` requests, they are answered 503.',
+      ),
+    max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+      .prefault('1MiB')
+      .describe('A longer line is delivered in pieces, marked `partial`.'),
+    headers_timeout: duration()
+      .prefault('10 Seconds')
+      .describe('Time for the beginning of a request, up to the end of its headers.'),
+    request_timeout: duration().prefault('60 Seconds').describe('Time for a request with its whole body.'),
+    keep_alive_timeout: duration()
+      .prefault('75 Seconds')
+      .describe('How long a connection may be idle between two requests.'),
+  })
+  .superRefine(({ max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
+    if (max_body_bytes > max_unsettled_bytes)
+      refuseAt(context, ['max_body_bytes'], 'must not be more than max_unsettled_bytes')
+    if (headers_timeout > request_timeout)
+      refuseAt(context, ['headers_timeout'], 'must not be more than request_timeout')
+  })
+
+export type HttpSourceOptions = z.output<typeof options>

@@ -1,0 +1,41 @@
+/** Why a request is not taken, as the answer says it. */
+export class Refusal extends Error {
+  readonly status: number
+  /** One word for programs. */
+  readonly code: string
+  readonly headers: Readonly<Record<string, string>>
+  /** Nothing more can be read from the connection. */
+  readonly close: boolean
+
+  constructor(
+    status: number,
+    code: string,
+    message: string,
+    headers: Readonly<Record<string, string>> = {},
+    close = false,
+  ) {
+    super(message)
+    this.status = status
+    this.code = code
+    this.headers = headers
+    this.close = close
+  }
+}
+
+/** The client went away before it had sent all. */
+export class Gone extends Error {}
+
+export const stopping = () =>
+  new Refusal(503, 'stopping', 'sluice is ending; send this again', { 'retry-after': '5' }, true)
+
+export const overloaded = () =>
+  new Refusal(503, 'overloaded', 'too much is waiting to be delivered; send this again', { 'retry-after': '1' })
+
+export const tooLarge = (maxBytes: number) =>
+  new Refusal(413, 'too_large', `the body is larger than ${maxBytes} bytes; send it in parts`)
+
+/** The rest of a body did not come in time, or cannot be understood. */
+export const notReadable = (status: number) =>
+  status === 408
+    ? new Refusal(408, 'too_slow', 'the body did not come in time', {}, true)
+    : new Refusal(status, 'malformed', 'the body is not sent as HTTP has it', {}, true)

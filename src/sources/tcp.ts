@@ -1,0 +1,176 @@
+import { createServer, type Server, type Socket } from 'node:net'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import { z } from 'zod'
+import { EventBatch } from '../core/batch.js'
+import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { errorText } from '../core/errors.js'
+import { byteSize, decodeOption, duration } from '../core/options.js'
+import type { Origin } from '../core/origin.js'
+import type { Frame } from '../lib/line-splitter.js'
+import { aborted, Listener, listenOptions, peerOf } from './listen/listener.js'
+import { flattenObject } from './listen/one-line.js'
+import { readConnection } from './tcp/connection.js'
+import { type Framer, framerOf } from './tcp/framer.js'
+
+const options = z.strictObject({
+  ...listenOptions,
+  framing: z
+    .enum(['newline', 'octet_counted', 'auto'])
+    .optional()
+    .describe(
+      'How messages follow each other: newline, each ends with a line end. octet_counted, each has its length before it (RFC 6587). auto, what the first bytes of a connection look like: a length, a space and "<" is octet_counted. By default auto with `decode: syslog`, else newline.',
+    ),
+  decode: decodeOption(),
+  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+    .prefault('1MiB')
+    .describe('A longer message is delivered in pieces, marked `partial`.'),
+  idle_timeout: duration()
+    .optional()
+    .describe(
+      'Closes a connection over which nothing came for so long. Without it never: senders that are quiet for hours are usual, and some lose what they write first to a connection that was closed. Peers that are gone without a word are noticed in any case.',
+    ),
+})
+type Options = z.output<typeof options>
+
+/** All unfinished messages together may take so much memory; beyond it connections give up theirs, when it is large. */
+const MOST_PENDING_BYTES = 32 * 1024 * 1024
+const LARGE_PENDING_BYTES = 64 * 1024
+
+class TcpSource implements Source {
+  readonly #options: Options
+  readonly #context: SourceContext
+  readonly #listener: Listener
+  readonly #pieces: { value: number }
+  readonly #broken: { value: number }
+  /** What is read, and what makes each of it leave. */
+  readonly #reading = new Map<Promise<void>, AbortController>()
+  /** While a batch waits for room: nobody reads. */
+  #waiting: Promise<void> | undefined
+  #pending = 0
+
+  constructor(options: Options, context: SourceContext) {
+    this.#options = options
+    this.#context = context
+    this.#listener = new Listener(options, context)
+    const { metrics } = context
+    this.#pieces = metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
+    this.#broken = metrics.counter(
+      'sluice_framing_errors_total',
+      'Messages whose length could not be read, or that were cut off. Their bytes are delivered as lines.',
+    )
+  }
+
+  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#listener.open(tls => {
+        const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
+        if (!tls) return createServer(serve)
+        return createTlsServer(tls, serve).on('tlsClientError', (error, socket) =>
+          this.#refused(error, socket),
+        ) as Server
+      })
+      await aborted(signal)
+    } finally {
+      this.#listener.stopAccepting()
+      for (const leave of this.#reading.values()) leave.abort()
+      await Promise.all(this.#reading.keys())
+      this.#listener.close()
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#listener.close()
+  }
+
+  #refused(error: Error, socket: Socket): void {
+    this.#context.metrics.failed('tls')
+    this.#context.log.debug({ peer: peerOf(socket), error: errorText(error) }, 'no TLS connection')
+    socket.destroy()
+  }
+
+  #serve(socket: Socket, out: Outlet): void {
+    const { log, metrics } = this.#context
+    const peer = peerOf(socket)
+    const leave = new AbortController()
+    this.#listener.watch(socket)
+    const served = this.#read(socket, peer, out, leave.signal)
+      .catch(error => {
+        metrics.failed('bug')
+        log.error({ peer, error: errorText(error) }, 'connection failed and is closed')
+      })
+      .finally(() => {
+        socket.destroy()
+        this.#reading.delete(served)
+      })
+    this.#reading.set(served, leave)
+  }
+
+  async #read(socket: Socket, peer: string | undefined, out: Outlet, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#context
+    const { idle_timeout: idleMs, decode, max_line_bytes: maxLineBytes } = this.#options
+    const framing = this.#options.framing ?? (decode === 'syslog' ? 'auto' : 'newline')
+    const tidy = decode === 'json' ? flattenObject : undefined
+    const framer = framerOf({ framing, maxLineBytes, tidy })
+    const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
+    const counted = { pending: 0, pieces: 0, broken: 0 }
+    const why = await readConnection(
+      {
+        socket,
+        framer,
+        clock,
+        idleMs,
+        room: async () => {
+          while (this.#waiting) await this.#waiting
+        },
+        take: frame => this.#send(frame, origin, out),
+        pendingChanged: () => {
+          this.#count(framer, counted)
+          if (this.#pending <= MOST_PENDING_BYTES || framer.pending <= LARGE_PENDING_BYTES) return
+          const piece = framer.flush()
+          if (piece) this.#send(piece, origin, out)
+          this.#count(framer, counted)
+        },
+      },
+      signal,
+    )
+    log.debug({ peer, why }, 'connection ended')
+  }
+
+  /** Adds what changed since the last look to the totals. */
+  #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
+    const { pending, pieces, broken } = framer
+    this.#pending += pending - counted.pending
+    this.#pieces.value += pieces - counted.pieces
+    this.#broken.value += broken - counted.broken
+    Object.assign(counted, { pending, pieces, broken })
+  }
+
+  /** Sends without waiting; others wait, until there is room for more. */
+  #send(frame: Frame, origin: Origin, out: Outlet): void {
+    const ack = out.ack(status => {
+      if (status === 'errored') this.#context.metrics.failed('undelivered')
+    })
+    const sent = out.send(new EventBatch(frame, origin, this.#context.clock.wall(), ack))
+    const all = this.#waiting ? Promise.all([this.#waiting, sent]).then(() => {}) : sent
+    const waiting = all.finally(() => {
+      if (this.#waiting === waiting) this.#waiting = undefined
+    })
+    this.#waiting = waiting
+  }
+}
+
+export const tcp = defineSource({
+  type: 'tcp',
+  summary: 'Takes lines and syslog messages over TCP, with or without TLS.',
+  notes:
+    'TCP has no answer that says that a message was delivered: what was read and not delivered when the process is killed is lost, and so is what the sender had on its way when a connection breaks. Use the http source, or a file, where that matters. Nothing is read faster than it is passed on, so that senders wait while a destination does. At the end of the run senders are told that nothing more is taken, what they had on its way is read for up to two seconds, and all of it is delivered.\n\nEvents have `.peer`, the address of the sender. With `decode: syslog` they have `.message`, `.timestamp`, `.host`, `.app`, `.pid`, `.msgid`, `.facility`, `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the message says them. A timestamp without a year is taken as local time, in the year that brings it nearest to the present. A counted message may have several lines: under `encoding: raw` it is written as it came.\n\nA message that is not finished when its connection ends is delivered as it is.',
+  options,
+  examples: [
+    {
+      title: 'Syslog from the network, over TLS',
+      yaml: 'listen: 0.0.0.0:6514\ndecode: syslog\ntls: { cert_file: /etc/sluice/cert.pem, key_file: /etc/sluice/key.pem, client_ca_file: /etc/sluice/clients.pem }\n',
+    },
+    { title: 'JSON lines from programs of this machine', yaml: 'listen: 127.0.0.1:5170\ndecode: json\n' },
+  ],
+  create: (options, context) => new TcpSource(options, context),
+})
