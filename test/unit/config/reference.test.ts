@@ -172,8 +172,9 @@ t.test('validate', async t => {
     'unread.yaml: ok (2 sources, 0 processors, 1 destination)\n',
     'unread.yaml:1:33: sources.b: warning: nobody reads its events: add b to the inputs of a component\n',
   ])
+  const sources = components.flatMap(({ kind, type }) => (kind === 'source' ? [type] : []))
   const bad =
-    'bad.yaml:1:24: sources.in.type: must be one of file, stdin, not "stdn"; did you mean "stdin"?\n' +
+    `bad.yaml:1:24: sources.in.type: must be one of ${sources.join(', ')}, not "stdn"; did you mean "stdin"?\n` +
     'bad.yaml:2:47: destinations.out.inputs[0]: there is no source or processor "inn"; did you mean "in"?\n'
   t.same(run('bad.yaml'), [78, '', bad])
   t.same(run('gone.yaml'), [78, '', 'gone.yaml:1:1: there is no such file or folder\n'])
