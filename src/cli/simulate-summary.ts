@@ -89,8 +89,7 @@ export function remarks({ replay, time }: Simulation): (readonly [string, string
       `${count(backwards, 'event')} earlier than the one before, by up to ${formatDuration(furthestBackMs)}`,
     ])
   }
-  if (failedOpen > 0)
-    rows.push(['max_keys', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted (fail_open)`])
+  if (failedOpen > 0) rows.push(['fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`])
   if (refused > 0) rows.push(['refused', `${count(refused, 'event')} of keys beyond max_keys discarded`])
   if (events > 0 && timeless === events)
     rows.push(['note', `no event has a time in ${time}: all are taken as of one moment`])

@@ -32,7 +32,7 @@ destinations:
 const WORKED = { limit: 1, window: '1 Seconds', key_field: '.app', exclude: "if (.host equal 'edge-1')" }
 
 /** Calls the command in this process. */
-async function simulate(config: string, args: readonly string[], input = '') {
+async function simulate(config: string, args: readonly string[], input = '', time = '.t') {
   const text = { stdout: '', stderr: '' }
   const stream = (name: keyof typeof text) =>
     new Writable({
@@ -44,7 +44,7 @@ async function simulate(config: string, args: readonly string[], input = '') {
     })
   const io = { stdin: Readable.from([Buffer.from(input)]), stdout: stream('stdout'), stderr: stream('stderr'), env: {} }
   const code = await dispatch(
-    ['simulate', '--config', config, '--component', 'limit_app', '--time', '.t', ...args],
+    ['simulate', '--config', config, '--component', 'limit_app', '--time', time, ...args],
     commands,
     io as unknown as Io,
   )
@@ -146,7 +146,7 @@ t.test('times: numbers and ISO 8601; without one, that of the event before', asy
 
 t.test('a line of text has no time, though it has a field of that name; its other fields are read', async t => {
   const config = join(folder(t, { limit: 1, window: '1s', key_field: '.message' }), 'sluice.yaml')
-  const { decisions, stderr } = await simulate(config, ['--decisions', '--time=.timestamp'].slice(0, 1), 'a\nb\na\n')
+  const { decisions, stderr } = await simulate(config, ['--decisions'], 'a\nb\na\n', '.timestamp')
   t.same(
     decisions().map(({ decision, bucket }) => [decision, bucket]),
     [
@@ -156,6 +156,27 @@ t.test('a line of text has no time, though it has a field of that name; its othe
     ],
   )
   t.match(stderr, /no event has a time/)
+})
+
+t.test('beyond max_keys: the bucket that counted, and how many there were', async t => {
+  const input = ['a', 'b', 'c', 'd', 'a'].map((k, n) => `{"t":${n},"k":"${k}"}\n`).join('')
+  for (const [on_max_keys, expected, remark] of [
+    [
+      'pass',
+      ['pass a', 'pass b', 'pass c', 'pass d', 'discard a'],
+      /^fail_open {2}2 events of keys beyond max_keys passed/m,
+    ],
+    ['discard', ['pass a', 'pass b', 'discard c', 'discard d', 'discard a'], /^refused {4}2 events of keys beyond/m],
+    ['default_bucket', ['pass a', 'pass b', 'pass null', 'discard null', 'discard a'], /^\(default bucket\) +2 /m],
+  ] as const) {
+    const config = join(folder(t, { limit: 1, window: '1s', key_field: '.k', max_keys: 2, on_max_keys }), 'sluice.yaml')
+    const { decisions, stderr } = await simulate(config, ['--decisions'], input)
+    t.same(
+      decisions().map(({ decision, bucket }) => `${decision} ${bucket}`),
+      expected,
+    )
+    t.match(stderr, remark)
+  }
 })
 
 t.test('several inputs are one sequence; a line ends with its file', async t => {
