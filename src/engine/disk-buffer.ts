@@ -28,11 +28,19 @@ import { Settlement } from './disk-buffer/settlement.js'
  * - Memory is bounded by bytes, whatever the disk holds.
  */
 
-/** Records that wait to be written. */
-const MAX_WAITING = 8 * 1024 * 1024
-/** Records that are read ahead, or given out and not settled. */
-const MAX_MEMORY = 16 * 1024 * 1024
-const LARGEST_SEGMENT = 64 * 1024 * 1024
+/** Bytes of records in memory. */
+export interface BufferMemory {
+  /** That wait to be written; beyond it the sources wait. */
+  readonly waiting: number
+  /** That were written, and are kept to be given out without being read; and those that were given out. */
+  readonly ahead: number
+  /** That were given out and are not settled; beyond it nothing is given out. */
+  readonly held: number
+}
+
+const MIB = 1024 * 1024
+const MEMORY: BufferMemory = { waiting: 8 * MIB, ahead: 16 * MIB, held: 16 * MIB }
+const LARGEST_SEGMENT = 64 * MIB
 /** A full buffer has at least so many segments, so that room is made in steps. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
@@ -53,6 +61,8 @@ export interface DiskBufferContext {
     arrived(events: number, bytes: number): void
     took(events: number, bytes: number): void
   }
+  /** Usually left out. */
+  readonly memory?: BufferMemory | undefined
   /** Timers; lib/time.ts when left out. */
   readonly after?: typeof after | undefined
 }
@@ -68,6 +78,7 @@ export class DiskBuffer extends Writable {
   readonly #settlement: Settlement
   readonly #decoder: BatchDecoder
   readonly #after: typeof after
+  readonly #memory: BufferMemory
   #feeder: Feeder | undefined
   #feeding: Promise<void> | undefined
   /** To be written, in order. */
@@ -95,6 +106,7 @@ export class DiskBuffer extends Writable {
     const { folder, log, clock, counters, maxBytes, wanted } = context
     this.#context = context
     this.#after = context.after ?? after
+    this.#memory = context.memory ?? MEMORY
     this.#decoder = new BatchDecoder(wanted)
     this.#report = new BufferReport({ log, clock, folder, metrics: counters })
     const segmentBytes = Math.min(LARGEST_SEGMENT, Math.ceil(maxBytes / SEGMENTS))
@@ -127,7 +139,7 @@ export class DiskBuffer extends Writable {
       decoder: this.#decoder,
       downstream,
       report: this.#report,
-      maxHeld: MAX_MEMORY,
+      maxHeld: this.#memory.held,
       settled: () => this.#unblock(),
     })
     this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
@@ -220,7 +232,7 @@ export class DiskBuffer extends Writable {
         blocked.batch.ack.settle('rejected')
       } else this.#report.full(maxBytes, undefined)
     }
-    if (this.#blocked || this.#waitingBytes >= MAX_WAITING) return
+    if (this.#blocked || this.#waitingBytes >= this.#memory.waiting) return
     const accept = this.#accept
     this.#accept = undefined
     accept?.()
@@ -271,7 +283,7 @@ export class DiskBuffer extends Writable {
 
   /** Bytes of records that may be kept in memory to be given out from there. */
   #room(): number {
-    return MAX_MEMORY - this.#queue.memory - (this.#feeder?.held ?? 0)
+    return this.#memory.ahead - this.#queue.memory - (this.#feeder?.held ?? 0)
   }
 
   #end(): void {

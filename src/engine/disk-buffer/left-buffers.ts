@@ -28,7 +28,10 @@ export async function tellLeftBuffers(dataDir: string, used: ReadonlySet<string>
         'a buffer holds events, and no destination of its name has a disk buffer now: they are kept and not delivered; give the destination its buffer back to deliver them, or remove the folder',
       )
     } catch (error) {
-      log.warn({ folder: folder.path, error: errorText(error) }, 'a buffer that belongs to no destination cannot be read')
+      log.warn(
+        { folder: folder.path, error: errorText(error) },
+        'a buffer that belongs to no destination cannot be read',
+      )
     }
   }
 }
@@ -38,7 +41,8 @@ async function foldersIn(path: string, log: Logger): Promise<string[]> {
     const entries = await readdir(path, { withFileTypes: true })
     return entries.filter(entry => entry.isDirectory()).map(({ name }) => name)
   } catch (error) {
-    if (errorCode(error) !== 'ENOENT') log.warn({ folder: path, error: errorText(error) }, 'buffers cannot be looked for')
+    if (errorCode(error) !== 'ENOENT')
+      log.warn({ folder: path, error: errorText(error) }, 'buffers cannot be looked for')
     return []
   }
 }

@@ -32,7 +32,10 @@ export async function recover(folder: BufferFolder, log: Logger, look = false): 
   const { state } = ledger
   if (ledger.damaged && !look) {
     const fields = { code: 'SLUICE_BUFFER_LEDGER_DAMAGED', folder: folder.path }
-    log.error(fields, 'what was delivered from the buffer is not known; all that is in it is delivered, some of it again')
+    log.error(
+      fields,
+      'what was delivered from the buffer is not known; all that is in it is delivered, some of it again',
+    )
   }
   const found = await listSegments(folder)
   const kept: Segment[] = []
@@ -57,17 +60,20 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
 
 /** Finds the size of a segment. One that cannot be opened is set aside: then it does not count. */
 async function measure(folder: BufferFolder, segment: Segment, log: Logger, look: boolean): Promise<boolean> {
-  try {
-    const file = await folder.open(segment.name)
+  for (let attempts = 1; ; attempts++) {
     try {
-      segment.end = await file.size()
-      return true
-    } finally {
-      await file.close().catch(() => {})
+      const file = await folder.open(segment.name)
+      try {
+        segment.end = await file.size()
+        return true
+      } finally {
+        await file.close().catch(() => {})
+      }
+    } catch (error) {
+      if (attempts < ATTEMPTS) continue
+      if (!look) await setAside(folder, segment, error, log)
+      return false
     }
-  } catch (error) {
-    if (!look) await setAside(folder, segment, error, log)
-    return false
   }
 }
 
@@ -98,7 +104,7 @@ async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, lo
     const rest = segment.end - to
     if (error === undefined) {
       tornBytes += rest
-      if (rest > 0 && !look) await cut(folder, segment, to, log)
+      if ((rest > 0 || !last) && !look) await cut(folder, segment, to, log)
     } else if (last || look || !(await setAside(folder, segment, error, log))) unknownBytes += rest
     if (last) {
       segment.end = to
@@ -121,7 +127,7 @@ interface Found {
 
 async function cut(folder: BufferFolder, { name, end }: Segment, to: number, log: Logger): Promise<void> {
   const fields = { file: `${folder.path}/${name}`, at: to, bytes: end - to }
-  log.warn(fields, 'cut an unfinished record off the end of the buffer; its events were not acknowledged')
+  if (end > to) log.warn(fields, 'cut an unfinished record off the end of the buffer; its events were not acknowledged')
   try {
     if (to === 0) return await folder.remove(name)
     const file = await folder.open(name)
@@ -172,14 +178,20 @@ function readerOf(
   segments: Segments,
   unreadable: (segment: Segment, error: unknown) => Promise<void>,
 ): SegmentReader {
-  return new SegmentReader(folder, segments, { segment: 0, offset: 0 }, {
-    damaged: () => {},
-    failed: async (_, error, failures) => failures < ATTEMPTS && !(error instanceof ForeignSegment) ? 'again' : 'leave_out',
-    unreadable: async (segment, error) => {
-      segments.remove(segment)
-      await unreadable(segment, error)
+  return new SegmentReader(
+    folder,
+    segments,
+    { segment: 0, offset: 0 },
+    {
+      damaged: () => {},
+      failed: async (_, error, failures) =>
+        failures < ATTEMPTS && !(error instanceof ForeignSegment) ? 'again' : 'leave_out',
+      unreadable: async (segment, error) => {
+        segments.remove(segment)
+        await unreadable(segment, error)
+      },
     },
-  })
+  )
 }
 
 function furthest(...places: (Place | undefined)[]): Place {

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import { Fifo } from '../../lib/fifo.js'
-import { after } from '../../lib/time.js'
+import type { after } from '../../lib/time.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
 import { Ledger, type LedgerState } from './ledger.js'
@@ -87,7 +87,7 @@ export class Settlement {
     this.#closed = true
     this.#stopTimer()
     await this.#writing
-    if (this.#dirty) await this.#write()
+    if (this.#dirty || this.#passed().length > 0) await this.#write()
     await this.#ledger.close()
   }
 

@@ -7,7 +7,8 @@ import { WantedNames } from '../../../src/lib/json-scan.js'
 import { type BatchOptions, batchOf, readerOf } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
 
-const decode = (record: Buffer, decoder = new BatchDecoder(new WantedNames())) => decoder.decode(record, new Ack(() => {}))
+const decode = (record: Buffer, decoder = new BatchDecoder(new WantedNames())) =>
+  decoder.decode(record, new Ack(() => {}))
 const again = (batch: EventBatch) => decode(encodeBatch(batch))
 
 /** All that anybody can see of a batch. */
@@ -56,7 +57,12 @@ t.test('it is taken out of what it came in, whatever became of that', async t =>
   const random = new Seeded(3)
   for (let round = 0; round < 300; round++) {
     const lines = Array.from({ length: 1 + random.below(40) }, (_, i) =>
-      random.pick([`{"n":${i},"s":"${'x'.repeat(random.below(50))}"}`, 'x'.repeat(random.below(60)), '{"broken', 'é\r']),
+      random.pick([
+        `{"n":${i},"s":"${'x'.repeat(random.below(50))}"}`,
+        'x'.repeat(random.below(60)),
+        '{"broken',
+        'é\r',
+      ]),
     )
     const options: BatchOptions = { decode: random.pick(['json', 'text']), maxLineBytes: random.pick([20, 1000]) }
     const batch = batchOf(lines, options)
@@ -99,7 +105,11 @@ t.test('what is no record is refused, not misread', async t => {
   for (let size = 0; size < record.length; size++) {
     t.throws(() => decode(record.subarray(0, size)), { code: 'SLUICE_BATCH_RECORD' })
   }
-  t.throws(() => decode(Buffer.concat([record, Buffer.from('x')])), { code: 'SLUICE_BATCH_RECORD' }, 'more than a record')
+  t.throws(
+    () => decode(Buffer.concat([record, Buffer.from('x')])),
+    { code: 'SLUICE_BATCH_RECORD' },
+    'more than a record',
+  )
   const version = Buffer.from(record)
   version[0] = 2
   t.throws(() => decode(version), { message: 'a record of an unknown version' })
