@@ -7,7 +7,7 @@ import { measureIdle } from './idle.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
-import { formatTable, type Row, summarize } from './table.js'
+import { formatTable, formatThrottle, type Row, summarize, type ThrottleResult } from './table.js'
 
 /** `npm run bench`: how fast and how large the daemon is, beside the obvious program for the same work. */
 
@@ -86,14 +86,17 @@ async function main(): Promise<void> {
   }
   const throttle = built('./throttle.js')
   if (wants('throttle') && existsSync(throttle)) {
-    const child = spawnSync(process.execPath, [throttle, ...(options.json ? ['--json'] : [])], { encoding: 'utf8' })
+    progress('the throttle by itself')
+    const child = spawnSync(process.execPath, [throttle, '--json'], { encoding: 'utf8' })
+    progress('')
     if (child.status !== 0) throw new Error(`the throttle bench failed:\n${child.stderr}`)
-    if (options.json) report.throttle = JSON.parse(child.stdout)
-    else process.stdout.write(`\n${child.stdout}`)
+    const results = JSON.parse(child.stdout) as ThrottleResult[]
+    if (options.json) report.throttle = results
+    else process.stdout.write(`\n${formatThrottle(results)}`)
   }
   if (wants('idle')) {
     progress('watching 2,000 idle files')
-    const idle = await measureIdle({ files: 2000, seconds: 10 })
+    const idle = await measureIdle({ files: 2000, seconds: 20 })
     progress('')
     if (options.json) report.idle = idle
     else {

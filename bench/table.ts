@@ -55,6 +55,37 @@ export function formatTable(rows: readonly Row[], about: Record<string, unknown>
 ${line(head)}${rule}${cells.map(line).join('')}`
 }
 
+/** One line of what bench/throttle.ts measures. */
+export interface ThrottleResult {
+  readonly bench: string
+  readonly mode: string
+  readonly keys: number
+  readonly per_second?: number
+  readonly bytes_per_bucket?: number
+  readonly at_worst?: number
+}
+
+const RATES: Record<string, string> = {
+  throttle_takes: 'decisions/s',
+  throttle_decisions: 'decisions/s with the key found in a scanned line',
+}
+
+/** The core of the throttle, a line for each window mode. */
+export function formatThrottle(results: readonly ThrottleResult[]): string {
+  const lines = [...new Set(results.map(({ mode }) => mode))].map(mode => {
+    const own = results.filter(result => result.mode === mode)
+    const rates = own.filter(({ per_second: rate }) => rate !== undefined)
+    const told = rates.map(({ bench, per_second: rate }) => `${(rate! / 1e6).toFixed(1)} M ${RATES[bench] ?? bench}`)
+    const memory = own.find(({ bytes_per_bucket: bytes }) => bytes !== undefined)
+    if (memory) {
+      const { bytes_per_bucket: bytes, at_worst: worst, keys } = memory
+      told.push(`${bytes} bytes a bucket (at worst ${worst}) with ${keys} keys`)
+    }
+    return `throttle, ${mode} windows: ${told.join(', ')}\n`
+  })
+  return `${lines.join('')}wanted: 10 M decisions/s with 1,000 keys, at most 150 bytes a bucket with 1,000,000\n`
+}
+
 function mark(text: string, reached: boolean): string {
   return reached ? text : `${text} (missed)`
 }
