@@ -168,7 +168,7 @@ function scanTag(b: Uint8Array, p: number, end: number): boolean {
       put(PID, open + 1, close)
     }
   }
-  if (message < 0 && stop > p + 1 && b[stop - 1] === COLON) {
+  if (message < 0 && stop > p + 1 && b[stop - 1] === COLON && b[p] !== OPEN) {
     put(APP, p, stop - 1)
     message = stop
   }

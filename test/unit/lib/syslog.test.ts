@@ -1,0 +1,391 @@
+import t from 'tap'
+import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import { Ack } from '../../../src/core/ack.js'
+import { EventBatch } from '../../../src/core/batch.js'
+import { parseFieldPath } from '../../../src/core/field-path.js'
+import { FieldReader, MISSING } from '../../../src/core/field-reader.js'
+import type { Origin } from '../../../src/core/origin.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { parseSyslog } from '../../../src/lib/syslog.js'
+import { Seeded } from '../../support/seeded.js'
+
+/** In the middle of a year, so that no timestamp below is nearer to another one. */
+const WALL = new Date(2026, 6, 1).getTime()
+const local = (month: number, day: number, ...time: number[]) =>
+  new Date(2026, month - 1, day, ...(time as [number, number, number])).toISOString()
+const parse = (line: string, wall = WALL) => {
+  const bytes = Buffer.from(`<191>1 ${line} ]`)
+  return parseSyslog(bytes, 7, bytes.length - 2, wall)
+}
+/** For the name of a test: in one line of ASCII. */
+const shown = (line: string) => JSON.stringify(line).replace(/[^ -~]/g, '?')
+const FACILITIES: Record<number, string> = { 0: 'kern', 1: 'user', 4: 'auth', 16: 'local0', 20: 'local4', 23: 'local7' }
+const of = (priority: number) => ({
+  facility: FACILITIES[priority >> 3],
+  severity: 'emerg alert crit err warning notice info debug'.split(' ')[priority & 7],
+  severity_code: priority & 7,
+})
+
+/** Lines that some test is about. */
+const seen: string[] = []
+
+t.test('RFC 5424', async t => {
+  const head = { timestamp: '2003-10-11T22:14:15.003Z', host: 'mymachine.example.com' }
+  const cases: [string, object][] = [
+    [
+      "<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47 - \ufeff'su root' failed for lonvick on /dev/pts/8",
+      { message: "'su root' failed for lonvick on /dev/pts/8", ...head, app: 'su', msgid: 'ID47', ...of(34) },
+    ],
+    [
+      "<165>1 2003-08-24T05:14:15.000003-07:00 192.0.2.1 myproc 8710 - - %% It's time to make the do-nuts.",
+      {
+        message: "%% It's time to make the do-nuts.",
+        timestamp: '2003-08-24T05:14:15.000003-07:00',
+        host: '192.0.2.1',
+        app: 'myproc',
+        pid: '8710',
+        ...of(165),
+      },
+    ],
+    [
+      '<165>1 2003-10-11T22:14:15.003Z mymachine.example.com evntslog - ID47 [exampleSDID@32473 iut="3" eventSource="Application" eventID="1011"][examplePriority@32473 class="high"]',
+      {
+        message: '',
+        ...head,
+        app: 'evntslog',
+        msgid: 'ID47',
+        ...of(165),
+        structured_data: {
+          'exampleSDID@32473': { iut: '3', eventSource: 'Application', eventID: '1011' },
+          'examplePriority@32473': { class: 'high' },
+        },
+      },
+    ],
+    ['<0>1 - - - - - -', { message: '', ...of(0) }],
+    ['<191>1 - - - - - - ', { message: '', ...of(191) }],
+    ['<13>1 - - - - - -  two spaces', { message: ' two spaces', ...of(13) }],
+    ['<13>1 - - - - - - \ufeff', { message: '', ...of(13) }],
+    [
+      '<13>1 - h a - - [a b="1" b="2" b="3"][a c="\\"\\\\\\]\\n" d=""][e] ü',
+      {
+        message: 'ü',
+        host: 'h',
+        app: 'a',
+        ...of(13),
+        structured_data: { a: { b: ['1', '2', '3'], c: '"\\]\\n', d: '' }, e: {} },
+      },
+    ],
+    [
+      '<13>1 - - - - - [origin ip="a]b" x="\u00a0 \u3000" \u3000\u2028="y" ][__proto__ __proto__="own"] m',
+      {
+        message: 'm',
+        ...of(13),
+        structured_data: Object.fromEntries([
+          ['origin', { ip: 'a]b', x: '\u00a0 \u3000', '\u3000\u2028': 'y' }],
+          ['__proto__', Object.fromEntries([['__proto__', 'own']])],
+        ]),
+      },
+    ],
+    // Not well formed: what cannot be read is left in the message.
+    ['<13>1 - h a - - [a b="1" message', { message: '[a b="1" message', host: 'h', app: 'a', ...of(13) }],
+    ['<13>1 - h a - - [a b=1] m', { message: '[a b=1] m', host: 'h', app: 'a', ...of(13) }],
+    ['<13>1 - h a - - [a b="1"]m', { message: '[a b="1"]m', host: 'h', app: 'a', ...of(13) }],
+    ['<13>1 - h a - - [] m', { message: '[] m', host: 'h', app: 'a', ...of(13) }],
+    ['<13>1 - h a - - [a b="1\\', { message: '[a b="1\\', host: 'h', app: 'a', ...of(13) }],
+    ['<13>1 - h a - - none', { message: 'none', host: 'h', app: 'a', ...of(13) }],
+    // No header of version 1: all behind the priority is the message.
+    ['<13>1 - h a - -', { message: '1 - h a - -', ...of(13) }],
+    ['<13>1 yesterday h a - - - m', { message: '1 yesterday h a - - - m', ...of(13) }],
+    ['<13>1 2003-10-11T22:14:15.003 h a - - - m', { message: '1 2003-10-11T22:14:15.003 h a - - - m', ...of(13) }],
+    ['<13>1 2003-13-11T22:14:15Z h a - - - m', { message: '1 2003-13-11T22:14:15Z h a - - - m', ...of(13) }],
+    ['<13>1 2003-10-11T24:14:15Z h a - - - m', { message: '1 2003-10-11T24:14:15Z h a - - - m', ...of(13) }],
+    ['<13>1 2003-10-11T22:14:15+1 h a - - - m', { message: '1 2003-10-11T22:14:15+1 h a - - - m', ...of(13) }],
+    [
+      '<13>1 2003-10-11T22:14:15.1234567890Z h a - - - m',
+      { message: '1 2003-10-11T22:14:15.1234567890Z h a - - - m', ...of(13) },
+    ],
+    ['<13>1 2003-10-11X22:14:15Z h a - - - m', { message: '1 2003-10-11X22:14:15Z h a - - - m', ...of(13) }],
+    ['<13>1 2003-10-11T22:14:61Z h a - - - m', { message: '1 2003-10-11T22:14:61Z h a - - - m', ...of(13) }],
+    [
+      '<13>1 9999-12-31T23:59:60+23:59 h a - - - m',
+      { message: 'm', timestamp: '9999-12-31T23:59:60+23:59', host: 'h', app: 'a', ...of(13) },
+    ],
+    ['<13>2 - h a - - - m', { message: '2 - h a - - - m', ...of(13) }],
+    ['<13>1', { message: '1', ...of(13) }],
+  ]
+  for (const [line, fields] of cases) t.strictSame(parse(line), fields, shown(line))
+  seen.push(...cases.map(([line]) => line))
+})
+
+t.test('RFC 3164, and what is sent in its place', async t => {
+  const time = { timestamp: local(10, 11, 22, 14, 15) }
+  const cases: [string, object | undefined][] = [
+    [
+      "<34>Oct 11 22:14:15 mymachine su: 'su root' failed for lonvick",
+      { message: "'su root' failed for lonvick", ...time, host: 'mymachine', app: 'su', ...of(34) },
+    ],
+    ['<13>Oct 11 22:14:15 h app[123]: m', { message: 'm', ...time, host: 'h', app: 'app', pid: '123', ...of(13) }],
+    ['<13>Oct 11 22:14:15 h app[123]:m', { message: 'm', ...time, host: 'h', app: 'app', pid: '123', ...of(13) }],
+    ['<13>Oct 11 22:14:15 h app[123] m', { message: 'm', ...time, host: 'h', app: 'app', pid: '123', ...of(13) }],
+    ['<13>Oct 11 22:14:15 h app[12 3] m', { message: 'app[12 3] m', ...time, host: 'h', ...of(13) }],
+    ['<13>Oct 11 22:14:15 h app[x] m', { message: 'app[x] m', ...time, host: 'h', ...of(13) }],
+    ['<13>Oct 11 22:14:15 h app[]: m', { message: 'm', ...time, host: 'h', app: 'app[]', ...of(13) }],
+    [
+      '<13>Oct 11 22:14:15 h a/b.c(d)[7]:  m',
+      { message: ' m', ...time, host: 'h', app: 'a/b.c(d)', pid: '7', ...of(13) },
+    ],
+    ['<13>Oct 11 22:14:15 h kernel: [ 1.5] m', { message: '[ 1.5] m', ...time, host: 'h', app: 'kernel', ...of(13) }],
+    [
+      '<13>Oct 11 22:14:15 h last message repeated 2 times',
+      { message: 'last message repeated 2 times', ...time, host: 'h', ...of(13) },
+    ],
+    ['<13>Oct 11 22:14:15 h -- MARK --', { message: '-- MARK --', ...time, host: 'h', ...of(13) }],
+    ['<13>Oct 11 22:14:15 fe80::1%eth0 a: m', { message: 'm', ...time, host: 'fe80::1%eth0', app: 'a', ...of(13) }],
+    // Without a host, as programs write to the socket of their own machine.
+    ['<13>Oct 11 22:14:15 app: m', { message: 'm', ...time, app: 'app', ...of(13) }],
+    ['<13>Oct 11 22:14:15 app[1]: m', { message: 'm', ...time, app: 'app', pid: '1', ...of(13) }],
+    ['<13>Oct 11 22:14:15 [error] m', { message: '[error] m', ...time, ...of(13) }],
+    ['<13>Oct 11 22:14:15 [1]: m', { message: '[1]: m', ...time, ...of(13) }],
+    ['<13>Oct 11 22:14:15 a/b c: m', { message: 'a/b c: m', ...time, ...of(13) }],
+    ['<13>Oct 11 22:14:15 word', { message: 'word', ...time, ...of(13) }],
+    ['<13>Oct 11 22:14:15', { message: '', ...time, ...of(13) }],
+    ['<13>Oct 11 22:14:15 ', { message: '', ...time, ...of(13) }],
+    // Without a timestamp.
+    ['<13>app[1]: m', { message: 'm', app: 'app', pid: '1', ...of(13) }],
+    ['<13>app: m', { message: 'm', app: 'app', ...of(13) }],
+    ['<13>some words', { message: 'some words', ...of(13) }],
+    ['<13> app: m', { message: 'm', app: 'app', ...of(13) }],
+    ['<13>:', { message: ':', ...of(13) }],
+    ['<13>', { message: '', ...of(13) }],
+    // As rsyslog forwards.
+    [
+      '<134>2026-11-20T08:14:26.123456+01:00 web1 nginx: GET /',
+      { message: 'GET /', timestamp: '2026-11-20T08:14:26.123456+01:00', host: 'web1', app: 'nginx', ...of(134) },
+    ],
+    // Devices: a year, a colon behind the time, fractions.
+    [
+      '<166>Oct 11 2026 22:14:15: %ASA-6-302013: Built',
+      { message: 'Built', ...time, app: '%ASA-6-302013', ...of(166) },
+    ],
+    [
+      '<13>Oct 11 22:14:15.123456 h a: m',
+      { message: 'm', timestamp: new Date(2026, 9, 11, 22, 14, 15, 123).toISOString(), host: 'h', app: 'a', ...of(13) },
+    ],
+    [
+      '<13>Oct 11 22:14:15.5 h a: m',
+      { message: 'm', timestamp: new Date(2026, 9, 11, 22, 14, 15, 500).toISOString(), host: 'h', app: 'a', ...of(13) },
+    ],
+    ['<13>Oct  1 02:04:05 h a: m', { message: 'm', timestamp: local(10, 1, 2, 4, 5), host: 'h', app: 'a', ...of(13) }],
+    ['<13>Oct 1 02:04:05 h a: m', { message: 'm', timestamp: local(10, 1, 2, 4, 5), host: 'h', app: 'a', ...of(13) }],
+    ['<13>Oct 01 02:04:05 h a: m', { message: 'm', timestamp: local(10, 1, 2, 4, 5), host: 'h', app: 'a', ...of(13) }],
+    [
+      '<13>Jun 30 23:59:60 h a: m',
+      { message: 'm', timestamp: new Date(2026, 5, 30, 23, 59, 59).toISOString(), host: 'h', app: 'a', ...of(13) },
+    ],
+    // Files have no priority.
+    ['Oct 11 22:14:15 h sshd[9]: m', { message: 'm', ...time, host: 'h', app: 'sshd', pid: '9' }],
+    ['2026-11-20T08:14:26+00:00 h a: m', { message: 'm', timestamp: '2026-11-20T08:14:26+00:00', host: 'h', app: 'a' }],
+    // No timestamps: what looks like one is part of the message.
+    ['<13>Okt 11 22:14:15 h a: m', { message: 'Okt 11 22:14:15 h a: m', ...of(13) }],
+    ['<13>Oct 32 22:14:15 h', { message: 'Oct 32 22:14:15 h', ...of(13) }],
+    ['<13>Oct 111 22:14:15 h', { message: 'Oct 111 22:14:15 h', ...of(13) }],
+    ['<13>Oct 0 22:14:15 h', { message: 'Oct 0 22:14:15 h', ...of(13) }],
+    ['<13>Oct 11 22:14:1', { message: 'Oct 11 22:14:1', ...of(13) }],
+    ['<13>Oct 11 22:60:15 h', { message: 'Oct 11 22:60:15 h', ...of(13) }],
+    ['<13>Oct 11 22:14:15x h', { message: 'Oct 11 22:14:15x h', ...of(13) }],
+    // Not syslog.
+    ...[
+      '',
+      'x',
+      '<',
+      '<>',
+      '<>m',
+      '<13',
+      '<192>m',
+      '<1234>m',
+      '<0013>m',
+      '<-1>m',
+      '<1a>m',
+      ' <13>m',
+      '13>m',
+      'Oct 11',
+      '2026-11-20',
+      '{"a":1}',
+      'Octopus 11 22:14:15',
+    ].map((line): [string, undefined] => [line, undefined]),
+  ]
+  for (const [line, fields] of cases) t.strictSame(parse(line), fields, shown(line))
+  seen.push(...cases.map(([line]) => line))
+})
+
+t.test('nothing outside of the line matters', async t => {
+  const behind = ['', ' ', ':', ']', '"', '1', '\ufeff', ' \ufeff'].map(text => Buffer.from(text))
+  let wrong = 0
+  for (const text of seen) {
+    const line = Buffer.from(text)
+    for (let end = 0; end <= line.length; end++) {
+      const alone = JSON.stringify(parseSyslog(Buffer.from(line.subarray(0, end)), 0, end, WALL))
+      for (const rest of [line.subarray(end), ...behind]) {
+        const among = Buffer.concat([Buffer.from('<13>'), line.subarray(0, end), rest])
+        if (JSON.stringify(parseSyslog(among, 4, 4 + end, WALL)) === alone) continue
+        if (wrong++ < 5) t.fail(`${end} bytes of ${shown(text)}, then ${shown(rest.toString())}`)
+      }
+    }
+  }
+  t.equal(wrong, 0)
+})
+
+t.test('the year of a timestamp without one is the one that brings it nearest', async t => {
+  const cases: [string, Date, Date | undefined][] = [
+    ['Dec 31 23:59:59', new Date(2027, 0, 1), new Date(2026, 11, 31, 23, 59, 59)],
+    ['Jan  1 00:00:01', new Date(2026, 11, 31, 23, 59), new Date(2027, 0, 1, 0, 0, 1)],
+    ['Jun 30 00:00:00', new Date(2026, 0, 10), new Date(2026, 5, 30)],
+    ['Aug 30 00:00:00', new Date(2026, 0, 10), new Date(2025, 7, 30)],
+    ['Feb 29 12:00:00', new Date(2028, 1, 29, 12), new Date(2028, 1, 29, 12)],
+    ['Feb 29 12:00:00', new Date(2029, 0, 5), new Date(2028, 1, 29, 12)],
+    ['Feb 29 12:00:00', new Date(2026, 5, 1), undefined],
+    ['Feb 30 12:00:00', new Date(2028, 5, 1), undefined],
+    ['Dec 31 2020 23:59:59', new Date(2027, 0, 1), new Date(2020, 11, 31, 23, 59, 59)],
+  ]
+  const zone = process.env.TZ
+  t.teardown(() => (zone === undefined ? delete process.env.TZ : (process.env.TZ = zone)))
+  for (const [written, wall, expected] of cases) {
+    t.equal(
+      parse(`<13>${written} h a: m`, wall.getTime())?.timestamp,
+      expected?.toISOString(),
+      `${written} in ${wall.toDateString()}`,
+    )
+  }
+  process.env.TZ = 'America/New_York'
+  t.equal(
+    parse('<13>Jul  4 12:00:00 h a: m', Date.UTC(2026, 6, 5))?.timestamp,
+    '2026-07-04T16:00:00.000Z',
+    'local time',
+  )
+  t.equal(parse('<13>Jan  4 12:00:00 h a: m', Date.UTC(2026, 0, 5))?.timestamp, '2026-01-04T17:00:00.000Z', 'in winter')
+})
+
+function batchOf(
+  bytes: Buffer,
+  origin: Partial<Origin> = {},
+  wanted = new WantedNames(),
+  maxLineBytes = 1 << 20,
+): EventBatch {
+  const splitter = new LineSplitter(maxLineBytes)
+  const frame = splitter.push(bytes) ?? splitter.flush()!
+  return new EventBatch(
+    frame,
+    { source: 'in', host: 'here', decode: 'syslog', wanted, ...origin },
+    WALL,
+    new Ack(() => {}),
+  )
+}
+
+t.test('events: what a line lacks, and lines that are none', async t => {
+  const lines = Buffer.from('<13>Oct 11 22:14:15 h a[1]: one\nnone\n<13>1 - - - - - - three\r\n\n')
+  const at = { timestamp: new Date(WALL).toISOString() }
+  const batch = batchOf(lines, { peer: '192.0.2.7' })
+  t.equal(batch.scan(), 2, 'lines that are not syslog')
+  const fields = [
+    {
+      message: 'one',
+      timestamp: local(10, 11, 22, 14, 15),
+      host: 'h',
+      app: 'a',
+      pid: '1',
+      ...of(13),
+      peer: '192.0.2.7',
+    },
+    { message: 'none', peer: '192.0.2.7', host: 'here', ...at },
+    { message: 'three', ...of(13), peer: '192.0.2.7', host: '192.0.2.7', ...at },
+    { message: '', peer: '192.0.2.7', host: 'here', ...at },
+  ]
+  t.strictSame(
+    [0, 1, 2, 3].map(i => batch.fields(i)),
+    fields,
+  )
+  t.strictSame(
+    [0, 1, 2, 3].map(i => batch.event(i).fields),
+    fields,
+  )
+  const encoded = Buffer.concat(encodeNdjson([batch]).parts).toString()
+  t.strictSame(
+    encoded
+      .trim()
+      .split('\n')
+      .map(line => JSON.parse(line)),
+    fields,
+    'as JSON',
+  )
+  t.same(Buffer.concat(new RawEncoder().encode([batch]).parts), lines, 'raw: as it was read')
+  t.strictSame(batchOf(lines, { path: '/var/log/x' }).fields(2), {
+    message: 'three',
+    ...of(13),
+    file: '/var/log/x',
+    host: 'here',
+    ...at,
+  })
+  const text = batchOf(lines, { decode: 'text', peer: '192.0.2.7' })
+  t.equal(text.scan(), 0, 'text is text')
+  t.strictSame(text.fields(0), { message: '<13>Oct 11 22:14:15 h a[1]: one', peer: '192.0.2.7', host: 'here', ...at })
+  t.strictSame(
+    Buffer.concat(encodeNdjson([text]).parts)
+      .toString()
+      .split('\n')
+      .slice(0, -1)
+      .map(line => JSON.parse(line)),
+    [0, 1, 2, 3].map(i => text.fields(i)),
+    'text with a peer, as JSON',
+  )
+  batch.modify(1, { changed: true })
+  t.strictSame(batch.fields(1), { changed: true })
+})
+
+t.test('events: pieces and invalid UTF-8', async t => {
+  const long = batchOf(Buffer.from(`<13>a: ${'x'.repeat(20)}<13>b: y\n`), {}, new WantedNames(), 16)
+  t.equal(long.length, 3)
+  t.equal(long.scan(), 2, 'only the first piece is syslog')
+  t.match(long.fields(0), { app: 'a', message: 'xxxxxxxxx', partial: 'first' })
+  t.match(long.fields(1), { message: 'xxxxxxxxxxx<13>b', partial: 'middle' })
+  t.match(long.fields(2), { message: ': y', partial: 'last' })
+  t.equal(Buffer.concat(new RawEncoder().encode([long]).parts).toString(), `<13>a: ${'x'.repeat(20)}<13>b: y\n`)
+  const invalid = Buffer.concat([Buffer.from('<13>a: \xc3', 'latin1'), Buffer.from('\n')])
+  const batch = batchOf(invalid)
+  t.match(batch.fields(0), { app: 'a', message: '\ufffd', raw: invalid.subarray(0, -1).toString('base64') })
+})
+
+t.test('every reader sees what the fields say, whatever the bytes', async t => {
+  const names =
+    '.message .timestamp .host .app .pid .msgid .facility .severity .severity_code .structured_data .peer .file .none .structured_data.a.b'
+  const random = new Seeded(3164)
+  const seeds = [
+    '<34>1 2003-10-11T22:14:15.003Z host su 12 ID47 [a b="c"][d e="\\]"] \ufeffmessage',
+    '<13>Oct 11 22:14:15 host app[123]: message',
+    '<13>Nov  1 2:4:5 app: message',
+    '2026-11-20T08:14:26.123456+01:00 web1 nginx[4]: GET /',
+    '<1>1 - - - - - -',
+  ].map(line => Buffer.from(line))
+  const bytes = Buffer.from('<>[]"\\=: -1aT.Z+\xef\xbb\xbf\xc3', 'latin1')
+  for (let round = 0; round < 3000; round++) {
+    const line = Buffer.from(random.pick(seeds))
+    for (let n = random.below(5); n > 0; n--) line[random.below(line.length)] = bytes[random.below(bytes.length)]!
+    const cut = line.subarray(0, random.chance(0.3) ? random.below(line.length + 1) : line.length)
+    const wanted = new WantedNames()
+    const readers = names.split(' ').map(name => new FieldReader(parseFieldPath(name), wanted))
+    const batch = batchOf(Buffer.concat([cut, Buffer.from('\n')]), { peer: 'p' }, wanted)
+    const fields = JSON.parse(Buffer.concat(encodeNdjson([batch]).parts).toString())
+    const [syslog, structured] = [fields, fields.structured_data?.a?.b]
+    for (const [n, name] of names.split(' ').entries()) {
+      const reader = readers[n]!
+      const expected = n === 13 ? structured : syslog[name.slice(1)]
+      const kind = reader.load(batch, 0)
+      const value = kind === MISSING ? undefined : reader.value()
+      if (JSON.stringify(value) !== JSON.stringify(expected))
+        t.strictSame(value, expected, `${name} of ${cut.toString('latin1')}`)
+    }
+    if (!Buffer.concat(new RawEncoder().encode([batch]).parts).equals(Buffer.concat([cut, Buffer.from('\n')])))
+      t.fail(`raw: ${cut.toString('latin1')}`)
+  }
+  t.pass('3000 lines')
+})
