@@ -140,8 +140,9 @@ export class OctetSplitter implements Framer {
 
   /** The message is complete. */
   #finish(): void {
-    if (this.pending === 0 || this.#chunk[this.#end - 1] !== LF) this.#chunk[this.#end++] = LF
-    const end = this.#textEnd()
+    const terminated = this.pending > 0 && this.#chunk[this.#end - 1] === LF
+    const end = terminated ? this.#textEnd() : this.#end
+    if (!terminated) this.#chunk[this.#end++] = LF
     this.#cut(end)
     if (!this.#continues) this.#tidy?.(this.#chunk, this.#start, end)
     this.#put(end, this.#end - end)
@@ -154,7 +155,7 @@ export class OctetSplitter implements Framer {
       let cut = most
       // Not inside a character: back to its first byte.
       while (cut > most - LONGEST_CHARACTER && (this.#chunk[cut]! & 0xc0) === 0x80) cut--
-      if (cut <= this.#start || cut === most - LONGEST_CHARACTER) cut = most
+      if (cut === most - LONGEST_CHARACTER) cut = most
       this.#put(cut, PIECE)
       this.pieces++
       this.#continues = true
