@@ -1,0 +1,233 @@
+import { spawn } from 'node:child_process'
+import { appendFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { SLUICE } from './measure.js'
+import { drawPicture } from './soak-picture.js'
+
+/** `npm run soak`: hours of a busy machine in small: files that rotate, a receiver that fails now and then. */
+
+const USAGE = `Usage: npm run soak -- [options]
+
+  --minutes N    how long (default: 30)
+  --rate N       lines a second, over all files (default: 5000)
+  --out FILE     the picture (default: soak.svg)
+`
+const FILES = 4
+const TICK_MS = 100
+const ROTATE_MS = 20_000
+const SAMPLE_MS = 5000
+/** Rotated files that stay: enough for the longest outage. */
+const KEPT = 12
+/** In each period of so many seconds, the receiver fails for the last ones of it. */
+const OUTAGES = [
+  { everyS: 300, forS: 40, status: 503 },
+  { everyS: 420, forS: 15, status: 401 },
+]
+
+export interface Sample {
+  readonly seconds: number
+  readonly rssBytes: number
+  readonly descriptors: number
+  readonly loopDelayMs: number
+  readonly unreadBytes: number
+}
+
+/** Takes lines in order per file; knows what is missing, comes twice, or was never written. */
+class Receiver {
+  readonly next = new Array<number>(FILES).fill(0)
+  repeated = 0
+  gaps = 0
+  status = 202
+
+  take(body: string): void {
+    for (const line of body.split('\n')) {
+      const match = /^\{"f":(\d+),"n":(\d+),/.exec(line)
+      if (!match) continue
+      const [file, n] = [Number(match[1]), Number(match[2])]
+      const expected = this.next[file]!
+      if (n < expected) this.repeated++
+      else {
+        if (n > expected) this.gaps++
+        this.next[file] = n + 1
+      }
+    }
+  }
+}
+
+async function main(): Promise<number> {
+  const { values } = parseArgs({
+    options: {
+      minutes: { type: 'string', default: '30' },
+      rate: { type: 'string', default: '5000' },
+      out: { type: 'string', default: 'soak.svg' },
+      help: { type: 'boolean', default: false },
+    },
+  })
+  if (values.help) {
+    process.stdout.write(USAGE)
+    return 0
+  }
+  const seconds = Number(values.minutes) * 60
+  const perTick = Math.max(1, Math.round((Number(values.rate) * TICK_MS) / 1000 / FILES))
+  if (!(seconds > 0) || !(perTick > 0)) throw new Error(USAGE)
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-soak-'))
+  const receiver = new Receiver()
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', chunk => chunks.push(chunk))
+    request.on('end', () => {
+      if (receiver.status === 202) receiver.take(Buffer.concat(chunks).toString())
+      response.writeHead(receiver.status).end()
+    })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const daemon = startDaemon(folder, (server.address() as AddressInfo).port)
+  try {
+    const url = await daemon.url()
+    const { written, samples } = await run(folder, receiver, url, seconds, perTick)
+    receiver.status = 202
+    const total = () => receiver.next.reduce((sum, n) => sum + n, 0)
+    for (const end = Date.now() + 120_000; total() < written && Date.now() < end; ) await wait(200)
+    const code = await daemon.stop()
+    writeFileSync(values.out, drawPicture(samples))
+    const summary = {
+      seconds,
+      written,
+      delivered: total(),
+      repeated: receiver.repeated,
+      gaps: receiver.gaps,
+      exit: code,
+    }
+    process.stdout.write(`${JSON.stringify({ ...summary, ...spread(samples) }, null, 2)}\n${values.out}\n`)
+    return total() === written && receiver.gaps === 0 && code === 0 ? 0 : 1
+  } finally {
+    await daemon.stop()
+    server.close()
+    server.closeAllConnections()
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function startDaemon(folder: string, port: number) {
+  mkdirSync(join(folder, 'logs'))
+  writeFileSync(join(folder, 'key'), 'soak-key\n', { mode: 0o600 })
+  const config = join(folder, 'sluice.yaml')
+  writeFileSync(
+    config,
+    `data_dir: ${JSON.stringify(join(folder, 'state'))}
+metrics: { listen: 127.0.0.1:0 }
+sources:
+  logs: { type: file, include: [${JSON.stringify(join(folder, 'logs', '*.log'))}], decode: json }
+processors:
+  limit: { type: throttle, inputs: [logs], limit: 1000000, window: 1s, key_field: .app }
+destinations:
+  out:
+    type: http
+    inputs: [limit]
+    url: http://127.0.0.1:${port}/
+    auth: { key_file: ${JSON.stringify(join(folder, 'key'))} }
+    max_in_flight: 1
+    retry: { initial: 200ms, max: 2s }
+`,
+  )
+  const child = spawn(process.execPath, [SLUICE, 'run', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const gone = new Promise<number | null>(resolve => child.on('close', resolve))
+  process.once('exit', () => child.kill('SIGKILL'))
+  let stderr = ''
+  child.stderr.setEncoding('utf8').on('data', text => {
+    if (stderr.length < 100_000) stderr += text
+  })
+  return {
+    async url(): Promise<string> {
+      for (let i = 0; i < 200; i++) {
+        const found = /"url":"([^"]+)"/.exec(stderr)?.[1]
+        if (found) return found
+        await wait(50)
+      }
+      throw new Error(`the daemon did not start:\n${stderr}`)
+    },
+    stop(): Promise<number | null> {
+      child.kill('SIGTERM')
+      return gone
+    },
+  }
+}
+
+async function run(folder: string, receiver: Receiver, url: string, seconds: number, perTick: number) {
+  const samples: Sample[] = []
+  const next = new Array<number>(FILES).fill(0)
+  const rest = 'x'.repeat(120)
+  const began = Date.now()
+  let rotateAt = ROTATE_MS
+  let sampleAt = 0
+  let round = 0
+  for (let tick = 1; Date.now() - began < seconds * 1000; tick++) {
+    const elapsed = Date.now() - began
+    receiver.status = statusAt(elapsed / 1000)
+    for (let file = 0; file < FILES; file++) {
+      let text = ''
+      for (let i = 0; i < perTick; i++)
+        text += `{"f":${file},"n":${next[file]!++},"app":"app-${i % 40}","rest":"${rest}"}\n`
+      appendFileSync(join(folder, 'logs', `${file}.log`), text)
+    }
+    if (elapsed >= rotateAt) {
+      rotateAt += ROTATE_MS
+      rotate(join(folder, 'logs'), round++)
+    }
+    if (elapsed >= sampleAt) {
+      sampleAt += SAMPLE_MS
+      samples.push(await sample(url, elapsed / 1000))
+      if (process.stderr.isTTY) process.stderr.write(`\r${Math.round(elapsed / 1000)} of ${seconds} s`)
+    }
+    await wait(Math.max(0, began + tick * TICK_MS - Date.now()))
+  }
+  return { samples, written: next.reduce((sum, n) => sum + n, 0) }
+}
+
+function statusAt(second: number): number {
+  for (const { everyS, forS, status } of OUTAGES) if (second % everyS >= everyS - forS) return status
+  return 202
+}
+
+function rotate(logs: string, round: number): void {
+  for (let file = 0; file < FILES; file++) {
+    renameSync(join(logs, `${file}.log`), join(logs, `${file}.log.${round}`))
+    if (round >= KEPT) unlinkSync(join(logs, `${file}.log.${round - KEPT}`))
+  }
+}
+
+async function sample(url: string, seconds: number): Promise<Sample> {
+  const text = await (await fetch(url)).text()
+  const sum = (name: string) => {
+    let total = 0
+    for (const [, value] of text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))) total += Number(value)
+    return total
+  }
+  return {
+    seconds,
+    rssBytes: sum('process_resident_memory_bytes'),
+    descriptors: sum('process_open_fds'),
+    loopDelayMs: sum('nodejs_eventloop_lag_p99_seconds') * 1000,
+    unreadBytes: sum('sluice_file_unread_bytes'),
+  }
+}
+
+/** How far the figures of the second half are from those of the first: what leaks grows. */
+function spread(samples: readonly Sample[]) {
+  const half = samples.length >> 1
+  const most = (part: readonly Sample[], of: (s: Sample) => number) => part.reduce((max, s) => Math.max(max, of(s)), 0)
+  const both = (of: (s: Sample) => number) => [most(samples.slice(0, half), of), most(samples.slice(half), of)]
+  return {
+    max_rss_mb_by_half: both(s => Math.round(s.rssBytes / 1e6)),
+    max_descriptors_by_half: both(s => s.descriptors),
+    max_loop_delay_p99_ms_by_half: both(s => Math.round(s.loopDelayMs)),
+    max_unread_mb_by_half: both(s => Math.round(s.unreadBytes / 1e6)),
+  }
+}
+
+process.exitCode = await main()
