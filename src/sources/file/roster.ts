@@ -1,29 +1,20 @@
-import {
-  type BigIntStats,
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  readdirSync,
-  realpathSync,
-  statSync,
-} from 'node:fs'
-import { dirname, join } from 'node:path'
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, realpathSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
 import type { Decode } from '../../core/origin.js'
+import { Away } from './away.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
-import { BirthTimes, byteBefore, FINGERPRINT_BYTES, fingerprintAt, judge, keyOf } from './identity.js'
-import { emptyStart, type Position } from './positions.js'
+import { BirthTimes, keyOf } from './identity.js'
 import type { Entry, Saved } from './saved.js'
 import type { Slices } from './slices.js'
+import { judgeEntry, positionOf, startOf } from './start.js'
 import { Tailer, type TailerContext } from './tailer.js'
 import type { Troubles } from './troubles.js'
 
-const LF = 0x0a
-/** How often positions of files that are away are looked through. */
-const PRUNE_MS = 600_000
+/** How often files that are away are looked for in their folders: one may have been written to after it was let go. */
+const THOROUGH_MS = 600_000
 
 export interface RosterOptions {
   readonly context: SourceContext
@@ -56,11 +47,19 @@ export class Roster {
   /** Where symbolic links lead: that is where appends are seen. */
   readonly #targets = new Map<string, Tailer>()
   readonly #births = new BirthTimes()
+  readonly #away: Away
   #sweep = 0
-  #pruneAt = 0
+  #thoroughAt = 0
 
   constructor(options: RosterOptions) {
     this.#options = options
+    this.#away = new Away({
+      ...options,
+      births: this.#births,
+      adopt: (path, entry) => this.#adopt(path, 'plain', entry),
+      open: tailer => this.open(tailer),
+      forget: tailer => this.#forget(tailer),
+    })
   }
 
   get tailers(): Iterable<Tailer> {
@@ -84,23 +83,22 @@ export class Roster {
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean {
     const { descriptors, troubles } = this.#options
-    descriptors.used(tailer)
-    if (tailer.isOpen) return true
     try {
-      descriptors.trim(0)
-      if (tailer.open()) {
-        if (tailer.failed === 'open') {
-          tailer.failed = undefined
-          troubles.over(tailer.path)
-        }
-        return true
+      if (!tailer.isOpen) {
+        descriptors.trim(1)
+        if (!tailer.open()) return false
       }
     } catch (error) {
       tailer.failed = 'open'
       this.#trouble(tailer.path, error)
+      return false
     }
-    descriptors.close(tailer)
-    return false
+    descriptors.used(tailer)
+    if (tailer.failed === 'open') {
+      tailer.failed = undefined
+      troubles.over(tailer.path)
+    }
+    return true
   }
 
   #trouble(path: string, error: unknown): void {
@@ -112,19 +110,32 @@ export class Roster {
   /** Looks at what is found under `files` now, and at what was found before and is not any more. */
   async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     const { troubles, saved, context } = this.#options
-    const first = this.#sweep++ === 0
+    this.#sweep++
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
       if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
     }
     for (const path of this.#paths.keys()) if (!files.has(path)) this.#vacate(path)
-    if (first) await this.#findRotated(slices)
+    const now = context.clock.now()
+    const thorough = now >= this.#thoroughAt
+    if (thorough) await this.#away.find(slices)
     for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
-    await this.#visitAway(slices)
+    await this.#away.visit(this.#unseen(), slices)
     troubles.nextSweep()
-    if (context.clock.now() < this.#pruneAt) return
-    this.#pruneAt = context.clock.now() + PRUNE_MS
+    if (!thorough) return
+    this.#thoroughAt = now + THOROUGH_MS
     saved.prune(context.clock.wall())
+  }
+
+  /** What this sweep did not come across. */
+  #unseen(): Tailer[] {
+    const unseen: Tailer[] = []
+    for (const tailer of this.#tailers.values()) {
+      const { path, found } = tailer
+      if (this.#paths.get(path) !== tailer && this.#paths.get(found) === tailer) tailer.path = found
+      if (tailer.seen !== this.#sweep) unseen.push(tailer)
+    }
+    return unseen
   }
 
   /** The quick look at a file that is open, where nobody can have renamed it. */
@@ -193,7 +204,7 @@ export class Roster {
 
   /** Takes a file up that is not read yet. */
   #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
-    const { context, decode, tailing, descriptors, troubles, saved } = this.#options
+    const { context, decode, fromEnd, tailing, descriptors, troubles, saved } = this.#options
     descriptors.trim(1)
     const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
     let taken = false
@@ -202,7 +213,9 @@ export class Roster {
       const known = this.#tailers.get(keyOf(stat))
       if (known || !stat.isFile()) return known
       const entry = this.#resumable(fd, stat, path, saved.take(stat.dev, stat.ino, away?.path ?? path))
-      const start = entry ? positionOf(entry) : this.#start(fd, stat, path)
+      if (away && !entry) return undefined
+      const atEnd = fromEnd && this.#sweep === 1
+      const start = entry ? positionOf(entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // A file that was renamed keeps the name that its lines were written under.
       const tailer = new Tailer(path, stat, context.origin(decode, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry && entry.path !== path) this.#former.set(entry.path, tailer)
@@ -228,115 +241,11 @@ export class Roster {
 
   /** The entry, if the file is still the one that it is about. */
   #resumable(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Entry | undefined {
-    if (!entry) return undefined
-    const { offset, head, tail, birth } = entry
-    const verdict = judge(fd, stat, { offset, head, tail, birth: BigInt(birth) }, this.#births)
+    const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
     if (verdict === 'same') return entry
     if (verdict === 'truncated') this.#options.tailing.onTruncated(path)
-    else this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
+    else if (verdict) this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
     return undefined
-  }
-
-  /** Where to begin with a file of which nothing is known. */
-  #start(fd: number, stat: BigIntStats, path: string): Position {
-    return this.#beginsAtEnd(stat, path) ? endOf(fd, Number(stat.size)) : emptyStart()
-  }
-
-  /** Files that were there when the source was first started, where the options say so. */
-  #beginsAtEnd(stat: BigIntStats, path: string): boolean {
-    const { fromEnd, saved } = this.#options
-    if (!fromEnd || this.#sweep > 1 || saved.has(path) || saved.unreadable > 0) return false
-    if (saved.savedAt === undefined) return true
-    return this.#births.kept(stat) && Number(stat.birthtimeMs) < saved.savedAt
-  }
-
-  /** Files that were renamed while nothing ran: their rest is read under the name they have now. */
-  async #findRotated(slices: Slices): Promise<void> {
-    for (const [folder, entries] of this.#options.saved.byFolder()) {
-      const wanted = new Map(entries.map(entry => [`${entry.dev}:${entry.ino}`, entry]))
-      for await (const [path, stat] of search(folder, wanted, slices)) {
-        const entry = wanted.get(keyOf(stat))!
-        if (Number(stat.size) <= entry.offset || this.#births.differ(stat, BigInt(entry.birth))) continue
-        try {
-          const tailer = this.#adopt(path, 'plain', entry)
-          if (tailer) this.#goOn(tailer, path)
-        } catch (error) {
-          this.#trouble(path, error)
-        }
-      }
-    }
-  }
-
-  #goOn(tailer: Tailer, path: string): void {
-    const { context, onReady } = this.#options
-    context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
-    tailer.path = path
-    tailer.found = path
-    tailer.awaySince = context.clock.now()
-    onReady(tailer)
-  }
-
-  /** What no name leads to: read on while it grows, then let go. */
-  async #visitAway(slices: Slices): Promise<void> {
-    const now = this.#options.context.clock.now()
-    const closed = new Map<string, Tailer>()
-    for (const tailer of this.#tailers.values()) {
-      if (slices.due) await slices.pause()
-      if (this.#paths.get(tailer.path) !== tailer && this.#paths.get(tailer.found) === tailer)
-        tailer.path = tailer.found
-      if (tailer.seen === this.#sweep) continue
-      tailer.awaySince ??= now
-      if (tailer.isOpen) this.#visit(tailer, now)
-      else closed.set(tailer.key, tailer)
-    }
-    const folders = new Set([...closed.values()].flatMap(({ path, target }) => [dirname(path), dirname(target)]))
-    for (const folder of folders) {
-      for await (const [path, stat] of search(folder, closed, slices)) {
-        const tailer = closed.get(keyOf(stat))!
-        if (this.#births.differ(stat, tailer.birth)) continue
-        closed.delete(tailer.key)
-        tailer.path = path
-        if (tailer.look(Number(stat.size), stat.mtimeNs) && this.open(tailer)) this.#goOn(tailer, path)
-        else if (this.#isOver(tailer, now)) this.#retire(tailer)
-      }
-    }
-    for (const tailer of closed.values()) if (this.#isOver(tailer, now)) this.#retire(tailer)
-  }
-
-  #visit(tailer: Tailer, now: number): void {
-    const { onReady, onEnd, troubles } = this.#options
-    let left = 0
-    try {
-      left = tailer.left()
-    } catch (error) {
-      tailer.failed = 'read'
-      troubles.failed(tailer.path, 'read', error)
-    }
-    if (tailer.queued && !tailer.failed) tailer.awaySince = now
-    else if (left !== 0 && !tailer.failed) {
-      tailer.awaySince = now
-      onReady(tailer)
-    } else if (now - tailer.awaySince! < this.#options.rotateWaitMs) {
-      if (tailer.failed) onReady(tailer)
-    } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
-    else if (this.#isOver(tailer, now)) this.#retire(tailer)
-  }
-
-  #isOver(tailer: Tailer, now: number): boolean {
-    return now - tailer.awaySince! >= this.#options.rotateWaitMs && !tailer.unsettled && !tailer.reading
-  }
-
-  /** Lets go of a file that is away; its position stays known for when it comes back. */
-  #retire(tailer: Tailer): void {
-    const { context, saved } = this.#options
-    const lost = tailer.unread
-    if (lost > 0) {
-      context.metrics.failed('vanished')
-      const fields = { code: 'SLUICE_FILE_VANISHED', file: tailer.path, unread_bytes: lost }
-      context.log.error(fields, 'file vanished before it was read to its end')
-    }
-    if (!tailer.unlinked) saved.put({ ...tailer.entry(), away: context.clock.wall() })
-    this.#forget(tailer)
   }
 
   #forget(tailer: Tailer): void {
@@ -347,44 +256,6 @@ export class Roster {
     if (this.#targets.get(tailer.target) === tailer) this.#targets.delete(tailer.target)
     for (const path of [tailer.path, tailer.found]) if (this.#paths.get(path) === tailer) this.#paths.delete(path)
     context.checkpoints.changed()
-  }
-}
-
-function positionOf({ offset, continues, head, tail }: Entry): Position {
-  return { offset, continues, tail, content: { head } }
-}
-
-/** The position at the end of what a file holds. */
-function endOf(fd: number, size: number): Position {
-  const before = byteBefore(fd, size)
-  return {
-    offset: size,
-    continues: before !== undefined && before !== LF,
-    tail: fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size),
-    content: { head: fingerprintAt(fd, 0, Math.min(size, FINGERPRINT_BYTES)) },
-  }
-}
-
-/** The files of a folder whose key is wanted. */
-async function* search(
-  folder: string,
-  wanted: ReadonlyMap<string, unknown>,
-  slices: Slices,
-): AsyncIterable<[string, BigIntStats]> {
-  let names: string[] = []
-  try {
-    names = readdirSync(folder)
-  } catch {
-    // Gone or not to be read: then nothing of it is found.
-  }
-  for (const name of names) {
-    if (slices.due) await slices.pause()
-    const path = join(folder, name)
-    let stat: BigIntStats | undefined
-    try {
-      stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-    } catch {}
-    if (stat?.isFile() && wanted.has(keyOf(stat))) yield [path, stat]
   }
 }
 

@@ -81,6 +81,8 @@ export class Tailer {
   #delivered: Position
   #positions: Positions
   #splitter: LineSplitter
+  /** Pieces of this splitter's that are counted. */
+  #pieces = 0
   /** The time of the last change at which the content was known to go on from what was read. */
   #verified = -1
   #caughtUp = false
@@ -172,6 +174,7 @@ export class Tailer {
     this.#at = position.offset
     this.#tail = position.tail
     this.#splitter = new LineSplitter(this.#context.maxLineBytes, position.continues)
+    this.#pieces = 0
     this.#caughtUp = false
   }
 
@@ -203,10 +206,19 @@ export class Tailer {
     this.size = size
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
       // Written to, yet not longer: either we just read that, or other bytes stand there now.
-      if (!same(fingerprintAt(this.#fd!, size - this.#tail.bytes, size), this.#tail)) return -1
+      if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
     return size - this.#at
+  }
+
+  #tailMatches(): boolean {
+    return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
+  }
+
+  /** Whether the open file surely holds what was read of it. */
+  verify(): boolean {
+    return this.#tail.bytes > 0 && this.#tailMatches()
   }
 
   /** Whether it has no name any more. */
@@ -265,16 +277,14 @@ export class Tailer {
 
   #commit(length: number, out: Outlet): EventBatch | undefined {
     if (length === 0) return undefined
-    const { before, clock, pieces } = this.#context
+    const { before, clock } = this.#context
     const splitter = this.#splitter
     const first = this.#room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
     if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
       this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
     }
-    const piecesBefore = splitter.pieces
     const frame = splitter.commit(length)
-    pieces.value += splitter.pieces - piecesBefore
     this.#at += length
     const { pending } = splitter
     if (pending > 0) this.pendingSince = clock.now()
@@ -290,6 +300,8 @@ export class Tailer {
 
   #batch(frame: Frame, tail: Fingerprint, out: Outlet): EventBatch {
     const splitter = this.#splitter
+    this.#context.pieces.value += splitter.pieces - this.#pieces
+    this.#pieces = splitter.pieces
     const offset = this.#at - splitter.pending
     this.#delivered = { offset, continues: splitter.continues, tail, content: this.#content }
     const positions = this.#positions

@@ -1,6 +1,9 @@
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 
+/** So many sweeps without it make a failure one of the past. */
+const FORGET_SWEEPS = 10
+
 /** What could not be done with which path: counted each time, told once until it works again or fails differently. */
 export class Troubles {
   readonly #context: ComponentContext
@@ -40,9 +43,9 @@ export class Troubles {
     if (this.#told.size > 0 && this.#told.delete(path)) this.#context.log.info({ file: path }, 'file can be read now')
   }
 
-  /** A sweep begins: what the last one did not come across is forgotten. */
+  /** A sweep begins: what the last ones did not come across is forgotten. */
   nextSweep(): void {
-    for (const [path, { sweep }] of this.#told) if (sweep < this.#sweep) this.#told.delete(path)
+    for (const [path, { sweep }] of this.#told) if (sweep < this.#sweep - FORGET_SWEEPS) this.#told.delete(path)
     this.#sweep++
   }
 }

@@ -22,11 +22,14 @@ export class Watches {
   readonly #log: Logger
   readonly #clock: Clock
   readonly #onHint: OnHint
+  readonly #watch: typeof watch
   readonly #watches = new Map<string, Watch>()
   #refusedUntil = 0
   #told = false
 
-  constructor(log: Logger, clock: Clock, onHint: OnHint) {
+  /** `watchFolder` is for tests. */
+  constructor(log: Logger, clock: Clock, onHint: OnHint, watchFolder = watch) {
+    this.#watch = watchFolder
     this.#log = log
     this.#clock = clock
     this.#onHint = onHint
@@ -70,7 +73,7 @@ export class Watches {
   /** False: the system refuses. */
   #add(folder: string, identity: string): boolean {
     try {
-      const watcher = watch(folder, { persistent: false }, (type, name) => {
+      const watcher = this.#watch(folder, { persistent: false }, (type, name) => {
         if (name !== null) this.#onHint(folder, type, name)
       })
       watcher.on('error', error => this.#refused(folder, error))

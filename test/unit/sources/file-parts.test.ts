@@ -1,0 +1,215 @@
+import { closeSync, mkdirSync, openSync, rmSync, statSync, watch, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { compileExclude, compileGlobs, expandBraces, matchPath } from '../../../src/sources/file/glob.js'
+import { BirthTimes, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
+import { emptyStart, Positions } from '../../../src/sources/file/positions.js'
+import { type Entry, Saved } from '../../../src/sources/file/saved.js'
+import { Slices } from '../../../src/sources/file/slices.js'
+import { Watches } from '../../../src/sources/file/watches.js'
+import { ManualTime } from '../../support/manual-time.js'
+import { until } from '../../support/tailing.js'
+
+t.test('braces', async t => {
+  const cases: [string, string[]][] = [
+    ['a', ['a']],
+    ['a{b,c}d', ['abd', 'acd']],
+    ['{a,b/{c,d}}/e', ['a/e', 'b/c/e', 'b/d/e']],
+    ['{a,b}{c,}', ['ac', 'a', 'bc', 'b']],
+    ['f{1..3}', ['f1', 'f2', 'f3']],
+    ['f{08..10}', ['f08', 'f09', 'f10']],
+    ['{3..1}', ['3', '2', '1']],
+    ['{a..c}', ['a', 'b', 'c']],
+    ['a{b}c', ['a{b}c']],
+    ['a{b,c', ['a{b,c']],
+    ['a\\{b,c}', ['a\\{b,c}']],
+    ['{1..x}', ['{1..x}']],
+  ]
+  for (const [pattern, expected] of cases) t.same(expandBraces(pattern), expected, pattern)
+  t.throws(() => expandBraces('{1..100000}'), /too many/)
+  t.throws(() => expandBraces('{1..99}{1..99}'), /too many/)
+})
+
+t.test('patterns', async t => {
+  const cases: [string, string, 'whole' | 'prefix' | 'no'][] = [
+    ['/var/log/*.log', '/var/log/a.log', 'whole'],
+    ['/var/log/*.log', '/var/log/.a.log', 'no'],
+    ['/var/log/*.log', '/var/log/b/a.log', 'no'],
+    ['/var/log/*.log', '/var/log', 'prefix'],
+    ['/var/log/*.log', '/var/other', 'no'],
+    ['/var/log/[!a-c]?.log', '/var/log/dx.log', 'whole'],
+    ['/var/log/[!a-c]?.log', '/var/log/ax.log', 'no'],
+    ['/var/log/[[:digit:]].log', '/var/log/7.log', 'whole'],
+    ['/logs/**/x.log', '/logs/x.log', 'whole'],
+    ['/logs/**/x.log', '/logs/a/b/x.log', 'whole'],
+    ['/logs/**/x.log', '/logs/.a/x.log', 'no'],
+    ['/logs/**/x.log', '/logs/a/b', 'prefix'],
+    ['/logs/**', '/logs/a/b', 'whole'],
+    ['/logs/**', '/logs/a/.b', 'no'],
+    ['/a/{b,c/d}/e', '/a/c/d/e', 'whole'],
+    ['/a\\*b', '/a*b', 'whole'],
+    ['/a\\*b', '/axb', 'no'],
+    ['/!a', '/!a', 'whole'],
+    ['/!a', '/b', 'no'],
+    ['/a(1)+b@c', '/a(1)+b@c', 'whole'],
+    ['/a+b@c ü', '/a+b@c ü', 'whole'],
+    ['/x/../a//b/', '/a/b', 'whole'],
+  ]
+  for (const [pattern, path, expected] of cases) {
+    const results = compileGlobs([pattern]).map(segments => matchPath(path, segments))
+    const result = results.find(one => one === 'whole') ?? results.find(one => one === 'prefix') ?? 'no'
+    t.equal(result, expected, `${pattern} ${path}`)
+  }
+  t.equal(matchPath(join(process.cwd(), 'a.log'), compileGlobs(['*.log'])[0]!), 'whole', 'relative to the work folder')
+})
+
+t.test('exclude', async t => {
+  const excluded = compileExclude(['*.gz', '/var/log/no/**', '**/tmp/*', '{a,b}.old'])
+  const test = (path: string) => excluded(path, path.slice(path.lastIndexOf('/') + 1))
+  for (const path of ['/x/a.gz', '/x/.a.gz', '/var/log/no/a/b', '/x/y/tmp/z', '/x/b.old']) t.ok(test(path), path)
+  for (const path of ['/x/a.gz.log', '/var/log/not/a', '/x/tmp/y/z', '/x/c.old']) t.notOk(test(path), path)
+})
+
+t.test('is it the same file', async t => {
+  const dir = t.testdir({})
+  const path = join(dir, 'a')
+  const content = Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join('')
+  writeFileSync(path, content)
+  const births = new BirthTimes()
+  const born = statSync(path, { bigint: true })
+  const remember = (offset: number) => {
+    const fd = openSync(path, 'r')
+    const head = fingerprintAt(fd, 0, Math.min(1024, offset))
+    const tail = fingerprintAt(fd, Math.max(0, offset - 1024), offset)
+    closeSync(fd)
+    return { birth: born.birthtimeNs, offset, head, tail }
+  }
+  const [none, small, all] = [{ ...remember(0), head: remember(10).head }, remember(10), remember(content.length)]
+  const check = (text: string, remembered: typeof all) => {
+    writeFileSync(path, text)
+    const fd = openSync(path, 'r')
+    const verdict = judge(fd, statSync(path, { bigint: true }), remembered, births)
+    closeSync(fd)
+    return verdict
+  }
+  const cases: [string, string, typeof all, string][] = [
+    ['grown', `${content}more\n`, all, 'same'],
+    ['as it was', content, all, 'same'],
+    ['shorter', content.slice(0, -1), all, 'truncated'],
+    ['empty', '', all, 'truncated'],
+    ['another head', `X${content.slice(1)}`, all, 'truncated'],
+    ['another end, the same head', `${content.slice(0, -3)}Xxx`, all, 'truncated'],
+    ['another middle', content.replace('line 200', 'line 2oo'), all, 'same'],
+    ['small, grown', content, small, 'same'],
+    ['small, another', 'LINE 0\nline 1\n', small, 'truncated'],
+    ['nothing delivered yet', content, none, 'same'],
+    ['nothing delivered yet, another', 'other content', none, 'replaced'],
+    ['nothing known', 'other content', { ...none, head: NO_BYTES }, 'same'],
+  ]
+  for (const [what, text, remembered, expected] of cases) t.equal(check(text, remembered), expected, what)
+  const stat = statSync(path, { bigint: true })
+  births.learn({ ...stat, birthtimeNs: stat.ctimeNs } as typeof stat)
+  births.learn({ ...stat, birthtimeNs: 0n } as typeof stat)
+  t.equal(check(content, { ...all, birth: 1n }), 'same', 'a time of birth is not believed where none is kept')
+  births.learn({ ...stat, birthtimeNs: 5n } as typeof stat)
+  t.equal(check(content, { ...all, birth: 1n }), 'replaced')
+  t.equal(check(content, { ...all, birth: 0n }), 'same')
+  t.equal(check(content, all), 'same')
+})
+
+t.test('positions', async t => {
+  const at = (offset: number) => ({ ...emptyStart(), offset })
+  let commits = 0
+  const positions = new Positions(at(0), () => commits++)
+  const [a, b, c] = [positions.add(at(1)), positions.add(at(2)), positions.add(at(3))]
+  t.ok(positions.unsettled)
+  b()
+  t.equal(positions.committed.offset, 0)
+  a()
+  t.equal(positions.committed.offset, 2)
+  const d = positions.add(at(4))
+  d()
+  t.equal(positions.committed.offset, 2)
+  c()
+  t.equal(positions.committed.offset, 4)
+  t.notOk(positions.unsettled)
+  positions.add(at(5))()
+  t.equal(positions.committed.offset, 5)
+  t.equal(commits, 3)
+})
+
+t.test('watches that the system refuses', async t => {
+  const dir = t.testdir({ a: {}, b: {} })
+  const time = new ManualTime()
+  const log: { msg: string; cause?: string }[] = []
+  const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
+  let refuse = true
+  let asked = 0
+  const hints: string[] = []
+  const watches = new Watches(logger, time, (folder, type, name) => hints.push(`${folder} ${type} ${name}`), ((
+    ...args: Parameters<typeof watch>
+  ) => {
+    asked++
+    if (refuse) throw Object.assign(new Error('no space'), { code: 'ENOSPC' })
+    return watch(...args)
+  }) as typeof watch)
+  const folders = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c', 'd')]
+  for (let i = 0; i < 3; i++) t.equal(await watches.sync(folders, new Slices(time)), false)
+  t.equal(asked, 1, 'it is not asked again and again')
+  t.match(log, [{ cause: 'ENOSPC', msg: /cannot be watched/ }])
+  await time.advance(60_000)
+  refuse = false
+  t.equal(await watches.sync(folders, new Slices(time)), true)
+  t.equal(asked, 4, 'both, and the folder above the missing one')
+  t.equal(await watches.sync(folders, new Slices(time)), false)
+  writeFileSync(join(dir, 'a', 'x'), '')
+  await until(() => hints.includes(`${join(dir, 'a')} rename x`), 'a hint')
+  mkdirSync(join(dir, 'c'))
+  await until(() => hints.includes(`${dir} rename c`), 'a hint')
+  t.equal(await watches.sync(folders, new Slices(time)), true)
+  rmSync(join(dir, 'a'), { recursive: true })
+  mkdirSync(join(dir, 'a'))
+  t.equal(await watches.sync(folders, new Slices(time)), true, 'another folder under the same name')
+  watches.close()
+  t.equal(log.length, 1)
+})
+
+t.test('saved positions', async t => {
+  const entry = (ino: number, path: string, more: Partial<Entry> = {}): Entry => ({
+    path,
+    dev: '1',
+    ino: String(ino),
+    birth: '0',
+    offset: 10,
+    continues: false,
+    head: { bytes: 10, hash: 1 },
+    tail: { bytes: 10, hash: 1 },
+    ...more,
+  })
+  const document = { version: 1, saved: 5, files: [entry(1, '/a/x'), entry(2, '/a/y'), entry(3, '/b/z'), { path: 1 }] }
+  const saved = new Saved(document)
+  t.equal(saved.savedAt, 5)
+  t.equal(saved.unreadable, 1)
+  t.same([...saved.byFolder()].map(([folder, entries]) => [folder, entries.length]).sort(), [
+    ['/a', 2],
+    ['/b', 1],
+  ])
+  t.match(saved.take(1n, 1n, '/elsewhere'), { path: '/a/x' })
+  t.equal(saved.take(1n, 1n, '/a/x'), undefined)
+  t.match(saved.take(9n, 2n, '/a/y'), { path: '/a/y' }, 'the device has another number after a restart')
+  t.equal(saved.take(9n, 3n, '/b/other'), undefined)
+  t.ok(saved.has('/b/z'))
+  saved.prune(1000)
+  t.match([...saved.entries()], [{ path: '/b/z', away: 1000 }])
+  saved.prune(1000 + 6 * 24 * 3_600_000)
+  t.equal(saved.size, 1)
+  saved.prune(1001 + 7 * 24 * 3_600_000)
+  t.equal(saved.size, 0)
+  for (let i = 0; i < 10_010; i++) saved.put(entry(i, `/many/${i}`, { away: i }))
+  saved.prune(20_000)
+  t.equal(saved.size, 10_000)
+  t.notOk(saved.has('/many/9'), 'the oldest go')
+  t.ok(saved.has('/many/10'))
+  t.equal(new Saved(undefined).unreadable, 0)
+})
