@@ -154,7 +154,7 @@ export class DiskBuffer extends Writable {
   inFlight(): Amount {
     const { events, bytes } = this.#queue.amount
     const amount = { events, bytes }
-    for (const { batch } of this.#waiting) add(amount, batch)
+    for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch)
     if (this.#blocked) add(amount, this.#blocked.batch)
     const queued = this.#feeder?.queued ?? { events: 0, bytes: 0 }
     return {
@@ -179,17 +179,12 @@ export class DiskBuffer extends Writable {
 
   override _write(batch: EventBatch, _encoding: string, done: () => void): void {
     this.#context.counters.took(batch.length, batch.bytes)
-    if (batch.length === 0) {
-      batch.ack.settle('delivered')
-      return done()
-    }
-    const waiting = this.#over ? undefined : this.#encode(batch)
-    if (!waiting) {
-      this.#giveBack(batch)
-      return done()
-    }
     this.#accept = done
-    this.#blocked = waiting
+    if (batch.length === 0) batch.ack.settle('delivered')
+    else {
+      this.#blocked = this.#over ? undefined : this.#encode(batch)
+      if (!this.#blocked) this.#giveBack(batch)
+    }
     this.#unblock()
   }
 
@@ -208,7 +203,8 @@ export class DiskBuffer extends Writable {
 
   #encode(batch: EventBatch): Waiting | undefined {
     try {
-      return { batch, framed: encodeBatch(batch, HEAD_SIZE), events: batch.length, bytes: batch.bytes }
+      const framed = encodeBatch(batch, HEAD_SIZE)
+      return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false }
     } catch (error) {
       this.#report.notEncoded(error)
       return undefined
@@ -257,16 +253,17 @@ export class DiskBuffer extends Writable {
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
     while (this.#waiting.length > 0) {
       const began = clock.now()
+      let written = 0
       try {
-        const written = await this.#queue.append(this.#waiting, () => this.#room())
+        written = await this.#queue.append(this.#waiting, () => this.#room())
         this.#report.written((clock.now() - began) / 1000)
         backoff.reset()
-        this.#wrote(this.#waiting.splice(0, written))
       } catch (error) {
         this.#report.notWritten(error)
-        if (!this.#over) await this.#sleep(RETRY_FIRST_MS + backoff.next())
+        await this.#sleep(RETRY_FIRST_MS + backoff.next())
         if (this.#over) break
       }
+      this.#wrote(this.#waiting.splice(0, written))
     }
     for (const { batch } of this.#waiting.splice(0)) this.#giveBack(batch)
     this.#flushing = undefined

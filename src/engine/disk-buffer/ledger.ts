@@ -1,5 +1,5 @@
 import { crc32 } from 'node:zlib'
-import { errorCode } from '../../core/errors.js'
+import { errorCode, errorText } from '../../core/errors.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import type { Place } from './frame.js'
 import type { Cursor } from './segment-reader.js'
@@ -24,6 +24,8 @@ const FORMAT = 1
 /** Each slot in a block of its own. */
 const SLOT_SIZE = 4096
 const SLOTS = 2
+/** Of reading it, before it is taken for damaged. */
+const ATTEMPTS = 3
 
 /** What is in the file: the newest state that is whole, and its number. */
 export interface LedgerFound {
@@ -34,22 +36,37 @@ export interface LedgerFound {
 }
 
 export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
-  let file: BufferFile
-  try {
-    file = await folder.open(NAME)
-  } catch (error) {
-    return { state: undefined, turn: 0, damaged: errorCode(error) !== 'ENOENT' }
+  for (let attempts = 1; ; attempts++) {
+    try {
+      return await read(folder)
+    } catch (error) {
+      if (errorCode(error) === 'ENOENT') return { state: undefined, turn: 0, damaged: false }
+      if (attempts === ATTEMPTS) return { state: undefined, turn: 0, damaged: true }
+    }
   }
+}
+
+async function read(folder: BufferFolder): Promise<LedgerFound> {
+  const file = await folder.open(NAME)
   try {
     const bytes = Buffer.alloc(SLOT_SIZE * SLOTS)
     const size = await file.read(bytes, 0)
     const slots = Array.from({ length: SLOTS }, (_, i) => readSlot(bytes.subarray(i * SLOT_SIZE, (i + 1) * SLOT_SIZE)))
     const newest = slots.reduce((a, b) => (b && (!a || b.turn > a.turn) ? b : a))
     return newest ? { ...newest, damaged: false } : { state: undefined, turn: 0, damaged: size > 0 }
-  } catch {
-    return { state: undefined, turn: 0, damaged: true }
   } finally {
     await file.close().catch(() => {})
+  }
+}
+
+/** Takes a damaged ledger away: what it says must not come back once another is begun. */
+export async function removeLedger(folder: BufferFolder): Promise<void> {
+  try {
+    await folder.remove(NAME)
+  } catch (cause) {
+    if (errorCode(cause) === 'ENOENT') return
+    const message = `${folder.path}/${NAME} can neither be read nor removed: ${errorText(cause)}`
+    throw new Error(message, { cause })
   }
 }
 

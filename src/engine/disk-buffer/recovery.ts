@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
-import { type LedgerFound, readLedger } from './ledger.js'
+import { type LedgerFound, readLedger, removeLedger } from './ledger.js'
 import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
 import { type Segment, Segments, segmentName, segmentNumber } from './segments.js'
 
@@ -36,6 +36,7 @@ export async function recover(folder: BufferFolder, log: Logger, look = false): 
       fields,
       'what was delivered from the buffer is not known; all that is in it is delivered, some of it again',
     )
+    await removeLedger(folder)
   }
   const found = await listSegments(folder)
   const kept: Segment[] = []

@@ -8,6 +8,8 @@ export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
   readonly bytes: number
+  /** Set at the same moment that the writer's place moves behind it. */
+  isSafe: boolean
 }
 
 interface Open {
@@ -74,6 +76,7 @@ export class SegmentWriter {
     if (segment.end === 0) this.#segments.add(segment)
     segment.end = offset
     this.#place = place
+    for (let i = 0; i < written.length; i++) records[i]!.isSafe = true
     if (offset >= this.#segmentBytes) await this.finish()
     return written
   }
