@@ -107,8 +107,8 @@ export class Watches {
 
 function identityOf(folder: string): string | undefined {
   try {
-    const stat = statSync(folder, { throwIfNoEntry: false })
-    return stat?.isDirectory() ? `${stat.dev}:${stat.ino}` : undefined
+    const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
+    return stat?.isDirectory() ? `${stat.dev}:${stat.ino}:${stat.birthtimeNs}` : undefined
   } catch {
     return undefined
   }
