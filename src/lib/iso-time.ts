@@ -4,13 +4,19 @@ const MS_PER_DAY = 86_400_000
 const MINUS = 0x2d
 const PLUS = 0x2b
 const COLON = 0x3a
-/** What `Date` can show. */
-const LARGEST_MS = 8.64e15
+const POINT = 0x2e
+const COMMA = 0x2c
+/** What `Date` can show, before the epoch and after it. */
+export const LARGEST_MS = 8.64e15
+/** Of `2026-01-31T23:59:59`. */
+const USUAL_LENGTH = 19
 
-/** Where the reader stands. `parseIsoTime` finishes what it begins, so one does for all. */
+/** Where the reader stands. `parseAny` finishes what it begins, so one does for all. */
 let bytes: Uint8Array = new Uint8Array(0)
 let at = 0
 let end = 0
+/** Behind the point; added last, so that a time is the same number however it is written. */
+let micros = 0
 
 /**
  * Milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with parts of one where they are written; NaN for
@@ -18,10 +24,69 @@ let end = 0
  * one it is UTC, and so is a date alone.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
+  const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN
+  return Number.isNaN(ms) ? parseAny(text, from, to) : ms
+}
+
+/** `2026-01-31T23:59:59Z`, digits behind a point and an offset as in +01:00 allowed; NaN for whatever else there is. */
+function parseUsual(b: Uint8Array, p: number, to: number): number {
+  if (b[p + 4] !== MINUS || b[p + 7] !== MINUS || b[p + 10] !== 0x54) return Number.NaN
+  if (b[p + 13] !== COLON || b[p + 16] !== COLON) return Number.NaN
+  const dayMs = usualDay(two(b, p) * 100 + two(b, p + 2), two(b, p + 5), two(b, p + 8))
+  const hours = two(b, p + 11)
+  const minutes = two(b, p + 14)
+  const seconds = two(b, p + 17)
+  if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59 || seconds < 0 || seconds > 59) return Number.NaN
+  const wholeMs = dayMs + ((hours * 60 + minutes) * 60 + seconds) * 1000
+  let behind = 0
+  let i = p + USUAL_LENGTH
+  if (b[i] === POINT) {
+    const first = ++i
+    for (let unit = 100_000; i < to; i++, unit = (unit / 10) | 0) {
+      const digit = b[i]! - 0x30
+      if (digit < 0 || digit > 9) break
+      behind += digit * unit
+    }
+    if (i === first) return Number.NaN
+  }
+  if (i + 1 === to && b[i] === 0x5a) return wholeMs + behind / 1000
+  if (i + 6 !== to || b[i + 3] !== COLON || (b[i] !== PLUS && b[i] !== MINUS)) return Number.NaN
+  const offsetHours = two(b, i + 1)
+  const offsetMinutes = two(b, i + 4)
+  if (offsetHours < 0 || offsetHours > 23 || offsetMinutes < 0 || offsetMinutes > 59) return Number.NaN
+  const offsetMs = (offsetHours * 60 + offsetMinutes) * 60_000
+  return (b[i] === PLUS ? wholeMs - offsetMs : wholeMs + offsetMs) + behind / 1000
+}
+
+/** The day of the time before: mostly it is that of the next one, too. */
+let lastDay = -1
+let lastDayMs = Number.NaN
+
+/** When the day begins; NaN where there is none. */
+function usualDay(year: number, month: number, day: number): number {
+  if (year < 0 || month < 1 || month > 12 || day < 1 || day > 31) return Number.NaN
+  const days = (year * 12 + month) * 32 + day
+  if (days !== lastDay) {
+    lastDayMs = day <= daysIn(year, month) ? daysFromEpoch(year, month, day) * MS_PER_DAY : Number.NaN
+    lastDay = days
+  }
+  return lastDayMs
+}
+
+/** The number that two digits say; one that is below zero by far when they are none. */
+function two(b: Uint8Array, p: number): number {
+  const tens = b[p]! - 0x30
+  const ones = b[p + 1]! - 0x30
+  return tens >= 0 && tens <= 9 && ones >= 0 && ones <= 9 ? tens * 10 + ones : -10_000
+}
+
+function parseAny(text: Uint8Array, from: number, to: number): number {
   bytes = text
   at = from
   end = to
-  const ms = date() + (at < end ? timeOfDay() : 0)
+  micros = 0
+  const wholeMs = date() + (at < end ? timeOfDay() : 0)
+  const ms = wholeMs + micros / 1000
   return at === end && Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
@@ -82,9 +147,9 @@ function timeOfDay(): number {
   if (extended ? take(COLON) : isDigit()) {
     // 60 is a leap second: the first one of the next minute.
     ms = within(digits(2), 0, 60) * 1000
-    if (take(0x2e) || take(0x2c)) ms += fraction()
+    if ((take(POINT) || take(COMMA)) && !fraction()) return Number.NaN
   }
-  if (hours === 24 && (minutes > 0 || ms > 0)) return Number.NaN
+  if (hours === 24 && (minutes > 0 || ms > 0 || micros > 0)) return Number.NaN
   return hours * 3_600_000 + minutes * 60_000 + ms - offset()
 }
 
@@ -92,14 +157,11 @@ function isDigit(): boolean {
   return at < end && bytes[at]! >= 0x30 && bytes[at]! <= 0x39
 }
 
-/** The digits behind the point, in milliseconds. */
-function fraction(): number {
-  let unit = 100
-  let ms = 0
-  if (!isDigit()) return Number.NaN
-  // Down to microseconds: a sum of today cannot tell more.
-  for (; isDigit(); at++, unit /= 10) if (unit > 0.0005) ms += (bytes[at]! - 0x30) * unit
-  return ms
+/** Reads the digits behind the point, down to microseconds: a sum of today cannot tell more. False: there are none. */
+function fraction(): boolean {
+  const first = at
+  for (let unit = 100_000; isDigit(); at++, unit = (unit / 10) | 0) micros += (bytes[at]! - 0x30) * unit
+  return at > first
 }
 
 function offset(): number {

@@ -89,3 +89,20 @@ t.test('agrees with Date on all that Date writes', async t => {
   }
   t.equal(wrong, 0)
 })
+
+t.test('however it is written, the same time is the same number', async t => {
+  const random = seeded(32)
+  const wrong: string[] = []
+  for (let n = 0; n < 20_000 && wrong.length < 3; n++) {
+    const day = new Date(Math.floor(random() * 4e12)).toISOString().slice(0, 19)
+    const digits = String(Math.floor(random() * 1e9)).slice(0, Math.floor(random() * 10))
+    const fraction = digits && `.${digits}`
+    const offset = `${random() < 0.5 ? '+' : '-'}${day.slice(11, 16)}`
+    for (const end of ['Z', offset]) {
+      const usual = parse(`${day}${fraction}${end}`)
+      const others = [`${day.replace('T', ' ')}${fraction}${end}`, `${day}${fraction.replace('.', ',')}${end}`]
+      if (Number.isNaN(usual) || others.some(text => parse(text) !== usual)) wrong.push(`${day}${fraction}${end}`)
+    }
+  }
+  t.same(wrong, [])
+})
