@@ -57,6 +57,8 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
+/** Saving that a file was taken up takes at most this share of the time. */
+const SAVE_SHARE = 20
 /** A sweep comes no sooner than after this many times of what the last one took. */
 const SWEEP_SHARE = 50
 /** The same for a sweep that something new asks for, and how soon it may come. */
@@ -80,6 +82,8 @@ class FileSource implements Source {
   /** Paths that a watch told of, to be looked at. */
   #hinted = new Set<string>()
   #sweepAt = 0
+  #saving = false
+  #saveAt = 0
   /** Something new asks for a sweep before its time, and when it may come. */
   #urgent = false
   #urgentAt = 0
@@ -176,6 +180,7 @@ class FileSource implements Source {
       if (!this.#swept)
         this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
       this.#swept = true
+      this.#saveNew()
       const both = [this.#reader.run(out, ended.signal, follow), this.#keepSweeping(ended.signal)]
       const results = await Promise.allSettled(both.map(part => part.finally(end)))
       for (const result of results) if (result.status === 'rejected') throw result.reason
@@ -202,7 +207,26 @@ class FileSource implements Source {
       const hinted = this.#hinted
       this.#hinted = new Set()
       for (const path of hinted) this.#roster.examine(path)
+      this.#saveNew()
     }
+  }
+
+  /**
+   * A file that was taken up is saved at once: should this process be killed and the file be renamed before the next
+   * start, it is found by what was saved of it.
+   */
+  #saveNew(): void {
+    const { clock, checkpoints } = this.#context
+    const started = clock.now()
+    if (this.#roster.unsaved === 0 || this.#saving || started < this.#saveAt) return
+    this.#saving = true
+    this.#roster.unsaved = 0
+    const done = () => {
+      this.#saving = false
+      this.#saveAt = clock.now() + SAVE_SHARE * (clock.now() - started)
+    }
+    // A failure was told and is tried again by who writes.
+    checkpoints.flush().then(done, done)
   }
 
   async #sweep(): Promise<void> {

@@ -1,35 +1,39 @@
 import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { checkSplit, MULTILINE_NOTES, multilineOption, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
-import { type Frame, LineSplitter } from '../lib/line-splitter.js'
+import type { Frame, LineSplitter } from '../lib/line-splitter.js'
 import { untilReadable } from '../lib/until-readable.js'
 
-const options = z.strictObject({
-  decode: decodeOption(),
-  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
-    .prefault('1MiB')
-    .describe('A longer line is delivered in pieces, marked `partial`.'),
-  partial_line_timeout: duration()
-    .prefault('5 Seconds')
-    .describe('How long the last line may wait for its line end before it is delivered as it is.'),
-})
+const options = z
+  .strictObject({
+    decode: decodeOption(),
+    max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+      .prefault('1MiB')
+      .describe('A longer line is delivered in pieces, marked `partial`.'),
+    partial_line_timeout: duration()
+      .prefault('5 Seconds')
+      .describe('How long the last line may wait for its line end before it is delivered as it is.'),
+    multiline: multilineOption(),
+  })
+  .superRefine(checkSplit)
 type Options = z.output<typeof options>
 
 class Stdin implements Source {
   readonly #context: SourceContext
-  readonly #options: Options
   readonly #origin: Origin
   readonly #pieces: { value: number }
+  readonly #splitting: Splitting
   readonly #splitter: LineSplitter
 
   constructor(options: Options, context: SourceContext) {
     this.#context = context
-    this.#options = options
     this.#origin = context.origin(options.decode)
     this.#pieces = context.metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
-    this.#splitter = new LineSplitter(options.max_line_bytes)
+    this.#splitting = new Splitting(options)
+    this.#splitter = this.#splitting.splitter()
   }
 
   async run(out: Outlet, signal: AbortSignal): Promise<void> {
@@ -41,11 +45,11 @@ class Stdin implements Source {
       else if (stdin.readableEnded || stdin.destroyed) break
       else if (signal.aborted) break
       else {
-        const idleMs = splitter.pending > 0 ? this.#options.partial_line_timeout : undefined
+        const idleMs = splitter.pending > 0 ? this.#splitting.patienceMs(splitter) : undefined
         if ((await untilReadable(stdin, { signal, idleMs })) === 'idle') await this.#send(out, splitter.flush())
       }
     }
-    // Nothing of standard input can be read again: what is left of a line goes out as it is.
+    // Nothing of standard input can be read again: what is left of a line, or of an event, goes out as it is.
     await this.#send(out, splitter.flush())
     if (stdin.errored) throw stdin.errored
   }
@@ -63,8 +67,11 @@ class Stdin implements Source {
 export const stdin = defineSource({
   type: 'stdin',
   summary: 'Reads standard input; the run ends when it ends.',
-  notes: 'Standard input cannot be read again: what was read and not delivered when the process is killed is lost.',
+  notes: `Standard input cannot be read again: what was read and not delivered when the process is killed is lost. ${MULTILINE_NOTES}`,
   options,
-  examples: [{ title: 'JSON lines from a pipe', yaml: 'decode: json\n' }],
+  examples: [
+    { title: 'JSON lines from a pipe', yaml: 'decode: json\n' },
+    { title: 'Stack traces with what was logged before them', yaml: 'multiline: { preset: [java, node] }\n' },
+  ],
   create: (options, context) => new Stdin(options, context),
 })

@@ -39,6 +39,8 @@ export interface RosterOptions {
  * to it; a file that was found once is read to its end under whatever name, and kept until all of it is settled.
  */
 export class Roster {
+  /** Files taken up that no saved checkpoint knows of; reset by who saves one. */
+  unsaved = 0
   readonly #options: RosterOptions
   readonly #tailers = new Map<string, Tailer>()
   readonly #paths = new Map<string, Tailer>()
@@ -225,6 +227,7 @@ export class Roster {
       descriptors.used(tailer)
       if (kind === 'link' || kind === 'unknown') this.#setTarget(tailer, path)
       troubles.over(path)
+      if (!entry) this.unsaved++
       context.checkpoints.changed()
       return tailer
     } finally {

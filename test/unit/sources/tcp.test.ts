@@ -1,0 +1,277 @@
+import { once } from 'node:events'
+import { rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { type ConnectionOptions, createServer as createTlsServer, connect as tlsConnect } from 'node:tls'
+import t, { type Test } from 'tap'
+import { systemClock } from '../../../src/lib/time.js'
+import { Listener } from '../../../src/sources/listen/listener.js'
+import { tcp } from '../../../src/sources/tcp.js'
+import { makeCertificates } from '../../support/certificates.js'
+import { needs } from '../../support/needs.js'
+import { contextOf, startPushed, Taker, until } from '../../support/pushed.js'
+
+const start = (t: Test, options: Record<string, unknown> = {}, with_?: Parameters<typeof startPushed>[3]) =>
+  startPushed(t, tcp, options, with_)
+
+async function dial(t: Test, port: number): Promise<Socket> {
+  const socket = connect(port, '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {})
+  socket.setNoDelay(true)
+  await once(socket, 'connect')
+  return socket
+}
+
+t.test('lines of several connections: each in order, byte for byte, with the address of its sender', async t => {
+  const { out, port, count } = await start(t)
+  const input = (n: number) => `${n} one\r\n${n} two\n\n${n} \0 three ${'x'.repeat(300_000)}\n${n} unfinished`
+  const sockets = await Promise.all(Array.from({ length: 5 }, () => dial(t, port)))
+  for (const [n, socket] of sockets.entries()) socket.end(input(n))
+  await Promise.all(sockets.map(socket => once(socket, 'close')))
+  await until(() => out.events === 25)
+  for (const [n] of sockets.entries()) {
+    const own = out.lines.filter(line => line.startsWith(`${n} `))
+    t.same(
+      own.map(line => line.slice(0, 7).trim()),
+      [`${n} one`, `${n} two`, `${n} \0 thr`, `${n} unfin`].map(line => line.slice(0, 7).trim()),
+    )
+  }
+  t.equal(out.bytes, 5 * input(0).length)
+  t.match(out.fields[0], { peer: '127.0.0.1', host: 'here', message: String })
+  t.equal(count('sluice_source_connections'), 0)
+  t.equal(count('connection') + count('bug'), 0)
+})
+
+t.test('a slow sender: a byte at a time', async t => {
+  const { out, port } = await start(t, { decode: 'syslog' })
+  const socket = await dial(t, port)
+  for (const byte of '12 <13>a[1]: x\n8 <14>b: y6 <15>c:') {
+    socket.write(byte)
+    await new Promise(resolve => setImmediate(resolve))
+  }
+  await until(() => out.events === 3)
+  t.match(out.fields, [
+    { app: 'a', pid: '1', message: 'x', facility: 'user', severity: 'notice', host: '127.0.0.1' },
+    { app: 'b', message: 'y', severity: 'info' },
+    { app: 'c', message: '', severity: 'debug' },
+  ])
+  socket.write('20 <13>cut')
+  socket.end()
+  await until(() => out.events === 4)
+  t.match(out.fields[3], { message: 'cut' })
+})
+
+t.test('nothing is read faster than there is room, whoever sends', async t => {
+  const out = new Taker()
+  const { port } = await start(t, {}, { out })
+  out.block()
+  const many = await Promise.all(Array.from({ length: 20 }, () => dial(t, port)))
+  const megabyte = Buffer.from(`${'x'.repeat(1023)}\n`.repeat(1024))
+  for (const socket of many) socket.end(megabyte)
+  await until(() => out.events > 0)
+  const one = await dial(t, port)
+  for (let n = 0; n < 48; n++) one.write(megabyte)
+  one.end()
+  await new Promise(resolve => setTimeout(resolve, 300))
+  t.equal(out.batches.length, 1, 'one batch, and nobody else reads')
+  t.ok(one.writableLength > 16 << 20, `the sender waits with ${one.writableLength} bytes`)
+  out.settlesAs = 'delivered'
+  out.settle('delivered')
+  out.unblock()
+  await until(() => out.bytes === 68 << 20)
+  t.equal(out.events, 68 * 1024)
+})
+
+t.test('as many connections as allowed', async t => {
+  const { port, logs, count } = await start(t, { max_connections: 2 })
+  const [first] = [await dial(t, port), await dial(t, port)]
+  await until(() => count('sluice_source_connections') === 2)
+  for (let n = 0; n < 3; n++) await once(await dial(t, port), 'close')
+  t.equal(count('sluice_source_refused_connections_total'), 3)
+  t.equal(logs().filter(({ msg }) => String(msg).startsWith('too many connections')).length, 1, 'told once')
+  first!.destroy()
+  await until(() => count('sluice_source_connections') === 1)
+  await dial(t, port)
+  await until(() => count('sluice_source_connections') === 2)
+  await once(await dial(t, port), 'close')
+  t.equal(logs().filter(({ msg }) => String(msg).startsWith('too many connections')).length, 2, 'and again')
+})
+
+t.test('an idle connection is closed where that is asked for; its unfinished line is delivered', async t => {
+  const { out, port } = await start(t, { idle_timeout: '80ms' })
+  const socket = await dial(t, port)
+  socket.write('one\ntwo')
+  await once(socket, 'close')
+  t.same(out.lines, ['one', 'two'])
+})
+
+t.test('a connection that is reset: what was read is delivered, others go on', async t => {
+  const { out, port, count } = await start(t)
+  const [bad, good] = [await dial(t, port), await dial(t, port)]
+  bad.write('read\nhalf')
+  await until(() => out.events === 1)
+  bad.resetAndDestroy()
+  await until(() => out.events === 2)
+  good.write('still here\n')
+  await until(() => out.events === 3)
+  t.same(out.lines, ['read', 'half', 'still here'])
+  t.equal(count('connection'), 1)
+})
+
+t.test('the end: senders are told, what is on its way is read, nobody is let in', async t => {
+  const { out, port, run, abort } = await start(t)
+  const [polite, quiet] = [await dial(t, port), await dial(t, port)]
+  polite.write('before\n')
+  quiet.write('unfinished')
+  await until(() => out.events === 1)
+  abort()
+  await once(polite, 'end')
+  t.equal(quiet.destroyed, false)
+  quiet.write(' line\n')
+  await run
+  t.same(out.lines.sort(), ['before', 'unfinished line'])
+  await t.rejects(dial(t, port), { code: 'ECONNREFUSED' })
+})
+
+t.test('the end comes although a sender never stops', async t => {
+  let jump = 0
+  const clock = { now: () => systemClock.now() + jump, wall: () => systemClock.wall() }
+  const { out, port, run, abort } = await start(t, {}, { clock })
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {})
+  socket.on('data', () => {})
+  const chatter = setInterval(() => socket.write('more\n'), 5)
+  t.teardown(() => clearInterval(chatter))
+  await until(() => out.events > 3)
+  abort()
+  const before = out.events
+  await until(() => out.events > before + 20)
+  jump = 2000
+  await run
+  t.ok(new Set(out.lines).size === 1)
+})
+
+t.test('what is not delivered is counted', async t => {
+  const { port, count, out } = await start(t, {}, { out: new Taker('errored') })
+  ;(await dial(t, port)).end('x\n')
+  await until(() => out.events === 1)
+  t.equal(count('undelivered'), 1)
+})
+
+t.test('over-long lines, JSON of several lines, broken framing', async t => {
+  const long = await start(t, { max_line_bytes: 1024 })
+  ;(await dial(t, long.port)).end(`${'x'.repeat(2500)}\n`)
+  await until(() => long.out.events === 3)
+  t.equal(long.count('sluice_line_pieces_total'), 2)
+  t.same(long.out.raw.toString(), `${'x'.repeat(2500)}\n`)
+  const json = await start(t, { decode: 'json', framing: 'octet_counted' })
+  ;(await dial(t, json.port)).end('10 {"a":\n[1]}oops\n')
+  await until(() => json.out.events === 2)
+  t.same(json.out.raw.toString(), '{"a": [1]}\noops\n')
+  t.match(json.out.fields[1], { message: 'oops', peer: '127.0.0.1' })
+  t.equal(json.count('sluice_framing_errors_total'), 1)
+})
+
+t.test('unfinished lines of all connections are bounded together, and lose nothing', async t => {
+  const { out, port } = await start(t, { max_line_bytes: '256MiB' })
+  const part = Buffer.alloc(1 << 20, 'y')
+  const sockets = await Promise.all(Array.from({ length: 3 }, () => dial(t, port)))
+  for (let n = 0; n < 20; n++) for (const socket of sockets) socket.write(part)
+  await until(() => out.bytes > 20 << 20)
+  for (const socket of sockets) socket.end('\n')
+  await until(() => out.bytes === 3 * ((20 << 20) + 1), 20_000)
+  t.ok(out.events > 3, 'in pieces')
+})
+
+t.test('what cannot listen says why', async t => {
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => taken.close())
+  await once(taken, 'listening')
+  const { port } = taken.address() as AddressInfo
+  const tls = { cert_file: '/nowhere/cert.pem', key_file: '/nowhere/key.pem' }
+  const cases: [Record<string, unknown>, RegExp][] = [
+    [{ listen: `127.0.0.1:${port}` }, new RegExp(`cannot listen on 127.0.0.1:${port}: another program listens there`)],
+    [{ listen: '203.0.113.9:0' }, /cannot listen on 203.0.113.9:0: this machine does not have that address/],
+    [{ listen: '[2001:db8::1]:0' }, /cannot listen on \[2001:db8::1\]:0: /],
+    [{ tls }, /cannot read tls.cert_file: ENOENT/],
+  ]
+  for (const [options, message] of cases) await t.rejects(start(t, options), { message })
+})
+
+t.test('TLS', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const files = makeCertificates(openssl, t.testdir({ foreign: {} }), ['server', 'client'])
+  const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
+  const ca = files.pem('ca.pem')
+  const client = { cert: files.pem('client.pem'), key: files.pem('client.key') }
+  const say = async (port: number, text: string, options: ConnectionOptions = {}) => {
+    const socket = tlsConnect({ port, host: '127.0.0.1', ca, ...options })
+    t.teardown(() => socket.destroy())
+    // With TLS 1.3 a client learns only afterwards that it was not let in.
+    socket.on('data', () => {})
+    socket.end(text)
+    return await new Promise<string | undefined>(resolve => {
+      socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code))
+      socket.once('close', () => resolve(undefined))
+    })
+  }
+  const open = await start(t, { tls, decode: 'syslog' })
+  t.equal(await say(open.port, '<13>a: over TLS'), undefined)
+  await until(() => open.out.events === 1)
+  t.match(open.out.fields[0], { app: 'a', message: 'over TLS', peer: '127.0.0.1' })
+  const plain = await dial(t, open.port)
+  plain.end('<13>a: in the clear\n')
+  await once(plain, 'close')
+  t.equal(open.count('tls'), 1, 'not TLS')
+  const big = await start(t, { tls })
+  t.equal(await say(big.port, `${'z'.repeat(99)}\n`.repeat(30_000)), undefined)
+  await until(() => big.out.bytes === 3_000_000)
+
+  const closed = await start(t, { tls: { ...tls, client_ca_file: files.path('ca.pem') } })
+  t.equal(await say(closed.port, 'known\n', client), undefined)
+  await until(() => closed.out.events === 1)
+  await say(closed.port, 'nobody\n')
+  await until(() => closed.count('tls') === 1)
+  const foreign = makeCertificates(openssl, files.path('foreign'), ['client'])
+  await say(closed.port, 'stranger\n', { cert: foreign.pem('client.pem'), key: foreign.pem('client.key') })
+  await until(() => closed.count('tls') === 2)
+  t.same(closed.out.lines, ['known'])
+})
+
+t.test('a renewed certificate is used without a restart, and a broken one is not', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const files = makeCertificates(openssl, t.testdir(), ['server'])
+  const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
+  const { context, logs } = contextOf('tcp')
+  const listener = new Listener({ listen: { host: '127.0.0.1', port: 0 }, max_connections: 9, tls }, context)
+  await listener.open(options => createTlsServer(options!), 10)
+  t.teardown(() => listener.close())
+  const serial = async () => {
+    const socket = tlsConnect({
+      port: Number(listener.address.split(':')[1]),
+      host: '127.0.0.1',
+      ca: files.pem('ca.pem'),
+    })
+    await once(socket, 'secureConnect')
+    const { serialNumber } = socket.getPeerCertificate()
+    socket.destroy()
+    return serialNumber
+  }
+  const first = await serial()
+  const told = (message: string) => logs().filter(({ msg }) => String(msg).startsWith(message)).length
+  const good = files.pem('server.pem')
+  writeFileSync(files.path('server.pem'), 'no certificate\n')
+  await until(() => told('the renewed certificate cannot be used') === 1)
+  t.equal(await serial(), first, 'the old one stays in use')
+  rmSync(files.path('server.pem'))
+  await new Promise(resolve => setTimeout(resolve, 50))
+  t.equal(told('the renewed certificate cannot be used'), 1, 'told once')
+  writeFileSync(files.path('server.pem'), good)
+  await until(() => told('the certificate was renewed') === 1)
+  files.make('server')
+  await until(() => told('the certificate was renewed') >= 2)
+  t.not(await serial(), first)
+})
