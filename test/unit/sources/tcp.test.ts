@@ -270,8 +270,9 @@ t.test('a renewed certificate is used without a restart, and a broken one is not
   await new Promise(resolve => setTimeout(resolve, 50))
   t.equal(told('the renewed certificate cannot be used'), 1, 'told once')
   writeFileSync(files.path('server.pem'), good)
-  await until(() => told('the certificate was renewed') === 1)
+  await until(() => told('the certificate was renewed') > 0)
   files.make('server')
-  await until(() => told('the certificate was renewed') >= 2)
-  t.not(await serial(), first)
+  let served = first
+  for (const end = performance.now() + 5000; served === first && performance.now() < end; ) served = await serial()
+  t.not(served, first)
 })
