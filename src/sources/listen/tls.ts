@@ -63,14 +63,15 @@ export class TlsFiles {
   }
 
   async #look(): Promise<string> {
-    const versions = FILES.map(async name => {
+    let versions = ''
+    for (const name of FILES) {
       const path = this.#options[name]
-      if (path === undefined) return ''
+      if (path === undefined) continue
       const { ino, size, mtimeMs } = await stat(path).catch(cause => {
         throw new Error(`cannot read tls.${name}: ${errorText(cause)}`, { cause })
       })
-      return `${ino} ${size} ${mtimeMs}`
-    })
-    return (await Promise.all(versions)).join('; ')
+      versions += `${ino} ${size} ${mtimeMs};`
+    }
+    return versions
   }
 }
