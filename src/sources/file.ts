@@ -35,6 +35,12 @@ const options = z.strictObject({
   partial_line_timeout: duration()
     .prefault('5 Seconds')
     .describe('How long the last line may wait for its line end before it is delivered as it is.'),
+  partial_line_at_stop: z
+    .enum(['deliver', 'keep'])
+    .default('deliver')
+    .describe(
+      'What becomes of such a line when the daemon ends: it is delivered as it is, unless it grew just now, or kept for the next start.',
+    ),
   rotate_wait: duration()
     .prefault('1 Minutes')
     .describe(
@@ -123,6 +129,7 @@ class FileSource implements Source {
       clock,
       troubles: this.#troubles,
       partialLineTimeoutMs: options.partial_line_timeout,
+      finishesLines: () => this.#stopped && options.partial_line_at_stop === 'deliver',
       open: tailer => this.#roster.open(tailer),
     })
     this.#roster = new Roster({
@@ -235,13 +242,16 @@ class FileSource implements Source {
     this.#urgent = false
     const found = await this.#discovery.walk(slices)
     await this.#roster.sweep(found.files, slices)
+    let unwatched = false
     if (this.#options.follow && !this.#stopped) {
       for (const folder of this.#roster.targetFolders()) found.folders.add(folder)
-      if (await this.#watches.sync(found.folders, slices)) this.#urgent = true
+      unwatched = await this.#watches.sync(found.folders, slices)
     }
     slices.stop()
     const now = clock.now()
-    this.#urgentAt = now + Math.max(URGENT_MS, URGENT_SHARE * slices.busyMs)
+    // What came into a folder after it was listed and before it was watched is looked for at once.
+    if (unwatched) this.#urgent = true
+    this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * slices.busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * slices.busyMs)
   }
 

@@ -13,11 +13,15 @@ const MAX_PENDING_BYTES = 32 * 1024 * 1024
 /** Hints about appends are gathered this long: many small appends become one read. */
 const GATHER_MS = 10
 const IDLE_MS = 3_600_000
+/** At the end of the daemon, a line that grew within this time is taken to be in the middle of being written. */
+const QUIET_MS = 250
 
 export interface ReaderOptions {
   readonly clock: Clock
   readonly troubles: Troubles
   readonly partialLineTimeoutMs: number
+  /** Whether the run ends because the daemon does, and unfinished lines are to go out then. */
+  finishesLines(): boolean
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean
 }
@@ -124,9 +128,22 @@ export class Reader {
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
       }
+      if (this.#options.finishesLines()) this.#finishQuiet(out)
     } finally {
       signal.removeEventListener('abort', onAbort)
       await this.#abandon()
+    }
+  }
+
+  /** Sends the unfinished lines that nobody is writing. There is no time to wait for room: they are few and short. */
+  #finishQuiet(out: Outlet): void {
+    const before = this.#options.clock.now() - QUIET_MS
+    for (const tailer of this.#unfinished.keys()) {
+      // What was read before it and cannot be sent any more is read again: then so is this.
+      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
+      if (blocked || tailer.pendingSince > before) continue
+      const batch = tailer.flush(out)
+      if (batch) void out.send(batch).catch(() => {})
     }
   }
 
