@@ -30,8 +30,13 @@ import { Input, Junction, pump } from './junction.js'
 import type { Metrics } from './metrics.js'
 import { SourceOutlet } from './outlet.js'
 
-/** Default bound of what one source may have under way, in bytes. */
-const UNACKNOWLEDGED_BYTES = 32 * 1024 * 1024
+/**
+ * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
+ * leaves the others theirs; the share has a largest and a least size.
+ */
+const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
+const LARGEST_SHARE = 32 * 1024 * 1024
+const LEAST_SHARE = 2 * 1024 * 1024
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
 
@@ -214,7 +219,7 @@ export class Engine {
     }
     const source = await this.#create<'source'>(config, context)
     const junction = this.#junction(config.id)
-    const outlet = new SourceOutlet(junction, base.metrics, UNACKNOWLEDGED_BYTES)
+    const outlet = new SourceOutlet(junction, base.metrics, shareOf(this.#config.sources.length))
     this.#sources.push({ id: config.id, source, outlet, junction, counters: base.metrics })
   }
 
@@ -336,4 +341,9 @@ function finish(stream: Writable): Promise<void> {
     stream.once('close', resolve)
     stream.once('error', () => resolve())
   })
+}
+
+/** Bytes that one of so many sources may have under way. */
+function shareOf(sources: number): number {
+  return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
