@@ -1,0 +1,81 @@
+import { Writable } from 'node:stream'
+import t from 'tap'
+import { EventBatch } from '../../../src/core/batch.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
+import { Input, Junction } from '../../../src/engine/junction.js'
+import { SourceOutlet } from '../../../src/engine/outlet.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { originOf } from '../../support/lines.js'
+
+/** Takes any number of batches and settles none. */
+function setUp(maxBytes: number) {
+  const taken: EventBatch[] = []
+  const stream = new Writable({
+    objectMode: true,
+    highWaterMark: 1_000_000,
+    write(batch: EventBatch, _encoding, done) {
+      taken.push(batch)
+      done()
+    },
+  })
+  const junction = new Junction()
+  junction.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
+  const counters = new ComponentCounters('in', 'source', 'fake')
+  const outlet = new SourceOutlet(junction, counters, maxBytes)
+  const batchOf = (text: string) =>
+    new EventBatch(
+      new LineSplitter(1 << 20).push(Buffer.from(text))!,
+      originOf('text'),
+      0,
+      outlet.ack(() => {}),
+    )
+  const send = async (text: string) => {
+    let done = false
+    void outlet.send(batchOf(text)).then(() => {
+      done = true
+    })
+    await new Promise(resolve => setImmediate(resolve))
+    return () => done
+  }
+  return { taken, outlet, send }
+}
+
+t.test('no more than the budget is under way, plus one batch', async t => {
+  const { taken, send } = setUp(1_000_000)
+  const line = `${'x'.repeat(99_999)}\n`
+  const sent = []
+  do sent.push(await send(line))
+  while (sent.at(-1)!() && sent.length < 100)
+  t.equal(taken.length, 10, 'ten batches of 100 kB fill a budget of 1 MB')
+  const waits = sent.at(-1)!
+  taken[3]!.ack.settle('delivered')
+  await new Promise(resolve => setImmediate(resolve))
+  t.ok(waits(), 'a settled one makes room')
+})
+
+t.test('many tiny batches count for what they cost', async t => {
+  const { taken, send } = setUp(1_000_000)
+  let done = await send('x\n')
+  while (done() && taken.length < 5000) done = await send('x\n')
+  t.ok(taken.length < 1100, `${taken.length} batches of one byte`)
+})
+
+t.test('a batch that lets go of its chunk frees the budget', async t => {
+  const { taken, send } = setUp(1_000_000)
+  const waits = await send(`short\n${'x'.repeat(1_000_000)}\n`)
+  t.notOk(waits())
+  taken[0]!.retain(i => i === 0)
+  taken[0]!.compact()
+  await new Promise(resolve => setImmediate(resolve))
+  t.ok(waits())
+  taken[0]!.ack.settle('delivered')
+})
+
+t.test('closed: nobody waits any more', async t => {
+  const { outlet, send } = setUp(10)
+  const waits = await send('a line that is longer than that\n')
+  t.notOk(waits())
+  outlet.close()
+  await new Promise(resolve => setImmediate(resolve))
+  t.ok(waits())
+})
