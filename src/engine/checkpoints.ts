@@ -127,7 +127,7 @@ class SourceCheckpoints implements Checkpoints {
   async flush(): Promise<void> {
     while (this.#writing) await this.#writing.catch(() => {})
     this.#stopTimer()
-    if (this.#dirty && !this.#closed) await this.#write()
+    if (this.#dirty && !this.#closed) await this.#write(true)
   }
 
   close(): void {
@@ -141,15 +141,16 @@ class SourceCheckpoints implements Checkpoints {
   }
 
   /** Writes the present state; rejects when that fails, which was told and counted then. */
-  #write(): Promise<void> {
-    this.#writing ??= this.#save().finally(() => {
+  #write(urgent = false): Promise<void> {
+    this.#writing ??= this.#save(urgent).finally(() => {
       this.#writing = undefined
       this.#schedule()
     })
     return this.#writing
   }
 
-  async #save(): Promise<void> {
+  /** `urgent`: it was asked for, and does not put off the next save that is due. */
+  async #save(urgent: boolean): Promise<void> {
     const { clock, intervalMs, counts } = this.#shared
     if (!this.#snapshot) return
     const started = clock.now()
@@ -163,7 +164,8 @@ class SourceCheckpoints implements Checkpoints {
       counts.written++
       this.#savedAt = takenAt
       this.#failures = 0
-      this.#notBefore = clock.now() + Math.max(intervalMs, SHARE * (clock.now() - started))
+      const now = clock.now()
+      this.#notBefore = Math.max(this.#notBefore, now + Math.max(urgent ? 0 : intervalMs, SHARE * (now - started)))
       if (this.#told) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
       this.#told = ''
     } catch (error) {
