@@ -199,7 +199,7 @@ export class Roster {
     if (tailer && tailer !== former && tailer.isNew) {
       this.#options.rotations.value++
       this.#options.context.log.info({ file: path }, 'file was rotated')
-      tailer.after = former
+      if (!former.waitsFor(tailer)) tailer.after = former
     }
     if (tailer || !this.#tailers.has(former.key)) this.#former.delete(path)
   }
@@ -244,6 +244,8 @@ export class Roster {
 
   /** The entry, if the file is still the one that it is about. */
   #resumable(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Entry | undefined {
+    // A folder has changed since its birth: it tells at once whether its file system keeps times of birth.
+    if (entry && !this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
     const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
     if (verdict === 'same') return entry
     if (verdict === 'truncated') this.#options.tailing.onTruncated(path)

@@ -111,6 +111,12 @@ export class Tailer {
     return this.#reading
   }
 
+  /** Whether it comes after `other`, or after one that does. */
+  waitsFor(other: Tailer): boolean {
+    for (let before: Tailer | undefined = this; before; before = before.after) if (before === other) return true
+    return false
+  }
+
   /** Nothing of it was read yet, now or before. */
   get isNew(): boolean {
     return this.#at === 0

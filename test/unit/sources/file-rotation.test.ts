@@ -243,6 +243,23 @@ t.test('a kill soon after a file was found, and a rotation before the next start
   await next.stop()
 })
 
+t.test('names that were passed on in a circle while nothing ran', async t => {
+  const dir = t.testdir({ 'a.log': 'one\n', 'b.log': 'two\n', 'c.log': 'three\n' })
+  const at = (name: string) => join(dir, name)
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [at('*.log')] }, new MemoryCheckpoints(), out)
+  await settled(run, 3)
+  await run.kill()
+  renameSync(at('a.log'), at('away'))
+  renameSync(at('b.log'), at('a.log'))
+  renameSync(at('c.log'), at('b.log'))
+  renameSync(at('away'), at('c.log'))
+  const next = await tail({ include: [at('*.log')], follow: false }, run.checkpoints)
+  await next.run
+  t.same(next.out.texts().sort(), ['one', 'three', 'two'])
+})
+
 t.test('rename cycles through the pattern', async t => {
   const dir = t.testdir({ 'a.log': 'one\n', 'b.log': 'two\n' })
   const [a, b, away] = [join(dir, 'a.log'), join(dir, 'b.log'), join(dir, 'away')]
