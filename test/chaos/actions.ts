@@ -97,7 +97,9 @@ export async function perform(world: World, step: Step): Promise<void> {
     case 'damage':
       return damageDocuments(world, step)
     case 'saved':
-      return await saved(world)
+      if (world.flowing) await world.taken()
+      if (world.flowing) await world.saved()
+      break
     case 'taken':
       if (world.flowing) await world.taken()
       break
@@ -234,20 +236,4 @@ function damageDocuments(world: World, { which, how, at }: Of<'damage'>): void {
   if (which !== 'before') damage(newest, how, at)
   if (which !== 'newest') damage(before, how, at)
   world.clean = false
-}
-
-/** Waits until everything is delivered, and its checkpoint is on the disk. */
-async function saved(world: World): Promise<void> {
-  if (!world.flowing) return
-  await world.taken()
-  const { files, state } = world
-  await world.until('the checkpoint', () => {
-    const saved = new Saved(state)
-    return [...files.named()].every(
-      ([{ key, content }, paths]) =>
-        !paths.some(path => files.matches(path)) ||
-        (saved.offset(key, paths[0]!) ?? -1) >= content.size - content.torn ||
-        content.size === 0,
-    )
-  })
 }

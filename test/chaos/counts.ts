@@ -12,10 +12,15 @@ export function addCounts(total: Counts, counts: Counts): void {
 }
 
 /** For people: a line for the numbers, one for the steps, one for the faults. */
-export function formatCounts({ actions, faults, ...numbers }: Counts): string {
+export function formatCounts({ actions, faults, lost, ...numbers }: Counts): string {
   const list = (counts: object) =>
     Object.entries(counts)
       .map(([name, n]) => `${name.replaceAll('_', ' ')} ${n}`)
       .join(', ')
-  return [`in all: ${list(numbers)}`, `steps: ${list(actions)}`, `requests with a fault: ${list(faults)}`].join('\n')
+  return [
+    `in all: ${list(numbers)}`,
+    `steps: ${list(actions)}`,
+    `requests with a fault: ${list(faults)}`,
+    `lines lost by nature: ${list(lost)}`,
+  ].join('\n')
 }

@@ -253,6 +253,7 @@ export class Files {
   /** What has the name `to` loses it. */
   rename(from: string, to: string): void {
     this.#losesName(to)
+    if (this.matches(to)) this.#model.found(this.at(from)?.content)
     renameSync(from, to)
   }
 
@@ -281,7 +282,7 @@ export class Files {
       rmSync(`${to}.tmp`, { force: true })
       return false
     }
-    if (inode && this.matches(to)) {
+    if (inode) {
       const { dev, ino } = statSync(`${to}.tmp`, { bigint: true })
       this.#inodes.set(`${dev}:${ino}`, new Inode(`${dev}:${ino}`, this.#model.copy(inode.content)))
     }

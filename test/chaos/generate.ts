@@ -20,7 +20,7 @@ function makeSetup(random: Seeded): Setup {
     batchEvents: random.pick([1, 7, 100, 1000]),
     compression: random.chance(0.25) ? 'gzip' : 'none',
     tls: random.chance(0.3),
-    timeoutMs: random.chance(0.3) ? 250 : PLAIN.timeoutMs,
+    timeoutMs: random.chance(0.3) ? 400 : PLAIN.timeoutMs,
     partialMs: pieces && random.chance(0.3) ? 40 : PLAIN.partialMs,
     rotateWaitMs: random.chance(0.3) ? 200 : PLAIN.rotateWaitMs,
     scanMs: random.pick([20, 50, 250, 1500]),

@@ -35,15 +35,23 @@ export class Failure extends Error {
 export interface Arrival {
   /** The start of the daemon that sent it, from 1. */
   readonly life: number
+  /** Of the request, in the order in which they began. */
+  readonly number: number
   /** Whether the daemon must know that it arrived. */
   clear: boolean
 }
 
-/** Bytes [from, to) of a line arrived. */
-interface Take {
-  readonly arrival: Arrival
+/** Bytes [from, to) of a line. */
+interface Part {
+  readonly line: Line
   readonly from: number
   readonly to: number
+  /** Too short to say for sure whose piece it is. */
+  readonly vague: boolean
+}
+
+interface Take extends Part {
+  readonly arrival: Arrival
 }
 
 /** Where a line stands in a file. */
@@ -100,7 +108,9 @@ export class Content {
   gone = false
   /** Its file had no name in the pattern at some time. */
   away = false
-  /** Another file got a copy of it, so that its lines may arrive more than once, in any order. */
+  /** What it is a copy of. */
+  original: Content | undefined
+  /** It is, or has, a copy in the pattern, so that its lines may arrive more than once, in any order. */
   copied = false
   /** Its file held nothing but the first line before it was truncated: nobody can tell whether that is written again. */
   ambiguous = false
@@ -117,7 +127,7 @@ export class Content {
 export class Model {
   readonly setup: Setup
   /** Requests in the order in which they arrived, and what was in them. */
-  readonly arrivals: { arrival: Arrival; parts: { line: Line; from: number; to: number }[] }[] = []
+  readonly arrivals: { arrival: Arrival; parts: Part[] }[] = []
   readonly lines = new Map<string, Line>()
   readonly contents: Content[] = []
   /** For each start: from which byte of each content lines may come again. */
@@ -128,6 +138,8 @@ export class Model {
   /** Lines that are whole and have not arrived. */
   readonly #waiting = new Set<Line>()
   readonly #inPieces: Line[] = []
+  /** Where a long line goes on. */
+  #nextPiece: { readonly line: Line; at: number } | undefined
 
   constructor(setup: Setup) {
     this.setup = setup
@@ -185,12 +197,12 @@ export class Model {
     return line.text === this.#header
   }
 
-  /** A file that holds the same. */
+  /** A file that holds the same, and is not in the pattern. */
   copy(content: Content): Content {
     const copy = this.newContent()
-    content.copied = copy.copied = true
+    copy.original = content
     for (const { line, start } of content.lines) {
-      const placement = { line, content: copy, start, excused: undefined }
+      const placement = { line, content: copy, start, excused: 'only a copy' }
       copy.lines.push(placement)
       line.placements.push(placement)
       if (this.isHeader(line)) this.#headers.push(placement)
@@ -200,9 +212,17 @@ export class Model {
     return copy
   }
 
+  /** The file is in the pattern now: if it is a copy, it is read like any other. */
+  found(content: Content | undefined): void {
+    for (let at = content; at?.original; at = at.original) at.copied = at.original.copied = true
+    if (content?.original) this.insist(content)
+  }
+
   /** What had not arrived of it is lost by nature. Returns what the file holds from now on. */
   truncated(content: Content): Content {
     content.gone = true
+    // What was read of a line that was being read goes out.
+    for (const { line } of content.lines) if (!line.arrived) this.#comesInPieces(line)
     this.excuse(content, 'truncated before it arrived')
     const next = this.newContent()
     next.ambiguous = content.torn === 0 && content.lines.every(({ line }) => this.isHeader(line))
@@ -232,8 +252,9 @@ export class Model {
   arrived(arrival: Arrival, texts: readonly string[]): void {
     const parts = texts.flatMap(text => this.#recognize(text))
     this.arrivals.push({ arrival, parts })
-    for (const { line, from, to } of parts) {
-      line.takes.push({ arrival, from, to })
+    for (const part of parts) {
+      const { line } = part
+      line.takes.push({ ...part, arrival })
       if (line.arrived) this.#waiting.delete(line)
     }
   }
@@ -252,22 +273,29 @@ export class Model {
     }
   }
 
-  #recognize(text: string, counts = true): { line: Line; from: number; to: number }[] {
+  #recognize(text: string, counts = true): Part[] {
     if (text.endsWith('\r')) text = text.slice(0, -1)
     if (text === this.#header) {
       if (counts) this.headersArrived++
       return []
     }
     const line = this.lines.get(idOf(text) ?? '')
-    if (line?.text === text) return [{ line, from: 0, to: text.length }]
+    if (line?.text === text) return [{ line, from: 0, to: text.length, vague: false }]
+    const next = this.#nextPiece
+    if (next && text.length >= 16 && next.line.bytes.startsWith(text, next.at) && this.#mayComeInPieces(next.line)) {
+      const part = { line: next.line, from: next.at, to: Math.min(next.at + text.length, next.line.text.length) }
+      next.at += text.length
+      return [{ ...part, vague: false }]
+    }
     const found = this.#inPieces.flatMap(line => {
       const from = line.bytes.indexOf(text)
-      return from < 0 ? [] : [{ line, from, to: Math.min(from + text.length, line.text.length) }]
+      return from < 0 ? [] : [{ line, from, to: Math.min(from + text.length, line.text.length), vague: false }]
     })
     if (found.length === 0) throw new Failure('damaged', `nobody wrote ${shown(text)}`)
     if (!found.some(({ line }) => this.#mayComeInPieces(line)))
       throw new Failure('early', `a piece of the unfinished line ${found[0]!.line.id}: ${shown(text)}`)
-    return found
+    this.#nextPiece = { line: found[0]!.line, at: found[0]!.to }
+    return found.length > 1 ? found.map(part => ({ ...part, vague: true })) : found
   }
 
   #mayComeInPieces({ text, placements }: Line): boolean {
@@ -311,8 +339,9 @@ export class Model {
       if (this.isHeader(line) || line.placements.some(({ content }) => content.copied)) continue
       if (calm && line.deadLetters + (line.takes.length > 0 && !line.inPieces ? line.takes.length : 0) > 1)
         throw new Failure('repeated', `${line.id}: as a dead letter too`)
-      for (const [i, take] of line.takes.entries()) {
-        const before = line.takes.slice(0, i).findLast(({ from, to }) => from < take.to && take.from < to)
+      const takes = line.takes.filter(({ vague }) => !vague).sort(byNumber)
+      for (const [i, take] of takes.entries()) {
+        const before = takes.slice(0, i).findLast(({ from, to }) => from < take.to && take.from < to)
         if (before && !this.#mayRepeat(line.placements[0]!, before, take)) {
           const lives = `in lives ${before.arrival.life} and ${take.arrival.life}`
           throw new Failure('repeated', `${line.id}, ${lives}, without a reason`)
@@ -335,13 +364,13 @@ export class Model {
     const numbers = new Map(content.lines.map(({ line }, i) => [line, i]))
     let last = -1
     let life = 0
-    for (const { arrival, parts } of this.arrivals) {
+    for (const { arrival, parts } of [...this.arrivals].sort(byNumber)) {
       // What a killed daemon had sent may be handled after what the next one sends.
       if (arrival.life < life) continue
       life = arrival.life
-      for (const { line } of parts) {
+      for (const { line, vague } of parts) {
         const number = numbers.get(line)
-        if (number === undefined) continue
+        if (number === undefined || vague) continue
         for (let skipped = last + 1; skipped < number; skipped++) {
           const { line: missed, excused } = content.lines[skipped]!
           if (excused === undefined && missed.whole && !this.isHeader(missed) && missed.deadLetters === 0)
@@ -351,6 +380,11 @@ export class Model {
       }
     }
   }
+}
+
+/** In the order in which the requests began: one that was given up may be handled after the next one. */
+function byNumber(a: { arrival: Arrival }, b: { arrival: Arrival }): number {
+  return a.arrival.number - b.arrival.number
 }
 
 function shown(text: string): string {

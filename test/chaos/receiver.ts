@@ -133,7 +133,7 @@ export class Receiver {
   }
 
   async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
-    this.requests++
+    const number = ++this.requests
     const began = performance.now()
     const { socket } = request
     const scripted = this.script.shift()
@@ -164,7 +164,7 @@ export class Receiver {
       this.#options.onRefused(body)
       return void response.writeHead(fault.status).end('no')
     }
-    const arrival: Arrival = { life: Number(request.headers['x-life']), clear: false }
+    const arrival: Arrival = { life: Number(request.headers['x-life']), number, clear: false }
     const stored = (fault?.fault !== 'reset' && fault?.fault !== 'hang') || fault.stored
     if (stored) this.#options.onArrival(arrival, body)
     if (fault?.fault === 'reset' && fault.when === 'after') return cut(socket)

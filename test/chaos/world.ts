@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Scrape } from '../support/daemon.js'
 import { type Certificates, SERVER_NAME } from './certificates.js'
@@ -80,7 +80,7 @@ export class World {
     if (this.setup.state === 'tmpfs') this.#mount(this.state, '1m')
     if (this.setup.logs === 'tmpfs') this.#mount(this.files.logs, '8m')
     this.files.make()
-    writeFileSync(this.#keyFile, this.receiver.key)
+    this.#giveKey()
     await this.receiver.listen()
   }
 
@@ -166,6 +166,18 @@ export class World {
     })
   }
 
+  /** Waits until the checkpoint on the disk covers what was written. */
+  async saved(): Promise<void> {
+    const covered = (saved: Saved, { key, content }: Inode, paths: readonly string[]) => {
+      if (content.lines.every(({ line }) => this.model.isHeader(line))) return true
+      return !paths.some(path => this.files.matches(path)) || saved.offset(key, paths[0]!)! >= content.size - content.torn
+    }
+    await this.until('the checkpoint', () => {
+      const saved = new Saved(this.state)
+      return [...this.files.named()].every(([inode, paths]) => covered(saved, inode, paths))
+    })
+  }
+
   readDeadLetters(): void {
     const path = join(this.state, 'dead-letter', `${DESTINATION}.ndjson`)
     const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0
@@ -181,7 +193,12 @@ export class World {
 
   async heal(): Promise<void> {
     await this.receiver.heal()
-    writeFileSync(this.#keyFile, this.receiver.key)
+    this.#giveKey()
+  }
+
+  #giveKey(): void {
+    writeFileSync(`${this.#keyFile}.new`, this.receiver.key, { mode: 0o600 })
+    renameSync(`${this.#keyFile}.new`, this.#keyFile)
   }
 
   /** Starts the daemon, and settles what it can find of what was not delivered, and what it may deliver again. */
@@ -226,6 +243,8 @@ export class World {
           decode: setup.format === 'json' ? 'json' : 'text',
           max_line_bytes: setup.lineBytes,
           partial_line_timeout: `${setup.partialMs}ms`,
+          // A torn line that goes out in two parts at a stop is right, and hard to tell from a damaged one.
+          partial_line_at_stop: setup.partialMs < 1000 ? 'deliver' : 'keep',
           rotate_wait: `${setup.rotateWaitMs}ms`,
           scan_interval: `${setup.scanMs}ms`,
           max_open_files: setup.openFiles,
