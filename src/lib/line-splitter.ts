@@ -57,63 +57,73 @@ function growColumns(): void {
 export class LineSplitter {
   /** Pieces that over-long lines were cut in so far, without the last ones. */
   pieces = 0
-  readonly #maxLineBytes: number
-  #chunk: Buffer = Buffer.alloc(0)
-  /** The unfinished line is chunk[#start, #end); no LF lies before #scanned. */
-  #start = 0
-  #end = 0
-  #scanned = 0
+  protected readonly maxLineBytes: number
+  protected chunk: Buffer = Buffer.alloc(0)
+  /** The unfinished line is chunk[start, end); no LF lies before `scanned`. */
+  protected start = 0
+  protected end = 0
+  protected scanned = 0
   /** Whether the unfinished line's beginning was already given out. */
-  #continues: boolean
+  protected goesOn: boolean
   #length = 0
 
   /** `continues`: the first byte to come is in the middle of a line (a resumed file). */
   constructor(maxLineBytes: number, continues = false) {
-    this.#maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
-    this.#continues = continues
+    this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
+    this.goesOn = continues
   }
 
   /** Bytes of the unfinished line. */
   get pending(): number {
-    return this.#end - this.#start
+    return this.end - this.start
+  }
+
+  /** Whether what is unfinished ends in the middle of a line. */
+  get inLine(): boolean {
+    return this.pending > 0
   }
 
   /** Whether the next event would begin in the middle of a line. */
   get continues(): boolean {
-    return this.#continues
+    return this.goesOn
+  }
+
+  /** What a splitter that begins where the next event begins has to know of what was before; 0: nothing. */
+  get carry(): number {
+    return 0
   }
 
   /** Room for at least `want` bytes. Valid until the next call. */
   reserve(want: number): Buffer {
-    if (this.#chunk.length - this.#end < want) {
+    if (this.chunk.length - this.end < want) {
       const pending = this.pending
       // At least double, so that small portions cost no copy each.
       const next = takeChunk(pending + Math.max(want, pending))
-      this.#chunk.copy(next, 0, this.#start, this.#end)
-      freeChunk(this.#chunk)
-      this.#scanned -= this.#start
-      this.#start = 0
-      this.#end = pending
-      this.#chunk = next
+      this.chunk.copy(next, 0, this.start, this.end)
+      freeChunk(this.chunk)
+      this.scanned -= this.start
+      this.start = 0
+      this.end = pending
+      this.chunk = next
     }
-    return this.#chunk.subarray(this.#end)
+    return this.chunk.subarray(this.end)
   }
 
   /** `read` bytes now stand at the beginning of the room: the lines they complete, if any. */
   commit(read: number): Frame | undefined {
-    this.#end += read
-    const chunk = this.#chunk.subarray(0, this.#end)
-    const from = this.#start
-    for (let newline; (newline = chunk.indexOf(LF, this.#scanned)) >= 0; ) {
-      const end = newline > this.#start && chunk[newline - 1] === CR ? newline - 1 : newline
-      if (end - this.#start > this.#maxLineBytes) this.#cutPieces(end)
-      this.#push(end, newline + 1 - end)
-      this.#scanned = newline + 1
+    this.end += read
+    const chunk = this.chunk.subarray(0, this.end)
+    const from = this.start
+    for (let newline; (newline = chunk.indexOf(LF, this.scanned)) >= 0; ) {
+      const end = newline > this.start && chunk[newline - 1] === CR ? newline - 1 : newline
+      if (end - this.start > this.maxLineBytes) this.cutPieces(end)
+      this.put(end, newline + 1 - end)
+      this.scanned = newline + 1
     }
-    this.#scanned = this.#end
+    this.scanned = this.end
     // A CR at the end may turn out to belong to the line end.
-    this.#cutPieces(this.pending > 0 && chunk[this.#end - 1] === CR ? this.#end - 1 : this.#end)
-    return this.#frame(from)
+    this.cutPieces(this.pending > 0 && chunk[this.end - 1] === CR ? this.end - 1 : this.end)
+    return this.frame(from)
   }
 
   /** Copies `bytes` in and commits them: for streams that bring buffers of their own. */
@@ -125,61 +135,66 @@ export class LineSplitter {
   /** The unfinished line as it is, as an event without a line end. What follows later continues it. */
   flush(): Frame | undefined {
     if (this.pending === 0) return undefined
-    const from = this.#start
-    this.#cutPieces(this.#end)
-    this.#push(this.#end, 0)
-    this.#continues = true
-    return this.#frame(from)
+    const from = this.start
+    this.cutPieces(this.end)
+    this.put(this.end, 0)
+    this.goesOn = true
+    return this.frame(from)
   }
 
   /** Lets go of the chunk: a small unfinished line moves to a chunk of its own size, a large one keeps its place. */
   release(): void {
     const pending = this.pending
-    if (pending * 4 > this.#chunk.length) return
+    if (pending * 4 > this.chunk.length) return
     const next = Buffer.allocUnsafeSlow(pending)
-    this.#chunk.copy(next, 0, this.#start, this.#end)
-    freeChunk(this.#chunk)
-    this.#scanned -= this.#start
-    this.#start = 0
-    this.#end = pending
-    this.#chunk = next
+    this.chunk.copy(next, 0, this.start, this.end)
+    freeChunk(this.chunk)
+    this.scanned -= this.start
+    this.start = 0
+    this.end = pending
+    this.chunk = next
   }
 
   /** Pieces of exactly the largest size while the line, which reaches at least to `to`, is longer than allowed. */
-  #cutPieces(to: number): void {
-    while (to - this.#start > this.#maxLineBytes) {
-      let cut = this.#start + this.#maxLineBytes
+  protected cutPieces(to: number): void {
+    while (to - this.start > this.maxLineBytes) {
+      let cut = this.start + this.maxLineBytes
       // Not inside a character: back to its first byte, which is at most three before.
-      for (let back = 0; back < 3 && (this.#chunk[cut]! & 0xc0) === 0x80; back++) cut--
-      if ((this.#chunk[cut]! & 0xc0) === 0x80) cut = this.#start + this.#maxLineBytes
-      this.#push(cut, PIECE)
-      this.pieces++
-      this.#continues = true
+      for (let back = 0; back < 3 && (this.chunk[cut]! & 0xc0) === 0x80; back++) cut--
+      if ((this.chunk[cut]! & 0xc0) === 0x80) cut = this.start + this.maxLineBytes
+      this.putPiece(cut, 0)
     }
   }
 
-  #push(end: number, flags: number): void {
-    const i = this.#length++
-    if (i === starts.length) growColumns()
-    starts[i] = this.#start
-    ends[i] = end
-    flagsOf[i] = this.#continues ? flags | CONTINUES : flags
-    this.#continues = false
-    this.#start = end + (flags & LINE_END)
+  /** What ends at `end` goes on in the next event. */
+  protected putPiece(end: number, lineEnd: number): void {
+    this.put(end, PIECE | lineEnd)
+    this.pieces++
+    this.goesOn = true
   }
 
-  #frame(from: number): Frame | undefined {
+  protected put(end: number, flags: number): void {
+    const i = this.#length++
+    if (i === starts.length) growColumns()
+    starts[i] = this.start
+    ends[i] = end
+    flagsOf[i] = this.goesOn ? flags | CONTINUES : flags
+    this.goesOn = false
+    this.start = end + (flags & LINE_END)
+  }
+
+  protected frame(from: number): Frame | undefined {
     const length = this.#length
     if (length === 0) return undefined
     this.#length = 0
     return {
-      chunk: this.#chunk,
+      chunk: this.chunk,
       length,
       starts: starts.slice(0, length),
       ends: ends.slice(0, length),
       flags: flagsOf.slice(0, length),
-      bytes: this.#start - from,
-      letGo: holdChunk(this.#chunk),
+      bytes: this.start - from,
+      letGo: holdChunk(this.chunk),
     }
   }
 }

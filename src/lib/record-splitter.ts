@@ -1,0 +1,204 @@
+/**
+ * Lines to events of several lines. What a line is to the event before it is told by a `Joiner`; an event is the range
+ * from the beginning of its first line to the end of its last, with the line ends between them as they were read.
+ *
+ * Invariants, beyond those of LineSplitter: every line is judged once, by the same bytes of it whatever the portions
+ * that they came in. An event is given out when the next line begins another one, when its last line says that it
+ * ends, or when it is flushed; until then all of it is pending. An event longer than allowed comes in pieces, cut
+ * between lines where that is possible. The carry at the end of a frame, and whether that is in the middle of a line,
+ * are all that a new splitter needs to go on there as this one would.
+ */
+
+import { type Frame, LineSplitter } from './line-splitter.js'
+
+/** What a line is to the event before it. */
+export const BEGINS = 0
+/** It belongs to an event that waits for more, and begins one where none does. */
+export const JOINS = 1
+/** It belongs to the event before, also when that was given out already. */
+export const BELONGS = 2
+
+/** Bytes of a line that a joiner is shown. */
+export const JUDGED_BYTES = 4096
+
+/** Tells which lines make one event. It keeps nothing: what it has to remember it gives back. */
+export interface Joiner {
+  /**
+   * What the line that begins with bytes[start, end) is to the one before, and in the higher bits what is to be told
+   * of it when the next one is judged: `verdict | state << 2`. `state` is 0 at the beginning.
+   */
+  judge(state: number, bytes: Buffer, start: number, end: number): number
+  /** Whether the event ends with the line [start, end). */
+  ends?(bytes: Buffer, start: number, end: number): boolean
+}
+
+export interface RecordLimits {
+  readonly joiner: Joiner
+  readonly maxLines: number
+  readonly maxBytes: number
+}
+
+const LF = 0x0a
+const CR = 0x0d
+/** Low bits of the carry, the joiner's state is above them: there is an event that lines can belong to. */
+const OPEN = 1
+/** The line before was the last of a piece: what only joins goes on in it. */
+const CUT = 2
+
+export class RecordSplitter extends LineSplitter {
+  readonly #joiner: Joiner
+  readonly #maxLines: number
+  /** Whole lines of the event being collected are chunk[start, #line); the last one ends at #lineEnd. */
+  #line = 0
+  #lineEnd = 0
+  #lines = 0
+  /** Whether it is known what the unfinished line is to the event before. */
+  #judged: boolean
+  /** What is known before the unfinished line, behind its beginning, and where the event being collected begins. */
+  #before: number
+  #known: number
+  #carry: number
+  #continues: boolean
+
+  /** `continues` and `carry`: those of the splitter that came as far as the first byte to come. */
+  constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
+    super(maxBytes, continues)
+    this.#joiner = joiner
+    this.#maxLines = maxLines
+    this.#judged = continues
+    this.#continues = continues
+    this.#carry = carry
+    this.#before = carry
+    this.#known = continues ? carry | OPEN : carry
+  }
+
+  override get inLine(): boolean {
+    return this.end > this.#line
+  }
+
+  override get continues(): boolean {
+    return this.#continues
+  }
+
+  override get carry(): number {
+    return this.#carry
+  }
+
+  override reserve(want: number): Buffer {
+    const before = this.start
+    const room = super.reserve(want)
+    this.#moved(before - this.start)
+    return room
+  }
+
+  override release(): void {
+    const before = this.start
+    super.release()
+    this.#moved(before - this.start)
+  }
+
+  #moved(by: number): void {
+    this.#line -= by
+    this.#lineEnd -= by
+  }
+
+  override commit(read: number): Frame | undefined {
+    this.end += read
+    const chunk = this.chunk.subarray(0, this.end)
+    const from = this.start
+    for (let newline; (newline = chunk.indexOf(LF, this.scanned)) >= 0; ) {
+      const end = newline > this.#line && chunk[newline - 1] === CR ? newline - 1 : newline
+      this.#complete(end, newline + 1)
+      this.scanned = newline + 1
+    }
+    this.scanned = this.end
+    // A CR at the end may turn out to belong to the line end.
+    const to = this.inLine && chunk[this.end - 1] === CR ? this.end - 1 : this.end
+    if (to - this.start > this.maxLineBytes) {
+      if (!this.#judged && this.end - this.#line > JUDGED_BYTES) this.#judge(this.end)
+      if (this.#judged) this.#cut(to)
+    }
+    return this.frame(from)
+  }
+
+  override flush(): Frame | undefined {
+    if (this.pending === 0) return undefined
+    const from = this.start
+    if (this.inLine) {
+      if (!this.#judged) this.#judge(this.end)
+      this.#cut(this.end)
+      this.put(this.end, 0)
+      this.goesOn = true
+      this.#insideLine()
+    } else this.#give()
+    return this.frame(from)
+  }
+
+  #complete(end: number, next: number): void {
+    if (!this.#judged) this.#judge(end)
+    this.#cut(end)
+    const line = this.#line
+    this.#lines++
+    this.#lineEnd = end
+    this.#line = next
+    this.#judged = false
+    this.#before = this.#known
+    if (!this.#joiner.ends?.(this.chunk, line, end)) return
+    this.#known &= ~OPEN
+    this.#before = this.#known
+    this.#give()
+  }
+
+  /** Decides about the unfinished line, of which [#line, to) is there. */
+  #judge(to: number): void {
+    const known = this.#known
+    const line = this.#line
+    const judged = this.#joiner.judge(known >> 2, this.chunk, line, Math.min(to, line + JUDGED_BYTES))
+    const verdict = judged & 3
+    const waits = line > this.start
+    const belongs = known & OPEN && (verdict === BELONGS || (verdict === JOINS && (waits || known & CUT)))
+    this.#known = (judged & ~3) | OPEN
+    this.#judged = true
+    if (!belongs) {
+      if (waits) this.#give()
+      this.goesOn = false
+    } else if (!waits) this.goesOn = true
+    else if (this.#lines >= this.#maxLines) this.#givePiece()
+  }
+
+  /** Pieces while the event, which reaches at least to `to` in the unfinished line, is longer than allowed. */
+  #cut(to: number): void {
+    if (to - this.start <= this.maxLineBytes) return
+    if (this.#line > this.start) this.#givePiece()
+    const before = this.start
+    this.cutPieces(to)
+    if (this.start > before) this.#insideLine()
+  }
+
+  /** The whole lines that wait are an event. */
+  #give(): void {
+    this.put(this.#lineEnd, this.#line - this.#lineEnd)
+    this.#atLine()
+  }
+
+  #givePiece(): void {
+    this.putPiece(this.#lineEnd, this.#line - this.#lineEnd)
+    this.#atLine()
+    this.#carry |= CUT
+  }
+
+  /** The next event begins with the unfinished line. */
+  #atLine(): void {
+    this.#lines = 0
+    this.#continues = false
+    this.#carry = this.#before
+  }
+
+  /** The next event begins inside of the unfinished line. */
+  #insideLine(): void {
+    this.#line = this.start
+    this.#lines = 0
+    this.#continues = true
+    this.#carry = this.#known
+  }
+}

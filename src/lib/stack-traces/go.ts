@@ -1,0 +1,82 @@
+import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
+import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
+
+/**
+ * Panics and goroutine dumps of Go, with the empty lines in them; a stack that a program logged, with its goroutine or
+ * only the names of its functions, joins the line before.
+ */
+
+const IDLE = 0
+/** What went wrong was said, the goroutines follow. */
+const HEAD = 1
+/** In the calls of a goroutine. */
+const CALLS = 2
+/** Between goroutines. */
+const GAP = 3
+
+const bytes = (text: string) => Buffer.from(text)
+const PANICS = ['panic: ', 'fatal error: ', 'runtime: ', 'unexpected fault address ', 'SIG'].map(bytes)
+const MORE_HEAD = ['fatal error: ', 'runtime: ', '[signal ', 'PC='].map(bytes)
+const STACKS = ['goroutine ', 'runtime stack:'].map(bytes)
+const NOT_CALLS = ['created by ', '...', '[originating from goroutine '].map(bytes)
+const EXIT = bytes('exit status ')
+const REGISTER = bytes('0x')
+
+const OPEN = 0x28
+const CLOSE = 0x29
+const SPACE = 0x20
+const TAB = 0x09
+const DOT = 0x2e
+const SLASH = 0x2f
+const LONGEST_REGISTER = 7
+
+export function judgeGo(state: number, b: Uint8Array, start: number, end: number): number {
+  const margin = marginOf(b, start, end)
+  if (margin === INDENTED) return BELONGS | (state << 2)
+  if (margin === BLANK) {
+    if (state === HEAD) return BELONGS | (HEAD << 2)
+    return state === IDLE ? BEGINS | (IDLE << 2) : JOINS | (GAP << 2)
+  }
+  if (isStack(b, start, end)) return (state === IDLE ? JOINS : BELONGS) | (CALLS << 2)
+  if (state === HEAD && startsWithAny(b, start, end, MORE_HEAD)) return BELONGS | (HEAD << 2)
+  if (state === CALLS && (startsWithAny(b, start, end, NOT_CALLS) || isCall(b, start, end)))
+    return BELONGS | (CALLS << 2)
+  if (state >= CALLS && startsWith(b, start, end, EXIT)) return BELONGS | (IDLE << 2)
+  if (state === GAP && isRegister(b, start, end)) return BELONGS | (GAP << 2)
+  if (isFunction(b, start, end)) return JOINS | (IDLE << 2)
+  return BEGINS | ((startsWithAny(b, start, end, PANICS) ? HEAD : IDLE) << 2)
+}
+
+/** `goroutine 1 [running]:` */
+function isStack(b: Uint8Array, start: number, end: number): boolean {
+  if (!startsWithAny(b, start, end, STACKS)) return false
+  return b[start] !== STACKS[0]![0] || isDigit(b[start + STACKS[0]!.length])
+}
+
+/** `main.(*Server).serve(0xc000010018, {0x0, 0x0})`: no space before its first parenthesis. */
+function isCall(b: Uint8Array, start: number, end: number): boolean {
+  if (b[end - 1] !== CLOSE) return false
+  let p = start
+  while (p < end && b[p] !== OPEN && b[p] !== SPACE && b[p] !== TAB) p++
+  return b[p] === OPEN
+}
+
+/** `rax    0x0`, as the runtime prints for some signals. */
+function isRegister(b: Uint8Array, start: number, end: number): boolean {
+  let p = start
+  while (p < end && p - start <= LONGEST_REGISTER && isWord(b[p])) p++
+  const value = skipSpace(b, p, end)
+  return p > start && value > p && startsWith(b, value, end, REGISTER)
+}
+
+/** `github.com/acme/shop.(*Cart).Add` and nothing else, as error packages and zap print it. */
+function isFunction(b: Uint8Array, start: number, end: number): boolean {
+  let dot = -1
+  for (let p = start; p < end; p++) {
+    const byte = b[p]!
+    if (byte <= SPACE || byte === 0x22 || byte === 0x3a || byte === 0x3d) return false
+    if (byte === SLASH) dot = -1
+    else if (byte === DOT && dot < 0) dot = p
+  }
+  return dot > start && dot < end - 1 && !isDigit(b[start]) && (isWord(b[dot + 1]) || b[dot + 1] === OPEN)
+}

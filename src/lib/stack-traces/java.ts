@@ -1,0 +1,38 @@
+import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
+import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, startsWithAny, TEXT } from './lines.js'
+
+/**
+ * Stack traces of the JVM. The name of an exception at the margin joins the line before, as logging libraries print
+ * it; frames, causes and whatever else is indented belong to it.
+ */
+
+const IDLE = 0
+const TRACE = 1
+
+const LINKS = ['Caused by: ', 'Suppressed: ', 'Wrapped by: '].map(text => Buffer.from(text))
+const UNCAUGHT = Buffer.from('Exception in thread "')
+const MORE = Buffer.from('... ')
+const KINDS = ['Exception', 'Error', 'Throwable', 'Failure'].map(text => Buffer.from(text))
+const DOT = 0x2e
+const COLON = 0x3a
+
+export function judgeJava(state: number, b: Uint8Array, start: number, end: number): number {
+  const margin = marginOf(b, start, end)
+  if (margin === INDENTED) return BELONGS | (TRACE << 2)
+  // A message may have empty lines in it.
+  if (margin !== TEXT) return state === TRACE ? JOINS | (TRACE << 2) : BEGINS | (IDLE << 2)
+  if (startsWithAny(b, start, end, LINKS)) return BELONGS | (TRACE << 2)
+  if (startsWith(b, start, end, MORE) && isDigit(b[start + MORE.length])) return BELONGS | (TRACE << 2)
+  if (isThrowable(b, start, end)) return JOINS | (TRACE << 2)
+  return BEGINS | ((startsWith(b, start, end, UNCAUGHT) ? TRACE : IDLE) << 2)
+}
+
+/** `java.lang.IllegalStateException: message`: a name with a package, by itself or before a colon. */
+function isThrowable(b: Uint8Array, start: number, end: number): boolean {
+  if (isDigit(b[start])) return false
+  let p = start
+  let last = start
+  for (; p < end && (isWord(b[p]) || b[p] === DOT); p++) if (b[p] === DOT) last = p + 1
+  if (last === start || (p < end && b[p] !== COLON)) return false
+  return isUpper(b[last]) && endsWithAny(b, last, p, KINDS)
+}

@@ -1,0 +1,54 @@
+/** What the recognizers of stack traces ask of the line [start, end). */
+
+export const BLANK = 0
+export const INDENTED = 1
+export const TEXT = 2
+
+const TAB = 0x09
+const SPACE = 0x20
+
+/** Whether the line has nothing to say, begins with white space, or begins at the margin. */
+export function marginOf(b: Uint8Array, start: number, end: number): 0 | 1 | 2 {
+  const p = skipSpace(b, start, end)
+  return p === end ? BLANK : p > start ? INDENTED : TEXT
+}
+
+/** The first byte that is no space and no tab. */
+export function skipSpace(b: Uint8Array, start: number, end: number): number {
+  while (start < end && (b[start] === SPACE || b[start] === TAB)) start++
+  return start
+}
+
+export function startsWith(b: Uint8Array, start: number, end: number, text: Uint8Array): boolean {
+  if (end - start < text.length) return false
+  for (let i = 0; i < text.length; i++) if (b[start + i] !== text[i]) return false
+  return true
+}
+
+export function startsWithAny(b: Uint8Array, start: number, end: number, texts: readonly Uint8Array[]): boolean {
+  for (let i = 0; i < texts.length; i++) if (startsWith(b, start, end, texts[i]!)) return true
+  return false
+}
+
+export function endsWithAny(b: Uint8Array, start: number, end: number, texts: readonly Uint8Array[]): boolean {
+  for (let i = 0; i < texts.length; i++) {
+    const { length } = texts[i]!
+    if (end - start >= length && startsWith(b, end - length, end, texts[i]!)) return true
+  }
+  return false
+}
+
+export function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x30 && byte <= 0x39
+}
+
+export function isUpper(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x41 && byte <= 0x5a
+}
+
+/** Part of a name in a program; what is not ASCII counts as a letter. */
+export function isWord(byte: number | undefined): boolean {
+  if (byte === undefined) return false
+  const letter = byte | 0x20
+  return (letter >= 0x61 && letter <= 0x7a) || isDigit(byte) || byte === 0x5f || byte === 0x24 || byte > 0x7f
+}
