@@ -65,7 +65,7 @@ class HttpSource implements Source {
     } finally {
       this.#listener.stopAccepting()
       // Bodies that are not whole are refused; what is whole is passed on, and answered when it is settled.
-      for (const exchange of this.#exchanges()) exchange.refuse?.(stopping())
+      for (const exchange of this.#exchanges()) exchange.refuse(stopping())
       await Promise.allSettled(this.#receiving)
     }
   }
@@ -115,7 +115,7 @@ class HttpSource implements Source {
     }
     this.#count(String(answer.status))
     // A client that was not told to go on may send its body all the same, or the next request.
-    sendAnswer(request, response, answer, signal.aborted || exchange.waits || answer.close === true)
+    sendAnswer(request, response, answer, signal.aborted || exchange.waits || exchange.last || answer.close === true)
   }
 
   #refusal(error: unknown): Answer {
@@ -161,12 +161,9 @@ class HttpSource implements Source {
     const { clock } = this.#context
     const { request } = exchange
     const peer = peerOf(request.socket)
-    exchange.goOn()
-    const onBegin = (refuse: (refusal: Refusal) => void) => {
-      exchange.refuse = refuse
-    }
+    const onBegin = (fail: (refusal: Refusal) => void) => exchange.reading(fail)
     const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
-    exchange.refuse = undefined
+    exchange.read()
     // From here on the run waits until all is passed on.
     if (signal.aborted) throw stopping()
     const origin: Origin = {
@@ -192,13 +189,14 @@ class HttpSource implements Source {
       socket.destroy()
       return
     }
-    const [exchange, ...others] = this.#open.get(socket) ?? []
-    if (!exchange) {
+    const last = [...(this.#open.get(socket) ?? [])].at(-1)
+    if (!last) {
       this.#count(String(status))
       endWith(socket, status)
-    } else if (others.length === 0 && exchange.refuse) exchange.refuse(notReadable(status))
-    // The answers of earlier requests are still to come: another one in between would be taken for theirs.
-    else socket.destroy()
+    } else if (last.request.complete)
+      last.last = true // What came before stands, and is answered.
+    else if (last.response.headersSent) socket.destroy()
+    else last.refuse(notReadable(status))
   }
 
   #count(status: string): void {

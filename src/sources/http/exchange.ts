@@ -6,10 +6,12 @@ export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly closed: Promise<void>
-  /** While the body comes: ends that. */
-  refuse: ((refusal: Refusal) => void) | undefined
+  /** The connection ends with the answer. */
+  last = false
   /** Whether the client still waits to be told to send the body. */
   #waits: boolean
+  #fail: ((refusal: Refusal) => void) | undefined
+  #refusal: Refusal | undefined
 
   constructor(request: IncomingMessage, response: ServerResponse, waits: boolean) {
     this.request = request
@@ -23,9 +25,24 @@ export class Exchange {
     return this.#waits
   }
 
-  /** Tells a client that asked that it may send the body. */
-  goOn(): void {
-    if (this.#waits) this.response.writeContinue()
-    this.#waits = false
+  /** The body is read now; `fail` ends that. */
+  reading(fail: (refusal: Refusal) => void): void {
+    this.#fail = fail
+    if (this.#refusal) fail(this.#refusal)
+    else {
+      if (this.#waits) this.response.writeContinue()
+      this.#waits = false
+    }
+  }
+
+  /** The body is there: too late to refuse it. */
+  read(): void {
+    this.#fail = undefined
+  }
+
+  /** Refuses the request, unless its body is there already. */
+  refuse(refusal: Refusal): void {
+    this.#refusal ??= refusal
+    this.#fail?.(refusal)
   }
 }
