@@ -333,6 +333,23 @@ t.test('a disk that is full or fails for long: everything waits, it is told once
   t.same(run.out, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 })
 
+t.test('from memory and from the disk in turns: each once, in order', async t => {
+  for (let seed = 1; seed <= 30; seed++) {
+    const random = new Seeded(seed)
+    const memory = { waiting: 10_000, ahead: random.pick([200, 400, 800]), held: 10_000 }
+    const run = await BufferRun.open({ folder: new SimulatedDisk().folder(), memory })
+    let n = 0
+    for (let i = 0; i < 40; i++) {
+      for (let k = random.below(5); k >= 0; k--) void run.put([n++], 50)
+      for (let k = random.below(8); k > 0; k--) await new Promise(setImmediate)
+    }
+    await run.drain()
+    const all = Array.from({ length: n }, (_, i) => i)
+    if (run.out.join() !== all.join()) t.same(run.out, all, `seed ${seed}`)
+  }
+  t.pass('30 runs')
+})
+
 t.test('a file that cannot be read, or is taken away, is left out; the others come out', async t => {
   const small = { waiting: 300, ahead: 0, held: 10_000 }
   for (const code of ['EIO', 'EACCES', 'ENOENT']) {
