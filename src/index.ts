@@ -11,8 +11,9 @@ import { type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
 import { deciderOptions, throttle } from './processors/throttle.js'
 import { EXCLUDED, FAIL_OPEN } from './throttle/decider.js'
+import { LATE } from './throttle/event-windows.js'
 import { PASS } from './throttle/keyed-limiter.js'
-import { LiveDecider } from './throttle/live-decider.js'
+import { type BatchDecider, createDecider } from './throttle/live-decider.js'
 
 /** Sluice as a library: its throttle in streams of your own. */
 
@@ -32,7 +33,7 @@ export interface ThrottleSurroundings {
   readonly highWaterMark?: number
 }
 
-/** What became of the events so far: received = passed + excluded + discarded + fail_open. */
+/** What became of the events so far: received = passed + excluded + discarded + fail_open + late. */
 export interface ThrottleStats {
   readonly received: number
   readonly passed: number
@@ -41,6 +42,8 @@ export interface ThrottleStats {
   readonly discarded: number
   /** Passed without being counted, since `max_keys` others were in use. */
   readonly fail_open: number
+  /** Passed without being counted, since they were later than `allowed_lateness`. */
+  readonly late: number
   /** Buckets in memory, without the default one. */
   readonly buckets: number
 }
@@ -65,22 +68,22 @@ export function createThrottle(options: ThrottleOptions, surroundings: ThrottleS
   if ('faults' in parsed) throw new OptionsError('createThrottle', parsed.faults)
   const wanted = new WantedNames()
   const compiled = deciderOptions(parsed.value, { field: path => new FieldReader(path, wanted) }, randomInt(2 ** 31))
-  const decider = new LiveDecider(compiled, surroundings.clock ?? systemClock)
+  const decider = createDecider(compiled, surroundings.clock ?? systemClock)
   return new EventThrottle(decider, wanted, surroundings.highWaterMark)
 }
 
 const NO_LINE = Buffer.alloc(0)
 
 class EventThrottle extends Transform implements Throttle {
-  readonly #decider: LiveDecider
+  readonly #decider: BatchDecider
   readonly #origin: Origin
   /** A batch of one event, which is each object in turn. */
   readonly #one: EventBatch
   #received = 0
-  readonly #counts = { passed: 0, excluded: 0, discarded: 0, fail_open: 0 }
+  readonly #counts = { passed: 0, excluded: 0, discarded: 0, fail_open: 0, late: 0 }
   #discarded: PassThrough | undefined
 
-  constructor(decider: LiveDecider, wanted: WantedNames, highWaterMark: number | undefined) {
+  constructor(decider: BatchDecider, wanted: WantedNames, highWaterMark: number | undefined) {
     super({ objectMode: true, ...(highWaterMark === undefined ? {} : { highWaterMark }) })
     this.#decider = decider
     this.#origin = { source: '', host: '', decode: 'json', wanted }
@@ -132,6 +135,7 @@ class EventThrottle extends Transform implements Throttle {
     if (decision === PASS) this.#counts.passed++
     else if (decision === EXCLUDED) this.#counts.excluded++
     else if (decision === FAIL_OPEN) this.#counts.fail_open++
+    else if (decision === LATE) this.#counts.late++
     else {
       this.#counts.discarded++
       return false

@@ -1,29 +1,33 @@
 import { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import type { FieldPath } from '../core/field-path.js'
-import { FieldReader, NUMBER, STRING } from '../core/field-reader.js'
+import { FieldReader } from '../core/field-reader.js'
 import { OBJECT } from '../core/flags.js'
 import type { Origin } from '../core/origin.js'
-import { parseIsoTime } from '../lib/iso-time.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { type Frame, LineSplitter } from '../lib/line-splitter.js'
 import { deciderOptions, type ThrottleOptions } from '../processors/throttle.js'
-import { Decider, type Decision, EXCLUDED as EXEMPT, FAIL_OPEN } from '../throttle/decider.js'
+import { Decider, type Decision, EXCLUDED as EXEMPT, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
+import { EventDecider } from '../throttle/event-decider.js'
+import { eventTime } from '../throttle/event-time.js'
+import { LATE } from '../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
 import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED, TimeTally } from './simulate-tally.js'
 
 /** One line is held in memory, so a line has an end; longer ones count as several. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
-/** What a clock can show. */
-const LARGEST_MS = 8.64e15
 
 const OUTCOMES: Record<Decision, Outcome> = {
   [PASS]: PASSED,
   [FAIL_OPEN]: PASSED,
+  [LATE]: PASSED,
   [EXEMPT]: EXCLUDED,
   [DISCARD]: DISCARDED,
   [FULL]: DISCARDED,
+  [TOO_LATE]: DISCARDED,
 }
+/** The time is that of the events. */
+const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 const NAMES = ['pass', 'discard', 'excluded'] as const
 
 /** Replays lines through a throttle, each event at its own time. */
@@ -40,10 +44,12 @@ export class Replay {
   /** Events of keys beyond `max_keys`: passed all the same, and discarded. */
   failedOpen = 0
   refused = 0
+  /** Events later than is allowed, where the throttle has windows in the time of the events. */
+  late = 0
   readonly keys: KeyTally
   readonly times = new TimeTally()
-  readonly #decider: Decider
-  readonly #origin: Origin
+  readonly #decider: Decider | EventDecider
+  #origin: Origin
   readonly #time: FieldReader
   readonly #key: FieldReader | undefined
   readonly #wantsDecisions: boolean
@@ -61,7 +67,9 @@ export class Replay {
     const wanted = new WantedNames()
     this.#time = new FieldReader(time, wanted)
     const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) }, 0)
-    this.#decider = new Decider(compiled)
+    this.#decider = compiled.eventTime
+      ? new EventDecider(compiled, compiled.eventTime, STOPPED_CLOCK)
+      : new Decider(compiled)
     this.#key = compiled.keyField
     this.#origin = { source: origin.id, host: origin.host, decode: 'json', wanted }
     this.#wantsDecisions = wantsDecisions
@@ -70,6 +78,8 @@ export class Replay {
 
   /** A splitter for one input. */
   splitter(): LineSplitter {
+    // Each input comes in an order of its own.
+    this.#origin = { ...this.#origin }
     return new LineSplitter(MAX_LINE_BYTES)
   }
 
@@ -79,15 +89,17 @@ export class Replay {
     const batch = new EventBatch(frame, this.#origin, 0, this.#ack)
     this.bytes += frame.bytes
     let decisions = ''
+    const decider = this.#decider
+    if (decider instanceof EventDecider) decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
     for (let i = 0; i < batch.length; i++) {
       this.#moveTo(batch, i)
       const now = this.#now
-      const decider = this.#decider
-      decider.limiter.advance(now)
+      if (decider instanceof Decider) decider.limiter.advance(now)
       const decision = decider.decideOne(batch, i, now)
       const id = decider.byDefault ? DEFAULT_BUCKET : this.keys.id(batch, i, this.#key)
       if (decision === FAIL_OPEN) this.failedOpen++
       else if (decision === FULL) this.refused++
+      else if (decision === LATE || decision === TOO_LATE) this.late++
       const outcome = OUTCOMES[decision]
       this.outcomes[outcome]++
       this.keys.add(id, outcome, now)
@@ -104,7 +116,7 @@ export class Replay {
   /** Moves the time to that of event `i`, where it has one. */
   #moveTo(batch: EventBatch, i: number): void {
     const isObject = (batch.look(i) & OBJECT) !== 0
-    const time = isObject ? this.#timeOf(batch, i) : Number.NaN
+    const time = isObject ? eventTime(this.#time, batch, i) : Number.NaN
     if (!isObject) this.notJson++
     if (Number.isNaN(time)) {
       this.timeless++
@@ -116,19 +128,5 @@ export class Replay {
     }
     this.#now = time
     this.#hasTime = true
-  }
-
-  /** Milliseconds since the epoch; NaN where there is no time. */
-  #timeOf(batch: EventBatch, i: number): number {
-    const field = this.#time
-    const kind = field.load(batch, i)
-    if (kind === NUMBER) {
-      const ms = field.number()
-      return Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
-    }
-    if (kind !== STRING) return Number.NaN
-    if (field.plain) return parseIsoTime(field.bytes, field.start, field.end)
-    const text = Buffer.from(field.text())
-    return parseIsoTime(text, 0, text.length)
   }
 }

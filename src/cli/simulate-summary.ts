@@ -1,6 +1,7 @@
 import type { Condition } from '../condition/parse.js'
 import { formatDuration } from '../lib/units.js'
-import type { ThrottleOptions } from '../processors/throttle.js'
+import { LATENESS, type ThrottleOptions } from '../processors/throttle.js'
+import { looksLikeSeconds } from '../throttle/event-time.js'
 import type { Simulation } from './simulate.js'
 import { DISCARDED, EXCLUDED, type KeyCounts, PASSED } from './simulate-tally.js'
 
@@ -11,9 +12,6 @@ const NAME_WIDTH = 11
 const USUAL_COLUMNS = 80
 /** A key is never squeezed below this, however narrow the terminal. */
 const SHORTEST_KEY = 12
-/** Times before 1973 in milliseconds are times of today in seconds. */
-const SECONDS_FROM = 1e8
-const SECONDS_TO = 1e11
 
 export interface SummaryStyle {
   readonly columns: number | undefined
@@ -34,11 +32,13 @@ export const timeText = (ms: number) => new Date(ms).toISOString()
 /** The throttle in words: pairs of a name and a text. */
 export function describeThrottle(options: ThrottleOptions): (readonly [string, string])[] {
   const { limit, window, key_field, exclude, window_mode, max_keys, on_max_keys } = options
+  const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = options
   const by = key_field ? ` by ${key_field.text}` : ', one bucket for all'
   return [
     ['throttle', `limit ${number(limit)} in ${windowText(window)}${by}, ${window_mode} windows`],
     ...(exclude ? [['exclude', `if (${conditionText(exclude)})`] as const] : []),
     ...(key_field ? [['max_keys', `${number(max_keys)}, beyond it ${on_max_keys}`] as const] : []),
+    ...(time_field ? [['lateness', `${windowText(allowed_lateness)}, beyond it ${on_late}`] as const] : []),
   ]
 }
 
@@ -73,7 +73,7 @@ function conditionText(condition: Condition): string {
 
 /** What was counted and what a reader should know of it, as pairs of a name and a text. */
 export function remarks({ replay, time }: Simulation): (readonly [string, string])[] {
-  const { events, times, timeless, notJson, backwards, furthestBackMs, failedOpen, refused } = replay
+  const { events, times, timeless, notJson, backwards, furthestBackMs, failedOpen, refused, late } = replay
   const { span } = times
   const rows: (readonly [string, string])[] = []
   if (span)
@@ -91,9 +91,11 @@ export function remarks({ replay, time }: Simulation): (readonly [string, string
   }
   if (failedOpen > 0) rows.push(['fail_open', `${count(failedOpen, 'event')} of keys beyond max_keys passed uncounted`])
   if (refused > 0) rows.push(['refused', `${count(refused, 'event')} of keys beyond max_keys discarded`])
+  if (late > 0)
+    rows.push(['late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`])
   if (events > 0 && timeless === events)
     rows.push(['note', `no event has a time in ${time}: all are taken as of one moment`])
-  else if (span && span.from > SECONDS_FROM && span.to < SECONDS_TO) {
+  else if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to)) {
     rows.push(['note', `numbers in ${time} are milliseconds; these look like seconds`])
   }
   return rows

@@ -8,7 +8,7 @@ import { parseOptions } from '../config/parse-options.js'
 import { type FieldPath, PathError, parseFieldPath } from '../core/field-path.js'
 import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
-import { type ThrottleOptions, throttle } from '../processors/throttle.js'
+import { someThrottleOptions, type ThrottleOptions, throttle } from '../processors/throttle.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { Replay } from './simulate-replay.js'
@@ -119,7 +119,7 @@ function changesOf(given: SimulateOptions): {
   const input = Object.fromEntries(
     used.map(([flag, name]) => [name, flag === 'limit' ? numberOf(given.limit!) : given[flag]]),
   )
-  const parsed = parseOptions(throttle.options.partial(), input)
+  const parsed = parseOptions(someThrottleOptions, input)
   if ('faults' in parsed) {
     const [fault] = parsed.faults
     const flag = flags.find(([, name]) => name === fault!.path)?.[0] ?? fault!.path

@@ -4,12 +4,18 @@ import { compileCondition, condition } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
 import { type ComponentContext, defineProcessor } from '../core/component.js'
-import { blankOrFieldPath, duration } from '../core/options.js'
-import { type DeciderOptions, EXCLUDED, FAIL_OPEN } from '../throttle/decider.js'
+import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../core/options.js'
+import { type DeciderOptions, EXCLUDED, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
+import { EventDecider } from '../throttle/event-decider.js'
+import { looksLikeSeconds } from '../throttle/event-time.js'
+import { LATE } from '../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
-import { LiveDecider } from '../throttle/live-decider.js'
+import { type BatchDecider, createDecider } from '../throttle/live-decider.js'
 
-const options = z.strictObject({
+/** What `allowed_lateness` and `on_late` are where there is a time_field alone. */
+export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
+
+const fields = z.strictObject({
   limit: z.int().min(1).max(0xffffffff).describe('How many events of one bucket pass in one window.'),
   window: duration().describe('Length of the window.'),
   key_field: blankOrFieldPath().describe(
@@ -27,8 +33,34 @@ const options = z.strictObject({
     .enum(['default_bucket', 'pass', 'discard'])
     .default('pass')
     .describe('What happens to events of a new key beyond max_keys. A window that is open is never forgotten for it.'),
+  time_field: fieldPath()
+    .optional()
+    .describe(
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows are in that time then, not in that of the clock: a backlog passes as it would have when it was written.',
+    ),
+  allowed_lateness: duration(0)
+    .optional()
+    .describe(
+      'With time_field only: so much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
+    ),
+  on_late: z
+    .enum(['pass', 'discard'])
+    .optional()
+    .describe(
+      'With time_field only: what happens to an event that is later than that, for which nothing can be counted. Default: `pass`.',
+    ),
+})
+
+const options = fields.superRefine(({ time_field, allowed_lateness, on_late }, context) => {
+  if (time_field) return
+  for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
+    if (value !== undefined) refuseAt(context, [name], 'has no use without time_field')
+  }
 })
 export type ThrottleOptions = z.output<typeof options>
+
+/** Some of the options, by themselves. */
+export const someThrottleOptions = fields.partial()
 
 /** The Decider options that the component's options mean. */
 export function deciderOptions(
@@ -44,22 +76,29 @@ export function deciderOptions(
     onMaxKeys: options.on_max_keys,
     exclude: options.exclude && compileCondition(options.exclude, path => context.field(path)),
     keyField: options.key_field && context.field(options.key_field),
+    eventTime: options.time_field && {
+      field: context.field(options.time_field),
+      latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,
+      onLate: options.on_late ?? LATENESS.on_late,
+    },
     seed,
   }
 }
 
 class Throttle extends BatchTransform {
   override readonly outlets = { discarded: new SideOutlet() }
-  readonly #decider: LiveDecider
+  readonly #decider: BatchDecider
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
   readonly #discarded: { value: number }
   readonly #failOpen: { value: number }
+  readonly #countInEventTime: (() => void) | undefined
 
   constructor(options: ThrottleOptions, context: ComponentContext) {
     super(context)
     const { clock, metrics } = context
-    this.#decider = new LiveDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock)
+    const decider = createDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock)
+    this.#decider = decider
     const count = (decision: string) =>
       metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', { decision })
     this.#passed = count('passed')
@@ -67,7 +106,8 @@ class Throttle extends BatchTransform {
     this.#discarded = count('discarded')
     this.#failOpen = count('fail_open')
     const help = 'Buckets in memory, without the default one.'
-    metrics.gauge('sluice_throttle_buckets', help, () => this.#decider.buckets)
+    metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
+    if (decider instanceof EventDecider) this.#countInEventTime = countInEventTime(decider, options, context)
   }
 
   protected override apply(batch: EventBatch): void {
@@ -76,9 +116,56 @@ class Throttle extends BatchTransform {
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!
     this.#discarded.value += counts[DISCARD]! + counts[FULL]!
-    if (counts[DISCARD]! + counts[FULL]! === 0) return
-    const reason = counts[FULL] === 0 ? 'throttled' : (i: number) => (decisions[i] === FULL ? 'max_keys' : 'throttled')
-    this.discard(batch, i => decisions[i] !== DISCARD && decisions[i] !== FULL, reason, this.outlets.discarded)
+    this.#countInEventTime?.()
+    const tooLate = counts[TOO_LATE] ?? 0
+    if (counts[DISCARD]! + counts[FULL]! + tooLate === 0) return
+    const several = counts[FULL]! + tooLate > 0
+    this.discard(
+      batch,
+      i => decisions[i] !== DISCARD && decisions[i] !== FULL && decisions[i] !== TOO_LATE,
+      several ? i => reasonOf(decisions[i]) : 'throttled',
+      this.outlets.discarded,
+    )
+  }
+}
+
+function reasonOf(decision: number | undefined): string {
+  return decision === FULL ? 'max_keys' : decision === TOO_LATE ? 'late' : 'throttled'
+}
+
+/** Makes what a throttle in the time of the events counts besides, after each batch. */
+function countInEventTime(
+  decider: EventDecider,
+  { time_field }: ThrottleOptions,
+  { metrics, log }: ComponentContext,
+): () => void {
+  const { limiter } = decider
+  const late = metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', {
+    decision: 'late',
+  })
+  const untimed = (reason: string) =>
+    metrics.counter('sluice_throttle_untimed_events_total', 'Events that counted when they arrived, by reason.', {
+      reason,
+    })
+  const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
+  metrics.gauge(
+    'sluice_throttle_kept_windows',
+    'Windows in memory before the newest of each bucket.',
+    () => limiter.kept,
+  )
+  const forgotten = metrics.counter(
+    'sluice_throttle_forgotten_windows_total',
+    'Windows that were dropped before their time, since there was no more room.',
+  )
+  let told = false
+  return () => {
+    late.value += decider.counts[LATE]! + decider.counts[TOO_LATE]!
+    unreadable.value += decider.unreadable
+    ahead.value += decider.ahead
+    forgotten.value = limiter.room.forgotten
+    if (told || !looksLikeSeconds(limiter.progress.oldest)) return
+    told = true
+    log.warn({ field: time_field?.text }, 'numbers in time_field are milliseconds; these look like seconds')
   }
 }
 
@@ -86,7 +173,8 @@ export const throttle = defineProcessor({
   type: 'throttle',
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
   notes:
-    'Discarded events are counted (reason `throttled`, or `max_keys`) and can be read at the output `discarded`. Time is the monotonic clock, read once per batch.',
+    'Discarded events are counted (reason `throttled`, `max_keys` or `late`) and can be read at the output `discarded`. Time is the monotonic clock, read once per batch, unless there is a `time_field`. ' +
+    'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts when it arrived. `docs/throttling.md` tells which windows to use when.',
   options,
   outlets: ['discarded'],
   examples: [
@@ -102,6 +190,22 @@ export const throttle = defineProcessor({
         '{"app":"a","host":"h2"}',
       ],
       output: ['{"app":"a","host":"h1"}', '{"app":"b","host":"h2"}', '{"app":"a","host":"edge-1"}'],
+    },
+    {
+      title: 'One event a second, in the time of the events: they pass as they would have when they were written',
+      yaml: 'limit: 1\nwindow: 1 Seconds\ntime_field: .ts\n',
+      input: [
+        '{"ts":"2021-06-01T12:00:00.000Z","n":1}',
+        '{"ts":"2021-06-01T12:00:00.900Z","n":2}',
+        '{"ts":"2021-06-01T12:00:01.000Z","n":3}',
+        '{"ts":"2021-06-01T12:00:00.950Z","n":4}',
+        '{"ts":"2021-06-01T12:00:02.500Z","n":5}',
+      ],
+      output: [
+        '{"ts":"2021-06-01T12:00:00.000Z","n":1}',
+        '{"ts":"2021-06-01T12:00:01.000Z","n":3}',
+        '{"ts":"2021-06-01T12:00:02.500Z","n":5}',
+      ],
     },
   ],
   create: (options, context) => new Throttle(options, context),

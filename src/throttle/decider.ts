@@ -1,34 +1,86 @@
 import type { EventBatch } from '../core/batch.js'
 import type { FieldReader } from '../core/field-reader.js'
 import { BucketKey } from './bucket-key.js'
-import { type DISCARD, FULL, KeyedLimiter, type LimiterOptions, type PASS } from './keyed-limiter.js'
+import type { LATE } from './event-windows.js'
+import { type DISCARD, FULL, KeyedLimiter, type LimiterOptions, type PASS, type Taken } from './keyed-limiter.js'
 
-/** What becomes of an event: PASS, DISCARD and FULL (of keyed-limiter.ts), or one of these. */
+/** What becomes of an event: PASS, DISCARD and FULL (of keyed-limiter.ts), LATE (of event-windows.ts), or one of these. */
 export const EXCLUDED = 3
 /** A new key beyond `maxKeys` that passes all the same. */
 export const FAIL_OPEN = 4
-export type Decision = typeof PASS | typeof DISCARD | typeof FULL | typeof EXCLUDED | typeof FAIL_OPEN
+/** A late event that is discarded for it; LATE is one that passes. */
+export const TOO_LATE = 6
+export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
 
 export interface DeciderOptions extends LimiterOptions {
   readonly onMaxKeys: 'default_bucket' | 'pass' | 'discard'
   readonly exclude?: ((batch: EventBatch, i: number) => boolean) | undefined
   readonly keyField?: FieldReader | undefined
+  /** Windows in the time of the events rather than that of a clock. */
+  readonly eventTime?: EventTimeOptions | undefined
 }
 
-/** The throttle's decision for each event: exclude first, then the key, then its bucket. No clock of its own. */
-export class Decider {
-  /** The decision for each event of the batch that `decide` saw last. */
-  decisions = new Uint8Array(1024)
-  /** How many there were of each. */
-  readonly counts = new Uint32Array(5)
-  /** Whether the event that `decideOne` saw last was counted in the default bucket. */
+export interface EventTimeOptions {
+  readonly field: FieldReader
+  readonly latenessMs: number
+  readonly onLate: 'pass' | 'discard'
+}
+
+/** Limits by key, by whatever time. */
+export interface Limiter<T> {
+  take(bytes: Uint8Array, start: number, end: number, time: number): T | typeof FULL
+  takeDefault(time: number): T
+}
+
+/** The throttle's decision for each event: exclude first, then the key, then its bucket. */
+export abstract class KeyedDecider<T> {
+  /** Whether the event that was decided last was counted in the default bucket. */
   byDefault = false
+  abstract readonly limiter: Limiter<T>
   readonly #key = new BucketKey()
-  readonly limiter: KeyedLimiter
   readonly #options: DeciderOptions
 
   constructor(options: DeciderOptions) {
     this.#options = options
+  }
+
+  protected isExcluded(batch: EventBatch, i: number): boolean {
+    this.byDefault = false
+    const { exclude } = this.#options
+    return exclude?.(batch, i) ?? false
+  }
+
+  /** Decides one event that is not excluded. */
+  protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
+    const { keyField, onMaxKeys } = this.#options
+    if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.#takeDefault(time)
+    const key = this.#key
+    const taken = this.limiter.take(key.bytes, key.start, key.end, time)
+    if (taken !== FULL || onMaxKeys === 'discard') return taken
+    return onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(time)
+  }
+
+  #hasKey(batch: EventBatch, i: number, keyField: FieldReader): boolean {
+    keyField.load(batch, i)
+    return this.#key.read(keyField)
+  }
+
+  #takeDefault(time: number): T {
+    this.byDefault = true
+    return this.limiter.takeDefault(time)
+  }
+}
+
+/** Decides at times that it is told. No clock of its own. */
+export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
+  /** The decision for each event of the batch that `decide` saw last. */
+  decisions = new Uint8Array(1024)
+  /** How many there were of each. */
+  readonly counts = new Uint32Array(5)
+  override readonly limiter: KeyedLimiter
+
+  constructor(options: DeciderOptions) {
+    super(options)
     this.limiter = new KeyedLimiter(options)
   }
 
@@ -47,24 +99,7 @@ export class Decider {
   }
 
   /** Decides one event; the limiter must have been advanced to `now`. */
-  decideOne(batch: EventBatch, i: number, now: number): Decision {
-    const { exclude, keyField, onMaxKeys } = this.#options
-    this.byDefault = false
-    if (exclude?.(batch, i)) return EXCLUDED
-    if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.#takeDefault(now)
-    const key = this.#key
-    const taken = this.limiter.take(key.bytes, key.start, key.end, now)
-    if (taken !== FULL || onMaxKeys === 'discard') return taken
-    return onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(now)
-  }
-
-  #hasKey(batch: EventBatch, i: number, keyField: FieldReader): boolean {
-    keyField.load(batch, i)
-    return this.#key.read(keyField)
-  }
-
-  #takeDefault(now: number): typeof PASS | typeof DISCARD {
-    this.byDefault = true
-    return this.limiter.takeDefault(now)
+  decideOne(batch: EventBatch, i: number, now: number): Taken | typeof EXCLUDED | typeof FAIL_OPEN {
+    return this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
   }
 }

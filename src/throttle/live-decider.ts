@@ -1,6 +1,7 @@
 import type { EventBatch } from '../core/batch.js'
 import type { Clock } from '../lib/time.js'
 import { Decider, type DeciderOptions } from './decider.js'
+import { EventDecider } from './event-decider.js'
 
 /** How far the wall clock may drift from the aligned windows before they follow it. */
 const DRIFT_MS = 1000
@@ -47,4 +48,12 @@ export class LiveDecider {
     }
     return now + this.#epoch
   }
+}
+
+/** What decides on batches as they come. */
+export type BatchDecider = LiveDecider | EventDecider
+
+/** In the time of the events where the options say so, in that of the clock otherwise. */
+export function createDecider(options: DeciderOptions, clock: Clock): BatchDecider {
+  return options.eventTime ? new EventDecider(options, options.eventTime, clock) : new LiveDecider(options, clock)
 }

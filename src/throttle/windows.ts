@@ -3,14 +3,11 @@
 export type WindowMode = 'fixed' | 'aligned' | 'sliding'
 
 /** Two columns, a time and a count for each bucket, with room for more; the rest is the mode's. */
-export abstract class Windows {
-  /** Events counted in the window, or in the newest run; 0: the bucket is empty. */
+export abstract class BucketColumns {
+  /** Events counted in the newest window, or in the newest run; 0: the bucket is empty. */
   protected counts = new Uint32Array(8)
-  /** When the window opened, or the newest run passed. */
+  /** When that window opened, or that run passed. */
   protected times = new Float64Array(8)
-
-  /** Whether an event of `bucket` at `now` is within the limit; then it is counted. */
-  abstract take(bucket: number, now: number): boolean
 
   /** Nothing that was counted matters any more once a window's length has passed since this time. */
   latest(bucket: number): number {
@@ -18,7 +15,7 @@ export abstract class Windows {
   }
 
   /** Moves the state of a bucket of other windows of the same mode here; there it is empty then. */
-  adopt(bucket: number, from: Windows, fromBucket: number): void {
+  adopt(bucket: number, from: BucketColumns, fromBucket: number): void {
     this.counts[bucket] = from.counts[fromBucket]!
     this.times[bucket] = from.times[fromBucket]!
     from.counts[fromBucket] = 0
@@ -35,6 +32,15 @@ export abstract class Windows {
     times.set(this.times)
     this.times = times
   }
+
+  /** Nobody needs these any more. */
+  release(): void {}
+}
+
+/** Windows on a clock: one is open in a bucket at a time. */
+export abstract class Windows extends BucketColumns {
+  /** Whether an event of `bucket` at `now` is within the limit; then it is counted. */
+  abstract take(bucket: number, now: number): boolean
 }
 
 /**

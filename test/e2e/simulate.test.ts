@@ -131,10 +131,10 @@ t.test('times: numbers and ISO 8601; without one, that of the event before', asy
   ]
   const { decisions, stderr } = await simulate(config, ['--decisions'], lines.map(line => `${line}\n`).join(''))
   const passes = decisions().flatMap(({ n, decision }) => (decision === 'pass' ? [n] : []))
-  t.same(passes, [0, 2, 4, 10, 14, 16])
+  t.same(passes, [0, 2, 4, 10, 11, 16])
   t.equal(decisions().length, lines.length, 'each line has its decision')
   t.match(stderr, /^not JSON {3}3 lines not a JSON object/m)
-  t.match(stderr, /^no time {4}7 events without a readable \.t/m)
+  t.match(stderr, /^no time {4}6 events without a readable \.t/m)
   t.match(stderr, /^time {7}1970-01-01T00:00:00.999Z to 1970-01-01T00:00:05.000Z \(4s\)$/m)
   const back = await simulate(config, [], '{"t":5000}\n{"t":2000}\n{"t":4500}\n{"t":3000}\n')
   t.match(back.stdout, /^order {6}2 events earlier than the one before, by up to 3s$/m)
