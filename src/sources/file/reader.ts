@@ -203,8 +203,9 @@ export class Reader {
     let waiting = 0
     while (this.#queue.length > waiting && !this.#slices.due) {
       const tailer = this.#queue[0]!
-      if (this.#turns >= SHARE || tailer.after?.queued) {
-        if (tailer.after?.queued) waiting++
+      const waits = tailer.after?.queued === true
+      if (this.#turns >= SHARE || waits) {
+        if (waits) waiting++
         this.#turns = 0
         this.#queue.push(this.#queue.shift()!)
         continue
@@ -228,6 +229,8 @@ export class Reader {
         this.#failed(tailer, error)
       }
     }
+    // Nobody can be waited for by all: should it ever be so, the first goes on.
+    if (waiting > 0 && this.#queue.length <= waiting) this.#queue[0]!.after = undefined
   }
 
   #rest(tailer: Tailer, out: Outlet): void {
