@@ -152,7 +152,9 @@ async function main(): Promise<number> {
   if (!certificates) say('left out: TLS (there is no openssl)')
   if (!mayMount()) say('left out: full disks (only root can make small file systems)')
   await runAll(scenarios(), Number(options.jobs))
-  say(`\n${formatCounts(total)}\n${total.runs} runs in ${((performance.now() - began) / 1000).toFixed(0)} s, ${failed.length} failed`)
+  say(
+    `\n${formatCounts(total)}\n${total.runs} runs in ${((performance.now() - began) / 1000).toFixed(0)} s, ${failed.length} failed`,
+  )
   for (const { scenario, failure } of failed) say(`  ${scenario.note}: ${failure.kind}: ${failure.message}`)
   if (!options['no-shrink'] && !options.ci && options.replay === undefined) {
     for (const one of failed.slice(0, 5)) await cutDown(one)

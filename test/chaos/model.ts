@@ -320,7 +320,9 @@ export class Model {
   }
 
   get headersMissing(): number {
-    const wanted = this.#headers.filter(({ line, excused }) => line.whole && !line.inPieces && excused === undefined).length
+    const wanted = this.#headers.filter(
+      ({ line, excused }) => line.whole && !line.inPieces && excused === undefined,
+    ).length
     return wanted - this.headersArrived
   }
 

@@ -1,10 +1,10 @@
 import http from 'node:http'
 import https from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
-import { type Server as TlsServer, TLSSocket } from 'node:tls'
+import { TLSSocket, type Server as TlsServer } from 'node:tls'
 import { gunzipSync } from 'node:zlib'
-import type { Arrival } from './model.js'
 import type { Certificates } from './certificates.js'
+import type { Arrival } from './model.js'
 import type { Fault } from './scenario.js'
 
 /** A receiver without an answer breaks the connection after this long. */
@@ -124,8 +124,7 @@ export class Receiver {
   /** The daemon stood still between these times: what it was answered then it may have missed. */
   stoodStill(from: number, to: number): void {
     if (to - from < this.#options.timeoutMs * CLEAR_SHARE) return
-    for (const { arrival, ended } of this.#exchanges)
-      if (ended >= from - this.#options.timeoutMs) arrival.clear = false
+    for (const { arrival, ended } of this.#exchanges) if (ended >= from - this.#options.timeoutMs) arrival.clear = false
   }
 
   #count({ fault }: Fault): void {

@@ -189,7 +189,9 @@ function collect(counts: Counts, { model, receiver, daemons }: World): void {
 /** Which lines came with which request, and which are missing, for whoever looks into a failure. */
 function told({ model }: World): string {
   const requests = model.arrivals.map(({ arrival: { life, clear }, parts }) => {
-    const lines = parts.map(({ line, from, to }) => (to - from < line.text.length ? `${line.id}[${from},${to})` : line.id))
+    const lines = parts.map(({ line, from, to }) =>
+      to - from < line.text.length ? `${line.id}[${from},${to})` : line.id,
+    )
     return `life ${life}${clear ? '' : ', unclear'}: ${lines.join(' ')}`
   })
   const missing = model.waiting().map(({ id, placements }) => {

@@ -73,7 +73,15 @@ export type Patience = 'none' | 'open' | 'taken'
 
 export type Step =
   | { do: 'append'; slot: Slot; lines: number; bytes: number; tear: number; writes: number }
-  | { do: 'rotate'; slot: Slot; names: 'numbers' | 'dates'; create: boolean; keep: boolean; depth: number; wait: Patience }
+  | {
+      do: 'rotate'
+      slot: Slot
+      names: 'numbers' | 'dates'
+      create: boolean
+      keep: boolean
+      depth: number
+      wait: Patience
+    }
   | { do: 'copytruncate'; slot: Slot; names: 'numbers' | 'dates'; depth: number; wait: Patience; lines: number }
   | { do: 'gzip'; slot: Slot; wait: Patience }
   | { do: 'archive'; slot: Slot; wait: Patience }

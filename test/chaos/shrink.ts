@@ -28,7 +28,11 @@ export async function shrink(scenario: Scenario, fails: Fails, over: () => boole
 }
 
 async function fewerSteps(best: () => Scenario, better: (candidate: Scenario) => Promise<boolean>): Promise<void> {
-  for (let length = Math.ceil(best().steps.length / 2); length >= 1; length = length === 1 ? 0 : Math.ceil(length / 2)) {
+  for (
+    let length = Math.ceil(best().steps.length / 2);
+    length >= 1;
+    length = length === 1 ? 0 : Math.ceil(length / 2)
+  ) {
     // From the end: what came after the failure goes first.
     for (let end = best().steps.length; end > 0; ) {
       const start = Math.max(0, end - length)

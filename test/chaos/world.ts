@@ -1,5 +1,15 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { Scrape } from '../support/daemon.js'
 import { type Certificates, SERVER_NAME } from './certificates.js'
@@ -8,7 +18,7 @@ import { Files, type Inode } from './files.js'
 import { textOf, textsOf } from './lines.js'
 import { Failure, Model } from './model.js'
 import { Receiver } from './receiver.js'
-import { documentPaths, SOURCE, Saved } from './saved.js'
+import { documentPaths, Saved, SOURCE } from './saved.js'
 import type { Setup } from './scenario.js'
 
 const DESTINATION = 'out'
@@ -139,7 +149,8 @@ export class World {
       await pause(5)
       // On a machine that is too busy for us the daemon gets more time too.
       idleMs += Math.min(performance.now() - slept, 20)
-      if (idleMs > patienceMs || performance.now() - began > LONGEST_MS) throw new Failure('stuck', `waiting for ${what}`)
+      if (idleMs > patienceMs || performance.now() - began > LONGEST_MS)
+        throw new Failure('stuck', `waiting for ${what}`)
     }
     this.check()
   }
@@ -161,7 +172,8 @@ export class World {
       return this.model.waiting(content).length === 0 && (content !== undefined || this.model.headersMissing <= 0)
     }
     await this.until('lines', arrived).catch((error: unknown) => {
-      if (error instanceof Failure && error.kind === 'stuck') throw new Failure('lost', `nothing moves, missing: ${what()}`)
+      if (error instanceof Failure && error.kind === 'stuck')
+        throw new Failure('lost', `nothing moves, missing: ${what()}`)
       throw error
     })
   }
@@ -170,7 +182,9 @@ export class World {
   async saved(): Promise<void> {
     const covered = (saved: Saved, { key, content }: Inode, paths: readonly string[]) => {
       if (content.lines.every(({ line }) => this.model.isHeader(line))) return true
-      return !paths.some(path => this.files.matches(path)) || saved.offset(key, paths[0]!)! >= content.size - content.torn
+      return (
+        !paths.some(path => this.files.matches(path)) || saved.offset(key, paths[0]!)! >= content.size - content.torn
+      )
     }
     await this.until('the checkpoint', () => {
       const saved = new Saved(this.state)
@@ -294,7 +308,10 @@ export class World {
     if (this.stateFault && daemon.code === 1 && !daemon.started) return
     const last = daemon.logs.at(-1)
     if (daemon.code !== 0 || last?.msg !== 'ended')
-      throw new Failure('exit', `the daemon was told to end and ended with ${daemon.code}: ${last?.msg} ${daemon.noise}`)
+      throw new Failure(
+        'exit',
+        `the daemon was told to end and ended with ${daemon.code}: ${last?.msg} ${daemon.noise}`,
+      )
     this.clean = last.undelivered === 0 && !this.stateFault
   }
 

@@ -37,7 +37,7 @@ export class Descriptors {
     if (excess <= 0) return
     for (const tailer of this.#open) {
       if (excess <= 0) break
-      if (tailer.reading || tailer.awaySince !== undefined || tailer.pending > 0) continue
+      if (tailer.reading || tailer.awaySince !== undefined || tailer.pending > 0 || !tailer.findable) continue
       this.close(tailer)
       excess--
     }

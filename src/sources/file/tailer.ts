@@ -1,8 +1,20 @@
-import { type BigIntStats, closeSync, constants, fstatSync, openSync, read, readSync, readv, readvSync } from 'node:fs'
+import {
+  type BigIntStats,
+  closeSync,
+  constants,
+  fstatSync,
+  openSync,
+  read,
+  readSync,
+  readv,
+  readvSync,
+  statSync,
+} from 'node:fs'
 import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
+import type { Splitting } from '../../core/multiline-options.js'
 import type { Origin } from '../../core/origin.js'
-import { type Frame, LineSplitter } from '../../lib/line-splitter.js'
+import { type Frame, LINE_END, type LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same } from './identity.js'
 import { type Content, emptyStart, type Position, Positions } from './positions.js'
@@ -16,7 +28,7 @@ const HOT_BYTES = 64 * 1024
 /** What the tailers of one source share. */
 export interface TailerContext {
   readonly clock: Clock
-  readonly maxLineBytes: number
+  readonly splitting: Splitting
   /** Pieces of over-long lines, counted. */
   readonly pieces: { value: number }
   /** Takes the bytes before a portion, and its first bytes behind them: one portion is read at a time. */
@@ -100,7 +112,7 @@ export class Tailer {
     this.#at = start.offset
     this.#tail = start.tail
     this.#positions = new Positions(start, context.onCommit)
-    this.#splitter = new LineSplitter(context.maxLineBytes, start.continues)
+    this.#splitter = context.splitting.splitter(start.continues, start.carry)
   }
 
   get isOpen(): boolean {
@@ -127,9 +139,14 @@ export class Tailer {
     return this.#at
   }
 
-  /** Bytes of an unfinished line. */
+  /** Bytes of an unfinished line or event. */
   get pending(): number {
     return this.#splitter.pending
+  }
+
+  /** When what is unfinished waited long enough. */
+  get dueAt(): number {
+    return this.pendingSince + this.#context.splitting.patienceMs(this.#splitter)
   }
 
   /** Bytes that are in the file and in no batch yet. */
@@ -179,7 +196,7 @@ export class Tailer {
     this.#content = position.content
     this.#at = position.offset
     this.#tail = position.tail
-    this.#splitter = new LineSplitter(this.#context.maxLineBytes, position.continues)
+    this.#splitter = this.#context.splitting.splitter(position.continues, position.carry)
     this.#pieces = 0
     this.#caughtUp = false
   }
@@ -225,6 +242,15 @@ export class Tailer {
   /** Whether the open file surely holds what was read of it. */
   verify(): boolean {
     return this.#tail.bytes > 0 && this.#tailMatches()
+  }
+
+  /** Whether its path leads to it, so that it can be opened again after it was closed. */
+  get findable(): boolean {
+    try {
+      return keyOf(statSync(this.path, { bigint: true })) === this.key
+    } catch {
+      return false
+    }
   }
 
   /** Whether it has no name any more. */
@@ -287,7 +313,8 @@ export class Tailer {
     const splitter = this.#splitter
     const first = this.#room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
-    if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
+    // At the beginning what is known of the content may be of another, which was truncated away.
+    if (known === this.#at && (known === 0 || this.#content.head.bytes < FINGERPRINT_BYTES)) {
       this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
     }
     const frame = splitter.commit(length)
@@ -301,7 +328,10 @@ export class Tailer {
     }
     this.#tail = tailBefore(length)
     if (!frame) return undefined
-    return this.#batch(frame, pending === 0 ? this.#tail : tailBefore(length - pending), out)
+    let tail = pending === 0 ? this.#tail : tailBefore(length - pending)
+    // Where the frame ends before the portion, little of what is before its end may be at hand but the frame itself.
+    if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
+    return this.#batch(frame, tail, out)
   }
 
   #batch(frame: Frame, tail: Fingerprint, out: Outlet): EventBatch {
@@ -309,7 +339,8 @@ export class Tailer {
     this.#context.pieces.value += splitter.pieces - this.#pieces
     this.#pieces = splitter.pieces
     const offset = this.#at - splitter.pending
-    this.#delivered = { offset, continues: splitter.continues, tail, content: this.#content }
+    const { continues, carry } = splitter
+    this.#delivered = { offset, continues, carry, tail, content: this.#content }
     const positions = this.#positions
     const settle = positions.add(this.#delivered)
     const ack = out.ack(status => {
@@ -319,7 +350,7 @@ export class Tailer {
     return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack)
   }
 
-  /** The unfinished line as it is. */
+  /** The unfinished line or event as it is. */
   flush(out: Outlet): EventBatch | undefined {
     const frame = this.#splitter.flush()
     return frame && this.#batch(frame, this.#tail, out)
@@ -344,7 +375,7 @@ export class Tailer {
 
   /** What the checkpoint says of it. */
   entry(): Entry {
-    const { offset, continues, tail, content } = this.committed
+    const { offset, continues, carry, tail, content } = this.committed
     const [dev, ino] = this.key.split(':') as [string, string]
     const file = this.origin.path === this.path ? {} : { file: this.origin.path }
     return {
@@ -355,8 +386,15 @@ export class Tailer {
       birth: String(this.birth),
       offset,
       continues,
+      ...(carry === 0 ? {} : { carry }),
       head: content.head,
       tail,
     }
   }
+}
+
+/** Of the last bytes of a frame. */
+function tailOf({ chunk, length, starts, ends, flags }: Frame): Fingerprint {
+  const end = ends[length - 1]! + (flags[length - 1]! & LINE_END)
+  return fingerprint(chunk, Math.max(starts[0]!, end - FINGERPRINT_BYTES), end)
 }

@@ -185,6 +185,28 @@ t.test('copy and truncate with the same first lines', async t => {
   await next.stop()
 })
 
+t.test('truncated while it is to be read again from its beginning: what it holds now is remembered', async t => {
+  const dir = t.testdir({ 'app.log': asText(numbered(0, 200)) })
+  const path = join(dir, 'app.log')
+  const options = { include: [path] }
+  const run = await tail(options)
+  run.out.hold = true
+  await until(() => run.out.held.length > 0, 'the first batch')
+  run.out.settle('errored')
+  await t.rejects(run.run)
+  truncateSync(path)
+  writeFileSync(path, asText(numbered(500, 600)))
+  run.out.hold = false
+  void run.again()
+  await settled(run, 300)
+  await run.stop()
+  const next = await tail(options, run.checkpoints)
+  appendFileSync(path, 'last\n')
+  await settled(next, 1)
+  t.same(next.out.texts(), ['last'])
+  await next.stop()
+})
+
 t.test('while nothing runs: rotation, truncation, and an inode that is given away again', async t => {
   const names = ['renamed', 'outside', 'truncated', 'shorter', 'reused', 'untouched', 'gone', 'small']
   const dir = t.testdir(Object.fromEntries(names.map(name => [`${name}.log`, asText(numbered(0, 10, ` of ${name}`))])))

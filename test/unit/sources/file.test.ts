@@ -1,4 +1,13 @@
-import { appendFileSync, closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import {
+  appendFileSync,
+  closeSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES, PIECE } from '../../../src/lib/line-splitter.js'
@@ -289,6 +298,29 @@ t.test('no more files are open than allowed, and none is forgotten', async t => 
   }
   await run.stop()
 })
+
+t.test(
+  'a file that was deleted stays open until it is read to its end, however many others are to be opened',
+  async t => {
+    const dir = t.testdir({ 'a.log': 'a 0\n', 'b.log': 'b 0\n' })
+    const run = await tail({ include: [join(dir, '*.log')], max_open_files: 2, scan_interval: '10s' })
+    await settled(run, 2)
+    let go = () => {}
+    run.out.room = new Promise(resolve => {
+      go = resolve
+    })
+    appendFileSync(join(dir, 'a.log'), 'a 1\n')
+    await until(() => run.out.batches === 3, 'nothing more is read')
+    appendFileSync(join(dir, 'b.log'), 'b 1\n')
+    unlinkSync(join(dir, 'b.log'))
+    writeFileSync(join(dir, 'c.log'), 'c 0\n')
+    await until(() => run.value('sluice_files_watched') === 3, 'the new file')
+    go()
+    await settled(run, 5)
+    t.same(run.out.texts().sort(), ['a 0', 'a 1', 'b 0', 'b 1', 'c 0'])
+    await run.stop()
+  },
+)
 
 t.test('read_from: end skips what was there at the first start, and nothing later', async t => {
   const dir = t.testdir({ 'a.log': 'old\nhal', 'b.log': '' })
