@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { checkSplit, MULTILINE_NOTES, multilineOption, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
@@ -15,52 +16,59 @@ import { Troubles } from './file/troubles.js'
 import { Waker } from './file/waker.js'
 import { Watches } from './file/watches.js'
 
-const options = z.strictObject({
-  include: z
-    .array(z.string().min(1))
-    .min(1)
-    .describe('Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.'),
-  exclude: z
-    .array(z.string().min(1))
-    .default([])
-    .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
-  read_from: z
-    .enum(['beginning', 'end'])
-    .default('beginning')
-    .describe('Where to begin with the files that are there when the source first starts. Later ones are read whole.'),
-  decode: decodeOption(),
-  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
-    .prefault('1MiB')
-    .describe('A longer line is delivered in pieces, marked `partial`.'),
-  partial_line_timeout: duration()
-    .prefault('5 Seconds')
-    .describe('How long the last line may wait for its line end before it is delivered as it is.'),
-  partial_line_at_stop: z
-    .enum(['deliver', 'keep'])
-    .default('deliver')
-    .describe(
-      'What becomes of such a line when the daemon ends: it is delivered as it is, unless it grew just now, or kept for the next start.',
-    ),
-  rotate_wait: duration()
-    .prefault('1 Minutes')
-    .describe(
-      'How long a file that was renamed or deleted is kept open, and read while it grows, after its last line.',
-    ),
-  scan_interval: duration(10)
-    .prefault('2 Seconds')
-    .describe(
-      'How often all files are looked for and at. Appends and new files are seen at once where folders can be watched.',
-    ),
-  max_open_files: z
-    .int()
-    .min(1)
-    .default(4096)
-    .describe('More files than this are opened in turns. At most half of what the process may open.'),
-  follow: z
-    .boolean()
-    .default(true)
-    .describe('False: read what is there to its end, then end. The run ends when every source has ended.'),
-})
+const options = z
+  .strictObject({
+    include: z
+      .array(z.string().min(1))
+      .min(1)
+      .describe(
+        'Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.',
+      ),
+    exclude: z
+      .array(z.string().min(1))
+      .default([])
+      .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
+    read_from: z
+      .enum(['beginning', 'end'])
+      .default('beginning')
+      .describe(
+        'Where to begin with the files that are there when the source first starts. Later ones are read whole.',
+      ),
+    decode: decodeOption(),
+    max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+      .prefault('1MiB')
+      .describe('A longer line is delivered in pieces, marked `partial`.'),
+    partial_line_timeout: duration()
+      .prefault('5 Seconds')
+      .describe('How long the last line may wait for its line end before it is delivered as it is.'),
+    partial_line_at_stop: z
+      .enum(['deliver', 'keep'])
+      .default('deliver')
+      .describe(
+        'What becomes of such a line, or of an unfinished event of several, when the daemon ends: it is delivered as it is, unless it grew just now, or kept for the next start.',
+      ),
+    multiline: multilineOption(),
+    rotate_wait: duration()
+      .prefault('1 Minutes')
+      .describe(
+        'How long a file that was renamed or deleted is kept open, and read while it grows, after its last line.',
+      ),
+    scan_interval: duration(10)
+      .prefault('2 Seconds')
+      .describe(
+        'How often all files are looked for and at. Appends and new files are seen at once where folders can be watched.',
+      ),
+    max_open_files: z
+      .int()
+      .min(1)
+      .default(4096)
+      .describe('More files than this are opened in turns. At most half of what the process may open.'),
+    follow: z
+      .boolean()
+      .default(true)
+      .describe('False: read what is there to its end, then end. The run ends when every source has ended.'),
+  })
+  .superRefine(checkSplit)
 type Options = z.output<typeof options>
 
 /** Saving that a file was taken up takes at most this share of the time. */
@@ -108,7 +116,7 @@ class FileSource implements Source {
     )
     const tailing: TailerContext = {
       clock,
-      maxLineBytes: options.max_line_bytes,
+      splitting: new Splitting(options),
       pieces: metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.'),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       onCommit: () => checkpoints.changed(),
@@ -128,7 +136,6 @@ class FileSource implements Source {
     this.#reader = new Reader({
       clock,
       troubles: this.#troubles,
-      partialLineTimeoutMs: options.partial_line_timeout,
       finishesLines: () => this.#stopped && options.partial_line_at_stop === 'deliver',
       open: tailer => this.#roster.open(tailer),
     })
@@ -278,11 +285,16 @@ export const file = defineSource({
   notes:
     'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
-    'what takes its place is read from its beginning. With copy-and-truncate, what is written between the last read and the truncation can be lost.',
+    'what takes its place is read from its beginning. With copy-and-truncate, what is written between the last read and the truncation can be lost. ' +
+    MULTILINE_NOTES,
   options,
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
     { title: 'Only what is new', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },
+    {
+      title: 'Events of several lines, each with a date at its beginning',
+      yaml: "include: [/var/log/app/*.log]\nmultiline: { start: '^\\d{4}-\\d{2}-\\d{2} ' }\n",
+    },
     { title: 'Everything once, then end', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
   ],
   create: (options, context) => new FileSource(options, context),

@@ -10,6 +10,8 @@ export interface Position {
   readonly offset: number
   /** A part of the line that goes on here was delivered. */
   readonly continues: boolean
+  /** What the splitter has to know of what was before (lib/record-splitter.ts). */
+  readonly carry: number
   /** Of the bytes before `offset`. */
   readonly tail: Fingerprint
   readonly content: Content
@@ -17,7 +19,7 @@ export interface Position {
 
 /** The beginning of a file, of which nothing is known yet. */
 export function emptyStart(): Position {
-  return { offset: 0, continues: false, tail: NO_BYTES, content: { head: NO_BYTES } }
+  return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES } }
 }
 
 interface Waiting {

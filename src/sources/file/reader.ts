@@ -19,7 +19,6 @@ const QUIET_MS = 250
 export interface ReaderOptions {
   readonly clock: Clock
   readonly troubles: Troubles
-  readonly partialLineTimeoutMs: number
   /** Whether the run ends because the daemon does, and unfinished lines are to go out then. */
   finishesLines(): boolean
   /** Opens the file if it is not; false when it cannot be read now. */
@@ -244,7 +243,7 @@ export class Reader {
     if (bytes === 0) this.#unfinished.delete(tailer)
     else {
       this.#unfinished.set(tailer, bytes)
-      this.#flushAt = Math.min(this.#flushAt, tailer.pendingSince + this.#options.partialLineTimeoutMs)
+      this.#flushAt = Math.min(this.#flushAt, tailer.dueAt)
     }
   }
 
@@ -259,18 +258,28 @@ export class Reader {
     this.#hinted.clear()
   }
 
-  /** Posts the lines that waited long enough for their end, or all. */
+  /** Posts what waited long enough for its end, or all. */
   #flushDue(out: Outlet, all: boolean): void {
-    const { clock, partialLineTimeoutMs } = this.#options
-    const now = clock.now()
+    const now = this.#options.clock.now()
     if (now < this.#flushAt && !all) return
     this.#flushAt = Number.POSITIVE_INFINITY
     for (const tailer of this.#unfinished.keys()) {
-      const due = tailer.pendingSince + partialLineTimeoutMs
-      if (due > now && !all) this.#flushAt = Math.min(this.#flushAt, due)
+      if (tailer.dueAt > now && !all) this.#flushAt = Math.min(this.#flushAt, tailer.dueAt)
       // One that has more to read is told from its end again when that is reached.
-      else if (tailer.queued) this.#setUnfinished(tailer, 0)
-      else this.#flush(tailer, out)
+      else if (tailer.queued || (!all && this.#hasMore(tailer))) {
+        this.#setUnfinished(tailer, 0)
+        this.ready(tailer)
+      } else this.#flush(tailer, out)
+    }
+  }
+
+  /** Whether the file grew, and nobody said so: no folder can be watched everywhere. */
+  #hasMore(tailer: Tailer): boolean {
+    try {
+      return tailer.isOpen && tailer.left() !== 0
+    } catch {
+      // The next sweep finds out, and tells.
+      return false
     }
   }
 

@@ -11,6 +11,9 @@ const FORGET_MS = 7 * 24 * 3_600_000
 /** No more entries than this of files that are away. */
 const MAX_AWAY = 10_000
 
+/** Beyond every carry there is: what is shifted must stay a small number. */
+const MOST_CARRY = 0xfffff
+
 const bytes = z.int().min(0)
 const digits = z.string().regex(/^\d{1,20}$/)
 const fingerprint = z.object({ bytes, hash: bytes })
@@ -24,6 +27,8 @@ const entrySchema = z.object({
   birth: digits,
   offset: bytes,
   continues: z.boolean(),
+  /** Where the position is not between events only: see positions.ts. */
+  carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
   /** When it was found to be away, wall clock in milliseconds. */

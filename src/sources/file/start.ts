@@ -12,8 +12,8 @@ export function judgeEntry(fd: number, stat: BigIntStats, entry: Entry, births: 
 }
 
 /** Where to go on with a file that was read before. */
-export function positionOf({ offset, continues, head, tail }: Entry): Position {
-  return { offset, continues, tail, content: { head } }
+export function positionOf({ offset, continues, carry = 0, head, tail }: Entry): Position {
+  return { offset, continues, carry, tail, content: { head } }
 }
 
 /** Where to begin with a file of which nothing is known. `fromEnd`: the options ask for it, and it may be that old. */
@@ -41,6 +41,7 @@ function endOf(fd: number, size: number): Position {
   return {
     offset: size,
     continues: before !== undefined && before !== LF,
+    carry: 0,
     tail: fingerprintAt(fd, Math.max(0, size - FINGERPRINT_BYTES), size),
     content: { head: fingerprintAt(fd, 0, Math.min(size, FINGERPRINT_BYTES)) },
   }
