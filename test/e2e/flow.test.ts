@@ -179,7 +179,8 @@ destinations:
   )
   done.conserves(t, 'at the end')
   const peak = rssMb('VmHWM')
-  t.ok(peak <= 160, `at most ${Math.round(peak)} MB were in memory`)
+  // All of the input in memory would be 150 MB above what an idle daemon has, which is about 90.
+  t.ok(peak <= 220, `at most ${Math.round(peak)} MB were in memory`)
   t.match(await daemon.stop(t), { received: LINES, undelivered: 0 })
   t.ok(
     seen.every(times => times === 1),
