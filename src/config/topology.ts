@@ -1,3 +1,4 @@
+import { REJECTED } from '../core/delivery-options.js'
 import type { Draft } from './component-config.js'
 import { type Explainer, shown } from './diagnostics.js'
 import type { ConfigNode } from './node.js'
@@ -60,7 +61,7 @@ function pathOf(draft: Draft): [string, string] {
 
 /** What is wrong with reading `outlet` of `to`, or undefined. */
 function fault(to: Draft, outlet: string | undefined): string | undefined {
-  if (to.kind === 'destination') return `${to.id} is a destination: nothing comes out of it`
+  if (to.kind === 'destination') return destinationFault(to, outlet)
   if (outlet === undefined || !to.definition) return undefined
   const outlets = to.definition.outlets ?? []
   if (outlets.includes(outlet)) return undefined
@@ -68,6 +69,14 @@ function fault(to: Draft, outlet: string | undefined): string | undefined {
     return `${to.id} (type ${to.definition.type}) has no side outputs; its events are read as ${to.id}`
   const names = outlets.map(name => `${to.id}.${name}`).join(', ')
   return `${to.id} (type ${to.definition.type}) has no side output of this name; it has ${names}`
+}
+
+/** The same of a destination: what it refuses can be read, where it is not dropped. */
+function destinationFault({ id, config }: Draft, outlet: string | undefined): string | undefined {
+  if (outlet !== REJECTED)
+    return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`
+  if (config?.delivery?.on_reject !== 'discard') return undefined
+  return `${id} drops what it refuses: without on_reject: discard it could be read here`
 }
 
 /** Tells one cycle of each knot of components, at the input that closes it. */

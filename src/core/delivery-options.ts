@@ -14,6 +14,9 @@ const REMOTE: DeliveryDefaults = { max_events: 1000, max_bytes: '1MB', max_wait:
 /** Defaults for destinations on the machine itself: in order, hardly waiting. */
 export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '4MB', max_wait: '10ms', max_in_flight: 1 }
 
+/** The side output of a destination: what it refuses for good. */
+export const REJECTED = 'rejected'
+
 /** So that a buffer can be cut in files. */
 const SMALLEST_BUFFER = 1024 * 1024
 

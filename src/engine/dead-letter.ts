@@ -1,20 +1,17 @@
-import { type FileHandle, mkdir, open } from 'node:fs/promises'
-import { join } from 'node:path'
+import { type FileHandle, mkdir, open, stat } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
-import { encodeNdjson } from '../codec/encode.js'
 import type { EventBatch } from '../core/batch.js'
 import type { DeliveryError } from '../core/errors.js'
-import { INVALID, MODIFIED, OBJECT } from '../core/flags.js'
+import { syncFolder } from '../lib/atomic-file.js'
 import type { Clock } from '../lib/time.js'
+import { encodeLetters } from './dead-letter/record.js'
 
 /**
- * Where events go that a destination refused for good: lines of JSON, one for each event, appended to a file of the
- * destination. Invariants: `write` resolves when its events are on the disk; a record is whole or not there, since what
- * a crash or a full disk left of one is cut off before the next is written. The file may be moved away at any time.
- *
- * A record: time, destination, status (if any), reason, request_id (if any), error, event: the event as it is sent
- * with `encoding: json`. `line` names the member of the event that holds its line ("message": the text, "raw": base64)
- * as it is sent with `encoding: raw`; without it that line is the event's own JSON.
+ * Where events go that a destination refused for good: lines of JSON, one for each event (dead-letter/record.ts),
+ * appended to a file of the destination. Invariants: `write` resolves when its events are on the disk, in the file that
+ * had the name then; a record is whole or not there, since what a crash or a full disk left of one is cut off before
+ * the next is written. The file may be moved away at any time; nobody else may write to it.
  */
 
 export interface DeadLetters {
@@ -24,6 +21,11 @@ export interface DeadLetters {
 
 const LF = 0x0a
 const TAIL_SIZE = 64 * 1024
+
+/** Where the refused events of a destination are kept. */
+export function deadLetterPath(dataDir: string, destination: string): string {
+  return join(dataDir, 'dead-letter', `${encodeURIComponent(destination)}.ndjson`)
+}
 
 export class DeadLetterFile implements DeadLetters {
   readonly path: string
@@ -35,8 +37,8 @@ export class DeadLetterFile implements DeadLetters {
   #last: Promise<void> = Promise.resolve()
 
   constructor(options: { dataDir: string; destination: string; log: Logger; clock: Clock }) {
-    this.#folder = join(options.dataDir, 'dead-letter')
-    this.path = join(this.#folder, `${encodeURIComponent(options.destination)}.ndjson`)
+    this.path = deadLetterPath(options.dataDir, options.destination)
+    this.#folder = dirname(this.path)
     this.#destination = options.destination
     this.#log = options.log
     this.#clock = options.clock
@@ -49,7 +51,13 @@ export class DeadLetterFile implements DeadLetters {
   }
 
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
-    const bytes = this.#records(request, error)
+    const bytes = encodeLetters(request, error, { destination: this.#destination, wall: this.#clock.wall() })
+    // Written once more when the file was moved away meanwhile: whoever did that may have read it before.
+    while (!(await this.#appendTo(bytes))) {}
+  }
+
+  /** Whether the bytes are safe in the file that has the name, then. */
+  async #appendTo(bytes: Buffer): Promise<boolean> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 })
     const file = await open(this.path, 'a+', 0o600)
     try {
@@ -67,37 +75,11 @@ export class DeadLetterFile implements DeadLetters {
         throw cause
       }
       if (size === 0) await syncFolder(this.#folder)
+      return await isNamed(this.path, file)
     } finally {
       await file.close()
     }
   }
-
-  #records(request: readonly EventBatch[], error: DeliveryError): Buffer {
-    const { status, reason, requestId: request_id, message } = error
-    const time = new Date(this.#clock.wall()).toISOString()
-    const head = JSON.stringify({ time, destination: this.#destination, status, reason, request_id, error: message })
-    const start = Buffer.from(head.slice(0, -1))
-    const parts: Buffer[] = []
-    for (const batch of request) {
-      const encoded = encodeNdjson([batch])
-      const lines = Buffer.concat(encoded.parts, encoded.bytes)
-      let from = 0
-      for (let i = 0; i < batch.length; i++) {
-        const end = lines.indexOf(LF, from)
-        const line = lineMember(batch.look(i))
-        const middle = line ? `,"line":"${line}","event":` : ',"event":'
-        parts.push(start, Buffer.from(middle), lines.subarray(from, end), Buffer.from('}\n'))
-        from = end + 1
-      }
-    }
-    return Buffer.concat(parts)
-  }
-}
-
-function lineMember(flags: number): string | undefined {
-  if (flags & MODIFIED) return undefined
-  if (flags & INVALID) return 'raw'
-  return flags & OBJECT ? undefined : 'message'
 }
 
 /** Where the last whole record ends. */
@@ -113,12 +95,8 @@ async function endOfRecords(file: FileHandle, size: number): Promise<number> {
   return 0
 }
 
-/** So that a new file's name is on the disk as well. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
+/** Whether `path` is the name of this file now. */
+async function isNamed(path: string, file: FileHandle): Promise<boolean> {
+  const [own, named] = await Promise.all([file.stat(), stat(path).catch(() => undefined)])
+  return named?.ino === own.ino && named.dev === own.dev
 }

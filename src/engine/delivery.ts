@@ -301,7 +301,7 @@ export class Delivery extends Writable {
       const attempt = () => deadLetter.write(request.parts, error)
       await this.#attempts.persist({ attempt, judge: judgeDeadLetter, limited: false })
       if (this.#over) return
-      const help = 'Events in the dead letter file.'
+      const help = 'Refused events that were kept as dead letters.'
       metrics.counter('sluice_dead_letter_events_total', help, { reason: error.reason }).value += request.events
     }
     if (this.#attempts.mayLog('reject')) {

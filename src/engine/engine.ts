@@ -13,19 +13,22 @@ import type {
   Source,
   SourceContext,
 } from '../core/component.js'
+import { REJECTED } from '../core/delivery-options.js'
 import { errorCode, errorText } from '../core/errors.js'
 import type { FieldPath } from '../core/field-path.js'
 import { FieldReader } from '../core/field-reader.js'
+import type { Origin } from '../core/origin.js'
 import { Backoff } from '../lib/backoff.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { type Clock, sleep } from '../lib/time.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
 import type { Amount, ComponentCounters } from './counters.js'
-import { DeadLetterFile } from './dead-letter.js'
+import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
+import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
-import { DiskBuffer } from './disk-buffer.js'
 import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
+import { DiskBuffer } from './disk-buffer.js'
 import { Input, Junction, pump } from './junction.js'
 import type { Metrics } from './metrics.js'
 import { SourceOutlet } from './outlet.js'
@@ -145,12 +148,7 @@ export class Engine {
       log: context.log,
       clock,
       random,
-      deadLetter: new DeadLetterFile({
-        dataDir: this.#config.dataDir,
-        destination: config.id,
-        log: context.log,
-        clock,
-      }),
+      deadLetter: this.#deadLetters(config.id, context.log),
       counters: {
         received: (events, bytes) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
         sent: (events, bytes) => metrics.sent(events, bytes),
@@ -160,8 +158,22 @@ export class Engine {
       metrics,
     })
     metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
+    delivery.once('close', () => this.#junction(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
     this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
+  }
+
+  /** Where events go that a destination refuses: to who reads them, else to a file. */
+  #deadLetters(destination: string, log: Logger): DeadLetters {
+    const { clock } = this.#around
+    const output = `${destination}.${REJECTED}`
+    if (!this.#isRead(output)) return new DeadLetterFile({ dataDir: this.#config.dataDir, destination, log, clock })
+    const origin: Origin = { source: destination, host: hostname(), decode: 'json', wanted: this.#wanted }
+    return new RejectedOutlet(this.#junction(output), origin, clock)
+  }
+
+  #isRead(output: string): boolean {
+    return [...this.#config.processors, ...this.#config.destinations].some(({ inputs }) => inputs.includes(output))
   }
 
   async #openBuffer({ id, delivery }: ComponentConfig, { log, metrics }: Wide): Promise<DiskBuffer | undefined> {
@@ -193,8 +205,7 @@ export class Engine {
     this.#between.push(() => metrics.passed.events - before - main.events)
     for (const [name, outlet] of Object.entries(processor.outlets ?? {})) {
       const id = `${config.id}.${name}`
-      const used = [...this.#config.processors, ...this.#config.destinations].some(c => c.inputs.includes(id))
-      if (!used) continue
+      if (!this.#isRead(id)) continue
       const side = pump(outlet, this.#junction(id))
       if (outlet instanceof SideOutlet) {
         outlet.connected = true

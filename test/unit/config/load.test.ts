@@ -406,7 +406,26 @@ t.test('topology', async t => {
       ['4:29: processors.a.inputs[0]: there is no source or processor "inn"; did you mean "in"?'],
     ],
     [config(pass('a', 'elsewhere')), ['4:29: processors.a.inputs[0]: there is no source or processor "elsewhere"']],
-    [config(pass('a', 'in, out')), ['4:33: processors.a.inputs[1]: out is a destination: nothing comes out of it']],
+    [
+      config(pass('a', 'in, out')),
+      [
+        '4:33: processors.a.inputs[1]: out is a destination: nothing comes out of it but what it refuses, as out.rejected',
+      ],
+    ],
+    [
+      config(pass('a', 'in, out.refused')),
+      [
+        '4:33: processors.a.inputs[1]: out is a destination: nothing comes out of it but what it refuses, as out.rejected',
+      ],
+    ],
+    [
+      config(pass('a', 'in, out.rejected')),
+      ['2:45: destinations.out.inputs[0]: events would go round in a circle: out -> a -> out'],
+    ],
+    [
+      config(pass('a', 'in'), pass('b', 'out.rejected')).replace('path: p', 'path: p, on_reject: discard'),
+      ['5:29: processors.b.inputs[0]: out drops what it refuses: without on_reject: discard it could be read here'],
+    ],
     [config(pass('a', 'in, in')), ['4:33: processors.a.inputs[1]: is listed twice']],
     [
       config(pass('a', 'in.discarded')),

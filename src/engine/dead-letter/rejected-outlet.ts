@@ -1,0 +1,45 @@
+import { Ack } from '../../core/ack.js'
+import { EventBatch } from '../../core/batch.js'
+import type { DeliveryError } from '../../core/errors.js'
+import type { Origin } from '../../core/origin.js'
+import { LineSplitter } from '../../lib/line-splitter.js'
+import type { Clock } from '../../lib/time.js'
+import type { DeadLetters } from '../dead-letter.js'
+import type { Junction } from '../junction.js'
+import { encodeLetters } from './record.js'
+
+const NO_LIMIT = 2 ** 31 - 1
+
+/**
+ * The side output of a destination for what it refuses for good: each event goes on as the record of a dead letter, in
+ * JSON, with its fields reason, status, request_id and event. What was refused counts as safe when all who read the
+ * output have taken it, each in its own way.
+ */
+export class RejectedOutlet implements DeadLetters {
+  readonly #junction: Junction
+  readonly #origin: Origin
+  readonly #clock: Clock
+
+  constructor(junction: Junction, origin: Origin, clock: Clock) {
+    this.#junction = junction
+    this.#origin = origin
+    this.#clock = clock
+  }
+
+  write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
+    const wall = this.#clock.wall()
+    const bytes = encodeLetters(request, error, { destination: this.#origin.source, wall })
+    const frame = new LineSplitter(NO_LIMIT).push(bytes)
+    if (!frame) return Promise.resolve()
+    return new Promise((resolve, reject) => {
+      const ack = new Ack(status => {
+        if (status === 'errored') reject(new Error('those who read the rejected events did not take them'))
+        else resolve()
+      })
+      const batch = new EventBatch(frame, this.#origin, wall, ack)
+      batch.scan()
+      // No need to wait for room: the next request that is refused waits for its own answer.
+      void this.#junction.write(batch)
+    })
+  }
+}
