@@ -1,0 +1,255 @@
+import { appendFileSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { seeded } from '../support/lines.js'
+import { sluice } from '../support/sluice.js'
+
+const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
+
+interface Event {
+  readonly message: string
+  readonly partial?: string
+}
+
+/** The events that a file destination wrote as JSON. */
+function eventsIn(path: string): Event[] {
+  if (!statSync(path, { throwIfNoEntry: false })) return []
+  const lines = readFileSync(path, 'utf8').split('\n').slice(0, -1)
+  return lines.map(line => JSON.parse(line) as Event)
+}
+
+const messages = (path: string) => eventsIn(path).map(({ message }) => message)
+
+async function delivered(daemon: Daemon, path: string, count: number): Promise<void> {
+  await daemon.until(() => messages(path).length >= count)
+}
+
+const LOG = [
+  '2026-01-01 12:00:00 INFO started\n',
+  '2026-01-01 12:00:01 ERROR sale failed\njava.lang.IllegalStateException: no\n\tat a.B.c(B.java:1)\nCaused by: java.io.IOException\n\t... 1 more\n',
+  '2026-01-01 12:00:02 INFO on\n',
+  '2026-01-01 12:00:03 ERROR job\nTraceback (most recent call last):\n  File "a.py", line 1, in <module>\nValueError: é\n',
+  'panic: no\n\ngoroutine 1 [running]:\nmain.main()\n\t/srv/main.go:3 +0x1d\nexit status 2\n',
+  '/srv/a.js:1\nthrow new Error("no")\n^\n\nError: no\n    at f (/srv/a.js:1:1) {\n  code: 1\n}\n\nNode.js v20.20.2\n',
+  '2026-01-01 12:00:04 INFO done\r\n',
+] as const
+const MESSAGES = LOG.map(event => event.replace(/\r?\n$/, ''))
+
+t.test('stack traces of four languages, from stdin and from a file, as JSON and byte for byte', async t => {
+  const folder = t.testdir({ 'app.log': LOG.join('') })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources:
+  in: { type: stdin, multiline: { preset: [java, python, go, node] } }
+  log: { type: file, include: [app.log], follow: false, multiline: { preset: [java, python, go, node], timeout: 1m } }
+destinations:
+  in_json: { type: file, inputs: [in], path: in.ndjson, encoding: json }
+  in_raw: { type: file, inputs: [in], path: in.raw, encoding: raw }
+  log_json: { type: file, inputs: [log], path: log.ndjson, encoding: json }
+  log_raw: { type: file, inputs: [log], path: log.raw, encoding: raw }
+`,
+  )
+  const input = Buffer.from(LOG.join(''))
+  for (let at = 0; at < input.length; at += 97) {
+    daemon.child.stdin!.write(input.subarray(at, at + 97))
+    await pause(2)
+  }
+  daemon.child.stdin!.end()
+  t.match(await daemon.ended(t), { received: 2 * LOG.length, passed: 4 * LOG.length, undelivered: 0 })
+  for (const name of ['in', 'log']) {
+    t.same(messages(join(folder, `${name}.ndjson`)), MESSAGES, name)
+    t.ok(readFileSync(join(folder, `${name}.raw`)).equals(input), `${name}: byte for byte`)
+    t.notOk(
+      eventsIn(join(folder, `${name}.ndjson`)).some(event => event.partial),
+      `${name}: whole`,
+    )
+  }
+})
+
+t.test('stdin: the timeout delivers what waits, SIGTERM too, and what is too large comes in pieces', async t => {
+  const folder = t.testdir({})
+  const out = join(folder, 'out.ndjson')
+  const destination = 'destinations: { out: { type: file, inputs: [in], path: out.ndjson, encoding: json } }\n'
+  const waits = await startDaemon(
+    t,
+    folder,
+    `sources: { in: { type: stdin, multiline: { start: '^\\S', timeout: 50ms, max_lines: 3 } } }\n${destination}`,
+  )
+  waits.child.stdin!.write('a\n b\n')
+  await delivered(waits, out, 1)
+  t.same(messages(out), ['a\n b'])
+  waits.child.stdin!.write(' c\nd\n 1\n 2\n 3\n 4\n')
+  await delivered(waits, out, 4)
+  t.match(eventsIn(out).slice(1), [
+    { message: ' c', partial: 'last' },
+    { message: 'd\n 1\n 2', partial: 'first' },
+    { message: ' 3\n 4', partial: 'last' },
+  ])
+  t.equal((await waits.scrape()).sum('sluice_line_pieces_total', { component_id: 'in' }), 1)
+  await waits.stop(t)
+
+  const killed = await startDaemon(
+    t,
+    folder,
+    `sources: { in: { type: stdin, multiline: { until: ';$', timeout: 1m } } }\n${destination}`,
+  )
+  killed.child.stdin!.write('SELECT 1\nFROM a;\nSELECT 2\nFR')
+  await delivered(killed, out, 5)
+  t.match(await killed.stop(t), { received: 2, undelivered: 0 })
+  t.same(messages(out).slice(4), ['SELECT 1\nFROM a;', 'SELECT 2\nFR'], 'what waited was delivered at the end')
+})
+
+const FILE = (options: string, more = '') => `
+sources: { log: { type: file, include: [app.log], ${more} multiline: { start: '^S', ${options} } } }
+destinations: { out: { type: file, inputs: [log], path: out.ndjson, encoding: json } }
+`
+
+t.test('file: an event that waits is neither lost nor cut by a kill or an end', async t => {
+  for (const [signal, more] of [
+    ['SIGKILL', ''],
+    ['SIGTERM', 'partial_line_at_stop: keep,'],
+  ] as const) {
+    const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
+    const path = join(folder, 'app.log')
+    const out = join(folder, 'out.ndjson')
+    const first = await startDaemon(t, folder, FILE('timeout: 1m', more))
+    await delivered(first, out, 1)
+    appendFileSync(path, ' c\n d')
+    await first.scrapedUntil(scrape => scrape.sum('sluice_file_unread_bytes') === 11)
+    t.same(messages(out), ['S1\n a'], `${signal}: the second event waits`)
+    // So that the first is not delivered again.
+    await first.until(() => /"offset":6\b/.test(readFileSync(join(folder, 'state/checkpoints/log.json'), 'utf8')))
+    if (signal === 'SIGKILL') {
+      first.child.kill(signal)
+      t.equal(await first.exit, signal)
+    } else await first.stop(t)
+    t.same(messages(out), ['S1\n a'], `${signal}: it was kept`)
+    appendFileSync(path, 'd\n e\nS3\n')
+    const next = await startDaemon(t, folder, FILE('timeout: 100ms'))
+    await delivered(next, out, 3)
+    await next.stop(t)
+    t.same(messages(out), ['S1\n a', 'S2\n b\n c\n dd\n e', 'S3'], `${signal}: then it was delivered, whole and once`)
+    t.notOk(eventsIn(out).some(event => event.partial))
+  }
+})
+
+t.test('file: at an end what waits is delivered, and not again; what comes later says that it goes on', async t => {
+  const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
+  const path = join(folder, 'app.log')
+  const out = join(folder, 'out.ndjson')
+  const first = await startDaemon(t, folder, FILE('timeout: 1m'))
+  await delivered(first, out, 1)
+  await pause(350)
+  t.match(await first.stop(t), { received: 2, undelivered: 0 })
+  t.same(messages(out), ['S1\n a', 'S2\n b'])
+  const again = await startDaemon(t, folder, FILE('timeout: 50ms'))
+  appendFileSync(path, ' c\nS3\n d\n')
+  await delivered(again, out, 4)
+  await again.stop(t)
+  t.match(eventsIn(out).slice(2), [
+    { message: ' c', partial: 'last' },
+    { message: 'S3\n d', partial: undefined },
+  ])
+  t.equal(messages(out).length, 4, 'nothing is repeated')
+})
+
+t.test('file: the timeout delivers, also the last event of a file that was rotated, truncated or deleted', async t => {
+  const folder = t.testdir({ 'app.log': 'S1\n a\n' })
+  const path = join(folder, 'app.log')
+  const out = join(folder, 'out.ndjson')
+  const daemon = await startDaemon(t, folder, FILE('timeout: 150ms'))
+  await delivered(daemon, out, 1)
+  appendFileSync(path, 'S2\n a\n')
+  renameSync(path, `${path}.1`)
+  appendFileSync(`${path}.1`, ' b\n')
+  writeFileSync(path, 'S3\n a\n')
+  await delivered(daemon, out, 3)
+  t.same(messages(out).sort(), ['S1\n a', 'S2\n a\n b', 'S3\n a'])
+  appendFileSync(path, 'S4\n a\n')
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_file_unread_bytes') > 0)
+  writeFileSync(path, 'S5\n')
+  await delivered(daemon, out, 5)
+  t.same(messages(out).slice(3).sort(), ['S4\n a', 'S5'], 'what was read of a file that was truncated')
+  t.match(await daemon.stop(t), { received: 5, undelivered: 0 })
+})
+
+t.test('file: killed again and again while events are written, each is delivered whole', async t => {
+  const folder = t.testdir({ 'app.log': '' })
+  const path = join(folder, 'app.log')
+  const out = join(folder, 'out.ndjson')
+  const random = seeded(3)
+  const events: string[] = []
+  let writing = true
+  const writer = (async () => {
+    for (; writing; await pause(3)) {
+      let text = ''
+      for (let i = 0; i < 20; i++) {
+        const lines = Array.from(
+          { length: Math.floor(random() * 6) },
+          (_, i) => `\n line ${i} ${'x'.repeat(random() * 200)}`,
+        )
+        events.push(`S${events.length}${lines.join('')}`)
+        text += `${events.at(-1)}\n`
+      }
+      // In two writes, torn anywhere.
+      const at = Math.floor(random() * text.length)
+      appendFileSync(path, text.slice(0, at))
+      await pause(random() * 3)
+      appendFileSync(path, text.slice(at))
+    }
+  })()
+  t.teardown(() => {
+    writing = false
+  })
+  const config = FILE('timeout: 1m').replace('path: out', 'batch: { max_wait: 20ms, max_events: 50 }, path: out')
+  for (let i = 0; i < 4; i++) {
+    const before = statSync(out, { throwIfNoEntry: false })?.size ?? 0
+    const daemon = await startDaemon(t, folder, config)
+    await daemon.until(() => (statSync(out, { throwIfNoEntry: false })?.size ?? 0) > before)
+    await pause(100 * i)
+    daemon.child.kill('SIGKILL')
+    t.equal(await daemon.exit, 'SIGKILL')
+  }
+  writing = false
+  await writer
+  const last = await startDaemon(t, folder, config.replace('timeout: 1m', 'timeout: 100ms'))
+  const whole = new Set(events)
+  // A kill may have torn what the destination was writing: such a line is no JSON.
+  const got = () =>
+    readFileSync(out, 'utf8')
+      .split('\n')
+      .flatMap(line => (line.startsWith('{"') && line.endsWith('"}') ? [JSON.parse(line) as Event] : []))
+  await last.until(() => new Set(got().map(({ message }) => message)).size >= whole.size)
+  await last.stop(t)
+  const strange = got().filter(({ message, partial }) => partial !== undefined || !whole.has(message))
+  t.same(strange.slice(0, 3), [], 'no event was cut or joined to another')
+  t.same(new Set(got().map(({ message }) => message)), whole, `${whole.size} events`)
+})
+
+t.test('what is wrong with the options is told where it stands', async t => {
+  const folder = t.testdir({
+    'wrong.yaml': `sources:
+  a: { type: stdin, decode: json, multiline: { preset: java } }
+  b: { type: file, include: [x], decode: json, multiline: { start: '^S' } }
+  c: { type: file, include: [x], multiline: { timeout: 1s } }
+  d: { type: file, include: [x], multiline: { start: '^S', until: 'E$' } }
+  e: { type: file, include: [x], multiline: { start: '(' } }
+  f: { type: file, include: [x], multiline: { preset: jave } }
+destinations: { out: { type: stdout, inputs: [a, b, c, d, e, f] } }
+`,
+  })
+  const running = sluice(['validate', 'wrong.yaml'], { cwd: folder })
+  t.equal(await running.exit, 78)
+  for (const text of [
+    /wrong\.yaml:2:\d+: sources\.a\.multiline: cannot be used with decode: json/,
+    /wrong\.yaml:3:\d+: sources\.b\.multiline: cannot be used with decode: json/,
+    /wrong\.yaml:4:\d+: sources\.c\.multiline: needs exactly one of start, continue, until and preset; none given/,
+    /wrong\.yaml:5:\d+: sources\.d\.multiline: needs exactly one of .*; start and until given/,
+    /wrong\.yaml:6:\d+: sources\.e\.multiline\.start: Invalid regular expression/,
+    /wrong\.yaml:7:\d+: sources\.f\.multiline\.preset: .*java/,
+  ])
+    t.match(running.stderr, text)
+})

@@ -1,0 +1,80 @@
+import { appendFileSync, linkSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { CONTINUES } from '../../../src/lib/line-splitter.js'
+import { tail, until } from '../../support/tailing.js'
+
+interface Saved {
+  readonly files: readonly {
+    readonly offset: number
+    readonly carry?: number
+    readonly tail: { readonly bytes: number }
+  }[]
+}
+
+const multiline = (timeout: string) => ({ start: '^S', timeout })
+
+t.test('what waits is not cut where appends are not seen at once', async t => {
+  const dir = t.testdir({ logs: { 'a.log': 'S1\n a\n' }, elsewhere: {} })
+  const path = join(dir, 'logs/a.log')
+  const other = join(dir, 'elsewhere/a.log')
+  linkSync(path, other)
+  const run = await tail({ include: [path], scan_interval: '1h', multiline: multiline('400ms') })
+  await until(() => run.value('sluice_file_unread_bytes') === 6, 'read')
+  await new Promise(resolve => setTimeout(resolve, 100))
+  // Under a name in a folder that nobody watches.
+  appendFileSync(other, ' b\n')
+  await until(() => run.out.lines.length > 0, 'delivered')
+  await run.stop()
+  t.same(run.out.texts(), ['S1\n a\n b'])
+})
+
+t.test('the position between events is known by what is before it, however they were read', async t => {
+  const dir = t.testdir({ 'a.log': 'S1\n a\n' })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path], partial_line_at_stop: 'keep', multiline: multiline('1m') })
+  await until(() => run.value('sluice_file_unread_bytes') === 6, 'read')
+  const line = `S2 ${'x'.repeat(5000)}`
+  appendFileSync(path, line)
+  await until(() => run.value('sluice_file_unread_bytes') === 6 + line.length, 'read, too')
+  await new Promise(resolve => setTimeout(resolve, 50))
+  appendFileSync(path, '\n')
+  await until(() => run.out.lines.length === 1, 'the first event')
+  await run.stop()
+  t.same(run.out.texts(), ['S1\n a'])
+  t.match((run.checkpoints.document as Saved).files, [{ offset: 6, tail: { bytes: 6 } }])
+  const next = await tail({ include: [path], multiline: multiline('50ms') }, run.checkpoints)
+  await until(() => next.out.lines.length === 1, 'the second event')
+  appendFileSync(path, ' late\n')
+  await until(() => next.out.lines.length === 2, 'its rest')
+  await next.stop()
+  t.match(next.out.lines, [
+    { text: line, flags: 1 },
+    { text: ' late', flags: 1 | CONTINUES },
+  ])
+  const { files } = next.checkpoints.document as Saved
+  t.match(files, [{ offset: line.length + 13, carry: 1 }], 'that it may go on is saved')
+})
+
+t.test('a batch that is given back comes again as the same events', async t => {
+  const dir = t.testdir({ 'a.log': 'S1\n a\nS2\n' })
+  const path = join(dir, 'a.log')
+  const run = await tail({ include: [path], multiline: { ...multiline('30ms'), max_lines: 2 } })
+  await until(() => run.out.lines.length === 2, 'both')
+  run.out.hold = true
+  appendFileSync(path, ' b\n c\n d\n e\nS3\n')
+  await until(() => run.out.lines.length === 5, 'more')
+  const first = run.out.lines.slice(2)
+  run.out.settle('errored')
+  await t.rejects(run.run, /undelivered/)
+  run.out.hold = false
+  run.again().catch(() => {})
+  await until(() => run.out.lines.length === 8, 'again')
+  await run.stop()
+  t.same(run.out.lines.slice(5), first)
+  t.same(
+    first.map(({ text }) => text),
+    [' b\n c', ' d\n e', 'S3'],
+  )
+  t.equal(first[0]!.flags & CONTINUES, CONTINUES)
+})
