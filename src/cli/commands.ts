@@ -104,6 +104,41 @@ export const commands: readonly Command[] = [
     },
   }),
   command({
+    name: 'resend',
+    summary: 'Sends dead letters again: events that a destination has refused for good.',
+    text: [
+      'Dead letters are in data_dir/dead-letter/ID.ndjson; other files of them can be named instead. They go through the destination as it is configured, with its batches and retries, in the order of the file. What it takes is removed from the file, what it refuses again stays there. The exit code is 1 when anything stays.',
+      'A daemon may run meanwhile and write new dead letters. A call that was ended in the middle, by a signal or a crash, is taken up by the next one; after a crash the last of what was sent may be sent twice. While it is at work, the file is in FILE.sending.',
+    ],
+    options: {
+      config: {
+        type: 'string',
+        short: 'c',
+        value: 'FILE',
+        required: true,
+        text: 'The configuration with the destination.',
+      },
+      destination: { type: 'string', value: 'ID', required: true, text: 'The id of the destination in it.' },
+      'dry-run': { type: 'boolean', text: 'Only tells what there is to send, by reason. Changes nothing.' },
+    },
+    operands: {
+      name: 'FILE',
+      min: 0,
+      max: Number.MAX_SAFE_INTEGER,
+      text: 'Files of dead letters that nobody writes to any more, instead of the one of the destination.',
+    },
+    examples: [
+      { title: 'what is there?', line: 'sluice resend --config sluice.yaml --destination upstream --dry-run' },
+      { title: 'once the cause is corrected', line: 'sluice resend --config sluice.yaml --destination upstream' },
+    ],
+    ships: true,
+    async run({ options, operands }, io) {
+      const { resend } = await import('./resend.js')
+      const { config, destination, 'dry-run': dryRun } = options
+      return resend({ config, destination, dryRun, files: operands }, io)
+    },
+  }),
+  command({
     name: 'docs config',
     summary: 'Writes the reference of the configuration and its JSON Schema, both made from the code.',
     options: {},

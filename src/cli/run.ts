@@ -98,7 +98,11 @@ async function listen(config: Config, metrics: Metrics, engine: Engine, log: Log
 }
 
 /** The first SIGTERM or SIGINT ends the run in order; `second` resolves at the next. */
-function onSignals(engine: Engine, timeoutMs: number, log: Logger): { second: Promise<void>; remove: () => void } {
+export function onSignals(
+  engine: Pick<Engine, 'stop'>,
+  timeoutMs: number,
+  log: Logger,
+): { second: Promise<void>; remove: () => void } {
   let leave = () => {}
   const second = new Promise<void>(resolve => {
     leave = resolve

@@ -61,12 +61,8 @@ export class DeadLetterFile implements DeadLetters {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 })
     const file = await open(this.path, 'a+', 0o600)
     try {
-      const { size: found } = await file.stat()
-      const size = await endOfRecords(file, found)
-      if (size < found) {
-        await file.truncate(size)
-        this.#log.warn({ file: this.path, bytes: found - size }, 'cut a torn record off; its events are sent again')
-      }
+      const { size, torn } = await cutTornRecord(file)
+      if (torn > 0) this.#log.warn({ file: this.path, bytes: torn }, 'cut a torn record off; its events are sent again')
       try {
         await file.appendFile(bytes)
         await file.sync()
@@ -80,6 +76,14 @@ export class DeadLetterFile implements DeadLetters {
       await file.close()
     }
   }
+}
+
+/** Makes a file end with a whole record; returns its size, and how much was cut off. */
+export async function cutTornRecord(file: FileHandle): Promise<{ size: number; torn: number }> {
+  const { size: found } = await file.stat()
+  const size = await endOfRecords(file, found)
+  if (size < found) await file.truncate(size)
+  return { size, torn: found - size }
 }
 
 /** Where the last whole record ends. */

@@ -1,0 +1,200 @@
+import { type FileHandle, open } from 'node:fs/promises'
+import { z } from 'zod'
+import { EventBatch } from '../../core/batch.js'
+import { type AnyDefinition, defineSource } from '../../core/component.js'
+import type { Origin } from '../../core/origin.js'
+import { Fifo } from '../../lib/fifo.js'
+import { type Frame, LINE_END, LineSplitter, PIECE } from '../../lib/line-splitter.js'
+import { decodeLetter, type Letter } from './record.js'
+
+/** More than any record has. */
+const LONGEST_RECORD = 2 ** 30
+const READ_SIZE = 256 * 1024
+/** Lines of one batch. */
+const BATCH_BYTES = 256 * 1024
+
+/** A record and where it ends in its file; `letter` is undefined where a line is none. */
+interface Found {
+  readonly letter: Letter | undefined
+  readonly end: number
+}
+
+/**
+ * The records of a file from `from` on, some at a time. What stands behind the last line end is one too, when it is
+ * whole; otherwise it is what a crash left, and its event is sent by whoever had it.
+ */
+async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
+  let file: FileHandle | undefined
+  try {
+    file = await open(path, 'r')
+    const splitter = new LineSplitter(LONGEST_RECORD)
+    let end = from
+    for (let at = from; ; ) {
+      const { bytesRead } = await file.read(splitter.reserve(READ_SIZE), 0, READ_SIZE, at)
+      at += bytesRead
+      const frame = bytesRead > 0 ? splitter.commit(bytesRead) : splitter.flush()
+      if (frame) {
+        const found = recordsOf(frame, end)
+        end += frame.bytes
+        yield bytesRead > 0 ? found : found.filter(({ letter }) => letter)
+      }
+      if (bytesRead === 0) return
+    }
+  } finally {
+    await file?.close()
+  }
+}
+
+function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number): Found[] {
+  const found: Found[] = []
+  for (let i = 0; i < length; i++) {
+    const [start, end] = [starts[i]!, ends[i]!]
+    from += end - start + (flags[i]! & LINE_END)
+    const letter = flags[i]! & PIECE ? undefined : decodeLetter(chunk, start, end)
+    if (letter || end > start) found.push({ letter, end: from })
+  }
+  return found
+}
+
+/** What is in a file of dead letters. */
+export interface Survey {
+  events: number
+  /** How many there are of each reason. */
+  readonly reasons: Map<string, number>
+  /** Number of the first line that is no dead letter. */
+  wrongLine: number | undefined
+}
+
+export async function surveyLetters(path: string, from = 0): Promise<Survey> {
+  const survey: Survey = { events: 0, reasons: new Map(), wrongLine: undefined }
+  let line = 0
+  for await (const records of readRecords(path, from)) {
+    for (const { letter } of records) {
+      line++
+      if (!letter) survey.wrongLine ??= line
+      else {
+        survey.events++
+        survey.reasons.set(letter.reason, (survey.reasons.get(letter.reason) ?? 0) + 1)
+      }
+    }
+    if (survey.wrongLine !== undefined) break
+  }
+  return survey
+}
+
+/** A batch under way. */
+interface Sent {
+  readonly end: number
+  readonly events: number
+  settled: boolean
+}
+
+/** How far the letters of a file are settled. */
+export class LettersProgress {
+  /** Bytes of the file before which all is settled. */
+  done: number
+  /** Events that were settled, in this run. */
+  events = 0
+  readonly #sent = new Fifo<Sent>()
+  readonly #changed: () => void
+
+  constructor(done: number, changed: () => void) {
+    this.done = done
+    this.#changed = changed
+  }
+
+  send(end: number, events: number): Sent {
+    const sent = { end, events, settled: false }
+    this.#sent.push(sent)
+    return sent
+  }
+
+  settle(sent: Sent): void {
+    sent.settled = true
+    this.events += sent.events
+    for (let first: Sent | undefined; (first = this.#sent.first)?.settled; this.#sent.shift()) this.done = first.end
+    this.#changed()
+  }
+}
+
+/** A source of the events in a file of dead letters, from where the progress stands. */
+export function lettersSource(path: string, progress: LettersProgress): AnyDefinition<'source'> {
+  return defineSource({
+    type: 'dead_letters',
+    summary: 'Reads the events of dead letters.',
+    options: z.strictObject({}),
+    examples: [{ title: 'Dead letters', yaml: '' }],
+    create: (_options, context) => ({
+      async run(out, signal) {
+        const { wanted } = context.origin('text')
+        for await (const records of readRecords(path, progress.done)) {
+          for (const group of groupsOf(records)) {
+            if (signal.aborted) return
+            const { letter } = group[0]!
+            const { path, peer, host, decode, receivedAt } = letter!
+            const origin: Origin = {
+              source: context.id,
+              host,
+              decode,
+              wanted,
+              ...(path === undefined ? {} : { path }),
+              ...(peer === undefined ? {} : { peer }),
+            }
+            const sent = progress.send(group.at(-1)!.end, group.length)
+            const ack = out.ack(status => {
+              if (status !== 'errored') progress.settle(sent)
+            })
+            await out.send(new EventBatch(frameOf(group), origin, receivedAt, ack))
+          }
+        }
+      },
+    }),
+  })
+}
+
+/** Neighbours of the same origin, as many as make a batch. */
+function* groupsOf(records: readonly Found[]): Generator<Found[]> {
+  let group: Found[] = []
+  let bytes = 0
+  for (const record of records) {
+    const { letter } = record
+    if (!letter) continue
+    const first = group[0]?.letter
+    if (first && (bytes > BATCH_BYTES || !isAlike(first, letter))) {
+      yield group
+      group = []
+      bytes = 0
+    }
+    group.push(record)
+    bytes += letter.line.length
+  }
+  if (group.length > 0) yield group
+}
+
+function isAlike(a: Letter, b: Letter): boolean {
+  if (a.decode !== b.decode) return false
+  // An object says itself where and when it is from.
+  if (a.decode === 'json') return true
+  return a.path === b.path && a.peer === b.peer && a.host === b.host && a.receivedAt === b.receivedAt
+}
+
+const LF = Buffer.from('\n')
+
+function frameOf(group: readonly Found[]): Frame {
+  const length = group.length
+  const frame = { starts: new Int32Array(length), ends: new Int32Array(length), flags: new Uint8Array(length) }
+  const parts: Buffer[] = []
+  let at = 0
+  for (const [i, { letter }] of group.entries()) {
+    const { line, flags } = letter!
+    parts.push(line)
+    frame.starts[i] = at
+    frame.ends[i] = at += line.length
+    frame.flags[i] = flags
+    if (flags & LINE_END) {
+      parts.push(LF)
+      at++
+    }
+  }
+  return { ...frame, chunk: Buffer.concat(parts), length, bytes: at }
+}

@@ -1,0 +1,235 @@
+import { existsSync } from 'node:fs'
+import { link, mkdir, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import type { ComponentConfig, Config } from '../../config/load.js'
+import { errorCode, errorText } from '../../core/errors.js'
+import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
+import { DataDirError, lockDataDir } from '../data-dir.js'
+import { cutTornRecord, deadLetterPath } from '../dead-letter.js'
+import { Engine, type Surroundings } from '../engine.js'
+import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
+
+/**
+ * Sends the events of a dead letter file again. The file is taken out of the way first, into a folder beside it, so
+ * that a daemon may go on to write a new one. Invariants: an event is in the file, or in the folder and not before the
+ * progress noted there, until the destination has taken it; what it refuses again is safe in the folder before the
+ * progress passes it, and goes back to the file at the end. A crash repeats, and loses nothing: the next call goes on
+ * with what is in the folder.
+ */
+
+const SAVE_EVERY_MS = 1000
+const COPY_SIZE = 1024 * 1024
+const SOURCE = 'dead_letters'
+
+/** What became of the events of one file. */
+export interface Resent {
+  sent: number
+  /** Refused again, by reason. They are back in the file. */
+  readonly refused: Map<string, number>
+  /** Not sent: the end came before. The next call sends them. */
+  left: number
+}
+
+/** The file cannot be sent; nothing was done. */
+export class ResendError extends Error {
+  readonly code = 'SLUICE_RESEND'
+}
+
+export interface ResendContext {
+  readonly config: Config
+  readonly destination: ComponentConfig<'destination'>
+  /** Made for each run, so that each counts for itself. */
+  readonly surroundings: () => Surroundings
+  /** Told of what runs now, so that it can be stopped. */
+  readonly running: (engine: Engine) => void
+  /** Whether nothing more is to be begun. */
+  readonly stopped: () => boolean
+}
+
+/** Where the files of `path` are while they are sent. */
+const folderOf = (path: string) => `${path}.sending`
+const recordsIn = (folder: string) => join(folder, 'records.ndjson')
+const progressIn = (folder: string) => join(folder, 'progress.json')
+const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
+
+/** Whether there is anything of this file to send. */
+export function isToSend(path: string): boolean {
+  return existsSync(path) || existsSync(folderOf(path))
+}
+
+/** What is there to send, in the file and in what an earlier call left; changes nothing. */
+export async function surveyFile(path: string): Promise<Survey> {
+  const folder = folderOf(path)
+  const surveys: Survey[] = []
+  if (existsSync(recordsIn(folder))) surveys.push(await surveyLetters(recordsIn(folder), await readProgress(folder)))
+  if (existsSync(path)) surveys.push(await surveyLetters(path))
+  const sum: Survey = { events: 0, reasons: new Map(), wrongLine: surveys.at(-1)?.wrongLine }
+  for (const { events, reasons } of surveys) {
+    sum.events += events
+    for (const [reason, n] of reasons) sum.reasons.set(reason, (sum.reasons.get(reason) ?? 0) + n)
+  }
+  return sum
+}
+
+/** Sends all of it; throws ResendError when that cannot be begun. */
+export async function resendFile(path: string, context: ResendContext): Promise<Resent> {
+  const folder = folderOf(path)
+  const lock = lockFolder(folder, path)
+  const resent: Resent = { sent: 0, refused: new Map(), left: 0 }
+  try {
+    if (existsSync(recordsIn(folder))) await send(folder, context, resent)
+    if (!existsSync(recordsIn(folder)) && existsSync(path) && !context.stopped()) {
+      await rename(path, recordsIn(folder))
+      await syncFolder(dirname(path))
+      await checkRecords(folder, path)
+      await send(folder, context, resent)
+    }
+  } finally {
+    await giveBack(path, folder, context.destination.id)
+    if (existsSync(recordsIn(folder))) lock.release()
+    else await rm(folder, { recursive: true, force: true })
+  }
+  return resent
+}
+
+function lockFolder(folder: string, path: string): { release(): void } {
+  try {
+    return lockDataDir(folder)
+  } catch (error) {
+    if (!(error instanceof DataDirError)) throw error
+    if (error.code !== 'SLUICE_DATA_DIR_IN_USE') throw new ResendError(errorText(error.cause ?? error))
+    throw new ResendError(`${path} is being sent by another sluice resend`)
+  }
+}
+
+/** Puts the file back where it came from when not all of it is dead letters. */
+async function checkRecords(folder: string, path: string): Promise<void> {
+  const { wrongLine } = await surveyLetters(recordsIn(folder))
+  if (wrongLine === undefined) return
+  await putBack(recordsIn(folder), path, folder)
+  throw new ResendError(`${path}:${wrongLine}: is no dead letter; nothing of this file was sent`)
+}
+
+/** Sends the records in the folder; takes them away when all are settled. */
+async function send(folder: string, context: ResendContext, resent: Resent): Promise<void> {
+  const { config, destination, surroundings } = context
+  const records = recordsIn(folder)
+  const from = await readProgress(folder)
+  const { events } = await surveyLetters(records, from)
+  if (events === 0) return await remove(folder)
+  const around = surroundings()
+  let saving = Promise.resolve()
+  let savedAt = around.clock.now()
+  const save = () => {
+    savedAt = around.clock.now()
+    saving = saving
+      .then(() => writeAtomic(progressIn(folder), JSON.stringify({ done: progress.done })))
+      .catch(error => around.log.warn({ error: errorText(error) }, 'the progress cannot be noted; a crash repeats it'))
+  }
+  const progress = new LettersProgress(from, () => {
+    if (around.clock.now() - savedAt >= SAVE_EVERY_MS) save()
+  })
+  const engine = await Engine.build(
+    {
+      ...config,
+      dataDir: folder,
+      sources: [
+        {
+          id: SOURCE,
+          kind: 'source',
+          type: SOURCE,
+          inputs: [],
+          options: {},
+          definition: lettersSource(records, progress),
+        },
+      ],
+      processors: [],
+      destinations: [
+        {
+          ...destination,
+          inputs: [SOURCE],
+          delivery: { ...destination.delivery!, buffer: { type: 'memory' }, on_reject: 'dead_letter' },
+        },
+      ],
+    },
+    around,
+  )
+  context.running(engine)
+  await engine.run()
+  save()
+  await saving
+  const counters = around.metrics.components.get(destination.id)
+  resent.sent += counters?.passed.events ?? 0
+  for (const [reason, { events }] of counters?.discards ?? []) {
+    resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
+  }
+  resent.left += events - progress.events
+  if (progress.events === events) await remove(folder)
+}
+
+/** All records of the folder are settled. */
+async function remove(folder: string): Promise<void> {
+  await unlink(recordsIn(folder))
+  await unlink(progressIn(folder)).catch(ignoreMissing)
+}
+
+async function readProgress(folder: string): Promise<number> {
+  try {
+    const { done } = JSON.parse(await readFile(progressIn(folder), 'utf8')) as { done?: unknown }
+    const { size } = await stat(recordsIn(folder))
+    return typeof done === 'number' && done >= 0 && done <= size ? done : 0
+  } catch {
+    return 0
+  }
+}
+
+/** Brings what was refused again back to the file. */
+async function giveBack(path: string, folder: string, destination: string): Promise<void> {
+  const refused = deadLetterPath(folder, destination)
+  // A call that ended in the middle of this may have left a file here.
+  if (existsSync(mergingIn(folder))) await merge(refused, folder)
+  if (existsSync(refused)) await putBack(refused, path, folder)
+}
+
+/** Gives the file `from` the name `path`, in front of what a daemon may have written there meanwhile. */
+async function putBack(from: string, path: string, folder: string): Promise<void> {
+  for (;;) {
+    try {
+      // Unlike a rename it fails where there is a file: nothing is written over.
+      await link(from, path)
+      break
+    } catch (error) {
+      if (errorCode(error) !== 'EEXIST') throw error
+    }
+    await rename(path, mergingIn(folder)).catch(ignoreMissing)
+    await merge(from, folder)
+  }
+  await syncFolder(dirname(path))
+  await unlink(from)
+}
+
+/** Puts what is being merged at the end of `into`; of both as far as the records are whole. */
+async function merge(into: string, folder: string): Promise<void> {
+  await mkdir(dirname(into), { recursive: true, mode: 0o700 })
+  const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])
+  try {
+    if (!from) return
+    await cutTornRecord(to)
+    await cutTornRecord(from)
+    const piece = Buffer.allocUnsafe(COPY_SIZE)
+    for (let at = 0, bytesRead = 1; bytesRead > 0; at += bytesRead) {
+      bytesRead = (await from.read(piece, 0, piece.length, at)).bytesRead
+      await to.appendFile(piece.subarray(0, bytesRead))
+    }
+    await to.sync()
+  } finally {
+    await to.close()
+    await from?.close()
+  }
+  await syncFolder(dirname(into))
+  await unlink(mergingIn(folder))
+}
+
+function ignoreMissing(error: unknown): undefined {
+  if (errorCode(error) !== 'ENOENT') throw error
+}
