@@ -377,6 +377,11 @@ t.test('a pattern sees the first 4 KiB of a line, until the last', async t => {
   t.equal(eventCount('until', /^S/u, [`S${long.slice(1)}`, 'a']), 2)
   t.equal(eventCount('until', /S/u, [`S${long}`, 'a']), 1)
   t.equal(eventCount('until', /;$/u, [`${long}${long};`, 'a']), 2)
+  const splitter = new RecordSplitter(
+    limitsOf({ form: 'start', pattern: /^Sx+$/u, maxLines: 9, maxBytes: JUDGED_BYTES - 100 }),
+  )
+  const parts = ['a\n', `S${long.slice(2)}\r`, '\n'].flatMap(part => eventsOf(splitter.push(Buffer.from(part))))
+  t.equal(show(parts[0]!), 'a¶', 'a CR that may belong to the line end is not seen')
   t.equal(eventCount('start', /^é+$/u, ['a', 'éé', 'b']), 2, 'text, not bytes')
 })
 

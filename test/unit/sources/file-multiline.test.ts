@@ -54,6 +54,14 @@ t.test('the position between events is known by what is before it, however they 
   ])
   const { files } = next.checkpoints.document as Saved
   t.match(files, [{ offset: line.length + 13, carry: 1 }], 'that it may go on is saved')
+  appendFileSync(path, ' later\nS3\n')
+  const last = await tail({ include: [path], multiline: multiline('50ms') }, next.checkpoints)
+  await until(() => last.out.lines.length === 2, 'more of its rest')
+  await last.stop()
+  t.match(last.out.lines, [
+    { text: ' later', flags: 1 | CONTINUES },
+    { text: 'S3', flags: 1 },
+  ])
 })
 
 t.test('a batch that is given back comes again as the same events', async t => {
