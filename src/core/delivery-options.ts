@@ -12,7 +12,7 @@ export interface DeliveryDefaults {
 const REMOTE: DeliveryDefaults = { max_events: 1000, max_bytes: '1MB', max_wait: '1 Seconds', max_in_flight: 4 }
 
 /** Defaults for destinations on the machine itself: in order, hardly waiting. */
-export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '4MB', max_wait: '10ms', max_in_flight: 1 }
+export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '1MB', max_wait: '10ms', max_in_flight: 1 }
 
 /** The side output of a destination: what it refuses for good. */
 export const REJECTED = 'rejected'
