@@ -22,10 +22,14 @@ export function multilineOption() {
       preset: z
         .union([z.enum(LANGUAGES), z.array(z.enum(LANGUAGES)).min(1)])
         .optional()
-        .describe('Stack traces of a language, or of several, belong to the event before them, or make one.'),
+        .describe(
+          'Stack traces of a language, or of several, belong to the event before them, or make one. Where it is known how events begin, `start` is surer: it keeps messages of several lines together, too.',
+        ),
       timeout: duration()
         .prefault('1 Seconds')
-        .describe('How long an event waits for more lines, after the last bytes, before it is delivered as it is.'),
+        .describe(
+          'How long an event waits for more lines, after the last bytes, before it is delivered as it is. With an unfinished line at its end it waits for `partial_line_timeout`, if that is longer.',
+        ),
       max_lines: z
         .int()
         .min(1)
@@ -55,8 +59,8 @@ export type MultilineOptions = NonNullable<z.output<ReturnType<typeof multilineO
 
 /** What those options need to be told of in a component's `notes`. */
 export const MULTILINE_NOTES =
-  'With `multiline` the lines of an event stay as they were read, the line ends between them too. Its patterns see the first 4 KiB of a line, ' +
-  '`until` the last 4 KiB. An event that waits for more lines is not delivered, and so not behind the saved position.'
+  'With `multiline` the lines of an event stay as they were read, the line ends between them too. Lines that come when their event was ' +
+  'delivered already are an event of their own, marked `partial`. Patterns see the first 4 KiB of a line, `until` the last 4 KiB.'
 
 /** The options that say how a source finds its events. */
 export interface SplitOptions {

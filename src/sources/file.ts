@@ -286,7 +286,7 @@ export const file = defineSource({
     'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
     'what takes its place is read from its beginning. With copy-and-truncate, what is written between the last read and the truncation can be lost. ' +
-    MULTILINE_NOTES,
+    `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
