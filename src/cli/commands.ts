@@ -107,7 +107,7 @@ export const commands: readonly Command[] = [
     name: 'resend',
     summary: 'Sends dead letters again: events that a destination has refused for good.',
     text: [
-      'Dead letters are in data_dir/dead-letter/ID.ndjson; other files of them can be named instead. They go through the destination as it is configured, with its batches and retries, in the order of the file. What it takes is removed from the file, what it refuses again stays there. The exit code is 1 when anything stays.',
+      'Dead letters are in data_dir/dead-letter/ID.ndjson; other files of them can be named instead. They go through the destination as it is configured, with its batches and retries. What it takes is removed from the file, what it refuses again stays there. The exit code is 1 when anything stays.',
       'A daemon may run meanwhile and write new dead letters. A call that was ended in the middle, by a signal or a crash, is taken up by the next one; after a crash the last of what was sent may be sent twice. While it is at work, the file is in FILE.sending.',
     ],
     options: {

@@ -4,14 +4,13 @@ import { EventBatch } from '../../core/batch.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
 import type { Origin } from '../../core/origin.js'
 import { Fifo } from '../../lib/fifo.js'
+import type { WantedNames } from '../../lib/json-scan.js'
 import { type Frame, LINE_END, LineSplitter, PIECE } from '../../lib/line-splitter.js'
 import { decodeLetter, type Letter } from './record.js'
 
 /** More than any record has. */
 const LONGEST_RECORD = 2 ** 30
 const READ_SIZE = 256 * 1024
-/** Lines of one batch. */
-const BATCH_BYTES = 256 * 1024
 
 /** A record and where it ends in its file; `letter` is undefined where a line is none. */
 interface Found {
@@ -82,10 +81,9 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
   return survey
 }
 
-/** A batch under way. */
+/** An event under way. */
 interface Sent {
   readonly end: number
-  readonly events: number
   settled: boolean
 }
 
@@ -103,15 +101,15 @@ export class LettersProgress {
     this.#changed = changed
   }
 
-  send(end: number, events: number): Sent {
-    const sent = { end, events, settled: false }
+  send(end: number): Sent {
+    const sent = { end, settled: false }
     this.#sent.push(sent)
     return sent
   }
 
   settle(sent: Sent): void {
     sent.settled = true
-    this.events += sent.events
+    this.events++
     for (let first: Sent | undefined; (first = this.#sent.first)?.settled; this.#sent.shift()) this.done = first.end
     this.#changed()
   }
@@ -127,24 +125,20 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
     create: (_options, context) => ({
       async run(out, signal) {
         const { wanted } = context.origin('text')
+        let last: Letter | undefined
+        let origin: Origin | undefined
         for await (const records of readRecords(path, progress.done)) {
-          for (const group of groupsOf(records)) {
+          for (const { letter, end } of records) {
             if (signal.aborted) return
-            const { letter } = group[0]!
-            const { path, peer, host, decode, receivedAt } = letter!
-            const origin: Origin = {
-              source: context.id,
-              host,
-              decode,
-              wanted,
-              ...(path === undefined ? {} : { path }),
-              ...(peer === undefined ? {} : { peer }),
-            }
-            const sent = progress.send(group.at(-1)!.end, group.length)
+            if (!letter) continue
+            if (!last || !isAlike(last, letter)) origin = originOf(letter, context.id, wanted)
+            last = letter
+            // Each by itself: what was sent is known to the event when the run is ended in the middle.
+            const sent = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') progress.settle(sent)
             })
-            await out.send(new EventBatch(frameOf(group), origin, receivedAt, ack))
+            await out.send(new EventBatch(frameOf(letter), origin!, letter.receivedAt, ack))
           }
         }
       },
@@ -152,49 +146,32 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
   })
 }
 
-/** Neighbours of the same origin, as many as make a batch. */
-function* groupsOf(records: readonly Found[]): Generator<Found[]> {
-  let group: Found[] = []
-  let bytes = 0
-  for (const record of records) {
-    const { letter } = record
-    if (!letter) continue
-    const first = group[0]?.letter
-    if (first && (bytes > BATCH_BYTES || !isAlike(first, letter))) {
-      yield group
-      group = []
-      bytes = 0
-    }
-    group.push(record)
-    bytes += letter.line.length
+function originOf({ path, peer, host, decode }: Letter, source: string, wanted: WantedNames): Origin {
+  return {
+    source,
+    host,
+    decode,
+    wanted,
+    ...(path === undefined ? {} : { path }),
+    ...(peer === undefined ? {} : { peer }),
   }
-  if (group.length > 0) yield group
 }
 
+/** Whether two letters may have come from one file or connection: then the pieces of a line find each other. */
 function isAlike(a: Letter, b: Letter): boolean {
-  if (a.decode !== b.decode) return false
-  // An object says itself where and when it is from.
-  if (a.decode === 'json') return true
-  return a.path === b.path && a.peer === b.peer && a.host === b.host && a.receivedAt === b.receivedAt
+  return a.decode === b.decode && a.path === b.path && a.peer === b.peer && a.host === b.host
 }
 
 const LF = Buffer.from('\n')
 
-function frameOf(group: readonly Found[]): Frame {
-  const length = group.length
-  const frame = { starts: new Int32Array(length), ends: new Int32Array(length), flags: new Uint8Array(length) }
-  const parts: Buffer[] = []
-  let at = 0
-  for (const [i, { letter }] of group.entries()) {
-    const { line, flags } = letter!
-    parts.push(line)
-    frame.starts[i] = at
-    frame.ends[i] = at += line.length
-    frame.flags[i] = flags
-    if (flags & LINE_END) {
-      parts.push(LF)
-      at++
-    }
+function frameOf({ line, flags }: Letter): Frame {
+  const chunk = flags & LINE_END ? Buffer.concat([line, LF]) : line
+  return {
+    chunk,
+    length: 1,
+    starts: Int32Array.of(0),
+    ends: Int32Array.of(line.length),
+    flags: Uint8Array.of(flags),
+    bytes: chunk.length,
   }
-  return { ...frame, chunk: Buffer.concat(parts), length, bytes: at }
 }

@@ -79,6 +79,11 @@ interface LetterRecord {
 export function decodeLetter(bytes: Buffer, start: number, end: number): Letter | undefined {
   if (!scanObject(bytes, start, end, wanted, slots, 0)) return undefined
   const record = JSON.parse(bytes.toString('utf8', start, end)) as LetterRecord
+  let from = slots[EVENT * SLOT]!
+  let to = slots[EVENT * SLOT + 1]! >> 1
+  // White space around an object is a part of its line.
+  while (isSpace(bytes[from - 1]!)) from--
+  while (isSpace(bytes[to]!)) to++
   const { reason, line, event } = record
   if (typeof reason !== 'string' || typeof event !== 'object' || event === null || Array.isArray(event))
     return undefined
@@ -88,7 +93,7 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
   const time = Date.parse(String(timestamp))
   return {
     reason,
-    line: found.bytes ?? Buffer.from(bytes.subarray(slots[EVENT * SLOT]!, slots[EVENT * SLOT + 1]! >> 1)),
+    line: found.bytes ?? Buffer.from(bytes.subarray(from, to)),
     flags: found.decode === 'json' ? 1 : flagsOf(partial),
     decode: found.decode,
     path: typeof file === 'string' && found.decode !== 'json' ? file : undefined,
@@ -116,6 +121,10 @@ function lineOf(line: unknown, event: Record<string, unknown>): { bytes?: Buffer
 function decodeOf(bytes: Buffer, { message }: Record<string, unknown>): Decode {
   if (message === bytes.toString()) return 'text'
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? 'json' : 'syslog'
+}
+
+function isSpace(byte: number): boolean {
+  return byte === 0x20 || byte === 0x09 || byte === 0x0d
 }
 
 function flagsOf(partial: unknown): number {

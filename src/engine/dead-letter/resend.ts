@@ -188,7 +188,10 @@ async function giveBack(path: string, folder: string, destination: string): Prom
   const refused = deadLetterPath(folder, destination)
   // A call that ended in the middle of this may have left a file here.
   if (existsSync(mergingIn(folder))) await merge(refused, folder)
-  if (existsSync(refused)) await putBack(refused, path, folder)
+  if (!existsSync(refused)) return
+  const file = await open(refused, 'r+')
+  await cutTornRecord(file).finally(() => file.close())
+  await putBack(refused, path, folder)
 }
 
 /** Gives the file `from` the name `path`, in front of what a daemon may have written there meanwhile. */

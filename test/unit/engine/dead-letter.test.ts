@@ -1,0 +1,375 @@
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { z } from 'zod'
+import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { Ack, type AckStatus } from '../../../src/core/ack.js'
+import { EventBatch } from '../../../src/core/batch.js'
+import { type AnyDefinition, defineDestination, defineSource, type Outlet } from '../../../src/core/component.js'
+import { LOCAL } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { lockDataDir } from '../../../src/engine/data-dir.js'
+import { LettersProgress, lettersSource, surveyLetters } from '../../../src/engine/dead-letter/letters.js'
+import { encodeLetters } from '../../../src/engine/dead-letter/record.js'
+import { isToSend, resendFile, surveyFile } from '../../../src/engine/dead-letter/resend.js'
+import { DeadLetterFile, deadLetterPath } from '../../../src/engine/dead-letter.js'
+import { Engine, type Surroundings } from '../../../src/engine/engine.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { filter } from '../../../src/processors/filter.js'
+import { batchOf } from '../../support/batches.js'
+
+const log = pino({ level: 'silent' })
+const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
+
+/** What the made-up destinations of a test do with an event; by default they take it. */
+let judge: (n: number, id: string) => DeliveryError | undefined | Promise<void> = () => undefined
+let taken: Record<string, unknown[]> = {}
+const settled: AckStatus[] = []
+
+const numbers = defineSource({
+  type: 'numbers',
+  summary: 'Events with numbers.',
+  options: z.strictObject({ count: z.int() }),
+  examples: [{ title: '', yaml: 'count: 1' }],
+  create: ({ count }, context) => ({
+    async run(out: Outlet) {
+      for (let n = 0; n < count; n++) {
+        const frame = new LineSplitter(1000).push(Buffer.from(`{"n":${n}}\n`))!
+        const ack = out.ack(status => settled.push(status))
+        await out.send(new EventBatch(frame, context.origin('json'), 0, ack))
+      }
+    },
+  }),
+})
+
+const judging = defineDestination({
+  type: 'judging',
+  summary: 'Takes what the test wants.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  delivery: { ...LOCAL, max_events: 1 },
+  create: (_, context) => ({
+    async write(request) {
+      const { fields } = request[0]!.event(0)
+      const answer = judge((fields.event as { n: number } | undefined)?.n ?? (fields.n as number), context.id)
+      if (answer instanceof Error) throw answer
+      await answer
+      ;(taken[context.id] ??= []).push(fields)
+    },
+  }),
+})
+
+const components: readonly AnyDefinition[] = [numbers, judging, filter]
+
+function surroundings(): Surroundings {
+  const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
+  return { log, clock: systemClock, random: () => 0, metrics: new Metrics(log), ...streams, env: {} }
+}
+
+function configOf(dataDir: string, rest: string, count = 10) {
+  const text = `data_dir: ${JSON.stringify(dataDir)}\nmetrics: false\nsources: { in: { type: numbers, count: ${count} } }\n${rest}`
+  return parseConfig(text, 'test.yaml', { env: {}, components })
+}
+
+async function run(config: ReturnType<typeof configOf>) {
+  taken = {}
+  settled.length = 0
+  const around = surroundings()
+  const engine = await Engine.build(config, around)
+  return { engine, metrics: around.metrics, running: engine.run() }
+}
+
+async function until(test: () => boolean): Promise<void> {
+  for (let i = 0; !test() && i < 1000; i++) await new Promise(resolve => setTimeout(resolve, 5))
+}
+
+const sent = (id = 'out') => (taken[id] ?? []).map(fields => (fields as { n: number }).n)
+const numbersIn = (path: string) =>
+  existsSync(path)
+    ? readFileSync(path, 'utf8')
+        .trimEnd()
+        .split('\n')
+        .filter(Boolean)
+        .map(line => (JSON.parse(line) as { event: { n: number } }).event.n)
+    : []
+
+t.test('a letter gives the event back: what is sent is the same, with every encoding', async t => {
+  const path = join(t.testdir({}), 'letters.ndjson')
+  const at = 1_700_000_000_123
+  const changed = batchOf(['{"a":1}', 'text'])
+  changed.modify(0, { a: 2, list: [null] })
+  changed.modify(1, { message: 'changed', file: '/not/a/path' })
+  const syslog = batchOf(
+    ['<34>Oct 11 22:14:15 mymachine su: failed', '<165>1 2003-10-11T22:14:15.003Z h app - ID47 - hello', 'no syslog'],
+    { receivedAt: at },
+  )
+  Object.assign(syslog.origin, { decode: 'syslog', peer: '10.0.0.1' })
+  const cases: [string, EventBatch][] = [
+    ['objects', batchOf(['{"a":1.50,"b":12345678901234567890}', ' {"c": [] } ', '{"d":1}\r'], { path: '/x' })],
+    ['no objects', batchOf(['nope', '[1]', '', '{"a"'], { path: '/var/log/x.log', receivedAt: at })],
+    ['text', batchOf(['{"a":1}', 'a "b"\t\\', '', 'é'], { decode: 'text', receivedAt: at })],
+    ['bytes', batchOf([Buffer.from('a\xff', 'latin1'), 'fine'], { decode: 'text', receivedAt: at })],
+    ['bytes in an object', batchOf([Buffer.from('{"a":"\xff"}', 'latin1')], { receivedAt: at })],
+    ['pieces', batchOf(['x'.repeat(100)], { decode: 'text', maxLineBytes: 40, receivedAt: at })],
+    ['changed', changed],
+    ['syslog', syslog],
+  ]
+  for (const [name, batch] of cases) {
+    writeFileSync(path, encodeLetters([batch], refused, { destination: 'd', wall: at }))
+    const batches: EventBatch[] = []
+    const source = lettersSource(path, new LettersProgress(0, () => {}))
+    const context = { id: 'letters', origin: () => ({ wanted: new WantedNames() }) }
+    const { run } = (await source.create({}, context as never)) as {
+      run: (out: Outlet, s: AbortSignal) => Promise<void>
+    }
+    const out = { ack: () => new Ack(() => {}), send: async (batch: EventBatch) => void batches.push(batch) }
+    await run(out, new AbortController().signal)
+    const text = (encoded: { parts: Buffer[] }) => Buffer.concat(encoded.parts).toString('latin1')
+    t.equal(text(encodeNdjson(batches)), text(encodeNdjson([batch])), `${name}: as JSON`)
+    // An object is its JSON, whatever its line end was.
+    const raw = text(new RawEncoder().encode([batch])).replaceAll(/(\})\r\n/g, '$1\n')
+    t.equal(text(new RawEncoder().encode(batches)), raw, `${name}: raw`)
+  }
+})
+
+t.test('a file that is moved away while it is written to: every letter is somewhere', async t => {
+  const dataDir = t.testdir({})
+  const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: systemClock })
+  let over = false
+  let moved = 0
+  const move = async () => {
+    for (; !over; await new Promise(resolve => setTimeout(resolve, moved % 7))) {
+      if (!existsSync(letters.path)) continue
+      renameSync(letters.path, join(dataDir, `moved-${moved++}`))
+      // What was read then is all that is read of it.
+      writeFileSync(join(dataDir, `read-${moved}`), readFileSync(join(dataDir, `moved-${moved - 1}`)))
+    }
+  }
+  const moving = move()
+  for (let n = 0; n < 60; n++) await letters.write([batchOf([{ n }])], refused)
+  over = true
+  await moving
+  const found = new Set(numbersIn(letters.path))
+  for (const name of readdirSync(dataDir).filter(name => name.startsWith('read-'))) {
+    const text = readFileSync(join(dataDir, name), 'utf8')
+    for (const line of text
+      .slice(0, text.lastIndexOf('\n') + 1)
+      .split('\n')
+      .filter(Boolean)) {
+      found.add((JSON.parse(line) as { event: { n: number } }).event.n)
+    }
+  }
+  t.ok(moved > 3, `moved ${moved} times`)
+  t.equal(found.size, 60)
+})
+
+t.test('ID.rejected: who reads it gets the letters, and the event is settled when they have them', async t => {
+  const dataDir = t.testdir({})
+  const config = configOf(
+    dataDir,
+    `
+processors: { few: { type: filter, inputs: [out.rejected], condition: if (.event.n less '8') } }
+destinations:
+  out: { type: judging, inputs: [in] }
+  letters: { type: judging, inputs: [few, few.discarded] }
+  also: { type: judging, inputs: [out.rejected] }
+`,
+  )
+  let open = () => {}
+  const gate = new Promise<void>(resolve => {
+    open = resolve
+  })
+  judge = (n, id) => (id === 'out' ? (n % 2 ? refused : undefined) : gate)
+  const { metrics, running } = await run(config)
+  await until(() => metrics.components.get('letters')?.inFlight().events === 1)
+  t.same(sent(), [0], 'one after the other')
+  t.ok(metrics.checkConservation())
+  t.same(settled, ['delivered'], 'the refused event is not settled')
+  open()
+  await running
+  t.same(sent(), [0, 2, 4, 6, 8])
+  t.same(settled.filter(status => status === 'rejected').length, 5)
+  t.match(taken.letters, [
+    { destination: 'out', reason: 'status_422', status: 422, request_id: 'r-1', error: '422: no', event: { n: 1 } },
+  ])
+  const events = (id: string) => taken[id]!.map(fields => (fields as { event: { n: number } }).event.n)
+  t.same(events('letters'), [1, 3, 5, 7, 9], 'through a processor')
+  t.same(events('also'), [1, 3, 5, 7, 9], 'and to each who reads them')
+  t.notOk(existsSync(join(dataDir, 'dead-letter')), 'there is no file then')
+  t.ok(metrics.checkConservation())
+  t.equal(metrics.components.get('out')!.discards.get('status_422')?.events, 5)
+
+  judge = (_, id) => (id === 'out' ? refused : new DeliveryError('away', { failure: 'retry', reason: 'refused' }))
+  const stopped = await run(config)
+  await until(() => stopped.metrics.components.get('letters')?.inFlight().events === 1)
+  stopped.engine.stop(AbortSignal.timeout(20))
+  await stopped.running
+  t.notOk(settled.includes('rejected'), 'not settled when the time is over before')
+  t.ok(stopped.metrics.checkConservation())
+})
+
+t.test('resend', async t => {
+  /** Dead letters of these events, as a daemon leaves them. */
+  const setUp = async (t: Test, count: number) => {
+    const dataDir = t.testdir({})
+    const config = configOf(
+      dataDir,
+      'destinations: { out: { type: judging, inputs: [in], retry: { initial: 2ms, max: 2ms } } }',
+      count,
+    )
+    judge = () => refused
+    await (await run(config)).running
+    taken = {}
+    const path = deadLetterPath(dataDir, 'out')
+    let engine: Engine | undefined
+    const context = {
+      config,
+      destination: config.destinations[0]!,
+      surroundings,
+      running: (now: Engine) => {
+        engine = now
+      },
+      stopped: () => false,
+    }
+    return { dataDir, path, folder: `${path}.sending`, context, stop: () => engine!.stop(AbortSignal.timeout(30)) }
+  }
+  const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i)
+
+  await t.test('all are taken: the file is gone', async t => {
+    const { path, folder, context } = await setUp(t, 25)
+    t.match(await surveyFile(path), { events: 25, reasons: new Map([['status_422', 25]]), wrongLine: undefined })
+    judge = () => undefined
+    t.same(await resendFile(path, context), { sent: 25, refused: new Map(), left: 0 })
+    t.same(sent(), range(0, 25))
+    t.notOk(existsSync(path) || existsSync(folder) || isToSend(path))
+    t.same(await resendFile(path, context), { sent: 0, refused: new Map(), left: 0 }, 'nothing to send is fine')
+    t.notOk(existsSync(folder))
+  })
+
+  await t.test('what is refused again is back in the file, in front of what came meanwhile', async t => {
+    const { dataDir, path, folder, context } = await setUp(t, 10)
+    const letters = new DeadLetterFile({ dataDir, destination: 'out', log, clock: systemClock })
+    judge = async n => {
+      if (n === 5) await letters.write([batchOf([{ n: 100 }]), batchOf([{ n: 101 }])], refused)
+    }
+    const other = judge
+    judge = (n, id) => (n % 3 === 0 ? new DeliveryError('no', { failure: 'reject', reason: 'again' }) : other(n, id))
+    t.same(await resendFile(path, context), { sent: 6, refused: new Map([['again', 4]]), left: 0 })
+    t.same(numbersIn(path), [0, 3, 6, 9, 100, 101])
+    t.notOk(existsSync(folder))
+    t.match(
+      (await surveyFile(path)).reasons,
+      new Map([
+        ['again', 4],
+        ['status_422', 2],
+      ]),
+    )
+    judge = () => undefined
+    taken = {}
+    await resendFile(path, context)
+    t.same(sent(), [0, 3, 6, 9, 100, 101])
+  })
+
+  await t.test('ended in the middle: the next call sends the rest', async t => {
+    const { path, folder, context, stop } = await setUp(t, 40)
+    judge = n => {
+      if (n === 12) stop()
+      return n >= 12
+        ? new DeliveryError('away', { failure: 'retry', reason: 'refused' })
+        : n === 3
+          ? refused
+          : undefined
+    }
+    t.same(await resendFile(path, context), { sent: 11, refused: new Map([['status_422', 1]]), left: 28 })
+    t.same(numbersIn(path), [3], 'what was refused is back at once')
+    t.ok(existsSync(folder) && isToSend(path))
+    t.equal((await surveyFile(path)).events, 29)
+    judge = () => undefined
+    taken = {}
+    t.same(await resendFile(path, context), { sent: 29, refused: new Map(), left: 0 })
+    t.same(sent(), [...range(12, 40), 3])
+    t.notOk(existsSync(folder) || existsSync(path))
+  })
+
+  await t.test('what a crash left is taken up, at every step', async t => {
+    const record = (n: number) => encodeLetters([batchOf([{ n }])], refused, { destination: 'out', wall: 0 }).toString()
+    const torn = '{"time":"2023'
+    const cases: [string, Record<string, string>, number[]][] = [
+      ['nothing but the folder', {}, [7]],
+      ['records', { 'records.ndjson': record(1) + record(2) }, [1, 2, 7]],
+      [
+        'some of them done',
+        { 'records.ndjson': record(1) + record(2), 'progress.json': `{"done":${record(1).length}}` },
+        [2, 7],
+      ],
+      ['a damaged progress', { 'records.ndjson': record(1), 'progress.json': '{"do' }, [1, 7]],
+      ['a progress of more than there is', { 'records.ndjson': record(1), 'progress.json': '{"done":99999}' }, [1, 7]],
+      ['a torn record', { 'records.ndjson': record(1) + torn }, [1, 7]],
+      ['refused ones', { 'dead-letter/out.ndjson': record(3) + torn }, [7]],
+      ['in the middle of merging', { 'dead-letter/out.ndjson': record(3), 'merging.ndjson': record(4) + torn }, [7]],
+      ['merging alone', { 'merging.ndjson': record(4) }, [7]],
+    ]
+    for (const [name, files, expected] of cases) {
+      const { path, folder, context } = await setUp(t, 0)
+      for (const [file, content] of Object.entries(files)) {
+        mkdirSync(dirname(join(folder, file)), { recursive: true })
+        writeFileSync(join(folder, file), content)
+      }
+      mkdirSync(folder, { recursive: true })
+      writeFileSync(path, record(7))
+      judge = () => undefined
+      await resendFile(path, context)
+      t.same(sent(), expected, name)
+      const back = Object.keys(files).flatMap(file =>
+        /dead-letter|merging/.test(file) ? [Number(/"n":(\d)/.exec(files[file]!)![1])] : [],
+      )
+      t.same(numbersIn(path), back, `${name}: what was refused is back`)
+      t.notOk(existsSync(folder), name)
+    }
+  })
+
+  await t.test('what cannot be sent is left as it is', async t => {
+    const { path, folder, context } = await setUp(t, 3)
+    const before = readFileSync(path, 'utf8')
+    const lock = lockDataDir(folder)
+    await t.rejects(resendFile(path, context), {
+      code: 'SLUICE_RESEND',
+      message: /is being sent by another sluice resend$/,
+    })
+    lock.release()
+    for (const wrong of [
+      'not json\n',
+      '{"a":1}\n',
+      '{"reason":"x","event":[1]}\n',
+      '{"reason":"x","line":"raw","event":{}}\n',
+    ]) {
+      writeFileSync(path, before + wrong + before)
+      t.equal((await surveyLetters(path)).wrongLine, 4)
+      await t.rejects(resendFile(path, context), {
+        message: `${path}:4: is no dead letter; nothing of this file was sent`,
+      })
+      t.equal(readFileSync(path, 'utf8'), before + wrong + before, wrong)
+    }
+    t.same(sent(), [])
+    writeFileSync(path, `${before}\n\r\n`)
+    appendFileSync(path, before.trimEnd())
+    judge = () => undefined
+    t.match(await resendFile(path, context), { sent: 6 }, 'empty lines, and a last one without its end, are fine')
+    t.throws(() => statSync(path))
+  })
+})
