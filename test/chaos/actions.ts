@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { Inode } from './files.js'
-import { damage, documentPaths, Saved } from './saved.js'
+import { bufferFiles, damage, documentPaths, Saved } from './saved.js'
 import { type Patience, PLAIN, SLOTS, type Step } from './scenario.js'
-import { pause, type World } from './world.js'
+import { DESTINATION, pause, type World } from './world.js'
 
 const LINE_BYTES = 60
 const LINK = SLOTS.length - 1
@@ -95,7 +95,7 @@ export async function perform(world: World, step: Step): Promise<void> {
     case 'writable':
       return world.makeWritable()
     case 'damage':
-      return damageDocuments(world, step)
+      return damageFiles(world, step)
     case 'saved':
       if (world.flowing) await world.taken()
       if (world.flowing) await world.saved()
@@ -144,6 +144,7 @@ async function copyTruncate(world: World, step: Of<'copytruncate'>): Promise<voi
   const to = await makeRoom(world, step)
   await wait(world, inode, path, step.wait)
   files.copy(path, to)
+  world.noteKept()
   files.truncate(path)
   if (step.lines > 0) files.append(inode, path, { lines: step.lines, bytes: LINE_BYTES })
 }
@@ -211,6 +212,7 @@ async function lose(world: World, path: string, patience: Patience, act: () => v
   if (inode) await wait(world, inode, path, patience)
   const { daemon } = world
   const before = inode !== undefined && daemon?.holds(inode.key) === true
+  world.noteKept()
   act()
   if (!inode) return
   const paths = files.named().get(inode) ?? []
@@ -230,10 +232,18 @@ async function start(world: World, wait: boolean): Promise<void> {
 }
 
 /** Of a daemon that does not run: what it saved is not what it finds. */
-function damageDocuments(world: World, { which, how, at }: Of<'damage'>): void {
+function damageFiles(world: World, { which, how, at }: Of<'damage'>): void {
   if (world.daemon?.running) return
+  world.noteKept()
   const [newest, before] = documentPaths(world.state)
-  if (which !== 'before') damage(newest, how, at)
-  if (which !== 'newest') damage(before, how, at)
+  const { ledger, segments } = bufferFiles(world.state, DESTINATION)
+  const segment = segments[Math.floor(segments.length * at)]
+  if (which === 'newest' || which === 'both') damage(newest, how, at)
+  if (which === 'before' || which === 'both') damage(before, how, at)
+  if (which === 'ledger') damage(ledger, how, at)
+  if (which === 'segment' && segment) {
+    damage(segment, how, at)
+    world.model.destroyed()
+  }
   world.clean = false
 }

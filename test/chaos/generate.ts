@@ -22,6 +22,7 @@ function makeSetup(random: Seeded): Setup {
     tls: random.chance(0.3),
     timeoutMs: random.chance(0.3) ? 400 : PLAIN.timeoutMs,
     partialMs: pieces && random.chance(0.3) ? 40 : PLAIN.partialMs,
+    partialAtStop: random.chance(0.3) ? 'deliver' : 'keep',
     rotateWaitMs: random.chance(0.3) ? 200 : PLAIN.rotateWaitMs,
     scanMs: random.pick([20, 50, 250, 1500]),
     openFiles: random.chance(0.2) ? 2 : PLAIN.openFiles,
@@ -29,6 +30,7 @@ function makeSetup(random: Seeded): Setup {
     header: random.chance(0.4),
     crlf: random.chance(0.15),
     through: random.chance(0.3) ? 'filter' : 'none',
+    buffer: random.chance(0.35) ? 'disk' : 'memory',
     state: random.chance(0.3) ? 'tmpfs' : 'folder',
     logs: random.chance(0.15) ? 'tmpfs' : 'folder',
   }

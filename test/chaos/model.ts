@@ -18,6 +18,8 @@ import type { Setup } from './scenario.js'
  * - when the daemon is started: for what had not arrived of files that were truncated, have no name any more, or have
  *   only names outside of the pattern and are not in the checkpoint that it finds, or not in the folder named there.
  * What is in a file that the pattern finds at the end must have arrived, whatever happened to it on the way.
+ * With a disk buffer nothing is excused that a checkpoint on the disk covers: it must be safe in the buffer. When a part
+ * of the buffer is destroyed, what it may have held is excused for good.
  *
  * An unfinished line must not be delivered early: its pieces are accepted when the setup makes it wait shortly, when it
  * is longer than a line may be, or when it was truncated or its file went away.
@@ -60,6 +62,20 @@ export interface Placement {
   readonly content: Content
   readonly start: number
   excused: string | undefined
+  /** Covered by a checkpoint, with a disk buffer: it is safe there. */
+  kept: boolean
+  /** Safe there, and destroyed. */
+  destroyed: boolean
+}
+
+/** A start of the daemon: what may come again then. */
+export interface Birth {
+  /** The one before had ended in order, with nothing left, and nobody touched its files since. */
+  readonly clean: boolean
+  /** From which byte on each content is read again; those that are not here cannot be read. */
+  readonly from: ReadonlyMap<Content, number>
+  /** How long each content was. */
+  readonly sizes: ReadonlyMap<Content, number>
 }
 
 export class Line {
@@ -74,6 +90,8 @@ export class Line {
   /** Was at the end of a file without its line end, or is longer than a line may be. */
   inPieces = false
   deadLetters = 0
+  /** A piece of it arrived, so that the others must. */
+  broken = false
   /** Whether the receiver refused it for good at some time. */
   refused = false
 
@@ -130,8 +148,9 @@ export class Model {
   readonly arrivals: { arrival: Arrival; parts: Part[] }[] = []
   readonly lines = new Map<string, Line>()
   readonly contents: Content[] = []
-  /** For each start: from which byte of each content lines may come again. */
-  readonly #repeatable: (ReadonlyMap<Content, number> | undefined)[] = []
+  readonly #births: Birth[] = []
+  /** The daemon was told to end. */
+  ending = false
   readonly #header: string
   readonly #headers: Placement[] = []
   headersArrived = 0
@@ -179,7 +198,7 @@ export class Model {
 
   #place(line: Line, content: Content): void {
     const excused = this.isHeader(line) && content.ambiguous ? 'the same as before' : undefined
-    const placement = { line, content, start: content.size, excused }
+    const placement = { line, content, start: content.size, excused, kept: false, destroyed: false }
     content.lines.push(placement)
     line.placements.push(placement)
     this.lines.set(line.id, line)
@@ -202,7 +221,7 @@ export class Model {
     const copy = this.newContent()
     copy.original = content
     for (const { line, start } of content.lines) {
-      const placement = { line, content: copy, start, excused: 'only a copy' }
+      const placement = { line, content: copy, start, excused: 'only a copy', kept: false, destroyed: false }
       copy.lines.push(placement)
       line.placements.push(placement)
       if (this.isHeader(line)) this.#headers.push(placement)
@@ -233,8 +252,30 @@ export class Model {
   excuse(content: Content, reason: string): void {
     for (const placement of content.lines) {
       const { line } = placement
+      if (placement.kept) continue
       if (this.isHeader(line) || !line.arrived) placement.excused ??= reason
       if (line.excused) this.#waiting.delete(line)
+    }
+  }
+
+  /** A checkpoint on the disk covers the content up to there. */
+  keep(content: Content, offset: number): void {
+    for (const placement of content.lines)
+      if (placement.start + placement.line.bytes.length <= offset) placement.kept = true
+  }
+
+  /** A part of the disk buffer is destroyed. */
+  destroyed(): void {
+    for (const content of this.contents) {
+      for (const placement of content.lines) {
+        if (!placement.kept) continue
+        placement.kept = false
+        if (this.isHeader(placement.line) || !placement.line.arrived) {
+          placement.destroyed = true
+          placement.excused = 'destroyed in the buffer'
+        }
+        if (placement.line.excused) this.#waiting.delete(placement.line)
+      }
     }
   }
 
@@ -242,7 +283,7 @@ export class Model {
   insist(content: Content): void {
     for (const placement of content.lines) {
       const { line } = placement
-      if (this.isHeader(line) && content.ambiguous) continue
+      if (placement.destroyed || (this.isHeader(line) && content.ambiguous)) continue
       placement.excused = undefined
       if (line.whole && !line.arrived && !this.isHeader(line)) this.#waiting.add(line)
     }
@@ -282,7 +323,7 @@ export class Model {
     const line = this.lines.get(idOf(text) ?? '')
     if (line?.text === text) return [{ line, from: 0, to: text.length, vague: false }]
     const next = this.#nextPiece
-    if (next && text.length >= 16 && next.line.bytes.startsWith(text, next.at) && this.#mayComeInPieces(next.line)) {
+    if (next && text.length >= 16 && next.line.bytes.startsWith(text, next.at)) {
       const part = { line: next.line, from: next.at, to: Math.min(next.at + text.length, next.line.text.length) }
       next.at += text.length
       return [{ ...part, vague: false }]
@@ -294,23 +335,25 @@ export class Model {
     if (found.length === 0) throw new Failure('damaged', `nobody wrote ${shown(text)}`)
     if (!found.some(({ line }) => this.#mayComeInPieces(line)))
       throw new Failure('early', `a piece of the unfinished line ${found[0]!.line.id}: ${shown(text)}`)
+    for (const { line } of found) line.broken = true
     this.#nextPiece = { line: found[0]!.line, at: found[0]!.to }
     return found.length > 1 ? found.map(part => ({ ...part, vague: true })) : found
   }
 
-  #mayComeInPieces({ text, placements }: Line): boolean {
-    const { partialMs, rotateWaitMs, lineBytes } = this.setup
-    if (partialMs < 1000 || text.length > lineBytes) return true
+  #mayComeInPieces({ text, placements, broken }: Line): boolean {
+    const { partialMs, partialAtStop, rotateWaitMs, lineBytes } = this.setup
+    if (broken || partialMs < 1000 || text.length > lineBytes) return true
+    if (this.ending && partialAtStop === 'deliver') return true
     return placements.some(({ content }) => content.gone || (content.away && rotateWaitMs < 1000))
   }
 
-  /** The daemon starts: from which byte of each content lines may come again. */
-  started(repeatable: ReadonlyMap<Content, number>): void {
-    this.#repeatable.push(repeatable)
+  started(birth: Birth): void {
+    this.#births.push(birth)
+    this.ending = false
   }
 
   get lives(): number {
-    return this.#repeatable.length
+    return this.#births.length
   }
 
   /** What must still arrive of one file, or of all. */
@@ -354,11 +397,16 @@ export class Model {
   }
 
   #mayRepeat({ content, start }: Placement, before: Take, again: Take): boolean {
-    if (!before.arrival.clear || again.arrival.life < before.arrival.life) return true
-    for (let life = before.arrival.life + 1; life <= again.arrival.life; life++) {
-      if (start + before.to > (this.#repeatable[life - 1]?.get(content) ?? Number.POSITIVE_INFINITY)) return true
-    }
-    return false
+    const [first, last] = [before.arrival.life, again.arrival.life]
+    if (!before.arrival.clear || last < first) return true
+    const reread = (birth: Birth) => start + before.to > (birth.from.get(content) ?? Number.POSITIVE_INFINITY)
+    if (this.setup.buffer === 'memory')
+      return this.#births.slice(first, last).some(birth => !birth.clean && reread(birth))
+    // What was read again may stand in the buffer twice, until the daemon ends with nothing left.
+    const calm = this.#births.findLastIndex(({ clean }, i) => clean && i < last) + 1
+    return this.#births
+      .slice(calm, last)
+      .some(birth => (birth.sizes.get(content) ?? 0) > start && (first >= calm || reread(birth)))
   }
 
   /** Each line after the one before it, or one that comes again. */

@@ -1,4 +1,14 @@
-import { closeSync, fstatSync, openSync, readFileSync, readSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { crc32 } from 'node:zlib'
 
@@ -61,6 +71,14 @@ export class Saved {
 export function documentPaths(stateFolder: string): [string, string] {
   const path = join(stateFolder, 'checkpoints', `${SOURCE}.json`)
   return [path, `${path}.1`]
+}
+
+/** Files of the disk buffer of a destination: its ledger, and its segments in order. */
+export function bufferFiles(stateFolder: string, destination: string): { ledger: string; segments: string[] } {
+  const folder = join(stateFolder, 'buffer', destination)
+  const names = existsSync(folder) ? readdirSync(folder) : []
+  const segments = names.filter(name => name.endsWith('.segment')).sort()
+  return { ledger: join(folder, 'ledger'), segments: segments.map(name => join(folder, name)) }
 }
 
 /** Does to a document what a dying disk does; nothing when it is not there. */

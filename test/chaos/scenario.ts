@@ -15,6 +15,8 @@ export interface Setup {
   /** Limit of one attempt. When short it passes on a busy machine too, and a retry proves nothing. */
   readonly timeoutMs: number
   readonly partialMs: number
+  /** What becomes of an unfinished line when the daemon ends. */
+  readonly partialAtStop: 'deliver' | 'keep'
   readonly rotateWaitMs: number
   readonly scanMs: number
   readonly openFiles: number
@@ -24,6 +26,7 @@ export interface Setup {
   /** Lines end with CR LF. */
   readonly crlf: boolean
   readonly through: 'none' | 'filter'
+  readonly buffer: 'memory' | 'disk'
   /** Where state and logs are: in the temporary folder, or on small file systems of their own, which can be full. */
   readonly state: 'folder' | 'tmpfs'
   readonly logs: 'folder' | 'tmpfs'
@@ -39,6 +42,7 @@ export const PLAIN: Setup = {
   tls: false,
   timeoutMs: 5000,
   partialMs: 600_000,
+  partialAtStop: 'keep',
   rotateWaitMs: 60_000,
   scanMs: 50,
   openFiles: 4096,
@@ -46,6 +50,7 @@ export const PLAIN: Setup = {
   header: false,
   crlf: false,
   through: 'none',
+  buffer: 'memory',
   state: 'folder',
   logs: 'folder',
 }
@@ -70,6 +75,9 @@ export type Fault =
 
 /** What is waited for before a file is destroyed: nothing, that the daemon has it open, that all of it was delivered. */
 export type Patience = 'none' | 'open' | 'taken'
+
+/** Documents of the checkpoint, the newest and the one before it, or files of the disk buffer. */
+export type Damaged = 'newest' | 'before' | 'both' | 'ledger' | 'segment'
 
 export type Step =
   | { do: 'append'; slot: Slot; lines: number; bytes: number; tear: number; writes: number }
@@ -105,7 +113,7 @@ export type Step =
   | { do: 'unwritable' }
   | { do: 'full'; where: 'state' | 'logs' }
   | { do: 'writable' }
-  | { do: 'damage'; which: 'newest' | 'before' | 'both'; how: 'empty' | 'cut' | 'flip'; at: number }
+  | { do: 'damage'; which: Damaged; how: 'empty' | 'cut' | 'flip'; at: number }
   | { do: 'saved' }
   | { do: 'taken' }
   | { do: 'pause'; ms: number }

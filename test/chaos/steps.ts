@@ -80,9 +80,11 @@ const KINDS: readonly Kind[] = [
   [6, () => ({ do: 'writable' })],
   [
     2,
-    random => ({
+    (random, { buffer }) => ({
       do: 'damage',
-      which: random.pick(['newest', 'newest', 'before', 'both']),
+      which: random.pick(
+        buffer === 'disk' ? ['newest', 'both', 'ledger', 'segment'] : ['newest', 'newest', 'before', 'both'],
+      ),
       how: random.pick(['empty', 'cut', 'flip']),
       at: random.next(),
     }),

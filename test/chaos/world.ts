@@ -16,12 +16,12 @@ import { type Certificates, SERVER_NAME } from './certificates.js'
 import { Daemon } from './daemon.js'
 import { Files, type Inode } from './files.js'
 import { textOf, textsOf } from './lines.js'
-import { Failure, Model } from './model.js'
+import { type Content, Failure, Model } from './model.js'
 import { Receiver } from './receiver.js'
 import { documentPaths, Saved, SOURCE } from './saved.js'
 import type { Setup } from './scenario.js'
 
-const DESTINATION = 'out'
+export const DESTINATION = 'out'
 const SHUTDOWN = '2s'
 /** No waiting is longer than this, however much happens meanwhile. */
 const LONGEST_MS = 180_000
@@ -32,6 +32,13 @@ const EXPECTED_ERRORS = [
   'SLUICE_CHECKPOINT_DAMAGED',
   'SLUICE_CHECKPOINT_UNREADABLE',
   'SLUICE_FILE_VANISHED',
+  'SLUICE_BUFFER_DAMAGED',
+  'SLUICE_BUFFER_EVENTS_LOST',
+  'SLUICE_BUFFER_LEDGER_DAMAGED',
+  'SLUICE_BUFFER_LEDGER_NOT_WRITTEN',
+  'SLUICE_BUFFER_NOT_WRITTEN',
+  'SLUICE_BUFFER_SEGMENT_GONE',
+  'SLUICE_BUFFER_UNREADABLE',
 ]
 const CANNOT_START = /data_dir .* cannot be used/
 
@@ -87,7 +94,7 @@ export class World {
   async open(): Promise<void> {
     mkdirSync(this.state)
     mkdirSync(this.files.logs)
-    if (this.setup.state === 'tmpfs') this.#mount(this.state, '1m')
+    if (this.setup.state === 'tmpfs') this.#mount(this.state, '4m')
     if (this.setup.logs === 'tmpfs') this.#mount(this.files.logs, '8m')
     this.files.make()
     this.#giveKey()
@@ -215,11 +222,21 @@ export class World {
     renameSync(`${this.#keyFile}.new`, this.#keyFile)
   }
 
+  /** With a disk buffer: what the checkpoint covers is safe, whatever becomes of its file. */
+  noteKept(): void {
+    if (this.setup.buffer !== 'disk') return
+    const saved = new Saved(this.state)
+    for (const [{ key, content }, paths] of this.files.named())
+      this.model.keep(content, saved.offset(key, paths[0]!) ?? 0)
+  }
+
   /** Starts the daemon, and settles what it can find of what was not delivered, and what it may deliver again. */
   start(): void {
     if (this.daemon?.running) return
+    this.noteKept()
     const saved = new Saved(this.state)
-    const repeatable = new Map(this.model.contents.map(content => [content, Number.POSITIVE_INFINITY]))
+    const from = new Map<Content, number>()
+    const sizes = new Map(this.model.contents.map(content => [content, content.size]))
     const readable = new Set(this.model.contents)
     const named = this.files.named()
     for (const content of this.model.contents) if (content.gone) readable.delete(content)
@@ -227,14 +244,14 @@ export class World {
     for (const content of readable) if (!found.has(content)) readable.delete(content)
     for (const [{ key, content }, paths] of named) {
       const offset = saved.offset(key, paths[0]!)
-      if (!this.clean) repeatable.set(content, offset ?? 0)
+      from.set(content, offset ?? 0)
       if (paths.some(path => this.files.matches(path))) continue
       content.away = true
       if (offset === undefined || !saved.finds(key, paths)) readable.delete(content)
     }
     for (const content of this.model.contents)
       if (!readable.has(content)) this.model.excuse(content, 'nothing leads to it when the daemon starts')
-    this.model.started(repeatable)
+    this.model.started({ clean: this.clean, from, sizes })
     this.clean = false
     const config = join(this.#around.folder, `config-${this.model.lives}.yaml`)
     writeFileSync(config, JSON.stringify(this.#config(), null, 1))
@@ -257,8 +274,7 @@ export class World {
           decode: setup.format === 'json' ? 'json' : 'text',
           max_line_bytes: setup.lineBytes,
           partial_line_timeout: `${setup.partialMs}ms`,
-          // A torn line that goes out in two parts at a stop is right, and hard to tell from a damaged one.
-          partial_line_at_stop: setup.partialMs < 1000 ? 'deliver' : 'keep',
+          partial_line_at_stop: setup.partialAtStop,
           rotate_wait: `${setup.rotateWaitMs}ms`,
           scan_interval: `${setup.scanMs}ms`,
           max_open_files: setup.openFiles,
@@ -280,6 +296,7 @@ export class World {
           timeout: `${setup.timeoutMs}ms`,
           max_in_flight: setup.inFlight,
           batch: { max_events: setup.batchEvents, max_wait: '5ms' },
+          ...(setup.buffer === 'disk' && { buffer: { type: 'disk', max_bytes: '1MiB' } }),
           retry: { initial: '5ms', max: '50ms' },
         },
       },
@@ -301,6 +318,7 @@ export class World {
     if (!daemon?.running) return
     this.thaw()
     const wasStarted = daemon.started
+    this.model.ending = true
     daemon.signal('SIGTERM')
     await this.until('the daemon to end', () => !daemon.running)
     this.daemon = undefined
