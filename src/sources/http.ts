@@ -9,7 +9,7 @@ import { defineSource, type Outlet, type Source, type SourceContext } from '../c
 import { errorCode, errorText } from '../core/errors.js'
 import type { Origin } from '../core/origin.js'
 import { sleep } from '../lib/time.js'
-import { type Answer, endWith, sendAnswer, statusOf } from './http/answers.js'
+import { type Answer, endWith, readPast, sendAnswer, statusOf } from './http/answers.js'
 import { readBody } from './http/body.js'
 import { type Content, checkAccess, checkRequest } from './http/checks.js'
 import { Exchange } from './http/exchange.js'
@@ -34,6 +34,8 @@ class HttpSource implements Source {
   readonly #pieces: { value: number }
   /** What is not answered yet, by connection. */
   readonly #open = new Map<Socket, Set<Exchange>>()
+  /** Connections on which the rest of a refused body is read past. */
+  readonly #passing = new WeakSet<Socket>()
   /** Requests whose events are not all passed on yet. */
   readonly #receiving = new Set<Promise<unknown>>()
 
@@ -114,8 +116,10 @@ class HttpSource implements Source {
       answer = this.#refusal(error)
     }
     this.#count(String(answer.status))
-    // A client that was not told to go on may send its body all the same, or the next request.
-    sendAnswer(request, response, answer, signal.aborted || exchange.waits || exchange.last || answer.close === true)
+    sendAnswer(response, answer, signal.aborted || exchange.last || answer.close === true)
+    if (request.complete) return
+    this.#passing.add(socket)
+    readPast(request, () => this.#passing.delete(socket))
   }
 
   #refusal(error: unknown): Answer {
@@ -190,12 +194,12 @@ class HttpSource implements Source {
       return
     }
     const last = [...(this.#open.get(socket) ?? [])].at(-1)
-    if (!last) {
+    if (this.#passing.has(socket)) socket.destroy()
+    else if (!last) {
       this.#count(String(status))
       endWith(socket, status)
     } else if (last.request.complete)
       last.last = true // What came before stands, and is answered.
-    else if (last.response.headersSent) socket.destroy()
     else last.refuse(notReadable(status))
   }
 

@@ -12,8 +12,7 @@ export interface Answer {
   readonly close?: boolean
 }
 
-/** Sends an answer, and reads past what the client still sends, so that it gets to see it. */
-export function sendAnswer(request: IncomingMessage, response: ServerResponse, answer: Answer, close: boolean): void {
+export function sendAnswer(response: ServerResponse, answer: Answer, close: boolean): void {
   if (response.destroyed || response.headersSent) return
   const body = answer.body === undefined ? '' : `${JSON.stringify(answer.body)}\n`
   response.writeHead(answer.status, {
@@ -22,13 +21,17 @@ export function sendAnswer(request: IncomingMessage, response: ServerResponse, a
     ...answer.headers,
     ...(close ? { connection: 'close' } : {}),
   })
-  response.end(request.method === 'HEAD' ? '' : body)
-  if (request.complete) return
+  response.end(response.req.method === 'HEAD' ? '' : body)
+}
+
+/** Reads past what a client still sends of a request that is answered, so that it gets to see the answer. */
+export function readPast(request: IncomingMessage, done: () => void): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {
     left -= part.length
     if (left < 0) request.socket.destroy()
   })
+  request.once('end', done)
   request.resume()
 }
 

@@ -43,8 +43,8 @@ export interface BodyOptions {
 }
 
 /**
- * The body of a request: a buffer, with room for one byte at least behind the `size` bytes. Rejects with a Refusal, or
- * with Gone. The request itself stays as it is: an answer can follow.
+ * The body of a request: a buffer, with room for one byte at least behind the `size` bytes where there are any.
+ * Rejects with a Refusal, or with Gone. The request itself stays as it is: an answer can follow.
  */
 export function readBody(request: IncomingMessage, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
   const { gzip, maxBytes, lease, onBegin } = options
@@ -69,7 +69,6 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
     }
     const done = () => {
       end()
-      if (collected.size === 0) collected.bytes = Buffer.alloc(1)
       resolve(collected)
     }
     const onData = (part: Buffer) => {

@@ -21,10 +21,6 @@ export class Exchange {
     response.on('error', () => {})
   }
 
-  get waits(): boolean {
-    return this.#waits
-  }
-
   /** The body is read now; `fail` ends that. */
   reading(fail: (refusal: Refusal) => void): void {
     this.#fail = fail

@@ -400,16 +400,20 @@ t.test('a client that asks before it sends the body', async t => {
 })
 
 t.test('a refused client gets to see why, though it goes on sending; not for ever', async t => {
-  const { port } = await start(t, { max_body_bytes: '1KiB' })
+  const { port } = await start(t, { max_body_bytes: '1KiB', headers_timeout: '500ms', request_timeout: '1s' })
   const { socket, said } = await dial(t, port, head('Content-Length: 500000'))
   for (let n = 0; n < 50; n++) socket.write('x'.repeat(10_000))
   await until(() => / 413 /.test(said()))
   socket.write(`${head('Content-Length: 2')}a\n`)
   await until(() => / 202 /.test(said()))
-  const endless = await dial(t, port, head('Content-Length: 500000000'))
+  const endless = await dial(t, port, head('Content-Length: 500000000000'))
   const more = setInterval(() => endless.socket.write('x'.repeat(100_000)), 1)
   t.teardown(() => clearInterval(more))
-  await endless.closed
+  await until(() => endless.socket.destroyed, 5000)
+  const stalled = await dial(t, port, `${head('Content-Length: 5000')}x`)
+  await until(() => / 413 /.test(stalled.said()))
+  await until(() => stalled.socket.destroyed, 5000)
+  t.same(stalled.said().match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 413'], 'one answer')
 })
 
 t.test('the end', async t => {

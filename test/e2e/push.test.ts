@@ -1,0 +1,311 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { needs } from '../support/needs.js'
+import { until } from '../support/pushed.js'
+import { startReceiver } from '../support/receiver.js'
+
+const linesOf = (path: string) => (existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1) : [])
+const eventsOf = (path: string) => linesOf(path).map(line => JSON.parse(line) as Record<string, unknown>)
+
+/** The port that a source listens on. */
+async function portOf(daemon: Daemon, component: string): Promise<string> {
+  const address = () => daemon.logs().find(log => log.msg === 'listening' && log.component === component)?.address
+  await until(() => address() !== undefined)
+  return String(address()).split(':').pop()!
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+t.test('logger sends syslog over TCP, as it is asked to', async t => {
+  const logger = needs(t, 'logger')
+  if (!logger) return
+  const folder = t.testdir()
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { syslog: { type: tcp, listen: 127.0.0.1:0, decode: syslog } }
+destinations: { out: { type: file, inputs: [syslog], path: out.ndjson, encoding: json } }
+`,
+  )
+  const port = await portOf(daemon, 'syslog')
+  const out = join(folder, 'out.ndjson')
+  const cases: [args: string[], fields: Record<string, unknown>][] = [
+    [
+      ['--rfc3164', '-t', 'app', '--id=77', '-p', 'auth.warning'],
+      { app: 'app', pid: '77', facility: 'auth', severity: 'warning' },
+    ],
+    [
+      ['--rfc3164', '-t', 'app', '--octet-count'],
+      { app: 'app', facility: 'user', severity: 'notice', severity_code: 5 },
+    ],
+    [
+      ['--rfc5424', '-t', 'app', '--id=78', '--msgid', 'ID', '--sd-id', 'a@1', '--sd-param', 'b="c\\"d"'],
+      { app: 'app', pid: '78', msgid: 'ID', structured_data: { 'a@1': { b: 'c"d' } } },
+    ],
+    [
+      ['--rfc5424=notime,nohost', '--octet-count', '-t', 'app', '-p', 'local7.debug'],
+      { app: 'app', facility: 'local7', severity: 'debug', host: '127.0.0.1' },
+    ],
+  ]
+  for (const [n, [args, fields]] of cases.entries()) {
+    const message = `message ${n}: é "quoted" [x]`
+    const before = Math.floor(Date.now() / 1000) * 1000
+    execFileSync(logger, ['--tcp', '-n', '127.0.0.1', '-P', port, ...args, '--', message])
+    await until(() => linesOf(out).length === n + 1)
+    const event = eventsOf(out)[n]!
+    t.match(event, { message, peer: '127.0.0.1', ...fields }, args.join(' '))
+    const time = Date.parse(String(event.timestamp))
+    t.ok(time >= before && time <= Date.now() + 1, `the time it was sent at: ${event.timestamp}`)
+  }
+  execFileSync(logger, ['--tcp', '-n', '127.0.0.1', '-P', port, '--octet-count', '-e'], {
+    input: 'one\ntwo\n\nthree\n',
+  })
+  await until(() => linesOf(out).length === cases.length + 3)
+  t.same(
+    eventsOf(out)
+      .slice(-3)
+      .map(({ message }) => message),
+    ['one', 'two', 'three'],
+  )
+  const scrape = await daemon.scrapedUntil(scrape => scrape.events('out').sent === cases.length + 3)
+  t.equal(scrape.sum('sluice_not_syslog_lines_total') + scrape.sum('sluice_framing_errors_total'), 0)
+  await daemon.stop(t)
+})
+
+t.test('rsyslog forwards in its formats, through an outage and a restart: nothing is lost', async t => {
+  const [rsyslogd, logger] = [needs(t, 'rsyslogd'), needs(t, 'logger')]
+  if (!rsyslogd || !logger) return
+  const folder = t.testdir()
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const formats = {
+    traditional: { template: 'RSYSLOG_TraditionalForwardFormat', framing: 'traditional' },
+    forward: { template: 'RSYSLOG_ForwardFormat', framing: 'octet-counted' },
+    protocol23: { template: 'RSYSLOG_SyslogProtocol23Format', framing: 'traditional' },
+    counted23: { template: 'RSYSLOG_SyslogProtocol23Format', framing: 'octet-counted' },
+  }
+  const names = Object.keys(formats)
+  const ports = Object.fromEntries(await Promise.all(names.map(async name => [name, await freePort()] as const)))
+  const run = () =>
+    startDaemon(
+      t,
+      folder,
+      `
+sources:
+${names.map(name => `  ${name}: { type: tcp, listen: 127.0.0.1:${ports[name]}, decode: syslog }`).join('\n')}
+destinations:
+${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${receiver.url(`/${name}`)}", batch: { max_wait: 20ms }, retry: { initial: 100ms, max: 200ms }, max_in_flight: 1 }`).join('\n')}
+`,
+    )
+  let daemon = await run()
+  const actions = Object.entries(formats).map(
+    ([name, { template, framing }]) =>
+      `action(type="omfwd" protocol="tcp" target="127.0.0.1" port="${ports[name]}" template="${template}" TCP_Framing="${framing}" action.resumeInterval="1" action.resumeRetryCount="-1" queue.type="LinkedList" queue.size="100000" queue.timeoutEnqueue="10000")`,
+  )
+  // The path of a socket must be short.
+  const spool = mkdtempSync(join(tmpdir(), 'push-'))
+  t.teardown(() => rmSync(spool, { recursive: true }))
+  const socket = join(spool, 'log')
+  writeFileSync(
+    join(folder, 'rsyslog.conf'),
+    [
+      `global(workDirectory="${spool}")`,
+      `module(load="imuxsock" SysSock.Use="off")`,
+      `input(type="imuxsock" Socket="${socket}" RateLimit.Interval="0" UseSysTimeStamp="off")`,
+      ...actions,
+      '',
+    ].join('\n'),
+  )
+  const rsyslog = spawn(rsyslogd, ['-n', '-iNONE', '-f', join(folder, 'rsyslog.conf')], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let said = ''
+  for (const stream of [rsyslog.stdout, rsyslog.stderr]) stream.on('data', part => (said += part))
+  const ended = once(rsyslog, 'close')
+  t.teardown(async () => {
+    rsyslog.kill('SIGKILL')
+    await ended
+  })
+  await until(() => existsSync(socket) || rsyslog.exitCode !== null)
+  t.equal(rsyslog.exitCode, null, said)
+  let sent = 0
+  const send = (count: number) => {
+    const input = Array.from({ length: count }, () => `message ${sent++} is "quoted" \\ ü\n`).join('')
+    execFileSync(logger, ['--socket', socket, '--socket-errors=on', '-t', 'the-app', '--id=4711', '-p', 'mail.err'], {
+      input,
+    })
+  }
+  const taken = (name: string) =>
+    receiver.requests
+      .filter(({ path, status }) => path === `/${name}` && status === 200)
+      .flatMap(({ body }) => body.split('\n').slice(0, -1))
+      .map(line => JSON.parse(line) as Record<string, unknown>)
+  const numbers = (name: string) =>
+    taken(name).map(({ message }) => Number(/message (\d+) /.exec(String(message))?.[1]))
+  const allTaken = async () => await until(() => names.every(name => new Set(numbers(name)).size === sent), 30_000)
+
+  send(500)
+  await allTaken()
+  for (const name of names) {
+    const [first] = taken(name)
+    t.match(
+      first,
+      { app: 'the-app', pid: '4711', facility: 'mail', severity: 'err', severity_code: 3, peer: '127.0.0.1' },
+      name,
+    )
+    t.match(first?.message, / ?message 0 is "quoted" \\ ü/, name)
+    t.ok(Math.abs(Date.parse(String(first?.timestamp)) - Date.now()) < 60_000, `${name}: ${first?.timestamp}`)
+  }
+
+  receiver.otherwise = 503
+  send(2000)
+  await new Promise(resolve => setTimeout(resolve, 300))
+  receiver.otherwise = 200
+  await allTaken()
+  for (const name of names)
+    t.same(
+      numbers(name),
+      Array.from({ length: sent }, (_, n) => n),
+      `${name}: each once, in order`,
+    )
+
+  // While it goes on sending the daemon is stopped in order, and started again.
+  send(500)
+  const first = daemon.stop(t)
+  for (let n = 0; n < 10; n++) send(50)
+  t.match(await first, { undelivered: 0 })
+  send(500)
+  daemon = await run()
+  send(500)
+  await allTaken()
+  for (const name of names) t.equal(numbers(name).length, sent, `${name}: none twice`)
+  await daemon.stop(t)
+})
+
+/** One daemon that tails a file and sends it to another one. */
+async function startSender(t: Test, folder: string, port: number): Promise<Daemon> {
+  mkdirSync(folder, { recursive: true })
+  return await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [in.log], decode: json } }
+destinations:
+  up:
+    type: http
+    inputs: [log]
+    url: http://127.0.0.1:${port}/in
+    validate: http://127.0.0.1:${port}/in
+    auth: { key_file: key }
+    compression: gzip
+    batch: { max_events: 100, max_wait: 10ms }
+    retry: { initial: 20ms, max: 100ms }
+`,
+  )
+}
+
+t.test(
+  'from daemon to daemon over HTTP: the one that takes is killed again and again, and nothing is lost',
+  async t => {
+    const folder = t.testdir({ key: 'shared\n', sender: { key: 'shared\n', 'in.log': '' } })
+    const port = await freePort()
+    const take = () =>
+      startDaemon(
+        t,
+        folder,
+        `
+sources: { web: { type: http, listen: 127.0.0.1:${port}, path: /in, auth: { key_file: key } } }
+destinations: { out: { type: file, inputs: [web], path: out.ndjson, encoding: raw } }
+`,
+      )
+    let taking = await take()
+    const sending = await startSender(t, join(folder, 'sender'), port)
+    let written = 0
+    const write = (count: number) => {
+      let text = ''
+      for (const end = written + count; written < end; written++) text += `{"n":${written}}\n`
+      appendFileSync(join(folder, 'sender/in.log'), text)
+    }
+    const numbers = () =>
+      linesOf(join(folder, 'out.ndjson'))
+        .filter(Boolean)
+        .map(line => JSON.parse(line).n as number)
+    for (let round = 0; round < 4; round++) {
+      const before = numbers().length
+      write(20_000)
+      await until(() => numbers().length > before + 1000 * round, 20_000)
+      taking.child.kill('SIGKILL')
+      await taking.exit
+      taking = await take()
+    }
+    write(1000)
+    await until(() => new Set(numbers()).size === written, 30_000)
+    await sending.scrapedUntil(scrape => scrape.events('up').sent === written)
+    const repeats = numbers().length - written
+    t.ok(repeats <= 4 * 4 * 100, `${repeats} of ${written} twice: what was on its way when it was killed`)
+    const scrape = await taking.scrape()
+    t.equal(scrape.sum('sluice_http_answers_total', { status: '202' }) > 0, true)
+    await sending.stop(t)
+    await taking.stop(t)
+  },
+)
+
+t.test('HTTP while the daemon ends: what got 202 is there, and what is not there got none', async t => {
+  const folder = t.testdir()
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { web: { type: http, listen: 127.0.0.1:0 } }
+destinations: { out: { type: file, inputs: [web], path: out.log, encoding: raw } }
+`,
+  )
+  const port = await portOf(daemon, 'web')
+  const accepted: number[] = []
+  const refused: number[] = []
+  let next = 0
+  let over = false
+  const client = async () => {
+    while (!over) {
+      const n = next++
+      const body = Array.from({ length: 50 }, () => `${n}`).join('\n')
+      const headers = { 'content-type': 'text/plain' }
+      const status = await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body, headers }).then(
+        async response => {
+          await response.arrayBuffer()
+          return response.status
+        },
+        () => 0,
+      )
+      if (status === 202) accepted.push(n)
+      else refused.push(n)
+      if (status === 0) over = true
+    }
+  }
+  const clients = Array.from({ length: 8 }, client)
+  await until(() => accepted.length > 100)
+  const totals = await daemon.stop(t)
+  await Promise.all(clients)
+  const counts = new Map<string, number>()
+  for (const line of linesOf(join(folder, 'out.log'))) counts.set(line, (counts.get(line) ?? 0) + 1)
+  for (const n of accepted)
+    if (counts.get(String(n)) !== 50) t.fail(`request ${n} was taken, and is there ${counts.get(String(n))} times`)
+  for (const n of refused)
+    if (![undefined, 50].includes(counts.get(String(n)))) t.fail(`a part of request ${n} is there`)
+  t.equal(totals.undelivered, 0)
+  t.ok(accepted.length > 100)
+})
