@@ -216,7 +216,8 @@ class FileSource implements Source {
     const { clock } = this.#context
     while (!signal.aborted) {
       const at = this.#urgent ? Math.min(this.#urgentAt, this.#sweepAt) : this.#sweepAt
-      if (clock.now() < at) await this.#waker.wait(at - clock.now())
+      const saveAt = this.#roster.unsaved > 0 && !this.#saving ? this.#saveAt : at
+      if (clock.now() < at) await this.#waker.wait(Math.max(1, Math.min(at, saveAt) - clock.now()))
       else await this.#sweep()
       const hinted = this.#hinted
       this.#hinted = new Set()
@@ -238,6 +239,7 @@ class FileSource implements Source {
     const done = () => {
       this.#saving = false
       this.#saveAt = clock.now() + SAVE_SHARE * (clock.now() - started)
+      this.#waker.wake()
     }
     // A failure was told and is tried again by who writes.
     checkpoints.flush().then(done, done)

@@ -255,6 +255,7 @@ t.test('a kill soon after a file was found, and a rotation before the next start
   await settled(run, 1)
   writeFileSync(path, 'one\n')
   await settled(run, 2)
+  await until(() => JSON.stringify(run.checkpoints.document).includes('app.log'), 'the save')
   await run.kill()
   appendFileSync(path, 'two\n')
   renameSync(path, join(dir, 'app.old'))
