@@ -1,0 +1,268 @@
+import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { startReceiver } from '../support/receiver.js'
+import { sluice } from '../support/sluice.js'
+
+const RETRY = 'retry: { initial: 20ms, max: 50ms }'
+const DISK = 'buffer: { type: disk }'
+
+const line = (n: number) => `{"n":${n}}`
+const range = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => from + i)
+const text = (from: number, to: number) =>
+  range(from, to)
+    .map(n => `${line(n)}\n`)
+    .join('')
+
+/** A receiver that remembers how often it has taken each number, and answers as it is told. */
+async function startCounter(t: Test) {
+  const seen = new Map<number, number>()
+  const state = { status: 200, seen }
+  const server = createServer((request, response) => {
+    const chunks: Buffer[] = []
+    request.on('data', chunk => chunks.push(chunk))
+    request.on('end', () => {
+      const { status } = state
+      if (status === 200) {
+        for (const [, n] of Buffer.concat(chunks)
+          .toString('latin1')
+          .matchAll(/"n":(\d+)/g)) {
+          seen.set(Number(n), (seen.get(Number(n)) ?? 0) + 1)
+        }
+      }
+      response.writeHead(status).end()
+    })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return Object.assign(state, { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` })
+}
+
+const once = (seen: ReadonlyMap<number, number>, count: number) =>
+  seen.size === count && [...seen.values()].every(times => times === 1)
+
+const peakMb = (daemon: Daemon) =>
+  Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${daemon.pid}/status`, 'utf8'))![1]) / 1000
+
+t.test('one dead destination stops nobody: with a buffer of its own, not even its sources', async t => {
+  const LINES = 300_000
+  const rest = 'x'.repeat(200)
+  const folder = t.testdir({})
+  for (let n = 0; n < LINES; n += 10_000) {
+    appendFileSync(
+      join(folder, 'in.log'),
+      range(n, n + 10_000)
+        .map(n => `{"n":${n},"rest":"${rest}"}\n`)
+        .join(''),
+    )
+  }
+  const [dead, alive] = [await startCounter(t), await startCounter(t)]
+  dead.status = 503
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [in.log], decode: json } }
+destinations:
+  dead: { type: http, inputs: [log], url: "${dead.url}", ${RETRY}, ${DISK} }
+  alive: { type: http, inputs: [log], url: "${alive.url}" }
+`,
+  )
+  const apart = await daemon.scrapedUntil(scrape => scrape.events('alive').sent === LINES, 30_000)
+  apart.conserves(t, 'while one is down')
+  t.equal(apart.events('dead').sent, 0)
+  const waiting = await daemon.scrapedUntil(scrape => scrape.sum('sluice_source_unacknowledged_bytes') === 0)
+  waiting.conserves(t, 'all of it is acknowledged')
+  t.equal(waiting.sum('sluice_buffer_events'), LINES)
+  t.ok(waiting.sum('sluice_buffer_bytes') > LINES * 200)
+  t.equal(waiting.sum('sluice_buffer_max_bytes'), 1e9)
+  t.ok(peakMb(daemon) < 200, `at most ${Math.round(peakMb(daemon))} MB were in memory`)
+  dead.status = 200
+  const drained = await daemon.scrapedUntil(scrape => scrape.events('dead').sent === LINES, 30_000)
+  drained.conserves(t, 'at the end')
+  t.ok(once(dead.seen, LINES) && once(alive.seen, LINES), 'every line, once')
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === 0)
+  t.match(await daemon.stop(t), { undelivered: 0 })
+  t.same(readdirSync(join(folder, 'state/buffer/dead')), ['ledger'])
+})
+
+t.test('without a buffer it holds its own sources, and nothing else', async t => {
+  const [dead, alive] = [await startCounter(t), await startCounter(t)]
+  dead.status = 503
+  const folder = t.testdir({ 'a.log': text(0, 5000), 'b.log': text(5000, 10_000) })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { a: { type: file, include: [a.log], decode: json }, b: { type: file, include: [b.log], decode: json } }
+destinations:
+  dead: { type: http, inputs: [a], url: "${dead.url}", ${RETRY} }
+  alive: { type: http, inputs: [b], url: "${alive.url}" }
+`,
+  )
+  ;(await daemon.scrapedUntil(scrape => scrape.events('alive').sent === 5000)).conserves(t)
+  appendFileSync(join(folder, 'b.log'), text(10_000, 10_100))
+  await daemon.scrapedUntil(scrape => scrape.events('alive').sent === 5100)
+  dead.status = 200
+  await daemon.scrapedUntil(scrape => scrape.events('dead').sent === 5000)
+  await daemon.stop(t)
+  t.ok(once(dead.seen, 5000) && once(alive.seen, 5100))
+})
+
+t.test('killed: what a source that cannot be read again has given is there, and delivered after the start', async t => {
+  const receiver = await startCounter(t)
+  receiver.status = 503
+  const config = `
+sources: { in: { type: stdin, decode: json } }
+destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}, ${DISK} } }
+`
+  const folder = t.testdir({})
+  let next = 0
+  const safe: number[] = []
+  for (let life = 0; life < 3; life++) {
+    const daemon = await startDaemon(t, folder, config)
+    const { stdin } = daemon.child
+    stdin!.on('error', () => {})
+    const before = (await daemon.scrape()).sum('sluice_buffer_events')
+    for (let i = 1; i <= 4; i++) {
+      stdin!.write(text(next, next + 500))
+      safe.push(...range(next, next + 500))
+      next += 500
+      await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === before + i * 500)
+    }
+    // Killed while more of it comes: some of that may be there, too.
+    stdin!.write(text(next, next + 20_000))
+    next += 20_000
+    await new Promise(resolve => setTimeout(resolve, life * 7))
+    daemon.child.kill('SIGKILL')
+    await daemon.exit
+  }
+  receiver.status = 200
+  const last = await startDaemon(t, folder, config)
+  last.child.stdin!.end(text(next, next + 10))
+  t.match(await last.ended(t), { received: 10, undelivered: 0 })
+  t.ok(
+    [...safe, ...range(next, next + 10)].every(n => receiver.seen.has(n)),
+    'every line that was acknowledged arrived',
+  )
+  t.ok(once(receiver.seen, receiver.seen.size), 'and none twice, since none was delivered before')
+})
+
+t.test('SIGTERM while the receiver is away: retries are kept for the next start', async t => {
+  const receiver = await startCounter(t)
+  receiver.status = 503
+  const folder = t.testdir({})
+  const config = (shutdown: string) => `
+shutdown_timeout: ${shutdown}
+sources: { in: { type: stdin, decode: json } }
+destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}, ${DISK} } }
+`
+  const first = await startDaemon(t, folder, config('300ms'))
+  first.child.stdin!.write(text(0, 3000))
+  await first.scrapedUntil(scrape => scrape.events('up').inFlight === 3000)
+  t.match(await first.stop(t), { received: 3000, passed: 0, discarded: {}, undelivered: 3000 })
+  receiver.status = 200
+  const second = await startDaemon(t, folder, config('10s'))
+  const scrape = await second.scrapedUntil(scrape => scrape.events('up').sent === 3000)
+  t.equal(scrape.sum('sluice_buffer_replayed_events_total'), 3000)
+  t.equal(scrape.events('up').received, 3000, 'they count as received again')
+  second.child.stdin!.write(text(3000, 3100))
+  await second.scrapedUntil(scrape => scrape.events('up').sent === 3100)
+  await second.stop(t)
+  t.ok(once(receiver.seen, 3100), 'every line, once')
+  const third = await startDaemon(t, folder, config('10s'))
+  third.child.stdin!.end()
+  t.match(await third.ended(t), { passed: 0 }, 'nothing is repeated')
+})
+
+t.test('damage: a torn end is cut, the middle is stepped over; a buffer nobody uses is told and kept', async t => {
+  const receiver = await startCounter(t)
+  receiver.status = 503
+  const folder = t.testdir({})
+  const source = 'sources: { in: { type: stdin, decode: json } }'
+  const buffered = `${source}\ndestinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}, ${DISK} } }`
+  const first = await startDaemon(t, folder, buffered)
+  for (let n = 0; n < 600; n += 100) {
+    first.child.stdin!.write(text(n, n + 100))
+    await first.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === n + 100)
+  }
+  await first.until(() => existsSync(join(folder, 'state/buffer/up/ledger')))
+  first.child.kill('SIGKILL')
+  await first.exit
+
+  const unused = await startDaemon(t, folder, `${source}\ndestinations: { up: { type: blackhole, inputs: [in] } }`)
+  unused.child.stdin!.end()
+  await unused.ended(t)
+  t.match(
+    unused.logs().find(({ code }) => code === 'SLUICE_BUFFER_LEFT'),
+    { level: 40, destination: 'up', events: 600 },
+  )
+
+  const [name = ''] = readdirSync(join(folder, 'state/buffer/up'))
+  const path = join(folder, 'state/buffer/up', name)
+  const bytes = readFileSync(path)
+  bytes[bytes.indexOf(line(250))]! ^= 0xff
+  writeFileSync(path, bytes)
+  truncateSync(path, statSync(path).size - 10)
+  receiver.status = 200
+  const second = await startDaemon(t, folder, buffered)
+  const scrape = await second.scrapedUntil(scrape => scrape.events('up').inFlight === 0)
+  scrape.conserves(t, 'what is missing is accounted for')
+  const { received, sent, discarded } = scrape.events('up')
+  t.same({ received, sent }, { received: sent + discarded, sent: receiver.seen.size })
+  t.ok(discarded >= 100 && discarded <= 200, `${discarded} events were damaged`)
+  t.ok(receiver.seen.has(0) && receiver.seen.has(499) && !receiver.seen.has(250))
+  t.ok(scrape.sum('sluice_buffer_corrupt_bytes_total') > 0)
+  t.ok(scrape.sum('sluice_buffer_torn_bytes_total') > 0)
+  await second.stop(t)
+})
+
+t.test('dead letters are sent again, beside the daemon that writes them', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  receiver.otherwise = ({ body }) => (body.includes('"bad"') ? 422 : 200)
+  const folder = t.testdir({})
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { in: { type: stdin, decode: json } }
+destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch: { max_events: 1 }, max_in_flight: 1 } }
+`,
+  )
+  const events = ['{"n":1}', '{"n":2,"bad":1.0}', '{"n":3,"bad":2.0}', '{"n":4}']
+  daemon.child.stdin!.write(`${events.join('\n')}\n`)
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_dead_letter_events_total') === 2)
+  const path = join(folder, 'state/dead-letter/up.ndjson')
+  const resend = async (...args: string[]) => {
+    const call = sluice(['resend', '--config', daemon.configPath, '--destination', 'up', ...args], { cwd: folder })
+    const code = await call.exit
+    return { code, stdout: call.stdout, stderr: call.stderr }
+  }
+  t.match(await resend('--dry-run'), { code: 0, stdout: `up: 2 to send (status_422: 2), from ${path}\n` })
+  t.match(await resend(), { code: 1, stdout: `up: 0 sent; 2 refused again (status_422: 2), and back in ${path}\n` })
+  t.match(JSON.parse(readFileSync(path, 'utf8').split('\n')[0]!), {
+    destination: 'up',
+    reason: 'status_422',
+    status: 422,
+    request_id: 'request-5',
+    event: { n: 2 },
+  })
+  receiver.otherwise = 200
+  t.match(await resend(), { code: 0, stdout: 'up: 2 sent\n' })
+  t.same(receiver.lines(), ['{"n":1}', '{"n":4}', events[1], events[2]], 'as they were, to the digit')
+  t.notOk(existsSync(path) || existsSync(`${path}.sending`))
+  t.match(await resend('--dry-run'), { code: 0, stdout: 'up: nothing to send\n' })
+  t.match(await resend(), { code: 0, stderr: /nothing to send/ })
+  t.match(await resend('nowhere.ndjson'), { code: 1, stderr: 'sluice: there is no file nowhere.ndjson\n' })
+  const other = sluice(['resend', '-c', daemon.configPath, '--destination', 'upp'], { cwd: folder })
+  t.equal(await other.exit, 2)
+  t.match(other.stderr, 'the configuration has no destination upp; did you mean up?')
+  await daemon.stop(t)
+})
