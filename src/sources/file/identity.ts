@@ -1,5 +1,6 @@
 import { type BigIntStats, readSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
+import { type Frame, LINE_END } from '../../lib/line-splitter.js'
 
 /**
  * Which file is it? A device and an inode name it while it exists, but an inode is given away again, and a file may
@@ -23,6 +24,12 @@ const scratch = Buffer.allocUnsafeSlow(FINGERPRINT_BYTES)
 /** Of the bytes [start, end) of `bytes`. */
 export function fingerprint(bytes: Buffer, start: number, end: number): Fingerprint {
   return start === end ? NO_BYTES : { bytes: end - start, hash: crc32(bytes.subarray(start, end)) }
+}
+
+/** Of the last bytes of a frame. */
+export function tailOf({ chunk, length, starts, ends, flags }: Frame): Fingerprint {
+  const end = ends[length - 1]! + (flags[length - 1]! & LINE_END)
+  return fingerprint(chunk, Math.max(starts[0]!, end - FINGERPRINT_BYTES), end)
 }
 
 /** Of the file's bytes [start, end), or of as many as it has. At most FINGERPRINT_BYTES. */

@@ -14,9 +14,9 @@ import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Splitting } from '../../core/multiline-options.js'
 import type { Origin } from '../../core/origin.js'
-import { type Frame, LINE_END, type LineSplitter } from '../../lib/line-splitter.js'
+import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
-import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same } from './identity.js'
+import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same, tailOf } from './identity.js'
 import { type Content, emptyStart, type Position, Positions } from './positions.js'
 import type { Entry } from './saved.js'
 
@@ -391,10 +391,4 @@ export class Tailer {
       tail,
     }
   }
-}
-
-/** Of the last bytes of a frame. */
-function tailOf({ chunk, length, starts, ends, flags }: Frame): Fingerprint {
-  const end = ends[length - 1]! + (flags[length - 1]! & LINE_END)
-  return fingerprint(chunk, Math.max(starts[0]!, end - FINGERPRINT_BYTES), end)
 }
