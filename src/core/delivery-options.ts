@@ -18,7 +18,7 @@ export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '1MB', m
 export const REJECTED = 'rejected'
 
 /** So that a buffer can be cut in files. */
-const SMALLEST_BUFFER = 1024 * 1024
+const SMALLEST_BUFFER = 1_000_000
 
 const DAY_MS = 86_400_000
 
@@ -83,18 +83,10 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       ),
     buffer: z
       .discriminatedUnion('type', [
+        z.strictObject({ type: z.literal('memory') }),
         z.strictObject({
-          type: z
-            .literal('memory')
-            .describe('Events wait in memory, and their sources with them: they are acknowledged when delivered.'),
-        }),
-        z.strictObject({
-          type: z
-            .literal('disk')
-            .describe(
-              'Events wait in files under data_dir, and are acknowledged as soon as they are safe there. They survive the end of the process.',
-            ),
-          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Bytes of those files at most.'),
+          type: z.literal('disk'),
+          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Bytes of its files at most.'),
           when_full: z
             .enum(['block', 'drop_newest'])
             .prefault('block')
@@ -104,7 +96,9 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
         }),
       ])
       .prefault({ type: 'memory' })
-      .describe('Where events wait for the destination.'),
+      .describe(
+        'Where events wait for the destination. memory: their sources wait with them, since events are acknowledged when they are delivered. disk: in files under data_dir; events are acknowledged as soon as they are safe there, survive the end of the process, and while the destination is away the others go on.',
+      ),
   })
 }
 
