@@ -9,7 +9,7 @@ const WIDTH = 2
 
 /** What passed in one bucket before its newest run. */
 class Runs extends Kept {
-  /** The window before this time is rows [from, length), in which so many events are. */
+  /** The window that ends at this time begins with row `from`; so many events are in it. */
   at: number
   from = 0
   within = 0
@@ -21,6 +21,8 @@ class Runs extends Kept {
 
   /** Moves the window on, to the one that ends at `time`. */
   advance(time: number, windowMs: number): void {
+    // An event from before one that was discarded finds the window as that one did: full.
+    if (time <= this.at) return
     this.at = time
     while (this.from < this.length && time - this.get(this.from, TIME) >= windowMs) {
       this.within -= this.get(this.from++, COUNT)
@@ -52,7 +54,7 @@ export class SlidingEventWindows extends EventWindows {
     const newest = this.times[bucket]!
     if (count > 0) {
       const runs = this.#runs(bucket)
-      if (time < newest || (runs && time < runs.at)) return this.#takeEarlier(bucket, time)
+      if (time < newest) return this.#takeEarlier(bucket, time)
       runs?.advance(time, this.windowMs)
       if (time - newest < this.windowMs) {
         if (count + (runs ? runs.within : 0) >= this.limit) return DISCARD
@@ -100,18 +102,13 @@ export class SlidingEventWindows extends EventWindows {
     return hasPlace || isNeeded
   }
 
-  /** An event from before one that was seen already. */
+  /** An event from before the newest one that passed. */
   #takeEarlier(bucket: number, time: number): TakenInTime {
     const newest = this.times[bucket]!
     if (time < this.progress.lateBefore(newest)) return LATE
     const runs = this.#runs(bucket) ?? this.setOlder(bucket, new Runs(newest))
     if (this.#isFull(runs, bucket, time)) return DISCARD
-    if (time === newest) this.counts[bucket]!++
-    else if (time > newest) {
-      this.#keepNewest(bucket, time)
-      this.times[bucket] = time
-      this.counts[bucket] = 1
-    } else this.#countEarlier(runs, time)
+    this.#countEarlier(runs, time)
     return PASS
   }
 

@@ -1,0 +1,258 @@
+import t from 'tap'
+import { EventLimiter } from '../../../src/throttle/event-limiter.js'
+import { LATE } from '../../../src/throttle/event-windows.js'
+import { Kept } from '../../../src/throttle/kept.js'
+import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/keyed-limiter.js'
+import type { WindowMode } from '../../../src/throttle/windows.js'
+import { seeded } from '../../support/lines.js'
+
+const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
+const HOUR = 3_600_000
+
+/** A limiter in event time, and takes from named files. */
+function limiterOf(options: Partial<LimiterOptions>, latenessMs: number) {
+  const all = { limit: 1, windowMs: 1000, mode: 'fixed' as const, maxKeys: 100_000, seed: 3, ...options }
+  const limiter = new EventLimiter(all, latenessMs)
+  const files = new Map<string, object>()
+  const key = Buffer.alloc(4)
+  return {
+    limiter,
+    /** What comes next is of this file. */
+    from(file: string, clock = 0) {
+      if (!files.has(file)) files.set(file, {})
+      limiter.progress.enter(files.get(file)!, clock, 0)
+      limiter.advance()
+    },
+    take(id: number, time: number) {
+      limiter.progress.see(time)
+      key.writeUInt32LE(id)
+      return limiter.take(key, 0, 4, time)
+    },
+  }
+}
+
+t.test('rows in order: inserted and removed anywhere', async t => {
+  const random = seeded(5)
+  for (const width of [2, 3]) {
+    const kept = new Kept(width)
+    let rows: number[][] = []
+    for (let n = 0; n < 20_000; n++) {
+      const roll = random()
+      if (roll < 0.55 || rows.length === 0) {
+        const time = roll < 0.4 ? n : Math.floor(random() * n)
+        const at = kept.upTo(time)
+        if (at !== rows.filter(([other]) => other! <= time).length) t.fail(`${at} rows up to ${time}`)
+        const row = Array.from({ length: width }, (_, column) => (column === 0 ? time : n + column))
+        kept.insert(at)
+        for (const [column, value] of row.entries()) kept.set(at, column, value)
+        rows.splice(at, 0, row)
+      } else if (roll < 0.9) {
+        const at = Math.floor(random() * rows.length)
+        kept.remove(at)
+        rows.splice(at, 1)
+      } else {
+        const count = random() < 0.95 ? Math.floor(random() * 4) : Math.floor(random() * rows.length)
+        kept.removeFirst(Math.min(count, rows.length))
+        rows = rows.slice(count)
+      }
+      if (kept.length !== rows.length) t.fail(`${kept.length} rows rather than ${rows.length}`)
+      if (n % 50 > 0) continue
+      const got = rows.map((row, i) => row.map((_, column) => kept.get(i, column)))
+      if (JSON.stringify(got) !== JSON.stringify(rows)) t.fail(`after ${n} steps`)
+    }
+    t.ok(rows.length > 0)
+  }
+})
+
+t.test('idle buckets are released as the times of the events go on, however fast that is', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode, maxKeys: 10_000 }, 2000)
+    let [refused, most] = [0, 0]
+    // A day in a moment: each second 500 new keys, and one that is always there.
+    for (let second = 0; second < 400; second++) {
+      from('old')
+      for (let n = 0; n < 500; n++) if (take(1_000_000 + second * 500 + n, second * 1000 + n) === FULL) refused++
+      if (take(7, second * 1000) !== PASS || take(7, second * 1000 + 999) !== DISCARD) t.fail(`${mode}: at ${second}`)
+      most = Math.max(most, limiter.keys)
+    }
+    t.equal(refused, 0, `${mode}: no key is refused`)
+    t.ok(most < 500 * 8 && most > 500 * 3, `${mode}: at most ${most} buckets`)
+    take(8, 400 * HOUR)
+    for (const seconds of [0, 4, 8]) {
+      from('old')
+      take(8, 400 * HOUR + seconds * 1000)
+    }
+    from('old')
+    t.equal(limiter.keys, 1, mode)
+    t.ok(limiter.kept <= 2, `${mode}: ${limiter.kept} windows`)
+  }
+})
+
+t.test('buckets ahead of a file that is waited for are not forgotten', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode, maxKeys: 1000 }, 1000)
+    const day = 24 * HOUR
+    from('live')
+    for (let id = 100; id < 200; id++) t.equal(take(id, day), PASS)
+    from('live')
+    for (let second = 0; second < 100; second++) {
+      from('old')
+      for (let n = 0; n < 50; n++) take(1000 + second * 50 + n, second * 1000)
+    }
+    t.ok(limiter.keys < 100 + 50 * 5, `${limiter.keys}: those of the old file are released`)
+    from('live')
+    const again = Array.from({ length: 100 }, (_, n) => take(100 + n, day + 999 - (mode === 'aligned' ? 0 : 500)))
+    t.same(new Set(again), new Set([DISCARD]), `${mode}: those of the live one are all there`)
+    for (let second = 0; second < 61; second++) from('live', second * 1000)
+    take(100, day + 60_000)
+    for (let n = 0; n < 3; n++) {
+      from('live', 61_000)
+      take(100, day + 60_000 + n * 3000)
+    }
+    t.ok(limiter.keys < 5, `${mode}: without the old one for a minute, idle ones go: ${limiter.keys}`)
+  }
+})
+
+t.test('a file that comes back after a pause of all is waited for, one that ended is not', async t => {
+  const { limiter, from, take } = limiterOf({}, 1000)
+  from('old', 0)
+  take(1, 0)
+  from('live', 10)
+  take(1, HOUR)
+  t.equal(limiter.progress.oldest, 0)
+  from('live', 10 * HOUR)
+  take(1, HOUR)
+  from('live', 10 * HOUR)
+  t.equal(limiter.progress.oldest, 0, 'a pause of all is no reason')
+  for (let n = 0; n < 60; n++) from('live', 10 * HOUR + n * 900)
+  t.equal(limiter.progress.oldest, 0)
+  for (let n = 60; n < 80; n++) {
+    from('live', 10 * HOUR + n * 900)
+    take(1, HOUR)
+  }
+  t.equal(limiter.progress.oldest, HOUR)
+  // Most files are quiet: their share of the work is small.
+  const many = limiterOf({}, 1000)
+  for (let n = 0; n < 5000; n++) {
+    many.from(`file ${n}`, n)
+    many.take(1, n)
+  }
+  for (let n = 0; n < 5000 / 8; n++) many.from('file 0', 5000)
+  t.equal(many.limiter.progress.oldest, 0)
+  const untimed = limiterOf({}, 1000)
+  untimed.limiter.progress.enter({}, 0, 5000)
+  t.equal(untimed.limiter.progress.oldest, 5000, 'without any time in the events, that of arrival')
+})
+
+t.test('max_keys: no live bucket is dropped for a new one, idle ones are', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode, maxKeys: 100 }, 1000)
+    from('a')
+    for (let id = 0; id < 100; id++) t.equal(take(id, 0), PASS)
+    t.equal(take(100, 1999), FULL, `${mode}: needed for late events`)
+    t.equal(take(0, 999), DISCARD)
+    from('a')
+    take(0, 2000)
+    for (let n = 0; n < 100; n++) take(101, 2000)
+    t.not(take(101, 2000), FULL, mode)
+    t.ok(limiter.keys <= 100)
+  }
+})
+
+t.test('windows that are kept have a bound in each bucket, and what is forgotten discards nothing', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode }, 24 * HOUR)
+    const discarded = { live: 0, old: 0 }
+    from('old')
+    take(1, -10 * HOUR)
+    from('live')
+    for (let n = 0; n < 10_000; n++) if (take(1, n * 1000) === DISCARD) discarded.live++
+    t.equal(discarded.live, 0)
+    t.equal(limiter.kept, 4096)
+    t.ok(limiter.room.forgotten >= 10_000 - 4098 && limiter.room.forgotten <= 10_000 - 4095)
+    from('old')
+    let passed = 0
+    for (let n = 0; n < 1000; n++) if (take(1, -10 * HOUR + 2000 + n * 1000) === PASS) passed++
+    t.equal(passed, 1000, 'within its limit')
+    t.equal(take(1, -10 * HOUR + 2000 + 999 * 1000), DISCARD, 'and the limit holds for what is kept')
+    t.equal(take(1, 0), DISCARD, 'the oldest are kept, too')
+    t.equal(take(1, 9_998_000), DISCARD, 'and the newest')
+    t.equal(limiter.kept, 4096, mode)
+  }
+})
+
+t.test('all buckets together have a bound, and what they keep is given back', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode, windowMs: 1 }, 2000)
+    from('a')
+    const wrong = { discarded: 0, late: 0 }
+    for (let n = 0; n < 1100; n++) {
+      for (let id = 0; id < 1000; id++) {
+        const taken = take(id, n)
+        if (taken === DISCARD) wrong.discarded++
+        if (taken === LATE) wrong.late++
+      }
+    }
+    t.same(wrong, { discarded: 0, late: 0 }, mode)
+    t.equal(limiter.kept, 1_000_000)
+    t.ok(limiter.room.forgotten > 90_000, `${limiter.room.forgotten}`)
+    t.equal(take(5, 1098), DISCARD)
+    t.equal(take(2000, 1098), PASS)
+    t.equal(take(2000, 1099), PASS, 'a bucket without a place for its windows still has one')
+    t.equal(take(2000, 1099), DISCARD)
+    // As files end and others go on, all of it comes back.
+    for (let n = 0; n < 4; n++) {
+      take(3000, 10_000 * (n + 1))
+      from('a')
+    }
+    t.equal(limiter.keys, 1)
+    t.equal(limiter.kept, 0, mode)
+  }
+})
+
+t.test('a sliding window keeps what it needs, whatever the bound', async t => {
+  const { limiter, from, take } = limiterOf({ mode: 'sliding', limit: 10_000, windowMs: 10_000 }, 10_000)
+  from('a')
+  for (let time = 0; time < 40_000; time++) if (take(1, time) !== PASS) t.fail(`at ${time}`)
+  t.ok(limiter.kept < 10_000 + 4100, `${limiter.kept}`)
+  t.equal(take(1, 39_999), DISCARD)
+  t.equal(take(1, 39_000), DISCARD)
+  t.equal(take(1, 30_000), DISCARD)
+  for (let time = 40_000; time < 80_000; time += 100) for (let n = 0; n < 150; n++) take(1, time)
+  t.ok(limiter.kept < 500, `events of one time cost nothing each: ${limiter.kept}`)
+  const full = limiterOf({ mode: 'sliding', limit: 3 }, 1000)
+  full.limiter.room.used = 1_000_000
+  full.from('a')
+  t.same(
+    [0, 1, 2, 3, 1000, 1001, 1001].map(time => full.take(1, time)),
+    [PASS, PASS, PASS, DISCARD, PASS, PASS, DISCARD],
+  )
+})
+
+t.test('what is kept is counted, also of buckets that were moved', async t => {
+  for (const mode of MODES) {
+    const { limiter, from, take } = limiterOf({ mode }, 10_000)
+    for (let second = 0; second < 300; second++) {
+      from('a')
+      take(1, second * 1000)
+      if (second % 30 === 0) take(2, second * 1000)
+    }
+    // Ten seconds, and in sliding windows another one before.
+    t.equal(limiter.kept, mode === 'sliding' ? 10 : 11, mode)
+  }
+})
+
+t.test('after hours in which nothing came nothing is kept; an outage of less is none', async t => {
+  const { limiter, from, take } = limiterOf({ windowMs: 60_000 }, 1000)
+  from('a', 0)
+  for (let id = 0; id < 50; id++) take(id, 0)
+  for (let id = 0; id < 50; id++) take(id, 60_500)
+  t.equal(limiter.kept, 50)
+  limiter.rest(HOUR + 60_999)
+  t.equal(limiter.keys, 50)
+  limiter.rest(HOUR + 61_000)
+  t.equal(limiter.keys, 0)
+  t.equal(limiter.kept, 0)
+  from('a', HOUR + 61_000)
+  t.equal(take(1, 60_600), PASS)
+})
