@@ -46,7 +46,7 @@ t.test('the reference of a known list', async t => {
     '| `auth.password` | secret | **required** | not empty | With `type: basic`: Word. |',
     '| `targets[].port` | whole number | **required** | at most 65535 | Port. |',
     'It has no options of its own.',
-    'Other defaults than usual: `batch.max_events` `50000`, `batch.max_bytes` `1MB`, `batch.max_wait` `10ms`, `max_in_flight` `1`.',
+    'Other defaults than usual: `batch.max_events` `50000`, `batch.max_wait` `10ms`, `max_in_flight` `1`.',
     'processors:\n  example:\n    type: limit\n    inputs: [app_logs]\n    limit: 1\n    window: 1s\n```\n\nIn:\n\n```json\n{"a":1}\n```',
     '| `metrics.listen` | address | `127.0.0.1:9598` |  | HOST:PORT. |',
     '| `retry.max` | duration | `30 Seconds` |',
