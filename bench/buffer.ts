@@ -131,6 +131,12 @@ async function fill({ input }: Run): Promise<void> {
   }
 }
 
+/** How many came out; throws when those are not all that went in. */
+function complete({ received, passed }: ComponentCounters): number {
+  if (passed.events !== received.events) throw new Error(`${passed.events} of ${received.events} events came out`)
+  return passed.events
+}
+
 async function measure(name: string, work: () => Promise<number>): Promise<void> {
   const cpu = process.cpuUsage()
   const began = performance.now()
@@ -156,7 +162,7 @@ try {
     await fill(run)
     run.input.end()
     await run.end()
-    return run.counters.passed.events
+    return complete(run.counters)
   })
   await measure('in', async () => {
     const run = await open(join(folder, 'a', 'outage'), false)
@@ -168,7 +174,7 @@ try {
     const run = await open(join(folder, 'a', 'outage'), true)
     run.input.end()
     await run.end()
-    return run.counters.passed.events
+    return complete(run.counters)
   })
 } finally {
   rmSync(folder, { recursive: true, force: true })

@@ -20,6 +20,9 @@ export const REJECTED = 'rejected'
 /** So that a buffer can be cut in files. */
 const SMALLEST_BUFFER = 1_000_000
 
+const BUFFER_TYPE =
+  'memory: their sources wait with them, since events are acknowledged when they are delivered. disk: in files under data_dir; events are acknowledged as soon as they are safe there, survive the end of the process, and while the destination is away the others go on.'
+
 const DAY_MS = 86_400_000
 
 /** A time that something waits for: at most a day, so that it fits a timer. */
@@ -83,9 +86,9 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       ),
     buffer: z
       .discriminatedUnion('type', [
-        z.strictObject({ type: z.literal('memory') }),
+        z.strictObject({ type: z.literal('memory').describe(BUFFER_TYPE) }),
         z.strictObject({
-          type: z.literal('disk'),
+          type: z.literal('disk').describe(BUFFER_TYPE),
           max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Bytes of its files at most.'),
           when_full: z
             .enum(['block', 'drop_newest'])
@@ -96,9 +99,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
         }),
       ])
       .prefault({ type: 'memory' })
-      .describe(
-        'Where events wait for the destination. memory: their sources wait with them, since events are acknowledged when they are delivered. disk: in files under data_dir; events are acknowledged as soon as they are safe there, survive the end of the process, and while the destination is away the others go on.',
-      ),
+      .describe('Where events wait for the destination.'),
   })
 }
 

@@ -32,6 +32,8 @@ export class BufferRun {
   readonly settled: Record<AckStatus, number[]> = { delivered: [], rejected: [], errored: [] }
   readonly logs: { level: number; msg: string; code?: string }[]
   ended = false
+  /** Whether fates come within the turn. */
+  settleSoon = false
   readonly buffer: DiskBuffer
   readonly input: Input
   #fate: Fate
@@ -91,7 +93,8 @@ export class BufferRun {
           settle.call(batch.ack, status)
         }
         const fate = this.#fate(numbers)
-        if (fate) setImmediate(() => batch.ack.settle(fate))
+        if (fate && this.settleSoon) void Promise.resolve().then(() => batch.ack.settle(fate))
+        else if (fate) setImmediate(() => batch.ack.settle(fate))
         return undefined
       },
       end: () => {

@@ -64,6 +64,8 @@ export class SimulatedDisk {
   /** Whether the process has ended: then nothing it asks for is ever answered. */
   stopped = false
   readonly log: Operation[] = []
+  /** How soon an answer comes: in the next turn of the loop, or after so many microtasks. */
+  delay: () => 'turn' | number = () => 'turn'
   /** Which process it is that may ask. */
   #process = 0
 
@@ -133,7 +135,9 @@ export class SimulatedDisk {
   folder(): BufferFolder {
     const process = this.#process
     const ask: Ask = async (...what) => {
-      await new Promise(resolve => setImmediate(resolve))
+      const delay = this.delay()
+      if (delay === 'turn') await new Promise(resolve => setImmediate(resolve))
+      else for (let i = 0; i < delay; i++) await undefined
       return await (process === this.#process && !this.stopped ? this.#ask(...what) : new Promise<never>(() => {}))
     }
     const rename = (change: (names: Map<string, Inode>) => void) => {

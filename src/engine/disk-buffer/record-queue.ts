@@ -67,16 +67,17 @@ export class RecordQueue {
   }
 
   /** Writes the first of `records`; tells how many, when they are safe. Keeps them in memory while there is `room`. */
-  async append(records: readonly Outgoing[], room: () => number): Promise<number> {
-    const written = await this.#writer.append(records)
-    for (const incoming of written) {
-      if (this.#recent.length === 0) this.#recentEnd = this.#taken
-      if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) continue
-      this.#recent.push(incoming)
-      this.#recentBytes += incoming.record.length
-      this.#recentEnd = placeBehind(incoming)
-    }
-    return written.length
+  append(records: readonly Outgoing[], room: () => number): Promise<number> {
+    // At the very moment: who looked a little later could read from the disk what comes from memory, too.
+    return this.#writer.append(records, written => {
+      for (const incoming of written) {
+        if (this.#recent.length === 0) this.#recentEnd = this.#taken
+        if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) continue
+        this.#recent.push(incoming)
+        this.#recentBytes += incoming.record.length
+        this.#recentEnd = placeBehind(incoming)
+      }
+    })
   }
 
   /** The next record, without taking it; undefined when there is none, or none that can be read. */

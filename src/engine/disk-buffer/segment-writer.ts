@@ -47,8 +47,11 @@ export class SegmentWriter {
     return this.#open?.segment
   }
 
-  /** Writes the first of `records`, as many as fit in the segment; resolves with what they are now, when that is safe. */
-  async append(records: readonly Outgoing[]): Promise<Incoming[]> {
+  /**
+   * Writes the first of `records`, as many as fit in the segment; tells how many, when they are safe. `safe` is told of
+   * them at the moment that the place moves behind them.
+   */
+  async append(records: readonly Outgoing[], safe: (written: readonly Incoming[]) => void): Promise<number> {
     const open = (this.#open ??= await this.#begin())
     const { segment, file } = open
     const parts: Buffer[] = segment.end === 0 ? [TITLE] : []
@@ -77,8 +80,9 @@ export class SegmentWriter {
     segment.end = offset
     this.#place = place
     for (let i = 0; i < written.length; i++) records[i]!.isSafe = true
+    safe(written)
     if (offset >= this.#segmentBytes) await this.finish()
-    return written
+    return written.length
   }
 
   async #begin(): Promise<Open> {

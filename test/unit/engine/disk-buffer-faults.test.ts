@@ -156,6 +156,7 @@ t.test('killed at random again and again, and short of power now and then', asyn
       const stopAt = from + random.below(90)
       const done = random.below(400)
       disk.fault = ({ index }) => (index === stopAt ? { stop: true, done } : undefined)
+      disk.delay = () => (random.chance(0.4) ? 'turn' : random.below(8))
       await playOn(disk, seed * 10 + life, story)
       if (random.chance(0.3)) disk.powerFailed(() => random.next())
       else disk.killed()
