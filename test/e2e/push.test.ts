@@ -143,25 +143,39 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
   await until(() => existsSync(socket) || rsyslog.exitCode !== null)
   t.equal(rsyslog.exitCode, null, said)
   let sent = 0
-  const send = (count: number) => {
-    const input = Array.from({ length: count }, () => `message ${sent++} is "quoted" \\ ü\n`).join('')
-    execFileSync(logger, ['--socket', socket, '--socket-errors=on', '-t', 'the-app', '--id=4711', '-p', 'mail.err'], {
-      input,
-    })
+  const send = async (count: number) => {
+    const args = ['--socket', socket, '--socket-errors=on', '-t', 'the-app', '--id=4711', '-p', 'mail.err']
+    const child = spawn(logger, args, { stdio: ['pipe', 'inherit', 'inherit'] })
+    child.stdin.end(Array.from({ length: count }, () => `message ${sent++} is "quoted" \\ ü\n`).join(''))
+    t.equal((await once(child, 'close'))[0], 0, `${count} messages are sent`)
   }
-  const taken = (name: string) =>
-    receiver.requests
-      .filter(({ path, status }) => path === `/${name}` && status === 200)
-      .flatMap(({ body }) => body.split('\n').slice(0, -1))
-      .map(line => JSON.parse(line) as Record<string, unknown>)
+  /** What the receiver took of each, in order. */
+  const taken = Object.fromEntries(names.map(name => [name, [] as Record<string, unknown>[]]))
   const numbers = (name: string) =>
-    taken(name).map(({ message }) => Number(/message (\d+) /.exec(String(message))?.[1]))
-  const allTaken = async () => await until(() => names.every(name => new Set(numbers(name)).size === sent), 30_000)
+    taken[name]!.map(({ message }) => Number(/message (\d+) /.exec(String(message))?.[1]))
+  let looked = 0
+  const look = () => {
+    while (receiver.requests[looked]?.status !== undefined) {
+      const { path, status, body } = receiver.requests[looked++]!
+      if (status === 200)
+        taken[path.slice(1)]!.push(
+          ...body
+            .split('\n')
+            .slice(0, -1)
+            .map(line => JSON.parse(line)),
+        )
+    }
+    return names.map(name => taken[name]!.length)
+  }
+  const allTaken = async () => {
+    await until(() => Math.min(...look()) >= sent, 30_000, 20)
+    for (const name of names) t.same(new Set(numbers(name)).size, sent, `${name}: every one of ${sent}`)
+  }
 
-  send(500)
+  await send(500)
   await allTaken()
   for (const name of names) {
-    const [first] = taken(name)
+    const [first] = taken[name]!
     t.match(
       first,
       { app: 'the-app', pid: '4711', facility: 'mail', severity: 'err', severity_code: 3, peer: '127.0.0.1' },
@@ -172,7 +186,7 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
   }
 
   receiver.otherwise = 503
-  send(2000)
+  await send(2000)
   await new Promise(resolve => setTimeout(resolve, 300))
   receiver.otherwise = 200
   await allTaken()
@@ -184,15 +198,20 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
     )
 
   // While it goes on sending the daemon is stopped in order, and started again.
-  send(500)
-  const first = daemon.stop(t)
-  for (let n = 0; n < 10; n++) send(50)
-  t.match(await first, { undelivered: 0 })
-  send(500)
-  daemon = await run()
-  send(500)
+  let over = false
+  const sending = (async () => {
+    while (!over) await send(200)
+  })()
+  for (let round = 0; round < 2; round++) {
+    const before = sent
+    await until(() => Math.min(...look()) > before, 30_000, 20)
+    t.match(await daemon.stop(t), { undelivered: 0 })
+    daemon = await run()
+  }
+  over = true
+  await sending
   await allTaken()
-  for (const name of names) t.equal(numbers(name).length, sent, `${name}: none twice`)
+  for (const name of names) t.equal(taken[name]!.length, sent, `${name}: none twice`)
   await daemon.stop(t)
 })
 
@@ -247,13 +266,13 @@ destinations: { out: { type: file, inputs: [web], path: out.ndjson, encoding: ra
     for (let round = 0; round < 4; round++) {
       const before = numbers().length
       write(20_000)
-      await until(() => numbers().length > before + 1000 * round, 20_000)
+      await until(() => numbers().length > before + 1000 * round, 20_000, 20)
       taking.child.kill('SIGKILL')
       await taking.exit
       taking = await take()
     }
     write(1000)
-    await until(() => new Set(numbers()).size === written, 30_000)
+    await until(() => new Set(numbers()).size === written, 30_000, 20)
     await sending.scrapedUntil(scrape => scrape.events('up').sent === written)
     const repeats = numbers().length - written
     t.ok(repeats <= 4 * 4 * 100, `${repeats} of ${written} twice: what was on its way when it was killed`)

@@ -149,9 +149,9 @@ export async function startPushed<S extends z.ZodObject>(
   }
 }
 
-/** Resolves when `test` holds; rejects after `ms`. */
-export async function until(test: () => boolean, ms = 10_000): Promise<void> {
-  for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, 2))) {
+/** Resolves when `test`, asked every now and then, holds; rejects after `ms`. */
+export async function until(test: () => boolean, ms = 10_000, everyMs = 2): Promise<void> {
+  for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, everyMs))) {
     if (performance.now() > end) throw new Error(`not within ${ms} ms: ${test}`)
   }
 }
