@@ -29,7 +29,7 @@ const USAGE = `Usage: npm run chaos -- [options]
 
 A failing seed is cut down to few steps and kept as a file; the tests run every file in test/chaos/cases.
 `
-const CI_SEEDS = { first: 1000, count: 24, steps: 40 }
+const CI_SEEDS = { first: 1000, count: 45, steps: 60 }
 const PATIENCE_MS = 20_000
 /** While a scenario is cut down: how long nothing may happen, and how long that may take. */
 const SHRINKING_PATIENCE_MS = 6000
@@ -165,6 +165,7 @@ async function main(): Promise<number> {
 // Daemons and small file systems end with this process.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
 process.setMaxListeners(0)
+process.stdout.on('error', () => process.exit(1))
 base = mkdtempSync(join(resolve(options.folder), 'sluice-chaos-'))
 const certificates = makeCertificates(base)
 process.exitCode = await main()

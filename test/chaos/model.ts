@@ -102,12 +102,15 @@ export class Line {
   }
 
   get arrived(): boolean {
-    if (this.deadLetters > 0) return true
-    if (this.takes.some(({ from, to }) => to - from >= this.text.length)) return true
-    if (!this.inPieces) return false
-    let to = 0
-    for (const take of [...this.takes].sort((a, b) => a.from - b.from)) if (take.from <= to) to = Math.max(to, take.to)
-    return to >= this.text.length
+    if (this.deadLetters > 0 || this.takes.some(({ from, to }) => to - from >= this.text.length)) return true
+    return this.inPieces && this.gap >= this.text.length
+  }
+
+  /** Up to where its pieces arrived without one missing. */
+  get gap(): number {
+    let gap = 0
+    for (const { from, to } of [...this.takes].sort((a, b) => a.from - b.from)) if (from <= gap) gap = Math.max(gap, to)
+    return gap
   }
 
   get excused(): boolean {
@@ -329,7 +332,8 @@ export class Model {
       return [{ ...part, vague: false }]
     }
     const found = this.#inPieces.flatMap(line => {
-      const from = line.bytes.indexOf(text)
+      // What is short may stand in many places: one that is missing comes first.
+      const from = line.bytes.startsWith(text, line.gap) ? line.gap : line.bytes.indexOf(text)
       return from < 0 ? [] : [{ line, from, to: Math.min(from + text.length, line.text.length), vague: false }]
     })
     if (found.length === 0) throw new Failure('damaged', `nobody wrote ${shown(text)}`)
@@ -383,7 +387,7 @@ export class Model {
     for (const line of this.lines.values()) {
       if (this.isHeader(line) || line.placements.some(({ content }) => content.copied)) continue
       if (calm && line.deadLetters + (line.takes.length > 0 && !line.inPieces ? line.takes.length : 0) > 1)
-        throw new Failure('repeated', `${line.id}: as a dead letter too`)
+        throw new Failure('repeated', `${line.id}, though nothing was unclear`)
       const takes = line.takes.filter(({ vague }) => !vague).sort(byNumber)
       for (const [i, take] of takes.entries()) {
         const before = takes.slice(0, i).findLast(({ from, to }) => from < take.to && take.from < to)
@@ -400,13 +404,11 @@ export class Model {
     const [first, last] = [before.arrival.life, again.arrival.life]
     if (!before.arrival.clear || last < first) return true
     const reread = (birth: Birth) => start + before.to > (birth.from.get(content) ?? Number.POSITIVE_INFINITY)
-    if (this.setup.buffer === 'memory')
-      return this.#births.slice(first, last).some(birth => !birth.clean && reread(birth))
+    if (this.#births.slice(first, last).some(birth => !birth.clean && reread(birth))) return true
+    if (this.setup.buffer === 'memory') return false
     // What was read again may stand in the buffer twice, until the daemon ends with nothing left.
     const calm = this.#births.findLastIndex(({ clean }, i) => clean && i < last) + 1
-    return this.#births
-      .slice(calm, last)
-      .some(birth => (birth.sizes.get(content) ?? 0) > start && (first >= calm || reread(birth)))
+    return first >= calm && this.#births.slice(calm, last).some(({ sizes }) => (sizes.get(content) ?? 0) > start)
   }
 
   /** Each line after the one before it, or one that comes again. */

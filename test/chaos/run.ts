@@ -29,6 +29,8 @@ export interface Outcome {
   readonly failure: Failure | undefined
   readonly counts: Counts
   readonly ms: number
+  /** What was done, step by step, and when. */
+  readonly journal: string
 }
 
 /** Performs a scenario, and then brings everything in order and looks whether anything is missing. */
@@ -68,7 +70,7 @@ export async function run({ setup, steps, note }: Scenario, around: Surroundings
     }
     writeFileSync(join(around.folder, 'arrivals.txt'), told(world))
   } else rmSync(around.folder, { recursive: true, force: true })
-  return { failure, counts, ms }
+  return { failure, counts, ms, journal: journal.join('\n') }
 }
 
 /** All faults end; everything must arrive, be saved, and not come again. */

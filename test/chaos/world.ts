@@ -3,6 +3,7 @@ import {
   appendFileSync,
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readFileSync,
   renameSync,
   rmdirSync,
@@ -10,6 +11,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Scrape } from '../support/daemon.js'
 import { type Certificates, SERVER_NAME } from './certificates.js'
@@ -392,10 +394,24 @@ export class World {
 }
 
 let mounting: boolean | undefined
-/** Whether this user can make file systems that can be full. */
+/** Whether this user can make small file systems: root, and not in every container. */
 export function mayMount(): boolean {
-  mounting ??= process.getuid?.() === 0 && process.platform === 'linux'
+  mounting ??= tryMount()
   return mounting
+}
+
+function tryMount(): boolean {
+  if (process.getuid?.() !== 0) return false
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-mount-'))
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', folder], { stdio: 'pipe' })
+    execFileSync('umount', [folder])
+    return true
+  } catch {
+    return false
+  } finally {
+    rmdirSync(folder)
+  }
 }
 
 export function pause(ms: number): Promise<void> {

@@ -1,0 +1,31 @@
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { type Certificates, makeCertificates } from './certificates.js'
+import { type Outcome, run } from './run.js'
+import { PLAIN, type Scenario, type Setup, type Step } from './scenario.js'
+
+const PATIENCE_MS = 30_000
+
+let runs = 0
+const certificates = new Map<string, Certificates | undefined>()
+
+/** Performs a scenario in a test, asserts that nothing is wrong, and returns what happened. */
+export async function performIn(t: Test, scenario: Scenario): Promise<Outcome> {
+  const root = t.testdir({})
+  if (scenario.setup.tls) certificates.set(root, makeCertificates(root))
+  const n = ++runs
+  const host = `127.${200 + (process.pid % 50)}.${1 + (process.pid % 250)}.${n % 250}`
+  const folder = join(root, 'run')
+  const around = { folder, host, certificates: certificates.get(root), patienceMs: PATIENCE_MS }
+  const outcome = await run(scenario, around)
+  const { failure } = outcome
+  t.equal(failure && `${failure.kind}: ${failure.message}\n${outcome.journal}`, undefined, scenario.note)
+  rmSync(folder, { recursive: true, force: true })
+  return outcome
+}
+
+/** A scenario written by hand: what differs from a plain setup, and the steps. */
+export function scenario(note: string, setup: Partial<Setup>, steps: readonly Step[]): Scenario {
+  return { note, setup: { ...PLAIN, ...setup }, steps }
+}
