@@ -1,7 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -147,7 +147,8 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
     const args = ['--socket', socket, '--socket-errors=on', '-t', 'the-app', '--id=4711', '-p', 'mail.err']
     const child = spawn(logger, args, { stdio: ['pipe', 'inherit', 'inherit'] })
     child.stdin.end(Array.from({ length: count }, () => `message ${sent++} is "quoted" \\ ü\n`).join(''))
-    t.equal((await once(child, 'close'))[0], 0, `${count} messages are sent`)
+    const [code] = await once(child, 'close')
+    if (code !== 0) t.fail(`logger ended with ${code}`)
   }
   /** What the receiver took of each, in order. */
   const taken = Object.fromEntries(names.map(name => [name, [] as Record<string, unknown>[]]))
@@ -282,6 +283,85 @@ destinations: { out: { type: file, inputs: [web], path: out.ndjson, encoding: ra
     await taking.stop(t)
   },
 )
+
+t.test('HTTP and syslog into a disk buffer: 202 says that a kill takes nothing', async t => {
+  const folder = t.testdir()
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  receiver.otherwise = 503
+  const run = () =>
+    startDaemon(
+      t,
+      folder,
+      `
+sources:
+  web: { type: http, listen: 127.0.0.1:0 }
+  syslog: { type: tcp, listen: 127.0.0.1:0, decode: syslog }
+destinations:
+  out: { type: http, inputs: [web, syslog], url: "${receiver.url()}", buffer: { type: disk }, retry: { initial: 50ms, max: 100ms } }
+`,
+    )
+  const first = await run()
+  const url = `http://127.0.0.1:${await portOf(first, 'web')}/`
+  const socket = connect(Number(await portOf(first, 'syslog')), '127.0.0.1')
+  socket.on('error', () => {})
+  socket.write('<13>Nov 20 08:14:26 a1 app[7]: kept\n')
+  for (let n = 0; n < 20; n++) {
+    const answer = await fetch(url, {
+      method: 'POST',
+      body: `{"n":${n}}\n{"n":${n}}`,
+      headers: { 'content-type': 'application/x-ndjson' },
+    })
+    t.equal(answer.status, 202, 'although the receiver takes nothing')
+  }
+  await first.scrapedUntil(scrape => scrape.sum('sluice_source_unacknowledged_bytes') === 0)
+  first.child.kill('SIGKILL')
+  await first.exit
+  t.same(receiver.lines(), [])
+  receiver.otherwise = 200
+  const second = await run()
+  await until(() => receiver.lines().length >= 41)
+  const events = receiver.lines().map(line => JSON.parse(line) as Record<string, unknown>)
+  t.same(
+    events.flatMap(({ n }) => (n === undefined ? [] : [n])).sort((a, b) => Number(a) - Number(b)),
+    Array.from({ length: 40 }, (_, n) => n >> 1),
+  )
+  t.match(
+    events.filter(({ app }) => app),
+    [{ message: 'kept', host: 'a1', app: 'app', pid: '7', severity: 'notice', peer: '127.0.0.1' }],
+  )
+  await second.stop(t)
+})
+
+t.test('files and standard input can be syslog too', async t => {
+  const year = new Date().getFullYear()
+  const folder = t.testdir({
+    'syslog.log': `Nov 20 08:14:26 h sshd[9]: from a file\n${year}-11-20T08:14:26+01:00 h cron: new style\nnone\n`,
+  })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources:
+  log: { type: file, include: [syslog.log], decode: syslog }
+  in: { type: stdin, decode: syslog }
+processors:
+  not_cron: { type: filter, inputs: [log, in], condition: "if (NOT (.app equal 'cron'))" }
+destinations: { out: { type: file, inputs: [not_cron], path: out.ndjson, encoding: json } }
+`,
+  )
+  daemon.child.stdin?.end('<11>app: from standard input\n')
+  const out = join(folder, 'out.ndjson')
+  await until(() => linesOf(out).length === 3)
+  const events = eventsOf(out).sort((a, b) => (String(a.message) < String(b.message) ? -1 : 1))
+  t.match(events, [
+    { message: 'from a file', app: 'sshd', pid: '9', host: 'h', file: String },
+    { message: 'from standard input', app: 'app', severity: 'err', facility: 'user' },
+    { message: 'none', file: String },
+  ])
+  t.equal((await daemon.scrape()).sum('sluice_not_syslog_lines_total'), 1)
+  await daemon.stop(t)
+})
 
 t.test('HTTP while the daemon ends: what got 202 is there, and what is not there got none', async t => {
   const folder = t.testdir()

@@ -29,6 +29,7 @@ export function* framesOf(
     if (frame && frame.length > 0) yield { frame, pieces: splitter.pieces - pieces }
     pieces = splitter.pieces
   }
+  splitter.release()
 }
 
 /** In JSON lines an empty line says nothing. */

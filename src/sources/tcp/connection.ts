@@ -59,5 +59,6 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
   const rest = framer.flush(true)
   if (rest) reading.take(rest)
   reading.pendingChanged()
+  framer.release()
   return why
 }
