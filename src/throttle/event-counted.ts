@@ -53,9 +53,8 @@ export class CountedEventWindows extends EventWindows {
     const from = this.progress.keptFrom(time) - this.windowMs
     let older = this.older(bucket)
     if (older && older.length > 0) this.#drop(older, from)
-    if (this.times[bucket]! < from) return
-    older ??= this.setOlder(bucket, new Kept(WIDTH))
-    if (!this.makeRoom(older, older.length)) return
+    if (this.times[bucket]! < from || !this.makeRoom(older, older ? older.length : 0)) return
+    older ??= this.begin(bucket, new Kept(WIDTH))
     this.#insert(older, older.length, this.times[bucket]!, this.#latest[bucket]!, this.counts[bucket]!)
   }
 
@@ -64,7 +63,7 @@ export class CountedEventWindows extends EventWindows {
     while (count < older.length && older.get(count, START) < from) count++
     if (count === 0) return
     older.removeFirst(count)
-    this.room.used -= count
+    this.room.rows -= count
   }
 
   #insert(older: Kept, row: number, start: number, latest: number, count: number): void {
@@ -72,7 +71,7 @@ export class CountedEventWindows extends EventWindows {
     older.set(row, START, start)
     older.set(row, LATEST, latest)
     older.set(row, COUNT, count)
-    this.room.used++
+    this.room.rows++
   }
 
   /** An event from before the newest window. */
@@ -113,8 +112,10 @@ export class CountedEventWindows extends EventWindows {
 
   /** A window before the newest one. */
   #open(bucket: number, start: number, time: number): typeof PASS {
-    const older = this.older(bucket) ?? this.setOlder(bucket, new Kept(WIDTH))
-    if (this.makeRoom(older, older.length)) this.#insert(older, older.upTo(time), start, time, 1)
+    let older = this.older(bucket)
+    if (!this.makeRoom(older, older ? older.length : 0)) return PASS
+    older ??= this.begin(bucket, new Kept(WIDTH))
+    this.#insert(older, older.upTo(time), start, time, 1)
     return PASS
   }
 

@@ -15,7 +15,7 @@ const SILENCE_MS = 3_600_000
  */
 export class EventLimiter {
   readonly progress: Progress
-  readonly room: Room = { used: 0, forgotten: 0 }
+  readonly room: Room = { rows: 0, buckets: 0, forgotten: 0 }
   readonly #default: EventWindows
   readonly #buckets: KeyedBuckets<EventWindows>
   readonly #longestSilenceMs: number
@@ -40,7 +40,7 @@ export class EventLimiter {
 
   /** Windows in memory besides the newest of each bucket. */
   get kept(): number {
-    return this.room.used
+    return this.room.rows
   }
 
   /** Drops what is idle. Called before the takes of a batch. */

@@ -79,10 +79,10 @@ export class SlidingEventWindows extends EventWindows {
     if (runs) this.#drop(runs, notNeeded)
     const isNeeded = time - newest < windowMs
     if (!isNeeded && newest <= notNeeded) return
-    runs ??= this.setOlder(bucket, new Runs(time))
     if (!this.#hasPlace(runs, isNeeded)) return
+    runs ??= this.begin(bucket, new Runs(time))
     runs.add(runs.length, newest, this.counts[bucket]!, windowMs)
-    this.room.used++
+    this.room.rows++
   }
 
   #drop(runs: Runs, notNeeded: number): void {
@@ -91,22 +91,24 @@ export class SlidingEventWindows extends EventWindows {
     if (count === 0) return
     runs.removeFirst(count)
     runs.from -= count
-    this.room.used -= count
+    this.room.rows -= count
   }
 
   /** Whether a run may be kept; always where the window needs it. */
-  #hasPlace(runs: Runs, isNeeded: boolean): boolean {
-    const rows = runs.length
-    const hasPlace = this.makeRoom(runs, runs.from)
-    if (runs.length < rows) runs.from--
-    return hasPlace || isNeeded
+  #hasPlace(runs: Runs | undefined, isNeeded: boolean): boolean {
+    const spare = runs ? runs.from : 0
+    if (isNeeded && spare === 0) return true
+    const rows = runs ? runs.length : 0
+    const hasPlace = this.makeRoom(runs, spare)
+    if (runs && runs.length < rows) runs.from--
+    return hasPlace
   }
 
   /** An event from before the newest one that passed. */
   #takeEarlier(bucket: number, time: number): TakenInTime {
     const newest = this.times[bucket]!
     if (time < this.progress.lateBefore(newest)) return LATE
-    const runs = this.#runs(bucket) ?? this.setOlder(bucket, new Runs(newest))
+    const runs = this.#runs(bucket) ?? this.begin(bucket, new Runs(newest))
     if (this.#isFull(runs, bucket, time)) return DISCARD
     this.#countEarlier(runs, time)
     return PASS
@@ -146,6 +148,6 @@ export class SlidingEventWindows extends EventWindows {
     }
     if (!this.#hasPlace(runs, runs.at - time < this.windowMs)) return
     runs.add(runs.upTo(time), time, 1, this.windowMs)
-    this.room.used++
+    this.room.rows++
   }
 }

@@ -8,9 +8,11 @@ export const LATE = 5
 
 export type TakenInTime = typeof PASS | typeof DISCARD | typeof LATE
 
-/** Most windows that one bucket keeps besides its newest one, and most of all buckets of a throttle together. */
+/** Most rows that one bucket keeps, and most of all buckets of a throttle together: about 50 MB. */
 const MOST_OF_ONE = 4096
-const MOST_OF_ALL = 1_000_000
+const MOST_OF_ALL = 2_000_000
+/** A bucket that keeps any takes as much memory as so many rows. */
+const ROWS_PER_BUCKET = 16
 
 /**
  * Windows in the time of the events, whatever their order: a bucket keeps those before its newest one for as long as
@@ -39,20 +41,27 @@ export abstract class EventWindows extends BucketColumns {
     return this.#older[bucket]
   }
 
-  protected setOlder<K extends Kept>(bucket: number, kept: K): K {
-    // Not one by one: an array with far gaps would become a dictionary.
-    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
-    this.#older[bucket] = kept
+  /** From now on the bucket keeps something. */
+  protected begin<K extends Kept>(bucket: number, kept: K): K {
+    this.room.buckets++
+    this.#put(bucket, kept)
     return kept
   }
 
-  /** Whether one more of the first `spare` rows has a place, after one of them was forgotten if need be. */
-  protected makeRoom(kept: Kept, spare: number): boolean {
-    if (spare < MOST_OF_ONE && this.room.used < MOST_OF_ALL) return true
-    this.room.forgotten++
-    if (spare === 0) return false
+  #put(bucket: number, kept: Kept): void {
+    // Not one by one: an array with far gaps would become a dictionary.
+    if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
+    this.#older[bucket] = kept
+  }
+
+  /** Whether there is room for one more row, after one of the first `spare` was forgotten if need be. */
+  protected makeRoom(kept: Kept | undefined, spare: number): boolean {
+    const { room } = this
+    if (spare < MOST_OF_ONE && room.rows + room.buckets * ROWS_PER_BUCKET < MOST_OF_ALL) return true
+    room.forgotten++
+    if (!kept || spare === 0) return false
     kept.remove(spare >> 1)
-    this.room.used--
+    room.rows--
     return true
   }
 
@@ -60,12 +69,16 @@ export abstract class EventWindows extends BucketColumns {
     super.adopt(bucket, from, fromBucket)
     const older = from.#older[fromBucket]
     if (!older) return
-    this.setOlder(bucket, older)
+    this.#put(bucket, older)
     from.#older[fromBucket] = undefined
   }
 
   override release(): void {
-    for (const kept of this.#older) if (kept) this.room.used -= kept.length
+    for (const kept of this.#older) {
+      if (!kept) continue
+      this.room.rows -= kept.length
+      this.room.buckets--
+    }
     this.#older.length = 0
   }
 }

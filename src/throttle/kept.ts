@@ -1,10 +1,12 @@
 const START = 0
 const SMALLEST = 4
 
-/** How many windows all buckets of a throttle keep besides their newest ones, together. */
+/** What all buckets of a throttle keep besides their newest windows. */
 export interface Room {
-  used: number
-  /** Those that were dropped before their time, since there was no more room. */
+  /** Windows or runs, and buckets that keep some or did. */
+  rows: number
+  buckets: number
+  /** Rows that were dropped before their time, since there was no more room. */
   forgotten: number
 }
 
@@ -77,6 +79,6 @@ export class Kept {
     this.#first += count
     this.length -= count
     const rows = Math.max(this.length * 2, SMALLEST)
-    if (rows * 4 < this.#rows) this.#move(new Float64Array(rows * this.#width))
+    if (rows * 2 < this.#rows) this.#move(new Float64Array(rows * this.#width))
   }
 }

@@ -2,6 +2,8 @@
 const LONGEST_PAUSE_MS = 1000
 /** After so much time without an event from it, an origin is not waited for. */
 const ACTIVE_MS = 60_000
+/** Beyond so many the one that came first is not waited for any more: each HTTP request is one. */
+const MOST_ORIGINS = 10_000
 /** Origins that may be looked at for each batch. */
 const LOOKED_AT_PER_BATCH = 8
 
@@ -58,12 +60,15 @@ export class Progress {
     const current = this.#current
     current.at = this.#elapsed
     if (time <= current.newest) return
-    if (current.newest === Number.NEGATIVE_INFINITY) {
-      this.#origins.set(current.origin, current)
-      this.oldest = Math.min(this.oldest, time)
-    }
+    if (current.newest === Number.NEGATIVE_INFINITY) this.#join(current, time)
     current.newest = time
     if (this.#origins.size === 1) this.oldest = time
+  }
+
+  #join(reached: Reached, time: number): void {
+    if (this.#origins.size >= MOST_ORIGINS) this.#origins.delete(this.#origins.keys().next().value!)
+    this.#origins.set(reached.origin, reached)
+    this.oldest = Math.min(this.oldest, time)
   }
 
   /** How long nothing came. */
