@@ -1,13 +1,13 @@
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
+import { RawEncoder } from '../../../src/codec/encode.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import type { Outlet, SourceContext } from '../../../src/core/component.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
-import { stdin } from '../../../src/sources/stdin.js'
-import { RawEncoder } from '../../../src/codec/encode.js'
 import { systemClock } from '../../../src/lib/time.js'
+import { stdin } from '../../../src/sources/stdin.js'
 import { originOf } from '../../support/lines.js'
 
 class Collector implements Outlet {
