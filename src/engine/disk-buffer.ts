@@ -118,6 +118,7 @@ export class DiskBuffer extends Writable {
       after: this.#after,
       end: () => this.#queue.end,
       current: () => this.#queue.current,
+      letGo: segment => this.#queue.letGo(segment),
       freed: () => this.#unblock(),
     })
     const { events, bytes } = this.#queue.amount
@@ -251,15 +252,20 @@ export class DiskBuffer extends Writable {
   async #flush(): Promise<void> {
     const { clock, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
+    // A disk that has no room for all of it may have some for a part.
+    let most = Number.POSITIVE_INFINITY
     while (this.#waiting.length > 0) {
       const began = clock.now()
       let written = 0
       try {
-        written = await this.#queue.append(this.#waiting, () => this.#room())
-        this.#report.written((clock.now() - began) / 1000)
+        const group = this.#waiting.length > most ? this.#waiting.slice(0, most) : this.#waiting
+        written = await this.#queue.append(group, () => this.#room())
+        this.#report.written((clock.now() - began) / 1000, written === this.#waiting.length)
         backoff.reset()
+        most *= 2
       } catch (error) {
         this.#report.notWritten(error)
+        most = Math.max(1, Math.min(most, this.#waiting.length) >> 1)
         await this.#sleep(RETRY_FIRST_MS + backoff.next())
         if (this.#over) break
       }

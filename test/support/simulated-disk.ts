@@ -32,6 +32,8 @@ class Inode {
   safe: Buffer = Buffer.alloc(0)
   /** What a sync makes safe. */
   changes: Change[] = []
+  /** How often it is open. */
+  opened = 0
 }
 
 function apply(content: Buffer, change: Change): Buffer {
@@ -48,6 +50,10 @@ function systemError(code: string, name: string): Error {
   return Object.assign(new Error(`${code}: simulated, ${name}`), { code })
 }
 
+function throwFull(name: string): void {
+  throw systemError('ENOSPC', name)
+}
+
 /**
  * A folder on a disk that keeps nothing but what was synced when the power fails, that forgets what it had when a sync
  * fails, and that fails or stops where a test wants it. One process at a time uses it.
@@ -61,6 +67,9 @@ export class SimulatedDisk {
   #operations = 0
   /** Decides what becomes of an operation; undefined: it works. */
   fault: (operation: Operation) => Fault | undefined = () => undefined
+  /** Bytes of all files, also of those without a name that are open still. */
+  capacity = Number.POSITIVE_INFINITY
+  readonly #inodes = new Set<Inode>()
   /** Whether the process has ended: then nothing it asks for is ever answered. */
   stopped = false
   readonly log: Operation[] = []
@@ -186,7 +195,20 @@ export class SimulatedDisk {
     }
   }
 
+  /** Bytes that are not free. */
+  #taken(): number {
+    let bytes = 0
+    const named = new Set(this.#names.values())
+    for (const inode of this.#inodes) {
+      if (inode.opened > 0 || named.has(inode)) bytes += inode.content.length
+      else this.#inodes.delete(inode)
+    }
+    return bytes
+  }
+
   #file(name: string, inode: Inode, ask: Ask): BufferFile {
+    inode.opened++
+    this.#inodes.add(inode)
     const change = (what: Change) => {
       inode.content = apply(inode.content, what)
       inode.changes.push(what)
@@ -194,6 +216,8 @@ export class SimulatedDisk {
     return {
       write: (parts, at) => {
         const bytes = Buffer.concat(parts)
+        const full = this.#taken() + at + bytes.length - inode.content.length > this.capacity
+        if (full) return ask<void>('write', name, 0, () => throwFull(name))
         const write = (done: number) => done > 0 && change({ at, bytes: bytes.subarray(0, done) })
         return ask('write', name, bytes.length, () => void write(bytes.length), write)
       },
@@ -211,7 +235,10 @@ export class SimulatedDisk {
       },
       truncate: size => ask('truncate', name, 0, () => change({ size })),
       size: () => ask('size', name, 0, () => inode.content.length),
-      close: () => ask('close', name, 0, () => {}),
+      close: () =>
+        ask('close', name, 0, () => {
+          inode.opened--
+        }),
     }
   }
 

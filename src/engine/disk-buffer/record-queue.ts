@@ -107,6 +107,11 @@ export class RecordQueue {
     return { record: NOTHING, place, ...between(place, this.end), cursor: this.#reader.cursor }
   }
 
+  /** Lets go of a segment that is to be removed. */
+  letGo(segment: Segment): Promise<void> {
+    return this.#reader.letGo(segment)
+  }
+
   async close(): Promise<void> {
     this.#recent.clear()
     await this.#writer.finish()

@@ -23,7 +23,8 @@ export class BufferReport {
   readonly #corruptBytes: { value: number }
   readonly #groupTime: { observe(value: number): void }
   readonly #toldAt = new Map<string, number>()
-  #trouble = ''
+  /** Whether it was told that the buffer cannot be written. */
+  #trouble = false
   #full = false
 
   constructor(options: { log: Logger; clock: Clock; folder: BufferFolder; metrics: BufferMetrics }) {
@@ -46,17 +47,19 @@ export class BufferReport {
     if (events > 0) this.#log.info({ events, bytes }, 'the buffer holds events of the run before; they are delivered')
   }
 
-  written(seconds: number): void {
+  /** A group was written; `all`: nothing waits any more. */
+  written(seconds: number, all: boolean): void {
     this.#groupTime.observe(seconds)
-    if (this.#trouble !== '') this.#log.info({ folder: this.#folder.path }, 'the buffer can be written again')
-    this.#trouble = ''
+    if (!this.#trouble || !all) return
+    this.#trouble = false
+    this.#log.info({ folder: this.#folder.path }, 'the buffer can be written again')
   }
 
   notWritten(error: unknown): void {
     this.#metrics.failed('buffer_write')
     const cause = errorCode(error) ?? errorText(error)
-    if (cause === this.#trouble) return
-    this.#trouble = cause
+    if (!this.#mayTell(`written ${cause}`)) return
+    this.#trouble = true
     const fields = { code: 'SLUICE_BUFFER_NOT_WRITTEN', folder: this.#folder.path, cause, error: errorText(error) }
     this.#log.error(fields, 'the buffer cannot be written; it is tried again, and sources wait')
   }

@@ -196,6 +196,11 @@ export class SegmentReader {
     await file?.close().catch(() => {})
   }
 
+  /** Lets go of a segment: a file that is removed takes its room on the disk as long as it is open. */
+  async letGo({ number }: Segment): Promise<void> {
+    if (this.#open?.number === number) await this.#close()
+  }
+
   async close(): Promise<void> {
     await this.#close()
   }

@@ -27,6 +27,8 @@ export interface SettlementContext {
   readonly end: () => Place
   /** The segment that is written to. */
   readonly current: () => Segment | undefined
+  /** A segment is about to be removed. */
+  readonly letGo: (segment: Segment) => Promise<void>
   /** Segments were removed. */
   readonly freed: () => void
 }
@@ -128,8 +130,9 @@ export class Settlement {
   }
 
   async #remove(segment: Segment): Promise<void> {
-    const { folder, segments, log } = this.#context
+    const { folder, segments, log, letGo } = this.#context
     try {
+      await letGo(segment)
       await folder.remove(segment.name)
     } catch (error) {
       if (errorCode(error) !== 'ENOENT') {

@@ -17,7 +17,14 @@ import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
-import { type AnyDefinition, defineDestination, defineSource, type Outlet } from '../../../src/core/component.js'
+import { BatchTransform } from '../../../src/core/batch-transform.js'
+import {
+  type AnyDefinition,
+  defineDestination,
+  defineProcessor,
+  defineSource,
+  type Outlet,
+} from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { lockDataDir } from '../../../src/engine/data-dir.js'
@@ -74,7 +81,24 @@ const judging = defineDestination({
   }),
 })
 
-const components: readonly AnyDefinition[] = [numbers, judging, filter]
+/** Fails on the first batch it sees. */
+class FailsOnce extends BatchTransform {
+  #failed = false
+  protected override apply(): void {
+    if (this.#failed) return
+    this.#failed = true
+    throw new Error('a bug')
+  }
+}
+const failsOnce = defineProcessor({
+  type: 'fails_once',
+  summary: 'Wrong on purpose.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  create: (_, context) => new FailsOnce(context),
+})
+
+const components: readonly AnyDefinition[] = [numbers, judging, failsOnce, filter]
 
 function surroundings(): Surroundings {
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
@@ -213,6 +237,20 @@ destinations:
   t.notOk(existsSync(join(dataDir, 'dead-letter')), 'there is no file then')
   t.ok(metrics.checkConservation())
   t.equal(metrics.components.get('out')!.discards.get('status_422')?.events, 5)
+
+  const once = configOf(
+    dataDir,
+    `
+processors: { bad: { type: fails_once, inputs: [out.rejected] } }
+destinations:
+  out: { type: judging, inputs: [in], retry: { initial: 2ms, max: 2ms } }
+  letters: { type: judging, inputs: [bad] }
+`,
+    2,
+  )
+  judge = (_, id) => (id === 'out' ? refused : undefined)
+  await (await run(once)).running
+  t.same(events('letters'), [0, 1], 'tried until it is taken')
 
   judge = (_, id) => (id === 'out' ? refused : new DeliveryError('away', { failure: 'retry', reason: 'refused' }))
   const stopped = await run(config)

@@ -316,15 +316,15 @@ t.test('a disk that is full or fails for long: everything waits, it is told once
   await run.pass()
   disk.fault = ({ kind }) => (kind === 'write' ? { error: 'ENOSPC', done: 7 } : undefined)
   for (let n = 1; n < 10; n++) void run.put([n])
-  for (let i = 0; i < 20; i++) await run.pass(6000, 3)
+  for (let i = 0; i < 9; i++) await run.pass(6000, 3)
   t.same(run.settled.delivered, [0])
   t.ok(run.balanced)
   t.ok(run.counters.failures.get('buffer_write')! > 5, 'tried again and again')
   disk.fault = ({ kind }) => (kind === 'sync' ? { error: 'EIO' } : undefined)
-  for (let i = 0; i < 20; i++) await run.pass(6000, 3)
+  for (let i = 0; i < 9; i++) await run.pass(6000, 3)
   t.same(run.settled.delivered, [0])
   disk.fault = () => undefined
-  await run.pass(6000)
+  for (let i = 0; i < 4; i++) await run.pass(6000)
   t.equal(run.settled.delivered.length, 10)
   const told = run.logs.filter(({ code }) => code === 'SLUICE_BUFFER_NOT_WRITTEN').length
   t.equal(told, 2, 'once for each cause')
@@ -352,6 +352,45 @@ t.test('from memory and from the disk in turns: each once, in order', async t =>
     if (run.out.join() !== all.join()) t.same(run.out, all, `seed ${seed}`)
   }
   t.pass('100 runs')
+})
+
+t.test('a small disk: there is room again for what comes when what was there is delivered', async t => {
+  const disk = new SimulatedDisk()
+  disk.capacity = 8192 + 3000
+  const fromDisk = { waiting: 10_000, ahead: 0, held: 10_000 }
+  const run = await BufferRun.open({ folder: disk.folder(), memory: fromDisk, fate: () => undefined })
+  for (let n = 0; n < 100; n++) {
+    void run.put([n], 100)
+    if (n % 10 === 0) await run.pass(1100, 2)
+  }
+  for (let i = 0; i < 5; i++) await run.pass(6000, 2)
+  t.ok(run.settled.delivered.length < 20, 'it is full')
+  t.ok(run.counters.failures.get('buffer_write')! > 2)
+  run.fate = () => 'delivered'
+  for (const batch of run.batches.splice(0)) batch.ack.settle('delivered')
+  await run.drain()
+  t.same(
+    run.out,
+    Array.from({ length: 100 }, (_, i) => i),
+  )
+  t.equal(run.settled.delivered.length, 100)
+})
+
+t.test('a file that is done takes no room any more, though it was read', async t => {
+  const disk = new SimulatedDisk()
+  disk.capacity = 8192 + 3000
+  const fromDisk = { waiting: 10_000, ahead: 0, held: 10_000 }
+  const run = await BufferRun.open({ folder: disk.folder(), memory: fromDisk })
+  for (let n = 0; n < 60; n += 20) {
+    void run.put(
+      Array.from({ length: 20 }, (_, i) => n + i),
+      100,
+    )
+    for (let i = 0; i < 5; i++) await run.pass(6000, 2)
+    t.equal(run.settled.delivered.length, n + 20)
+  }
+  await run.drain()
+  t.equal(run.out.length, 60)
 })
 
 t.test('a file that cannot be read, or is taken away, is left out; the others come out', async t => {
