@@ -294,5 +294,5 @@ destinations:
     )
     t.equal(scrape.events('dead_buffered').sent + scrape.events('dead').sent, 0)
     scrape.conserves(t)
-      },
+  },
 )
