@@ -9,7 +9,6 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
-import { BodyMemory } from './http/body-memory.js'
 import type { Connections } from './http/connections.js'
 import { type HttpOptions, options } from './http/options.js'
 
@@ -35,7 +34,6 @@ class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #headers: Record<string, string>
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
-  readonly #memory = new BodyMemory()
   #connections: Connections | undefined
 
   constructor(options: HttpOptions, context: DestinationContext) {
@@ -70,7 +68,7 @@ class HttpDestination implements Destination {
       this.#count(String(answer.statusCode))
       if (isSuccess(answer.statusCode)) {
         await drain(answer.body)
-        this.#finish(prepared)
+        prepared.body = undefined
       } else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
@@ -147,17 +145,9 @@ class HttpDestination implements Destination {
   async #encode(request: readonly EventBatch[]): Promise<Buffer> {
     const { encoding, compression } = this.#options
     const { parts, bytes } = encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
-    const plain = this.#memory.join(parts, bytes)
-    const compressed = await COMPRESSORS[compression]?.(plain)
-    if (compressed) this.#memory.giveBack(plain)
-    return compressed ?? plain
-  }
-
-  #finish(prepared: Prepared): void {
-    const { body } = prepared
-    prepared.body = undefined
-    // A receiver may answer before it has read all of it.
-    if (body && this.#options.compression === 'none' && this.#connections?.flushed()) this.#memory.giveBack(body)
+    // A copy: a receiver may answer before it has read all of it, and the batches' own bytes are used again then.
+    const plain = Buffer.concat(parts, bytes)
+    return (await COMPRESSORS[compression]?.(plain)) ?? plain
   }
 
   /** What a refusing answer means, and what to do about it. */

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import zlib from 'node:zlib'
@@ -585,38 +585,4 @@ t.test('wrong options are told', async t => {
   for (const address of ['http://localhost:1', 'http://127.0.0.1:1', 'http://[::1]:1', url]) {
     t.same((await make({ url: address, auth: { key: KEY } })).logs, [])
   }
-})
-
-t.test('a body that was answered before it was sent stays what it is', async t => {
-  const SIZE = 1_900_000
-  const LETTERS = ['A', 'B', 'C', 'D']
-  const bodies = LETTERS.map(letter => letter.repeat(SIZE))
-  let got = ''
-  const server = createServer(socket => {
-    socket.setEncoding('latin1').on('error', () => {})
-    socket.once('data', text => {
-      got += text
-      // Answers one request after the other, and reads them only then.
-      socket.pause()
-      socket.on('data', text => (got += text))
-      socket.pause()
-      const answers = setInterval(() => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n'), 40)
-      setTimeout(
-        () => {
-          clearInterval(answers)
-          socket.resume()
-        },
-        40 * LETTERS.length - 20,
-      )
-    })
-  })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo
-  const { destination } = await started(t, { url: `http://127.0.0.1:${port}/`, encoding: 'raw' })
-  const write = (body: string) => destination.write(linesOf(body, originOf('text')), never)
-  for (const body of bodies.slice(0, -1)) await write(body)
-  write(bodies.at(-1)!).catch(() => {})
-  await until(() => got.includes('D'.repeat(1000)))
-  for (const [i, body] of bodies.slice(0, -1).entries()) t.ok(got.includes(body), `body ${i} is whole`)
 })
