@@ -23,8 +23,7 @@ const COMPRESSORS = {
 
 /** A request as it is sent, the same at each attempt. */
 interface Prepared {
-  /** Undefined once it was accepted. */
-  body: Buffer | undefined
+  readonly body: Buffer
   readonly idempotencyKey: string
 }
 
@@ -56,8 +55,7 @@ class HttpDestination implements Destination {
 
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const { url, method, encoding, compression } = this.#options
-    const prepared = await this.#prepare(request)
-    const { body, idempotencyKey } = prepared
+    const { body, idempotencyKey } = await this.#prepare(request)
     const headers: Record<string, string> = {
       'content-type': encoding === 'json' ? 'application/x-ndjson' : 'text/plain; charset=utf-8',
       'idempotency-key': idempotencyKey,
@@ -68,7 +66,7 @@ class HttpDestination implements Destination {
       this.#count(String(answer.statusCode))
       if (isSuccess(answer.statusCode)) {
         await drain(answer.body)
-        prepared.body = undefined
+        this.#prepared.delete(request)
       } else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
@@ -132,14 +130,13 @@ class HttpDestination implements Destination {
     }
   }
 
-  async #prepare(request: readonly EventBatch[]): Promise<Prepared & { body: Buffer }> {
+  async #prepare(request: readonly EventBatch[]): Promise<Prepared> {
     let prepared = this.#prepared.get(request)
     if (!prepared) {
-      prepared = { body: undefined, idempotencyKey: randomUUID() }
+      prepared = { body: await this.#encode(request), idempotencyKey: randomUUID() }
       this.#prepared.set(request, prepared)
     }
-    prepared.body ??= await this.#encode(request)
-    return prepared as Prepared & { body: Buffer }
+    return prepared
   }
 
   async #encode(request: readonly EventBatch[]): Promise<Buffer> {
