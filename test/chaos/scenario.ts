@@ -40,7 +40,7 @@ export const PLAIN: Setup = {
   batchEvents: 1000,
   compression: 'none',
   tls: false,
-  timeoutMs: 5000,
+  timeoutMs: 10_000,
   partialMs: 600_000,
   partialAtStop: 'keep',
   rotateWaitMs: 60_000,
