@@ -64,10 +64,8 @@ class HttpDestination implements Destination {
     try {
       const answer = await this.#send(url, method, headers, body, signal)
       this.#count(String(answer.statusCode))
-      if (isSuccess(answer.statusCode)) {
-        await drain(answer.body)
-        this.#prepared.delete(request)
-      } else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
+      if (isSuccess(answer.statusCode)) await drain(answer.body)
+      else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
         this.#count(error.reason)
