@@ -8,6 +8,7 @@ import { PLAIN, type Scenario } from './scenario.js'
 /** What `npm run chaos` found once, cut down: none of it comes back. */
 
 t.jobs = 2
+t.setTimeout(600_000)
 const folder = join(checkout, 'test/chaos/cases')
 for (const name of readdirSync(folder).sort()) {
   const { note, setup, steps } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as Scenario

@@ -412,9 +412,13 @@ export class Model {
     const reread = (birth: Birth) => start + before.to > (birth.from.get(content) ?? Number.POSITIVE_INFINITY)
     if (this.#births.slice(first, last).some(birth => !birth.clean && reread(birth))) return true
     if (this.setup.buffer === 'memory') return false
+    // What a killed daemon had put in the buffer and not in a checkpoint is read again some time, however it ended since.
+    const births = this.#births.slice(0, last)
+    const covered = births.findLastIndex(birth => !reread(birth)) + 1
+    if (births.slice(covered).some(({ clean }) => !clean)) return true
     // What was read again may stand in the buffer twice, until the daemon ends with nothing left.
-    const calm = this.#births.findLastIndex(({ clean }, i) => clean && i < last) + 1
-    return first >= calm && this.#births.slice(calm, last).some(({ sizes }) => (sizes.get(content) ?? 0) > start)
+    const calm = births.findLastIndex(({ clean }) => clean) + 1
+    return first >= calm && births.slice(calm).some(({ sizes }) => (sizes.get(content) ?? 0) > start)
   }
 
   /** Each line after the one before it, or one that comes again. */
