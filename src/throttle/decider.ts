@@ -38,26 +38,29 @@ export abstract class KeyedDecider<T> {
   byDefault = false
   abstract readonly limiter: Limiter<T>
   readonly #key = new BucketKey()
-  readonly #options: DeciderOptions
+  readonly #exclude: DeciderOptions['exclude']
+  readonly #keyField: FieldReader | undefined
+  readonly #onMaxKeys: DeciderOptions['onMaxKeys']
 
-  constructor(options: DeciderOptions) {
-    this.#options = options
+  constructor({ exclude, keyField, onMaxKeys }: DeciderOptions) {
+    this.#exclude = exclude
+    this.#keyField = keyField
+    this.#onMaxKeys = onMaxKeys
   }
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
     this.byDefault = false
-    const { exclude } = this.#options
-    return exclude?.(batch, i) ?? false
+    return this.#exclude !== undefined && this.#exclude(batch, i)
   }
 
   /** Decides one event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
-    const { keyField, onMaxKeys } = this.#options
+    const keyField = this.#keyField
     if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.#takeDefault(time)
     const key = this.#key
     const taken = this.limiter.take(key.bytes, key.start, key.end, time)
-    if (taken !== FULL || onMaxKeys === 'discard') return taken
-    return onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(time)
+    if (taken !== FULL || this.#onMaxKeys === 'discard') return taken
+    return this.#onMaxKeys === 'pass' ? FAIL_OPEN : this.#takeDefault(time)
   }
 
   #hasKey(batch: EventBatch, i: number, keyField: FieldReader): boolean {

@@ -31,6 +31,8 @@ const WORTH_DROPPING = 16
  * dropped at once. So idle buckets are released without a sweep, and no live window is ever forgotten.
  */
 export class KeyedBuckets<W extends BucketColumns> {
+  /** The windows of the buckets that `bucket` finds. */
+  windows: W
   readonly #options: BucketsOptions
   readonly #create: () => W
   #young: Generation<W>
@@ -47,20 +49,21 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#create = create
     this.#young = this.#generation()
     this.#old = this.#generation()
+    this.windows = this.#young.windows
   }
 
   #generation(): Generation<W> {
     return { keys: new KeyTable(), windows: this.#create() }
   }
 
+  #begin(): void {
+    this.#young = this.#generation()
+    this.windows = this.#young.windows
+  }
+
   /** Buckets in memory. */
   get size(): number {
     return this.#young.keys.size + this.#oldCount
-  }
-
-  /** The windows of the buckets that `bucket` finds. */
-  get windows(): W {
-    return this.#young.windows
   }
 
   /** Drops what is idle. Called before the lookups of one point in time. */
@@ -76,7 +79,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     if (both) this.#young.windows.release()
     this.#old = both ? this.#generation() : this.#young
     this.#oldCount = this.#old.keys.size
-    this.#young = this.#generation()
+    this.#begin()
     this.#turnedAt = now
     if (!unusedIsIdle && goneCount > 0) this.#keep(this.#young, gone, now)
     gone.windows.release()
@@ -86,7 +89,7 @@ export class KeyedBuckets<W extends BucketColumns> {
   clear(): void {
     this.#young.windows.release()
     this.#old.windows.release()
-    this.#young = this.#generation()
+    this.#begin()
     this.#old = this.#generation()
     this.#oldCount = 0
   }
@@ -127,7 +130,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     const idle = this.size - young - old
     if (idle === 0 || (!due && idle * WORTH_DROPPING < this.size)) return false
     const [gone, goneOld] = [this.#young, this.#old]
-    this.#young = this.#generation()
+    this.#begin()
     this.#old = this.#generation()
     this.#oldCount = 0
     this.#keep(this.#young, gone, now)
