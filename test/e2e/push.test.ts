@@ -100,8 +100,8 @@ t.test('rsyslog forwards in its formats, through an outage and a restart: nothin
   }
   const names = Object.keys(formats)
   const ports = Object.fromEntries(await Promise.all(names.map(async name => [name, await freePort()] as const)))
-  const run = () =>
-    startDaemon(
+  const run = async () => {
+    const daemon = await startDaemon(
       t,
       folder,
       `
@@ -111,6 +111,9 @@ destinations:
 ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${receiver.url(`/${name}`)}", batch: { max_wait: 20ms }, retry: { initial: 100ms, max: 200ms }, max_in_flight: 1 }`).join('\n')}
 `,
     )
+    for (const name of names) await portOf(daemon, name)
+    return daemon
+  }
   let daemon = await run()
   const actions = Object.entries(formats).map(
     ([name, { template, framing }]) =>
@@ -150,28 +153,31 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
     const [code] = await once(child, 'close')
     if (code !== 0) t.fail(`logger ended with ${code}`)
   }
-  /** What the receiver took of each, in order. */
+  /** What the receiver took of each, in order: the events, and the numbers of the messages. */
   const taken = Object.fromEntries(names.map(name => [name, [] as Record<string, unknown>[]]))
-  const numbers = (name: string) =>
-    taken[name]!.map(({ message }) => Number(/message (\d+) /.exec(String(message))?.[1]))
+  const numbers = Object.fromEntries(names.map(name => [name, [] as number[]]))
+  const different = Object.fromEntries(names.map(name => [name, new Set<number>()]))
   let looked = 0
+  let all = 0
   const look = () => {
     while (receiver.requests[looked]?.status !== undefined) {
       const { path, status, body } = receiver.requests[looked++]!
       if (status !== 200) continue
-      const events = body
-        .split('\n')
-        .slice(0, -1)
-        .map(line => JSON.parse(line) as Record<string, unknown>)
-      // rsyslog has something to say itself now and then.
-      taken[path.slice(1)]!.push(...events.filter(({ app }) => app === 'the-app'))
+      const name = path.slice(1)
+      for (const line of body.split('\n').slice(0, -1)) {
+        const event = JSON.parse(line) as Record<string, unknown>
+        all++
+        // rsyslog has something to say itself now and then.
+        if (event.app !== 'the-app') continue
+        const number = Number(/message (\d+) /.exec(String(event.message))?.[1])
+        taken[name]!.push(event)
+        numbers[name]!.push(number)
+        different[name]!.add(number)
+      }
     }
-    return names.map(name => taken[name]!.length)
+    return Math.min(...names.map(name => different[name]!.size))
   }
-  const allTaken = async () => {
-    await until(() => Math.min(...look()) >= sent, 30_000, 20)
-    for (const name of names) t.same(new Set(numbers(name)).size, sent, `${name}: every one of ${sent}`)
-  }
+  const allTaken = async () => await until(() => look() === sent, 30_000, 20)
 
   await send(500)
   await allTaken()
@@ -203,17 +209,22 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
   const sending = (async () => {
     while (!over) await send(200)
   })()
+  let received = 0
   for (let round = 0; round < 2; round++) {
     const before = sent
-    await until(() => Math.min(...look()) > before, 30_000, 20)
-    t.match(await daemon.stop(t), { undelivered: 0 })
+    await until(() => look() > before, 30_000, 20)
+    const totals = await daemon.stop(t)
+    t.equal(totals.undelivered, 0)
+    received += totals.received
     daemon = await run()
   }
   over = true
   await sending
   await allTaken()
-  for (const name of names) t.equal(taken[name]!.length, sent, `${name}: none twice`)
-  await daemon.stop(t)
+  received += (await daemon.stop(t)).received
+  look()
+  // After a refused connection rsyslog repeats a message.
+  t.equal(all, received, 'nothing is repeated on the way through')
 })
 
 /** One daemon that tails a file and sends it to another one. */
