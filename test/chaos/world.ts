@@ -25,6 +25,8 @@ import type { Setup } from './scenario.js'
 
 export const DESTINATION = 'out'
 const SHUTDOWN = '2s'
+/** After a write that took long, the next checkpoint comes much later. */
+const SLOW_DISK_MS = 120_000
 /** No waiting is longer than this, however much happens meanwhile. */
 const LONGEST_MS = 180_000
 /** What a daemon may complain about loudly, here. */
@@ -145,8 +147,7 @@ export class World {
   }
 
   /** Waits until `test` holds; fails when nothing has happened for too long. */
-  async until(what: string, test: () => boolean): Promise<void> {
-    const { patienceMs } = this.#around
+  async until(what: string, test: () => boolean, patienceMs = this.#around.patienceMs): Promise<void> {
     const began = performance.now()
     let idleMs = 0
     let requests = this.receiver.requests
@@ -195,10 +196,14 @@ export class World {
         !paths.some(path => this.files.matches(path)) || saved.offset(key, paths[0]!)! >= content.size - content.torn
       )
     }
-    await this.until('the checkpoint', () => {
-      const saved = new Saved(this.state)
-      return [...this.files.named()].every(([inode, paths]) => covered(saved, inode, paths))
-    })
+    await this.until(
+      'the checkpoint',
+      () => {
+        const saved = new Saved(this.state)
+        return [...this.files.named()].every(([inode, paths]) => covered(saved, inode, paths))
+      },
+      SLOW_DISK_MS,
+    )
   }
 
   readDeadLetters(): void {
