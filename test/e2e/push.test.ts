@@ -199,7 +199,7 @@ ${names.map(name => `  to_${name}: { type: http, inputs: [${name}], url: "${rece
   await allTaken()
   for (const name of names)
     t.same(
-      numbers(name),
+      numbers[name],
       Array.from({ length: sent }, (_, n) => n),
       `${name}: each once, in order`,
     )
