@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { type Daemon, startDaemon } from '../support/daemon.js'
+import { startDaemon } from '../support/daemon.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
@@ -47,9 +47,6 @@ async function startCounter(t: Test) {
 const once = (seen: ReadonlyMap<number, number>, count: number) =>
   seen.size === count && [...seen.values()].every(times => times === 1)
 
-const peakMb = (daemon: Daemon) =>
-  Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${daemon.pid}/status`, 'utf8'))![1]) / 1000
-
 t.test('one dead destination stops nobody: with a buffer of its own, not even its sources', async t => {
   const LINES = 300_000
   const rest = 'x'.repeat(200)
@@ -82,7 +79,6 @@ destinations:
   t.equal(waiting.sum('sluice_buffer_events'), LINES)
   t.ok(waiting.sum('sluice_buffer_bytes') > LINES * 200)
   t.equal(waiting.sum('sluice_buffer_max_bytes'), 1e9)
-  t.ok(peakMb(daemon) < 300, `at most ${Math.round(peakMb(daemon))} MB were in memory`)
   dead.status = 200
   const drained = await daemon.scrapedUntil(scrape => scrape.events('dead').sent === LINES, 30_000)
   drained.conserves(t, 'at the end')
