@@ -11,8 +11,9 @@ import { LINE_END } from '../lib/line-splitter.js'
  * A batch as bytes and back: every event with its line, its line end, its flags, and its fields where they were
  * changed. Numbers are little-endian:
  *
- *     0 version (1 byte), 1 decode, 4 bytes of the origin, 8 events, 12 bytes of the lines, 16 receivedAt (64-bit float)
- *    24 origin as JSON; of each event its line's length (4 bytes); of each event its flags (1 byte);
+ *     0 version (1 byte), 1 decode, 2 bytes of a length, 4 bytes of the origin, 8 events, 12 bytes of the lines,
+ *    16 receivedAt (64-bit float)
+ *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
  *       the lines with their ends; of each changed event the length of its fields (4 bytes) and the fields as JSON
  */
 
@@ -28,25 +29,32 @@ export class BatchRecordError extends Error {
   readonly code = 'SLUICE_BATCH_RECORD'
 }
 
-/** The record of a batch, in memory of its own, with `headroom` bytes left free before it. The batch stays as it is. */
-export function encodeBatch(batch: EventBatch, headroom = 0): Buffer {
+/** The record of a batch, with `headroom` bytes left free before it, in memory from `allocate`. The batch stays as it is. */
+export function encodeBatch(
+  batch: EventBatch,
+  headroom = 0,
+  allocate: (size: number) => Buffer = Buffer.allocUnsafeSlow,
+): Buffer {
   const { length, bytes, chunk, starts, ends, flags } = batch
   const origin = originBytes(batch.origin)
   const changes = changedFields(batch)
-  const record = Buffer.allocUnsafeSlow(headroom + HEAD + origin.length + 5 * length + bytes + changes.length)
-  record.writeUInt32LE(VERSION | (DECODES.indexOf(batch.origin.decode) << 8), headroom)
+  const width = longestLine(batch) < 65_536 ? 2 : 4
+  const size = headroom + HEAD + origin.length + (width + 1) * length + bytes + changes.length
+  const record = allocate(size)
+  record.writeUInt32LE(VERSION | (DECODES.indexOf(batch.origin.decode) << 8) | (width << 16), headroom)
   record.writeUInt32LE(origin.length, headroom + 4)
   record.writeUInt32LE(length, headroom + 8)
   record.writeUInt32LE(bytes, headroom + 12)
   record.writeDoubleLE(batch.receivedAt, headroom + 16)
   origin.copy(record, headroom + HEAD)
   let column = headroom + HEAD + origin.length
-  let to = column + 5 * length
+  let to = column + (width + 1) * length
   // Neighbours in the chunk are copied in one go.
   let from = 0
   let end = 0
-  for (let i = 0; i < length; i++, column += 4) {
-    record.writeUInt32LE(ends[i]! - starts[i]!, column)
+  for (let i = 0; i < length; i++, column += width) {
+    if (width === 2) record.writeUInt16LE(ends[i]! - starts[i]!, column)
+    else record.writeUInt32LE(ends[i]! - starts[i]!, column)
     if (starts[i] !== end) {
       to += chunk.copy(record, to, from, end)
       from = starts[i]!
@@ -56,8 +64,14 @@ export function encodeBatch(batch: EventBatch, headroom = 0): Buffer {
   to += chunk.copy(record, to, from, end)
   record.set(flags.subarray(0, length), column)
   to += changes.copy(record, to)
-  if (to !== record.length) throw new BatchRecordError('the sizes in a batch do not add up')
-  return record
+  if (to !== size) throw new BatchRecordError('the sizes in a batch do not add up')
+  return record.length === size ? record : record.subarray(0, size)
+}
+
+function longestLine({ length, starts, ends }: EventBatch): number {
+  let longest = 0
+  for (let i = 0; i < length; i++) longest = Math.max(longest, ends[i]! - starts[i]!)
+  return longest
 }
 
 const knownOrigins = new WeakMap<Origin, Buffer>()
@@ -93,30 +107,35 @@ export class BatchDecoder {
     this.#wanted = wanted
   }
 
-  /** The batch whose record is all of `record`, which becomes its chunk; throws BatchRecordError. */
-  decode(record: Buffer, ack: Ack): EventBatch {
+  /**
+   * The batch whose record is all of `record`, which becomes its chunk; throws BatchRecordError. `letGo` is called when
+   * nobody needs the record any more.
+   */
+  decode(record: Buffer, ack: Ack, letGo?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
     const decode = DECODES[record[1]!]
+    const width = record[2]!
     const originSize = record.readUInt32LE(4)
     const length = record.readUInt32LE(8)
     const bytes = record.readUInt32LE(12)
     const columns = HEAD + originSize
-    const lines = columns + 5 * length
+    const lines = columns + (width + 1) * length
+    if (width !== 2 && width !== 4) throw new BatchRecordError('a record with lengths of unknown size')
     if (!decode || lines + bytes > record.length) throw new BatchRecordError('a record that is too short')
     const starts = new Int32Array(length)
     const ends = new Int32Array(length)
     const flags = new Uint8Array(length)
-    flags.set(record.subarray(columns + 4 * length, lines))
+    flags.set(record.subarray(columns + width * length, lines))
     let at = lines
     for (let i = 0; i < length; i++) {
       starts[i] = at
-      at += record.readUInt32LE(columns + 4 * i)
+      at += width === 2 ? record.readUInt16LE(columns + 2 * i) : record.readUInt32LE(columns + 4 * i)
       ends[i] = at
       at += flags[i]! & LINE_END
     }
     if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
     const origin = this.#origin(record.toString('utf8', HEAD, columns), decode)
-    const frame = { chunk: record, length, starts, ends, flags, bytes }
+    const frame = { chunk: record, length, starts, ends, flags, bytes, letGo }
     const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack)
     change(batch, record, at)
     return batch

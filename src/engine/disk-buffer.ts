@@ -3,8 +3,10 @@ import type { Logger } from 'pino'
 import { BatchDecoder, encodeBatch } from '../codec/batch-record.js'
 import type { EventBatch } from '../core/batch.js'
 import { STREAM_DEPTH } from '../core/batch-transform.js'
+import type { DeliveryOptions } from '../core/delivery-options.js'
 import { errorCode } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
+import { freeChunk, takeChunk } from '../lib/chunk-pool.js'
 import type { WantedNames } from '../lib/json-scan.js'
 import { after, type Clock } from '../lib/time.js'
 import type { Amount } from './counters.js'
@@ -39,7 +41,14 @@ export interface BufferMemory {
 }
 
 const MIB = 1024 * 1024
-const MEMORY: BufferMemory = { waiting: 8 * MIB, ahead: 16 * MIB, held: 16 * MIB }
+const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
+const MOST_HELD = 32 * MIB
+
+/** Enough for all requests that may be under way, and the next one: large ones may not wait for each other. */
+export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
+  const held = 1.25 * batch.max_bytes * (max_in_flight + 1)
+  return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
+}
 const LARGEST_SEGMENT = 64 * MIB
 /** A full buffer has at least so many segments, so that room is made in steps. */
 const SEGMENTS = 8
@@ -204,8 +213,13 @@ export class DiskBuffer extends Writable {
 
   #encode(batch: EventBatch): Waiting | undefined {
     try {
-      const framed = encodeBatch(batch, HEAD_SIZE)
-      return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false }
+      let chunk: Buffer | undefined
+      const framed = encodeBatch(batch, HEAD_SIZE, size => {
+        chunk = takeChunk(size)
+        return chunk
+      })
+      const letGo = () => freeChunk(chunk!)
+      return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false, letGo }
     } catch (error) {
       this.#report.notEncoded(error)
       return undefined

@@ -28,7 +28,7 @@ import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
 import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
-import { DiskBuffer } from './disk-buffer.js'
+import { DiskBuffer, memoryFor } from './disk-buffer.js'
 import { Input, Junction, pump } from './junction.js'
 import type { Metrics } from './metrics.js'
 import { SourceOutlet } from './outlet.js'
@@ -189,6 +189,7 @@ export class Engine {
       maxBytes: options.max_bytes,
       whenFull: options.when_full,
       counters: metrics,
+      memory: memoryFor(delivery!),
     })
     this.#buffers.set(id, buffer)
     return buffer

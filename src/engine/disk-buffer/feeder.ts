@@ -100,16 +100,17 @@ export class Feeder {
 
   #give(incoming: Incoming): Promise<void> | undefined {
     const { queue, settlement, decoder, downstream, report } = this.#context
-    const { record, events, bytes } = incoming
+    const { record, events, bytes, letGo } = incoming
     report.missing(queue.take(incoming))
     const taken = settlement.take(incoming)
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     let batch: EventBatch
     try {
-      batch = decoder.decode(record, this.#ack(taken, held))
+      batch = decoder.decode(record, this.#ack(taken, held), letGo)
     } catch (error) {
       report.notUnderstood(error)
       report.missing({ events, bytes })
+      letGo?.()
       this.#settle(taken)
       return undefined
     }

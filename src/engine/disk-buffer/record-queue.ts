@@ -72,7 +72,10 @@ export class RecordQueue {
     return this.#writer.append(records, written => {
       for (const incoming of written) {
         if (this.#recent.length === 0) this.#recentEnd = this.#taken
-        if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) continue
+        if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
+          incoming.letGo?.()
+          continue
+        }
         this.#recent.push(incoming)
         this.#recentBytes += incoming.record.length
         this.#recentEnd = placeBehind(incoming)

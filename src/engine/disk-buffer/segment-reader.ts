@@ -1,3 +1,4 @@
+import { freeChunk, holdChunk, POOLED_BYTES, takeChunk } from '../../lib/chunk-pool.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import { HEAD_SIZE, type Head, isWhole, MARK, type Place, readHead } from './frame.js'
 import { isForeign, type Segment, type Segments, TITLE } from './segments.js'
@@ -17,6 +18,8 @@ export interface Incoming {
   readonly bytes: number
   /** Behind the record. */
   readonly cursor: Cursor
+  /** Where its memory can be used again: to be called once, when nobody needs the record any more. */
+  readonly letGo?: (() => void) | undefined
 }
 
 /** Who is told what was found beside records. */
@@ -30,8 +33,8 @@ export interface ReaderReport {
 }
 
 /** Read at a time, where there is so much. */
-const READ_SIZE = 1024 * 1024
-const NO_BYTES = Buffer.alloc(0)
+const READ_SIZE = POOLED_BYTES
+const NO_BYTES: Buffer = Buffer.alloc(0)
 
 /**
  * Reads the records of the segments, in order, as far as they are safe on the disk. Steps over what is damaged to the
@@ -43,6 +46,8 @@ export class SegmentReader {
   readonly #report: ReaderReport
   #cursor: Cursor
   #open: { readonly number: number; readonly file: BufferFile } | undefined
+  /** Memory of what was read last. */
+  #chunk = NO_BYTES
   /** Bytes of the open segment from #windowAt on. */
   #window = NO_BYTES
   #windowAt = 0
@@ -126,7 +131,7 @@ export class SegmentReader {
       this.#cursor = { segment: segment.number, offset: behind }
       if (whole && head.place.event >= expected.event) {
         const { place, events, bytes } = head
-        return { record, place, events, bytes, cursor: this.#cursor }
+        return { record, place, events, bytes, cursor: this.#cursor, letGo: holdChunk(this.#chunk) }
       }
     }
     this.#endDamage(segment, segment.end)
@@ -175,10 +180,14 @@ export class SegmentReader {
       return this.#window.subarray(from)
     }
     const file = await this.#fileOf(segment)
-    const window = Buffer.allocUnsafeSlow(Math.min(Math.max(size, READ_SIZE), segment.end - offset))
-    const read = await file.read(window, offset)
+    const want = Math.min(Math.max(size, READ_SIZE), segment.end - offset)
+    this.#forget()
+    const chunk = takeChunk(want)
+    const window = chunk.subarray(0, want)
     // What is gone from the file's end is damage like other damage.
-    this.#window = read === window.length ? window : Buffer.concat([window.subarray(0, read)], window.length)
+    window.fill(0, await file.read(window, offset))
+    this.#chunk = chunk
+    this.#window = window
     this.#windowAt = offset
     return this.#window
   }
@@ -192,8 +201,14 @@ export class SegmentReader {
   async #close(): Promise<void> {
     const file = this.#open?.file
     this.#open = undefined
-    this.#window = NO_BYTES
+    this.#forget()
     await file?.close().catch(() => {})
+  }
+
+  #forget(): void {
+    freeChunk(this.#chunk)
+    this.#chunk = NO_BYTES
+    this.#window = NO_BYTES
   }
 
   /** Lets go of a segment: a file that is removed takes its room on the disk as long as it is open. */

@@ -8,6 +8,8 @@ export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
   readonly bytes: number
+  /** Its memory can be used again. */
+  readonly letGo: () => void
   /** Set at the same moment that the writer's place moves behind it. */
   isSafe: boolean
 }
@@ -49,7 +51,7 @@ export class SegmentWriter {
 
   /**
    * Writes the first of `records`, as many as fit in the segment; tells how many, when they are safe. `safe` is told of
-   * them at the moment that the place moves behind them.
+   * them at the moment that the place moves behind them; it lets go of them, or sees to it that somebody does.
    */
   async append(records: readonly Outgoing[], safe: (written: readonly Incoming[]) => void): Promise<number> {
     const open = (this.#open ??= await this.#begin())
@@ -58,13 +60,13 @@ export class SegmentWriter {
     const written: Incoming[] = []
     let offset = segment.end === 0 ? TITLE.length : segment.end
     let place = this.#place
-    for (const { framed, events, bytes } of records) {
+    for (const { framed, events, bytes, letGo } of records) {
       if (written.length > 0 && offset >= this.#segmentBytes) break
       seal(framed, place, events, bytes)
       parts.push(framed)
       offset += framed.length
       const cursor = { segment: segment.number, offset }
-      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, cursor })
+      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, cursor, letGo })
       place = placeBehind({ place, events, bytes })
     }
     try {
