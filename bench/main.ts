@@ -13,7 +13,7 @@ import { formatTable, formatThrottle, type Row, summarize, type ThrottleResult }
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'idle'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'idle'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -84,15 +84,14 @@ async function main(): Promise<void> {
       if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
     }
   }
-  const throttle = built('./throttle.js')
-  if (wants('throttle') && existsSync(throttle)) {
-    progress('the throttle by itself')
-    const child = spawnSync(process.execPath, [throttle, '--json'], { encoding: 'utf8' })
-    progress('')
-    if (child.status !== 0) throw new Error(`the throttle bench failed:\n${child.stderr}`)
-    const results = JSON.parse(child.stdout) as ThrottleResult[]
-    if (options.json) report.throttle = results
-    else process.stdout.write(`\n${formatThrottle(results)}`)
+  for (const id of ['throttle', 'buffer']) {
+    const script = built(`./${id}.js`)
+    if (!wants(id) || !existsSync(script)) continue
+    const args = [...(options.json ? ['--json'] : []), ...(id === 'buffer' ? ['--folder', folder] : [])]
+    const child = spawnSync(process.execPath, [script, ...args], { encoding: 'utf8' })
+    if (child.status !== 0) throw new Error(`the bench of ${id} failed:\n${child.stderr}`)
+    if (options.json) report[id] = JSON.parse(child.stdout)
+    else process.stdout.write(`\n${child.stdout}`)
   }
   if (wants('idle')) {
     progress('watching 2,000 idle files')
