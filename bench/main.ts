@@ -7,7 +7,15 @@ import { measureIdle } from './idle.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
-import { formatTable, formatThrottle, type Row, summarize, type ThrottleResult } from './table.js'
+import {
+  type BufferResult,
+  formatBuffer,
+  formatTable,
+  formatThrottle,
+  type Row,
+  summarize,
+  type ThrottleResult,
+} from './table.js'
 
 /** `npm run bench`: how fast and how large the daemon is, beside the obvious program for the same work. */
 
@@ -84,14 +92,26 @@ async function main(): Promise<void> {
       if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
     }
   }
-  for (const id of ['throttle', 'buffer']) {
-    const script = built(`./${id}.js`)
-    if (!wants(id) || !existsSync(script)) continue
-    const args = [...(options.json ? ['--json'] : []), ...(id === 'buffer' ? ['--folder', folder] : [])]
-    const child = spawnSync(process.execPath, [script, ...args], { encoding: 'utf8' })
-    if (child.status !== 0) throw new Error(`the bench of ${id} failed:\n${child.stderr}`)
-    if (options.json) report[id] = JSON.parse(child.stdout)
-    else process.stdout.write(`\n${child.stdout}`)
+  const throttle = built('./throttle.js')
+  if (wants('throttle') && existsSync(throttle)) {
+    progress('the throttle by itself')
+    const child = spawnSync(process.execPath, [throttle, '--json'], { encoding: 'utf8' })
+    progress('')
+    if (child.status !== 0) throw new Error(`the throttle bench failed:\n${child.stderr}`)
+    const results = JSON.parse(child.stdout) as ThrottleResult[]
+    if (options.json) report.throttle = results
+    else process.stdout.write(`\n${formatThrottle(results)}`)
+  }
+  if (wants('buffer')) {
+    progress('the disk buffer by itself')
+    const child = spawnSync(process.execPath, [built('./buffer.js'), '--json', '--folder', folder], {
+      encoding: 'utf8',
+    })
+    progress('')
+    if (child.status !== 0) throw new Error(`the bench of the buffer failed:\n${child.stderr}`)
+    const results = JSON.parse(child.stdout) as BufferResult[]
+    if (options.json) report.buffer = results
+    else process.stdout.write(`\n${formatBuffer(results)}`)
   }
   if (wants('idle')) {
     progress('watching 2,000 idle files')

@@ -86,6 +86,29 @@ export function formatThrottle(results: readonly ThrottleResult[]): string {
   return `${lines.join('')}wanted: 10 M decisions/s with 1,000 keys, at most 150 bytes a bucket with 1,000,000\n`
 }
 
+/** What bench/buffer.ts says of itself. */
+export interface BufferResult {
+  readonly bench: string
+  readonly per_second: number
+  readonly cpu_seconds_per_million: number
+  readonly rss_mb: number
+}
+
+const WAYS: Record<string, string> = {
+  buffer_through: 'in and out at the same time',
+  buffer_in: 'in, while nothing is delivered',
+  buffer_out: 'out, after a restart',
+}
+
+/** The disk buffer by itself, a line for each way to use it. */
+export function formatBuffer(results: readonly BufferResult[]): string {
+  const lines = results.map(({ bench, per_second: rate, cpu_seconds_per_million: cpu, rss_mb: rss }) => {
+    const told = `${Math.round(rate / 1000)},000 events/s, ${cpu.toFixed(2)} CPU-s per million, ${rss} MB`
+    return `disk buffer, ${WAYS[bench] ?? bench}: ${told}\n`
+  })
+  return `${lines.join('')}wanted: 300,000 events/s\n`
+}
+
 function mark(text: string, reached: boolean): string {
   return reached ? text : `${text} (missed)`
 }
