@@ -50,7 +50,7 @@ export abstract class KeyedDecider<T> {
 
   protected isExcluded(batch: EventBatch, i: number): boolean {
     this.byDefault = false
-    return this.#exclude !== undefined && this.#exclude(batch, i)
+    return this.#exclude?.(batch, i) ?? false
   }
 
   /** Decides one event that is not excluded. */

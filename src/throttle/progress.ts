@@ -41,7 +41,7 @@ export class Progress {
     if (pause > 0) this.#elapsed += Math.min(pause, LONGEST_PAUSE_MS)
     this.#enteredAt = clock
     if (++this.#batches * LOOKED_AT_PER_BATCH >= this.#origins.size) this.#look()
-    if (this.#origins.size === 0) this.oldest = Math.max(this.oldest, arrival)
+    if (this.#origins.size === 0) this.oldest = arrival
     this.#current = this.#origins.get(origin) ?? { origin, newest: Number.NEGATIVE_INFINITY, at: 0 }
   }
 
