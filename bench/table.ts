@@ -103,10 +103,10 @@ const WAYS: Record<string, string> = {
 /** The disk buffer by itself, a line for each way to use it. */
 export function formatBuffer(results: readonly BufferResult[]): string {
   const lines = results.map(({ bench, per_second: rate, cpu_seconds_per_million: cpu, rss_mb: rss }) => {
-    const told = `${Math.round(rate / 1000)},000 events/s, ${cpu.toFixed(2)} CPU-s per million, ${rss} MB`
+    const told = `${(rate / 1e6).toFixed(2)} M events/s, ${cpu.toFixed(2)} CPU-s per million, ${rss} MB`
     return `disk buffer, ${WAYS[bench] ?? bench}: ${told}\n`
   })
-  return `${lines.join('')}wanted: 300,000 events/s\n`
+  return `${lines.join('')}wanted: 0.3 M events/s\n`
 }
 
 function mark(text: string, reached: boolean): string {

@@ -48,7 +48,9 @@ const schema = z.strictObject({
     .string()
     .min(1)
     .optional()
-    .describe('Folder of this process alone, for dead letters. Without it refused events are logged and dropped.'),
+    .describe(
+      'Folder of this process alone, for dead letters and a disk buffer. Without it refused events are logged and dropped.',
+    ),
 })
 
 /** The options of the target; what may stand in `throttle` and `http` is what may stand in a configuration. */
@@ -102,6 +104,9 @@ function read(given: PinoTransportOptions): Options {
   }
   if (http.on_reject === 'dead_letter' && data_dir === undefined) {
     faults.push({ path: 'http.on_reject', message: 'dead letters need a data_dir' })
+  }
+  if ((http.buffer as { type?: unknown } | undefined)?.type === 'disk' && data_dir === undefined) {
+    faults.push({ path: 'http.buffer', message: 'a disk buffer needs a data_dir' })
   }
   if (faults.length > 0) throw new OptionsError('sluice/pino', faults)
   return parsed.value
