@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
@@ -8,7 +8,7 @@ import { addCounts, formatCounts } from './counts.js'
 import { makeScenario } from './generate.js'
 import type { Failure } from './model.js'
 import { emptyCounts, type Outcome, run } from './run.js'
-import type { Scenario } from './scenario.js'
+import { readScenario, type Scenario } from './scenario.js'
 import { shrink } from './shrink.js'
 import { mayMount } from './world.js'
 
@@ -101,7 +101,7 @@ async function runAll(scenarios: Iterator<Scenario>, jobs: number): Promise<void
 
 function* scenarios(): Generator<Scenario> {
   if (options.replay !== undefined) {
-    const scenario = JSON.parse(readFileSync(options.replay, 'utf8')) as Scenario
+    const scenario = readScenario(options.replay)
     for (let i = 0; i < Number(options.times); i++) yield scenario
     return
   }

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+
 /**
  * What a run does, as plain data: how the daemon is configured, and what happens to it, step by step. Made up front of
  * a seed alone, so that it can be written down, cut shorter and run again.
@@ -123,4 +125,10 @@ export interface Scenario {
   readonly note: string
   readonly setup: Setup
   readonly steps: readonly Step[]
+}
+
+/** A scenario from a file: what its setup leaves out is plain. */
+export function readScenario(path: string): Scenario {
+  const { note, setup, steps } = JSON.parse(readFileSync(path, 'utf8')) as Scenario
+  return { note, setup: { ...PLAIN, ...setup }, steps }
 }
