@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
+import { LOOP_DELAY_MS } from '../src/engine/metrics.js'
 import { SLUICE } from './measure.js'
 import { drawPicture } from './soak-picture.js'
 
@@ -212,7 +213,7 @@ async function sample(url: string, seconds: number): Promise<Sample> {
     seconds,
     rssBytes: sum('process_resident_memory_bytes'),
     descriptors: sum('process_open_fds'),
-    loopDelayMs: sum('nodejs_eventloop_lag_p99_seconds') * 1000,
+    loopDelayMs: sum('nodejs_eventloop_lag_p99_seconds') * 1000 - LOOP_DELAY_MS,
     unreadBytes: sum('sluice_file_unread_bytes'),
   }
 }

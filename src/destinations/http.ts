@@ -9,6 +9,7 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
+import { BodyMemory } from './http/body-memory.js'
 import type { Connections } from './http/connections.js'
 import { type HttpOptions, options } from './http/options.js'
 
@@ -33,6 +34,7 @@ class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #headers: Record<string, string>
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
+  readonly #memory = new BodyMemory()
   #connections: Connections | undefined
 
   constructor(options: HttpOptions, context: DestinationContext) {
@@ -64,8 +66,10 @@ class HttpDestination implements Destination {
     try {
       const answer = await this.#send(url, method, headers, body, signal)
       this.#count(String(answer.statusCode))
-      if (isSuccess(answer.statusCode)) await drain(answer.body)
-      else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
+      if (isSuccess(answer.statusCode)) {
+        await drain(answer.body)
+        this.#finish(request, body)
+      } else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
         this.#count(error.reason)
@@ -141,8 +145,17 @@ class HttpDestination implements Destination {
     const { encoding, compression } = this.#options
     const { parts, bytes } = encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
     // A copy: a receiver may answer before it has read all of it, and the batches' own bytes are used again then.
-    const plain = Buffer.concat(parts, bytes)
-    return (await COMPRESSORS[compression]?.(plain)) ?? plain
+    const plain = this.#memory.join(parts, bytes)
+    const compressed = await COMPRESSORS[compression]?.(plain)
+    if (compressed) this.#memory.giveBack(plain)
+    return compressed ?? plain
+  }
+
+  /** The request is delivered: it is not tried again. */
+  #finish(request: readonly EventBatch[], body: Buffer): void {
+    this.#prepared.delete(request)
+    // A receiver may have answered before it read all of it: then the rest is still to be sent.
+    if (this.#options.compression === 'none' && this.#connections?.flushed()) this.#memory.giveBack(body)
   }
 
   /** What a refusing answer means, and what to do about it. */

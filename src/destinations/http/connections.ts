@@ -11,6 +11,8 @@ const STALLED_BODY_MS = 10_000
 
 export interface Connections {
   readonly agent: Agent
+  /** Whether nothing waits to be sent: no request's body is needed any more but those of requests to come. */
+  flushed(): boolean
   /** Closes every connection, those that are not made yet too. */
   close(): Promise<void>
 }
@@ -36,9 +38,15 @@ export async function openConnections({ tls, connect_timeout: timeout }: HttpOpt
   })
   // Agent.destroy waits for a connection that is being made, up to its time limit, unless its socket is destroyed.
   const connecting = new Set<Socket>()
+  const connected = new Set<Socket>()
   const connect: buildConnector.connector = (options, callback) => {
     const socket: unknown = connector(options, (...outcome) => {
       if (socket instanceof Socket) connecting.delete(socket)
+      const [, made] = outcome
+      if (made) {
+        connected.add(made)
+        made.once('close', () => connected.delete(made))
+      }
       callback(...outcome)
     })
     if (socket instanceof Socket) connecting.add(socket)
@@ -51,6 +59,10 @@ export async function openConnections({ tls, connect_timeout: timeout }: HttpOpt
   })
   return {
     agent,
+    flushed() {
+      for (const socket of connected) if (socket.writableLength > 0) return false
+      return true
+    },
     async close() {
       const closed = agent.destroy()
       for (const socket of connecting) socket.destroy(new Error('closing'))

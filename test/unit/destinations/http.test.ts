@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import zlib from 'node:zlib'
@@ -104,6 +105,7 @@ const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
 
 t.test('a request says what it should', async t => {
   const to = await receiver(t)
+  to.script.push(503)
   const { destination } = await started(t, {
     url: to.url('/v3/ingest/abc?a=1'),
     auth: { key: `${KEY}\n` },
@@ -111,7 +113,7 @@ t.test('a request says what it should', async t => {
     headers: { 'X-Team': 'platform', 'User-Agent': 'mine' },
   })
   const request = linesOf('{"a":1}\nno json\n{"b":[2]}\r\n', json)
-  await destination.write(request, never)
+  t.equal((await failure(destination.write(request, never))).status, 503)
   await destination.write(request, never)
   await destination.write(events(1), never)
   const [first, again, other] = to.requests
@@ -585,4 +587,39 @@ t.test('wrong options are told', async t => {
   for (const address of ['http://localhost:1', 'http://127.0.0.1:1', 'http://[::1]:1', url]) {
     t.same((await make({ url: address, auth: { key: KEY } })).logs, [])
   }
+})
+
+t.test('a body that was answered before it was sent stays what it is', async t => {
+  const SIZE = 1_900_000
+  const LETTERS = ['A', 'B', 'C', 'D', 'E', 'F']
+  const sockets = new Map<number | undefined, Socket>()
+  const got = new Map<Socket, string>()
+  const server = createServer(socket => {
+    socket.setEncoding('latin1').on('error', () => {})
+    socket.on('data', text => got.set(socket, (got.get(socket) ?? '') + text)).pause()
+    sockets.set(socket.remotePort, socket)
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  // Each request is answered as soon as it is begun, and nothing of it is read.
+  const begun = async (message: unknown) => {
+    const port = (message as { socket: Socket }).socket.localPort
+    await until(() => sockets.has(port))
+    sockets.get(port)!.write('HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n')
+  }
+  subscribe('undici:client:sendHeaders', begun)
+  t.teardown(() => {
+    unsubscribe('undici:client:sendHeaders', begun)
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  const { destination } = await started(t, { url: `http://127.0.0.1:${port}/`, encoding: 'raw' })
+  for (const letter of LETTERS) await destination.write(linesOf(letter.repeat(SIZE), originOf('text')), never)
+  for (const socket of sockets.values()) socket.resume()
+  const bodies = () => [...[...got.values()].join('').matchAll(/([A-F])\1{9,}/g)]
+  await until(() => bodies().reduce((sum, [body]) => sum + body.length, 0) >= LETTERS.length * SIZE)
+  t.same(
+    bodies().map(([body]) => [body[0], body.length]),
+    LETTERS.map(letter => [letter, SIZE]),
+    'each body as it was',
+  )
 })
