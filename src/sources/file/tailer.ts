@@ -1,15 +1,4 @@
-import {
-  type BigIntStats,
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  read,
-  readSync,
-  readv,
-  readvSync,
-  statSync,
-} from 'node:fs'
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, statSync } from 'node:fs'
 import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Splitting } from '../../core/multiline-options.js'
@@ -18,12 +7,11 @@ import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
 import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same, tailOf } from './identity.js'
 import { type Content, emptyStart, type Position, Positions } from './positions.js'
+import { Reads } from './reads.js'
 import type { Entry } from './saved.js'
 
 /** Bytes of one read at most. */
 export const READ_BYTES = 256 * 1024
-/** A portion of at most this size at the end of a file that was read before is still in memory: read at once. */
-const HOT_BYTES = 64 * 1024
 
 /** What the tailers of one source share. */
 export interface TailerContext {
@@ -78,6 +66,7 @@ export class Tailer {
   /** When the unfinished line last grew. */
   pendingSince = 0
   readonly #context: TailerContext
+  readonly #reads: Reads
   #fd: number | undefined
   #reading = false
   #closing = false
@@ -97,7 +86,6 @@ export class Tailer {
   #pieces = 0
   /** The time of the last change at which the content was known to go on from what was read. */
   #verified = -1
-  #caughtUp = false
 
   constructor(path: string, stat: BigIntStats, origin: Origin, start: Position, context: TailerContext) {
     this.key = keyOf(stat)
@@ -107,6 +95,7 @@ export class Tailer {
     this.target = path
     this.origin = origin
     this.#context = context
+    this.#reads = new Reads(context.clock)
     this.#content = start.content
     this.#delivered = start
     this.#at = start.offset
@@ -198,7 +187,6 @@ export class Tailer {
     this.#tail = position.tail
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry)
     this.#pieces = 0
-    this.#caughtUp = false
   }
 
   /** Back to what is committed: everything behind it is read again. */
@@ -225,6 +213,8 @@ export class Tailer {
 
   /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
   left(): number {
+    // A whole portion was there when last looked: should it not be any more, the read tells.
+    if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
     this.size = size
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
@@ -267,22 +257,12 @@ export class Tailer {
     this.#roomOf = this.#splitter
     const before = this.#tail.bytes
     const at = this.#at - before
-    const parts = before === 0 ? undefined : [this.#context.before.subarray(0, before), room]
-    if (this.#caughtUp && left <= HOT_BYTES) {
-      try {
-        return parts ? readvSync(fd, parts, at) : readSync(fd, room, 0, want, at)
-      } catch (error) {
-        return error as Error
-      }
-    }
+    const parts = before === 0 ? [room] : [this.#context.before.subarray(0, before), room]
+    const result = this.#reads.read(fd, parts, at)
+    if (!(result instanceof Promise)) return result
     this.#reading = true
-    return new Promise(resolve => {
-      const done = (error: Error | null, length: number) => {
-        this.#reading = false
-        resolve(error ?? length)
-      }
-      if (parts) readv(fd, parts, at, done)
-      else read(fd, room, 0, want, at, done)
+    return result.finally(() => {
+      this.#reading = false
     })
   }
 
@@ -308,6 +288,8 @@ export class Tailer {
   }
 
   #commit(length: number, out: Outlet): EventBatch | undefined {
+    // Less than was thought to be there: the next look is a real one.
+    if (length < this.#room.length) this.size = this.#at + length
     if (length === 0) return undefined
     const { before, clock } = this.#context
     const splitter = this.#splitter
@@ -368,7 +350,6 @@ export class Tailer {
 
   /** At the end for now: keeps no more memory than an unfinished line needs. */
   rest(): void {
-    this.#caughtUp = true
     this.after = undefined
     this.#splitter.release()
   }
