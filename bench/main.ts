@@ -3,15 +3,18 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { measureIdle } from './idle.js'
+import { type Backlog, measureBacklog } from './backlog.js'
+import { measureWatching } from './idle.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
 import {
   type BufferResult,
+  formatBacklog,
   formatBuffer,
   formatTable,
   formatThrottle,
+  formatWatching,
   type Row,
   summarize,
   type ThrottleResult,
@@ -19,9 +22,19 @@ import {
 
 /** `npm run bench`: how fast and how large the daemon is, beside the obvious program for the same work. */
 
+/** What watching is measured with: the job, files, files that get a line every second. */
+const WATCHING = [
+  ['idle', 2000, 0],
+  ['many', 10_000, 100],
+] as const
+const WATCHING_SECONDS = 20
+/** About 5 GB of the usual input. */
+const BACKLOG_COPIES = 6
+const AWAY_SECONDS = 30
+
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'idle'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -79,14 +92,21 @@ async function main(): Promise<void> {
     cores: availableParallelism(),
   }
   const selected = jobs.filter(job => wants(job.id))
-  if (selected.length > 0) {
+  if (selected.length > 0 || wants('backlog')) {
     mkdirSync(folder, { recursive: true })
     const input = makeInput(folder, lines, progress)
     const work = mkdtempSync(join(folder, 'sluice-bench-'))
     try {
-      const rows = await runJobs([obvious, ...selected], input, work, runs)
-      Object.assign(report, { lines, bytes: input.bytes, runs, jobs: rows })
-      if (!options.json) process.stdout.write(formatTable(rows, report))
+      if (selected.length > 0) {
+        const rows = await runJobs([obvious, ...selected], input, work, runs)
+        Object.assign(report, { lines, bytes: input.bytes, runs, jobs: rows })
+        if (!options.json) process.stdout.write(formatTable(rows, report))
+      }
+      if (wants('backlog')) {
+        report.backlog = await measureBacklog(input, work, BACKLOG_COPIES, AWAY_SECONDS, progress)
+        progress('')
+        if (!options.json) process.stdout.write(formatBacklog(report.backlog as Backlog))
+      }
     } finally {
       rmSync(work, { recursive: true, force: true })
       if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
@@ -113,16 +133,13 @@ async function main(): Promise<void> {
     if (options.json) report.buffer = results
     else process.stdout.write(`\n${formatBuffer(results)}`)
   }
-  if (wants('idle')) {
-    progress('watching 2,000 idle files')
-    const idle = await measureIdle({ files: 2000, seconds: 20 })
+  for (const [id, files, active] of WATCHING) {
+    if (!wants(id)) continue
+    progress(`watching ${files} files`)
+    const watching = await measureWatching(files, active, WATCHING_SECONDS)
     progress('')
-    if (options.json) report.idle = idle
-    else {
-      const { files, seconds, cpuShare, rssBytes } = idle
-      const text = `${files} watched files, nothing written for ${seconds} s: ${(cpuShare * 100).toFixed(2)} % of a core`
-      process.stdout.write(`\n${text} (at most 1 %), ${Math.round(rssBytes / 1e6)} MB\n`)
-    }
+    report[id] = watching
+    if (!options.json) process.stdout.write(formatWatching(watching))
   }
   if (options.json) process.stdout.write(`${JSON.stringify(report, null, 2)}\n`)
 }

@@ -1,3 +1,5 @@
+import type { Backlog } from './backlog.js'
+import type { Watching } from './idle.js'
 import { type Job, obvious } from './jobs.js'
 import { type Measured, median } from './measure.js'
 
@@ -111,4 +113,21 @@ export function formatBuffer(results: readonly BufferResult[]): string {
 
 function mark(text: string, reached: boolean): string {
   return reached ? text : `${text} (missed)`
+}
+
+export function formatBacklog(result: Backlog): string {
+  const size = (result.bytes / 1e9).toFixed(1)
+  const mb = (bytes: number) => `${Math.round(bytes / 1e6)} MB`
+  return `
+${size} GB waiting, the receiver away for ${result.awaySeconds} s: ${mb(result.awayRssBytes)}; then ${(result.drainedPerSecond / 1e6).toFixed(2)} M lines/s, ${mb(result.peakRssBytes)} at most, every line once
+wanted: less than 200 MB, and the lines/s of J3
+`
+}
+
+export function formatWatching({ files, active, seconds, cpuShare, rssBytes, openFiles }: Watching): string {
+  const what = active === 0 ? 'nothing written' : `${active} of them written to every second`
+  const most = active === 0 ? ' (at most 1 %)' : ''
+  return `
+${files} watched files, ${what}, for ${seconds} s: ${(cpuShare * 100).toFixed(2)} % of a core${most}, ${Math.round(rssBytes / 1e6)} MB, ${openFiles} files open
+`
 }
