@@ -14,12 +14,16 @@ const LAYERS = [
   ['config'],
   ['engine'],
   ['admin'],
+  ['api'],
+  ['client'],
   ['cli'],
-  ['index.ts', 'pino.ts'],
+  ['index.ts', 'pino.ts', 'client.ts'],
 ]
 
 /** Where each package may be imported; `types` where its types may be, when that is more. */
 const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
+  'classic-level': { home: /^api\/store\// },
+  fastify: { home: /^api\/http\// },
   picomatch: { home: /^sources\/file/ },
   pino: { home: /^cli\/run/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/metrics/ },
