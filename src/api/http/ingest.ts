@@ -1,5 +1,7 @@
 import type { IncomingMessage } from 'node:http'
-import type { Principal } from '../domain/principal.js'
+
+/** Who sends: the principal of the domain. */
+type Principal = object
 
 /** What became of a request with events. */
 export interface IngestAnswer {
