@@ -18,7 +18,7 @@ export function validate(
   let code: number = EXIT.done
   for (const path of paths) {
     try {
-      const config = loadConfig(path, { env, components: known })
+      const config = loadConfig(path, { env, components: known, serviceAlone: true })
       for (const warning of config.warnings) {
         out.stderr.write(`${formatProblem({ ...warning, message: `warning: ${warning.message}` })}\n`)
       }
@@ -37,5 +37,6 @@ function amounts(config: Config): string {
     const { length } = config[`${name}s`]
     return `${length} ${name}${length === 1 ? '' : 's'}`
   }
+  if (config.service && config.sources.length === 0) return 'the service'
   return `${count('source')}, ${count('processor')}, ${count('destination')}`
 }

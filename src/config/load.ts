@@ -10,6 +10,7 @@ import { readYaml } from './load-yaml.js'
 import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
 import { Problems } from './problems.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
+import type { ServiceOptions } from './service-options.js'
 import { checkTopology } from './topology.js'
 
 export type { ComponentConfig } from './component-config.js'
@@ -27,11 +28,15 @@ export interface Config {
   /** The files that were read. */
   readonly files: readonly string[]
   readonly warnings: readonly Problem[]
+  /** The section `service`; undefined where there is none. */
+  readonly service: (Omit<ServiceOptions, 'data_dir'> & { readonly dataDir: string }) | undefined
 }
 
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv
   readonly components: readonly AnyDefinition[]
+  /** Whether a configuration will do that has a section `service`, and no component at all. */
+  readonly serviceAlone?: boolean
 }
 
 /** Reads a file, or all YAML files of a folder; throws ConfigError with everything that is wrong. Nothing else is opened. */
@@ -92,7 +97,7 @@ function tell(file: string, message: string, problems: Problems): void {
 function build(
   files: readonly { file: string; text: string }[],
   path: string,
-  { env, components }: LoadOptions,
+  { env, components, serviceAlone = false }: LoadOptions,
   problems: Problems,
 ): Config {
   const warnings = new Problems()
@@ -118,14 +123,15 @@ function build(
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   // With a file missing or its structure in doubt, what is not there may be in it.
   if (complete) {
-    tellEmptySections(root, drafts, problems)
+    if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
   }
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
   const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]
+  const state = env.STATE_DIRECTORY?.split(':')[0]
   return {
-    dataDir: resolve(parsed.data_dir ?? (env.STATE_DIRECTORY?.split(':')[0] || 'state')),
+    dataDir: resolve(parsed.data_dir ?? (state || 'state')),
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
     shutdownTimeoutMs: parsed.shutdown_timeout,
     sources: ofKind('source'),
@@ -133,7 +139,19 @@ function build(
     destinations: ofKind('destination'),
     files: files.map(({ file }) => file),
     warnings: warnings.list(),
+    service: parsed.service && serviceOf(parsed.service, state),
   }
+}
+
+function serviceOf(
+  { data_dir, ...options }: ServiceOptions,
+  state: string | undefined,
+): NonNullable<Config['service']> {
+  return { ...options, dataDir: resolve(data_dir ?? (state ? join(state, 'service') : 'service-state')) }
+}
+
+function isServiceAlone(root: MapNode): boolean {
+  return root.entries.has('service') && !KINDS.some(kind => root.entries.has(SECTIONS[kind]))
 }
 
 const JOINED: readonly string[] = [...Object.values(SECTIONS), 'tests']

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { deliveryOptions, deliveryOptionsWith } from '../core/delivery-options.js'
 import { duration, listenAddress } from '../core/options.js'
+import { serviceOptions } from './service-options.js'
 
 /** The schema of a whole configuration, put together from the list of components. */
 
@@ -36,10 +37,7 @@ export const settings = z.strictObject({
     .union([z.record(z.string(), z.unknown()), z.array(z.unknown())], { error: 'must be a list or a mapping of tests' })
     .optional()
     .describe('Tests of the configuration. They do not run in the daemon.'),
-  service: z
-    .record(z.string(), z.unknown())
-    .optional()
-    .describe('Options of the service. The daemon does not read them.'),
+  service: serviceOptions.optional().describe('Options of the service (`sluice serve`). The daemon does not use them.'),
 })
 export type Settings = z.output<typeof settings>
 

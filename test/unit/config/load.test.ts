@@ -111,7 +111,7 @@ t.test('defaults', async t => {
   t.equal(parse(`data_dir: x\n${text}`, { STATE_DIRECTORY: '/var/lib/sluice' }).dataDir, resolve('x'))
   t.equal(parse(`metrics: false\n${text}`).metrics, undefined)
   t.same(parse(`metrics: {}\n${text}`).metrics, { host: '127.0.0.1', port: 9598 })
-  t.same(told(`tests: [1]\nservice: { listen: x }\n${text}`), ['accepted'])
+  t.same(told(`tests: [1]\nservice: { listen: 127.0.0.1:0 }\n${text}`), ['accepted'])
   t.same(told(`${text}\nprocessors:\n`), ['accepted'], 'an empty section')
   t.same(told(`\uFEFF${text.replaceAll('\n', '\r\n')}`), ['accepted'], 'a byte order mark and CRLF')
   t.same(
@@ -153,7 +153,7 @@ t.test('the top level', async t => {
       ['1:19: shutdown_timeout: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'],
     ],
     ['tests: 5', ['1:8: tests: must be a list or a mapping of tests']],
-    ['service: []', ['1:10: service: must be a mapping, not a list']],
+    ['service: []', ['1:10: service: must be a mapping of options, not a list']],
     ['processors: []', ['1:13: processors: must be a mapping from the id of each processor to its options']],
     ['data_dir: a\ndata_dir: b', ['2:1: data_dir: is here twice; the first is in line 1']],
   ]
@@ -502,13 +502,13 @@ t.test('YAML that is none', async t => {
     ['data_dir: "\\q"', ['1:12: this escape sequence is not known; write \\\\ for a backslash, or use single quotes']],
     ['data_dir: !x y', ['1:11: this tag has no meaning here; remove it']],
     ['data_dir: *x', ['1:11: data_dir: there is no anchor &x above']],
-    ['service: &a { b: *a }', ['1:18: service.b: the alias *a is inside of what it stands for']],
-    ['service: { <<: 1 }', ['1:12: service.<<: merging with << is not part of YAML 1.2; write the options out']],
-    ['service: { __proto__: 1 }', ['1:12: service.__proto__: is not a possible name']],
-    ['service: { a: 1, b: 2, a: 3 }', ['1:24: service.a: is here twice; the first is in line 1']],
+    ['tests: &a { b: *a }', ['1:16: tests.b: the alias *a is inside of what it stands for']],
+    ['tests: { <<: 1 }', ['1:10: tests.<<: merging with << is not part of YAML 1.2; write the options out']],
+    ['tests: { __proto__: 1 }', ['1:10: tests.__proto__: is not a possible name']],
+    ['tests: { a: 1, b: 2, a: 3 }', ['1:22: tests.a: is here twice; the first is in line 1']],
     [
-      `service: { a: ${'['.repeat(70)}1${']'.repeat(70)} }`,
-      [`1:78: service.a${'[0]'.repeat(63)}: must not be nested deeper than 64 levels`],
+      `tests: { a: ${'['.repeat(70)}1${']'.repeat(70)} }`,
+      [`1:76: tests.a${'[0]'.repeat(63)}: must not be nested deeper than 64 levels`],
     ],
   ]
   for (const [text, lines] of kept) {
@@ -537,7 +537,7 @@ t.test('aliases', async t => {
     parse(text(rest)).sources,
     [1, 2, 3].map(() => ({ options: { include: ['x', 'y'] } })),
   )
-  const bomb = ['service:', '  a0: &a0 [x, x, x, x, x, x, x, x, x, x]']
+  const bomb = ['tests:', '  a0: &a0 [x, x, x, x, x, x, x, x, x, x]']
   for (let i = 1; i < 12; i++)
     bomb.push(
       `  a${i}: &a${i} [${Array(10)
@@ -545,7 +545,7 @@ t.test('aliases', async t => {
         .join(', ')}]`,
     )
   const lines = told(text(`${rest}\n${bomb.join('\n')}`))
-  t.match(lines[0], /^c.yaml:10:\d+: service\.a3\[\d\]: aliases stand for more than 10000 values$/)
+  t.match(lines[0], /^c.yaml:10:\d+: tests\.a3\[\d\]: aliases stand for more than 10000 values$/)
 })
 
 t.test('variables', async t => {

@@ -1,0 +1,61 @@
+import { z } from 'zod'
+import { isAddress, parseCidr } from '../condition/cidr.js'
+import { byteSize, duration, listenAddress, refuse } from '../core/options.js'
+import { tlsOptions } from '../sources/listen/tls.js'
+
+/** The options of the service: the section `service` of a configuration. */
+
+const proxy = z.string().superRefine((text, context) => {
+  if (!isAddress(text) && !parseCidr(text))
+    refuse(context, 'must be an address or a range of addresses, as in 10.0.0.0/8', true)
+})
+
+const limits = z.strictObject({
+  failed_tries: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .default(120)
+    .describe('Requests with a wrong key that an address may make in a minute; then it has to wait (429).'),
+  requests: z
+    .int()
+    .min(1)
+    .max(1_000_000_000)
+    .default(60_000)
+    .describe('Requests that may be made with one key in a minute; then they are answered with 429 and Retry-After.'),
+})
+
+export const serviceOptions = z.strictObject({
+  listen: listenAddress().prefault('127.0.0.1:8080').describe('HOST:PORT of the API.'),
+  data_dir: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Folder of the store, relative to the current directory. Without it: `service` in $STATE_DIRECTORY where systemd sets it, else ./service-state. One process at a time may use it.',
+    ),
+  tls: tlsOptions.optional().describe('Speaks TLS. Renewed files are read again within a minute.'),
+  trusted_proxies: z
+    .array(proxy)
+    .default([])
+    .describe(
+      'Addresses and ranges of proxies in front of the service. What they say in X-Forwarded-For is taken for the address of the client; it counts where failed tries are limited.',
+    ),
+  max_body: byteSize(1024, 64 * 1024 * 1024)
+    .prefault('1MB')
+    .describe('Largest body of a request, that of ingest excepted.'),
+  max_connections: z
+    .int()
+    .min(1)
+    .max(1_000_000)
+    .default(10_000)
+    .describe('Connections open at a time; further ones are closed at once.'),
+  headers_timeout: duration(100).prefault('10 Seconds').describe('How long the headers of a request may take.'),
+  request_timeout: duration(100).prefault('60 Seconds').describe('How long a request may take to arrive whole.'),
+  keep_alive_timeout: duration(100)
+    .prefault('65 Seconds')
+    .describe('How long a connection without a request stays open.'),
+  limits: limits.prefault({}).describe('How much one client may do.'),
+})
+
+export type ServiceOptions = z.output<typeof serviceOptions>
