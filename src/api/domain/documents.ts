@@ -1,0 +1,184 @@
+import { z } from 'zod'
+import { ROLES, SCOPES } from './scopes.js'
+
+/** What the service answers with, in the names of the API. Optional is only what is shown once. */
+
+export const id = z
+  .string()
+  .regex(/^[0-9a-f]{24}$/)
+  .describe('24 hexadecimal digits.')
+export const time = z.iso.datetime().describe('ISO 8601, in UTC.')
+const scopes = z.array(z.enum(SCOPES)).describe('What the key may do.')
+const freshKey = z.string().describe('The access key. It is shown this once.')
+const config = z.record(z.string(), z.unknown())
+
+export const accountDocument = z
+  .object({
+    id,
+    short_id: z.string().length(9).describe('Short identifier of the account, 9 characters.'),
+    title: z.string(),
+    enterprise_id: id,
+    features: z.object({ throttle: z.boolean().describe('Beta: pipelines with a throttle may be published.') }),
+    created_at: time,
+  })
+  .meta({ id: 'Account' })
+export type AccountDocument = z.output<typeof accountDocument>
+
+export const userDocument = z
+  .object({ id, email: z.string(), title: z.string(), role: z.enum(ROLES), account_id: id, created_at: time })
+  .meta({ id: 'User' })
+export type UserDocument = z.output<typeof userDocument>
+
+/** A user with a first key, to be handed to that person. */
+export const invitedUserDocument = userDocument
+  .extend({ key: freshKey, key_id: id, expires_at: time.nullable() })
+  .meta({ id: 'InvitedUser' })
+export type InvitedUserDocument = z.output<typeof invitedUserDocument>
+
+export const createdAccountDocument = accountDocument
+  .extend({ manager: invitedUserDocument.optional().describe('The first manager, where one was asked for.') })
+  .meta({ id: 'CreatedAccount' })
+export type CreatedAccountDocument = z.output<typeof createdAccountDocument>
+
+export const keyDocument = z
+  .object({
+    id,
+    created_at: time,
+    expires_at: time.nullable(),
+    last_used_at: time.nullable().describe('Kept every minute.'),
+  })
+  .meta({ id: 'Key' })
+export type KeyDocument = z.output<typeof keyDocument>
+
+export const serviceAccountDocument = z
+  .object({
+    id,
+    title: z.string(),
+    email: z.string().describe('An address made of the id; no mail can be sent to it.'),
+    account_id: id.nullable().describe('null: of the enterprise.'),
+    enterprise_id: id,
+    scopes,
+    created_at: time,
+    access_key: keyDocument.nullable().describe('Its one key; null: revoked.'),
+  })
+  .meta({ id: 'ServiceAccount' })
+export type ServiceAccountDocument = z.output<typeof serviceAccountDocument>
+
+export const keyedServiceAccountDocument = serviceAccountDocument
+  .extend({
+    key: freshKey,
+    old_key_valid_until: time.nullable().describe('While a grace that was asked for lasts.'),
+  })
+  .meta({ id: 'KeyedServiceAccount' })
+export type KeyedServiceAccountDocument = z.output<typeof keyedServiceAccountDocument>
+
+export const userKeyDocument = keyDocument
+  .extend({ title: z.string(), scopes: scopes.nullable().describe('null: whatever the role of the user gives.') })
+  .meta({ id: 'UserKey' })
+export type UserKeyDocument = z.output<typeof userKeyDocument>
+
+export const createdUserKeyDocument = userKeyDocument.extend({ key: freshKey }).meta({ id: 'CreatedUserKey' })
+export type CreatedUserKeyDocument = z.output<typeof createdUserKeyDocument>
+
+export const tokenDocument = z
+  .object({
+    type: z.enum(['service_account', 'enterprise_service_account', 'personal']),
+    subject: z.object({ id, email: z.string(), title: z.string() }),
+    account_id: id.nullable(),
+    account_short_id: z.string().length(9).nullable(),
+    enterprise_id: id,
+    role: z.enum(ROLES).nullable(),
+    scopes,
+    expires_at: time.nullable(),
+    key_id: id,
+    delegated: z.boolean(),
+  })
+  .meta({ id: 'Token' })
+export type TokenDocument = z.output<typeof tokenDocument>
+
+export const pipelineDocument = z
+  .object({
+    id,
+    account_id: id,
+    title: z.string(),
+    config: config.describe(
+      'The draft: the document of a configuration file, with the source `ingest` there by itself.',
+    ),
+    revision: z.int().describe('Of the draft.'),
+    published_revision: z.int().nullable().describe('null: not published yet.'),
+    created_at: time,
+    updated_at: time,
+  })
+  .meta({ id: 'Pipeline' })
+export type PipelineDocument = z.output<typeof pipelineDocument>
+
+export const revisionDocument = z
+  .object({
+    pipeline_id: id,
+    revision: z.int(),
+    config,
+    created_at: time,
+    created_by: z.object({ id, email: z.string() }),
+    published: z.boolean().describe('Whether it is the one that runs.'),
+  })
+  .meta({ id: 'Revision' })
+export type RevisionDocument = z.output<typeof revisionDocument>
+
+/** What a daemon runs. */
+export const publishedDocument = z
+  .object({ id, account_id: id, title: z.string(), revision: z.int(), config, published_at: time })
+  .meta({ id: 'PublishedPipeline' })
+export type PublishedDocument = z.output<typeof publishedDocument>
+
+export const HEALTHS = ['ready', 'holding', 'starting', 'failed'] as const
+
+export const daemonDocument = z
+  .object({
+    id: z.string().describe('Name that the daemon gives itself; unique in its pipeline.'),
+    pipeline_id: id,
+    host: z.string(),
+    version: z.string(),
+    revision: z.int().nullable().describe('The revision that it runs.'),
+    published_revision: z.int().nullable(),
+    behind: z.boolean().describe('Runs another revision than the published one.'),
+    health: z.enum(HEALTHS),
+    error: z.string().nullable().describe('Why it does not run the published revision, or cannot deliver.'),
+    totals: z.record(z.string(), z.number()).describe('Events since its start.'),
+    started_at: time.nullable(),
+    reported_at: time,
+    silent: z.boolean().describe('It has not reported for a while.'),
+  })
+  .meta({ id: 'Daemon' })
+export type DaemonDocument = z.output<typeof daemonDocument>
+
+export const auditDocument = z
+  .object({
+    id,
+    at: time,
+    action: z.string().describe('What was done, as in `pipeline.publish`.'),
+    actor: z.object({ type: z.string(), id: z.string(), email: z.string(), key_id: z.string().nullable() }),
+    enterprise_id: id,
+    account_id: id.nullable(),
+    target: z.object({ type: z.string(), id: z.string() }),
+    details: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()])),
+    address: z.string().nullable(),
+    request_id: z.string().nullable(),
+  })
+  .meta({ id: 'AuditEntry' })
+export type AuditDocument = z.output<typeof auditDocument>
+
+/** A part of a list; `next` is the `after` of the rest, null at the end. */
+export interface Page<T> {
+  readonly items: readonly T[]
+  readonly next: string | null
+  readonly limit: number
+}
+
+/** What `sluice admin init --json` prints. */
+export interface InitResult {
+  readonly enterprise: { readonly id: string }
+  readonly account: { readonly id: string; readonly short_id: string }
+  readonly manager: { readonly id: string; readonly email: string; readonly key: string }
+  readonly service_account: { readonly id: string; readonly key: string }
+  readonly enterprise_service_account: { readonly id: string; readonly key: string }
+}

@@ -1,0 +1,30 @@
+import type { RateState } from './rate-limiter.js'
+import type { Role, Scope } from './scopes.js'
+
+export type TokenType = 'service_account' | 'enterprise_service_account' | 'personal'
+
+/** Who asks, as found by the key of this one request; nothing of it is kept for the next. */
+export interface Principal {
+  readonly type: TokenType
+  readonly subject: {
+    readonly id: string
+    /** Of a user; `ID@service-account.invalid` for a service account. */
+    readonly email: string
+    readonly title: string
+  }
+  readonly enterpriseId: string
+  /** The account acted in: the own one, or the delegated one; undefined at enterprise scope. */
+  readonly account: { readonly id: string; readonly shortId: string } | undefined
+  readonly scopes: ReadonlySet<Scope>
+  /** Of a user. */
+  readonly role: Role | undefined
+  readonly keyId: string
+  /** ISO 8601; null: never. */
+  readonly expiresAt: string | null
+  readonly delegated: boolean
+  /** What is left of the requests of this key, for the RateLimit headers. */
+  readonly rate: RateState
+  /** Where the request came from, and its id: both go into the audit log. */
+  readonly address: string
+  readonly requestId: string | undefined
+}

@@ -1,0 +1,44 @@
+/** What keys may do, and which role of a user gives what. */
+
+export const SCOPES = [
+  'pipeline:read',
+  'pipeline:write',
+  'ingest:write',
+  'user:key',
+  'account:manage',
+  'enterprise:manage',
+] as const
+export type Scope = (typeof SCOPES)[number]
+
+export const ROLES = ['manager', 'editor', 'viewer'] as const
+export type Role = (typeof ROLES)[number]
+
+/** What each scope allows, for documentation. */
+export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
+  'pipeline:read': 'Read pipelines and their revisions, see the fleet, report to it.',
+  'pipeline:write': 'Create, change, publish, roll back and delete pipelines.',
+  'ingest:write': 'Send events to a published pipeline.',
+  'user:key': 'Make, list and revoke personal keys of the own user.',
+  'account:manage': 'Users, service accounts, keys, features and the audit log of an account.',
+  'enterprise:manage': 'Accounts and service accounts of an enterprise, and its audit log.',
+}
+
+const VIEWER: readonly Scope[] = ['pipeline:read', 'user:key']
+const EDITOR: readonly Scope[] = ['pipeline:read', 'pipeline:write', 'ingest:write', 'user:key']
+
+/** What a user may do at all. A personal key never gives more than that. */
+export const ROLE_SCOPES: Readonly<Record<Role, readonly Scope[]>> = {
+  viewer: VIEWER,
+  editor: EDITOR,
+  manager: [...EDITOR, 'account:manage'],
+}
+
+/** What a service account of an account can be given; it administers nothing. */
+export const SERVICE_SCOPES = ['pipeline:read', 'pipeline:write', 'ingest:write'] as const satisfies readonly Scope[]
+
+/** What one of the enterprise can be given. */
+export const ENTERPRISE_SCOPES = [
+  ...SERVICE_SCOPES,
+  'account:manage',
+  'enterprise:manage',
+] as const satisfies readonly Scope[]

@@ -1,0 +1,56 @@
+/**
+ * Where the service keeps what it knows. Keys are paths, `pipeline/ACCOUNT/ID`; values are JSON. Small on purpose, so
+ * that a database server can stand in for the embedded one. test/unit/api/store.test.ts runs against any of them.
+ */
+
+export interface Entry {
+  readonly key: string
+  readonly value: unknown
+}
+
+/** `value` undefined: removes the key. */
+export interface Change {
+  readonly key: string
+  readonly value: unknown
+}
+
+/** What was read, and must still be so; undefined: that there is nothing. */
+export type Expected = Entry
+
+export interface ListOptions {
+  /** Begins behind this key (in front of it with `reverse`); it need not exist. */
+  readonly after?: string | undefined
+  readonly limit?: number | undefined
+  readonly reverse?: boolean | undefined
+}
+
+export interface Store {
+  /** Undefined: missing. What comes out is shared: nobody changes it. */
+  get(key: string): Promise<unknown>
+  /** In the order of the keys. `prefix` ends in a slash. */
+  list(prefix: string, options?: ListOptions): Promise<readonly Entry[]>
+  /**
+   * All of it or nothing; resolves when it is durable. Rejects with StoreError SLUICE_STORE_CONFLICT, and changes
+   * nothing, when something of `expected` is not so any more.
+   */
+  write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
+  /** Copies everything, as it is at one moment, to a new folder that a store can be opened from. */
+  backup(path: string): Promise<void>
+  close(): Promise<void>
+}
+
+export type StoreErrorCode =
+  /** Something was changed in between. */
+  | 'SLUICE_STORE_CONFLICT'
+  /** Another process has it open. */
+  | 'SLUICE_STORE_IN_USE'
+  /** It cannot be opened, read or written. */
+  | 'SLUICE_STORE_UNUSABLE'
+
+export class StoreError extends Error {
+  readonly code: StoreErrorCode
+  constructor(code: StoreErrorCode, message: string, cause?: unknown) {
+    super(message, { cause })
+    this.code = code
+  }
+}
