@@ -40,6 +40,12 @@ export class DeliveryError extends Error {
   readonly status: number | undefined
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
+  /**
+   * When the answer told events apart: those, by their index in the request, that will never be accepted. Those in
+   * `again` were not taken, and `failure` says what they wait for (`reject`: nothing); all others are delivered.
+   */
+  readonly rejected: readonly number[] | undefined
+  readonly again: readonly number[]
   constructor(
     message: string,
     options: {
@@ -48,6 +54,8 @@ export class DeliveryError extends Error {
       status?: number | undefined
       retryAfterMs?: number | undefined
       requestId?: string | undefined
+      rejected?: readonly number[] | undefined
+      again?: readonly number[] | undefined
       cause?: unknown
     },
   ) {
@@ -57,6 +65,8 @@ export class DeliveryError extends Error {
     this.status = options.status
     this.retryAfterMs = options.retryAfterMs
     this.requestId = options.requestId
+    this.rejected = options.rejected
+    this.again = options.again ?? []
   }
 }
 

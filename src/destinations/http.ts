@@ -11,10 +11,12 @@ import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
 import { BodyMemory } from './http/body-memory.js'
 import type { Connections } from './http/connections.js'
+import { ANSWER_BYTES, type Divided, divided } from './http/divided.js'
 import { type HttpOptions, options } from './http/options.js'
 
 /** Values of headers at least this long are kept out of every text. */
 const SECRET_LENGTH = 8
+const LF = 0x0a
 
 const COMPRESSORS = {
   none: undefined,
@@ -66,10 +68,11 @@ class HttpDestination implements Destination {
     try {
       const answer = await this.#send(url, method, headers, body, signal)
       this.#count(String(answer.statusCode))
-      if (isSuccess(answer.statusCode)) {
-        await drain(answer.body)
-        this.#finish(request, body)
-      } else throw await this.#refusal(answer, `${method} ${withoutQuery(url)}`)
+      const place = `${method} ${withoutQuery(url)}`
+      if (!isSuccess(answer.statusCode)) throw await this.#refusal(answer, place, request)
+      const refused = await this.#refusedOf(answer, place, request)
+      this.#finish(request, body)
+      if (refused) throw refused
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
         this.#count(error.reason)
@@ -158,12 +161,49 @@ class HttpDestination implements Destination {
     if (this.#options.compression === 'none' && this.#connections?.flushed()) this.#memory.giveBack(body)
   }
 
+  /** What an answer that accepts a request says of single events that it does not, if anything. */
+  async #refusedOf(
+    answer: Dispatcher.ResponseData,
+    place: string,
+    request: readonly EventBatch[],
+  ): Promise<DeliveryError | undefined> {
+    const { statusCode: status, headers, body } = answer
+    if (!isJson(headers)) {
+      await drain(body)
+      return undefined
+    }
+    const { text, broken } = await bodyText(body, ANSWER_BYTES)
+    // Without its end nobody knows what it would have refused.
+    if (broken !== undefined) throw networkError(broken, place)
+    const found = divided(text, status, () => this.#eventsIn(request))
+    return found && this.#error(this.#told(answer, place, found.message ?? text), found.failure, answer, found)
+  }
+
   /** What a refusing answer means, and what to do about it. */
-  async #refusal(answer: Dispatcher.ResponseData, place: string): Promise<DeliveryError> {
-    const { statusCode: status, headers } = answer
-    const said = cutText(this.#withoutSecrets(await bodyText(answer.body)))
-    const message = `${status} from ${place}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
-    return this.#error(message, failureOf(status), answer)
+  async #refusal(
+    answer: Dispatcher.ResponseData,
+    place: string,
+    request?: readonly EventBatch[],
+  ): Promise<DeliveryError> {
+    const { statusCode: status, headers, body } = answer
+    const failure = failureOf(status)
+    const mayDivide = request !== undefined && failure === 'reject' && isJson(headers)
+    const { text } = await bodyText(body, mayDivide ? ANSWER_BYTES : undefined)
+    const found = mayDivide ? divided(text, status, () => this.#eventsIn(request)) : undefined
+    return this.#error(this.#told(answer, place, found?.message ?? text), found?.failure ?? failure, answer, found)
+  }
+
+  #told({ statusCode: status, headers }: Dispatcher.ResponseData, place: string, text: string): string {
+    const said = cutText(this.#withoutSecrets(text))
+    return `${status} from ${place}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
+  }
+
+  /** How many events the receiver can tell apart; 0: its lines are not our events. */
+  #eventsIn(request: readonly EventBatch[]): number {
+    const events = request.reduce((sum, { length }) => sum + length, 0)
+    if (this.#options.encoding === 'json') return events
+    const { parts, bytes } = new RawEncoder().encode(request)
+    return countLines(Buffer.concat(parts, bytes)) === events ? events : 0
   }
 
   #advice(status: number, headers: Dispatcher.ResponseData['headers']): string {
@@ -171,7 +211,7 @@ class HttpDestination implements Destination {
       const what = status === 401 ? 'the access key was refused' : 'the access key lacks a permission'
       return this.#key ? `; ${what}: put another ${this.#key.place}` : '; it wants an access key: set "auth"'
     }
-    if (status < 400) {
+    if (status >= 300 && status < 400) {
       const to = text(headers.location)
       const shown = to ? withoutQuery(to) : 'elsewhere'
       return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
@@ -180,11 +220,19 @@ class HttpDestination implements Destination {
     return ''
   }
 
-  #error(message: string, failure: Failure, { statusCode: status, headers }: Dispatcher.ResponseData): DeliveryError {
+  #error(
+    message: string,
+    failure: Failure,
+    { statusCode, headers }: Dispatcher.ResponseData,
+    found?: Divided,
+  ): DeliveryError {
+    const status = found?.status ?? statusCode
     return new DeliveryError(this.#withoutSecrets(message), {
       failure,
-      reason: `status_${status}`,
+      reason: isSuccess(status) ? 'rejected' : `status_${status}`,
       status,
+      rejected: found?.rejected,
+      again: found?.again,
       requestId: text(headers['x-request-id']),
       retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#context.clock.wall()),
     })
@@ -223,6 +271,16 @@ function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefin
   return compress && promisify(compress)
 }
 
+function countLines(bytes: Buffer): number {
+  let lines = 0
+  for (let at = bytes.indexOf(LF); at >= 0; at = bytes.indexOf(LF, at + 1)) lines++
+  return bytes.at(-1) === LF ? lines : lines + 1
+}
+
+function isJson(headers: Dispatcher.ResponseData['headers']): boolean {
+  return /^application\/([\w.-]+\+)?json\b/i.test(text(headers['content-type']) ?? '')
+}
+
 function isSuccess(status: number): boolean {
   return status >= 200 && status < 300
 }
@@ -240,7 +298,7 @@ export const http = defineDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:
-    'Answers: 2xx is delivered. 401, 403 and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
+    'Answers: 2xx is delivered. 401, 403 and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`.\n\nA receiver may tell events apart, with an answer in JSON: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
   options,
   examples: [
     {

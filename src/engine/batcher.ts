@@ -149,3 +149,22 @@ export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch
   }
   return [left, right]
 }
+
+/** The events of a request in so many groups, by the group that each index is in; the events keep their order. */
+export function divide(
+  request: readonly EventBatch[],
+  groups: number,
+  groupOf: (index: number) => number,
+): EventBatch[][] {
+  const divided = Array.from({ length: groups }, (): EventBatch[] => [])
+  let first = 0
+  for (const batch of request) {
+    for (const [group, parts] of divided.entries()) {
+      const picked = batch.pick(i => groupOf(first + i) === group)
+      if (picked) parts.push(picked)
+    }
+    first += batch.length
+    batch.ack.settle('delivered')
+  }
+  return divided
+}

@@ -8,7 +8,7 @@ import { DeliveryError, errorText } from '../core/errors.js'
 import type { Random } from '../lib/backoff.js'
 import { after, type Clock } from '../lib/time.js'
 import { Attempts, logFields } from './attempts.js'
-import { Batcher, halve } from './batcher.js'
+import { Batcher, divide, halve } from './batcher.js'
 import type { Amount } from './counters.js'
 import type { DeadLetters } from './dead-letter.js'
 
@@ -257,19 +257,48 @@ export class Delivery extends Writable {
     return request
   }
 
-  /** Sees a request to its end, with the halves that it may have to be cut into. */
+  /** Sees a request to its end, with the halves that it may have to be cut into, and what was refused of it. */
   async #carry(whole: Request): Promise<void> {
     const left = [whole]
-    for (let request = left.shift(); request; request = left.shift()) {
-      const { parts, events } = request
-      const attempt = (signal: AbortSignal) => this.#write(parts, signal)
-      const error = await this.#attempts.persist({ attempt, judge: judgeWrite, limited: true })
+    for (let next = left.shift(); next; next = left.shift()) {
+      let request = next
+      const refused: [Request, DeliveryError][] = []
+      const attempt = (signal: AbortSignal) => this.#write(request.parts, signal)
+      const judge = (thrown: unknown) => {
+        const error = judgeWrite(thrown)
+        if (!isDivided(error, request.events)) return error
+        const { rejected, again } = this.#divide(request, error)
+        if (rejected.events > 0) refused.push([rejected, error])
+        request = again
+        return error
+      }
+      const error = await this.#attempts.persist({ attempt, judge, limited: true })
+      for (const [events, why] of refused) {
+        if (this.#over) return
+        await this.#refuse(events, why)
+      }
       if (this.#over) return
       if (!error) this.#settle(request, undefined)
-      else if (error.failure === 'too_large' && events > 1) left.unshift(...this.#cut(request, error))
+      else if (error === refused.at(-1)?.[1]) {
+        // What was not refused goes again without it.
+        if (request.events > 0) left.unshift(request)
+        else this.#unsettled.delete(request)
+      } else if (error.failure === 'too_large' && request.events > 1) left.unshift(...this.#cut(request, error))
       else await this.#refuse(request, error)
       if (this.#over) return
     }
+  }
+
+  /** Settles what the destination took of a request, and parts what it refused for good from what is to go again. */
+  #divide(request: Request, { rejected, again }: DeliveryError): { rejected: Request; again: Request } {
+    const groups = new Uint8Array(request.events)
+    for (const index of again) groups[index] = 2
+    for (const index of rejected!) groups[index] = 1
+    const divided = divide(request.parts, 3, index => groups[index]!)
+    this.#unsettled.delete(request)
+    const [taken, refused, rest] = divided.map(parts => this.#request(parts))
+    this.#settle(taken!, undefined)
+    return { rejected: refused!, again: rest! }
   }
 
   async #write(parts: readonly EventBatch[], signal: AbortSignal): Promise<void> {
@@ -341,6 +370,12 @@ function add(amount: Amount, events: number, bytes: number): Amount {
   amount.events += events
   amount.bytes += bytes
   return amount
+}
+
+/** Whether it tells events apart, so that the next attempt is for fewer of them, or waits. */
+function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
+  if (rejected === undefined || failure === 'too_large') return false
+  return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0
 }
 
 /** What a destination throws that is not a DeliveryError is taken as something that passes. */

@@ -27,23 +27,27 @@ function connectionFreed(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve))
 }
 
-/** The beginning of the body, as one line. */
-export async function bodyText(body: Dispatcher.ResponseData['body']): Promise<string> {
+/** The beginning of the body, as one line; `broken` is why it did not come to its end. */
+export async function bodyText(
+  body: Dispatcher.ResponseData['body'],
+  limit = TEXT_BYTES,
+): Promise<{ text: string; broken: unknown }> {
   body.on('error', () => {})
   const chunks: Buffer[] = []
   let bytes = 0
+  let broken: unknown
   try {
     for await (const chunk of body) {
       chunks.push(chunk)
       bytes += chunk.length
-      if (bytes >= TEXT_BYTES) break
+      if (bytes >= limit) break
     }
-  } catch {
-    // What came until then is told.
+  } catch (error) {
+    broken = error
   }
   await connectionFreed()
-  const text = Buffer.concat(chunks).toString('utf8', 0, TEXT_BYTES)
-  return text.replace(/[\s\p{C}]+/gu, ' ').trim()
+  const text = Buffer.concat(chunks).toString('utf8', 0, limit)
+  return { text: text.replace(/[\s\p{C}]+/gu, ' ').trim(), broken }
 }
 
 export function cutText(text: string): string {

@@ -513,6 +513,96 @@ t.test('delivery: a refused key is replaced in its file, and nothing is lost', a
   t.equal(made.logs.filter(({ level }) => level === 50).length, 1)
 })
 
+t.test('an answer may tell events apart', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url() })
+  const raw = (await started(t, { url: to.url(), encoding: 'raw' })).destination
+  const one = { index: 1, status: 422, message: 'not this' }
+  const headers = { 'content-type': 'application/json; charset=utf-8' }
+  const answer = (status: number, errors: unknown, more = {}) => ({
+    status,
+    headers,
+    body: JSON.stringify({ errors, ...more }, null, 2),
+  })
+  // Of four events.
+  const table: [Step, Partial<DeliveryError> | undefined][] = [
+    [answer(200, []), undefined],
+    [answer(200, [{ message: 'something' }]), undefined],
+    [answer(200, [{ index: 4 }]), undefined],
+    [answer(200, [{ index: -1 }, one]), undefined],
+    [answer(200, [{ index: 0, status: 200 }]), undefined],
+    [answer(200, 'none'), undefined],
+    [{ status: 200, headers, body: 'null' }, undefined],
+    [{ status: 200, headers, body: '{"errors":[' }, undefined],
+    [{ ...answer(200, [one]), headers: { 'content-type': 'text/plain' } }, undefined],
+    [
+      { status: 200, headers, reset: 'in_answer' },
+      { failure: 'retry', reason: 'reset', rejected: undefined },
+    ],
+    [answer(207, [one]), { failure: 'reject', reason: 'status_422', status: 422, rejected: [1], again: [] }],
+    [answer(200, [{ index: 2 }]), { failure: 'reject', reason: 'rejected', rejected: [2], again: [] }],
+    [
+      answer(200, [{ index: 0, status: 429 }, { index: 3, status: 503 }, one], { more: 'x'.repeat(200_000) }),
+      { failure: 'retry', status: 422, rejected: [1], again: [0, 3] },
+    ],
+    [answer(200, [{ index: 0, status: 401 }]), { failure: 'hold', status: 401, rejected: [], again: [0] }],
+    [answer(422, [one, one]), { failure: 'reject', reason: 'status_422', rejected: [1], again: [0, 2, 3] }],
+    [answer(400, [{ index: 3, message: 'no' }]), { reason: 'status_400', rejected: [3], again: [0, 1, 2] }],
+    [answer(400, [{ index: 0, status: 413 }]), { failure: 'reject', rejected: [0], again: [1, 2, 3] }],
+    [answer(400, [{ message: 'all' }]), { failure: 'reject', rejected: undefined, again: [] }],
+    [answer(503, [one]), { failure: 'retry', reason: 'status_503', rejected: undefined }],
+    [answer(413, [one]), { failure: 'too_large', rejected: undefined }],
+  ]
+  for (const sender of [destination, raw]) {
+    for (const [step, wanted] of table) {
+      to.script.push(step)
+      const write = sender.write(events(4), never)
+      if (!wanted) {
+        await write
+        continue
+      }
+      const error = await failure(write)
+      t.match({ ...error }, wanted)
+      if (error.rejected?.[0] === 1) t.match(error.message, /: not this$/)
+    }
+  }
+  // Lines are not events where one has several.
+  to.script.push(answer(200, [one]))
+  const [first] = linesOf('a\nb\nc\n', originOf('text'))
+  first!.ends[0] = first!.ends[1]!
+  await raw.write([first!], never)
+  t.equal(to.script.length, 0)
+
+  // Behind a delivery: what is refused is a dead letter, all else arrives once.
+  const made = await make({ url: to.url() })
+  const seen = new Map<number, number>()
+  to.otherwise = ({ body }) => {
+    const numbers = ns(body.trimEnd().split('\n'))
+    for (const n of numbers) seen.set(n, (seen.get(n) ?? 0) + 1)
+    const errors = numbers.flatMap((n, index) => {
+      if (n % 10 === 3) return { index, status: 400, message: `not ${n}` }
+      return n % 10 === 7 && seen.get(n)! < 3 ? { index, status: 503 } : []
+    })
+    return { status: 207, headers, body: JSON.stringify({ errors }) }
+  }
+  const { delivery, put, end, settled, letters } = deliver(t.testdir(), made, { batch: { max_wait: '5ms' } })
+  await delivery.start()
+  for (let i = 0; i < 5; i++) put(20, i * 20)
+  await until(() => settled.length === 5)
+  t.same(await end(), { events: 0, bytes: 0 })
+  const records = readFileSync(letters.path, 'utf8').trimEnd().split('\n')
+  const letter = (line: string) => JSON.parse(line) as { event: { n: number }; reason: string; status: number }
+  t.same(
+    records.map(line => letter(line).event.n),
+    upTo(100).filter(n => n % 10 === 3),
+  )
+  t.match(letter(records[0]!), { reason: 'status_400', status: 400, error: /: not 3$/ })
+  t.same(
+    upTo(100).map(n => seen.get(n)),
+    upTo(100).map(n => (n % 10 === 7 ? 3 : 1)),
+  )
+})
+
 t.test('delivery: through every trouble, in order, once', async t => {
   const to = await receiver(t)
   const steps: Step[] = [

@@ -471,6 +471,62 @@ t.test('what is refused is kept or dropped, and counted', async t => {
   t.same(dropping.settled, [['delivered'], ['rejected'], ['delivered']])
 })
 
+t.test('an answer that tells events apart: some taken, some refused, some sent again', async t => {
+  const answers: Parameters<typeof failing>[] = [
+    // Nothing was taken: all but the refused go again at once.
+    ['reject', { rejected: [2, 9], again: [0, 1, 3, 4, 5, 6, 7, 8] }],
+    // Of 0 1 3 4 5 6 7 8: taken, but for one that never will be and two that may be later.
+    ['retry', { rejected: [1], again: [0, 7], retryAfterMs: 3000 }],
+    ['hold', { rejected: [], again: [1] }],
+    ['reject', { rejected: [0], again: [] }],
+  ]
+  const it = setUp({
+    options: { batch: { max_events: 10 }, max_in_flight: 1 },
+    write: (_, attempt) => attempt <= answers.length && fail(...answers[attempt - 1]!),
+  })
+  await it.delivery.start()
+  for (const count of [4, 3, 3, 10]) it.put(count)
+  await it.time.advance(0)
+  t.same(it.letters, [{ events: [2, 9], reason: 'on_reject' }])
+  t.same(it.settled, [[], ['delivered'], [], []], 'others have an event that waits')
+  t.equal(it.delivery.state, 'retrying')
+  t.equal(it.counters.passed.events, 5)
+  t.same(it.delivery.inFlight(), { events: 13, bytes: 65 }, 'with the refused one that is not a dead letter yet')
+  t.same(it.counters.imbalance(), balanced)
+  await it.time.advance(60_000)
+  t.same(
+    it.attempts.map(({ events }) => events),
+    [upTo(10), [0, 1, 3, 4, 5, 6, 7, 8], [0, 8], [8], upTo(20, 10)],
+  )
+  t.ok(it.attempts[2]!.at >= 3000, 'after the pause that it asked for')
+  t.same(
+    it.letters.map(({ events }) => events),
+    [[2, 9], [1], [8]],
+  )
+  t.same(it.settled, [['rejected'], ['delivered'], ['rejected'], ['delivered']])
+  t.equal(it.counters.passed.events, 16)
+  it.input.end()
+  t.same(await it.delivery.stop(never), balanced)
+  t.same(it.counters.imbalance(), balanced)
+
+  const whole = setUp({ write: (_, attempt) => attempt === 1 && fail('reject', { rejected: [7], again: [0, 1] }) })
+  await whole.delivery.start()
+  whole.put(2)
+  whole.input.end()
+  await whole.delivery.stop(never)
+  t.same(whole.letters, [{ events: [0, 1], reason: 'on_reject' }], 'one that is not there: the request as a whole')
+
+  const ended = setUp({ write: () => fail('retry', { rejected: [0], again: [1] }) })
+  await ended.delivery.start()
+  ended.put(3)
+  await ended.time.advance(10)
+  const over = ended.delivery.stop(deadline(1000, ended.time))
+  ended.input.end()
+  await ended.time.advance(1000)
+  t.same(await over, { events: 2, bytes: 10 }, 'given back in the middle of it')
+  t.same([ended.settled, ended.letters], [[['errored']], []])
+})
+
 t.test('gives up only where that was asked for', async t => {
   for (const [retry, attempts] of [
     [{ max_attempts: 3 }, 3],
@@ -560,6 +616,7 @@ t.test('whatever happens: each event ends once, in order where asked', async t =
     const random = seeded(seed)
     const chance = (p: number) => random() < p
     const inFlight = seed % 2 ? 1 : 3
+    const divides = seed % 3 === 0
     const accepted: number[] = []
     const it = setUp({
       random,
@@ -575,6 +632,16 @@ t.test('whatever happens: each event ends once, in order where asked', async t =
         if (chance(0.1)) fail('hold')
         if (events.length > 2 && chance(0.2)) fail('too_large')
         if (chance(0.05)) fail('reject')
+        if (divides && chance(0.2)) {
+          const taken = chance(0.5)
+          const kinds = events.map(() => (chance(0.3) ? 'rejected' : taken && chance(0.6) ? 'taken' : 'again'))
+          const indexes = (kind: string) => events.flatMap((_, i) => (kinds[i] === kind ? [i] : []))
+          const rejected = indexes('rejected')
+          if (inFlight > 1 || !kinds.includes('taken')) {
+            accepted.push(...events.filter((_, i) => kinds[i] === 'taken'))
+            fail(rejected.length > 0 && chance(0.5) ? 'reject' : 'retry', { rejected, again: indexes('again') })
+          }
+        }
         accepted.push(...events)
         if (chance(0.05)) fail('retry')
       },
@@ -602,11 +669,12 @@ t.test('whatever happens: each event ends once, in order where asked', async t =
     if (inFlight === 1) {
       const first = [...new Set(accepted)]
       if (first.some((n, i) => n < (first[i - 1] ?? -1))) t.fail(`seed ${seed}: out of order`)
-      if (refused.some((n, i) => n < (refused[i - 1] ?? -1))) t.fail(`seed ${seed}: refused out of order`)
+      if (!divides && refused.some((n, i) => n < (refused[i - 1] ?? -1))) t.fail(`seed ${seed}: refused out of order`)
     }
     if (it.settled.some(statuses => statuses.length !== 1 || statuses[0] === 'errored')) t.same(it.settled, [])
-    const counted = it.counters.passed.events + (it.counters.discards.get('on_reject')?.events ?? 0)
-    if (counted !== total - (it.counters.discards.get('on_too_large')?.events ?? 0)) t.fail(`seed ${seed}: ${counted}`)
+    const { passed, discards } = it.counters
+    const counted = [...discards.values()].reduce((sum, { events }) => sum + events, passed.events)
+    if (counted !== total) t.fail(`seed ${seed}: ${counted}`)
     t.equal(it.time.timers, 1, 'the deadline of the test itself')
   }
 })
