@@ -1,6 +1,16 @@
-import type { Store } from './store.js'
+import { createHmac } from 'node:crypto'
+import { cp, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { errorCode, errorText } from '../../core/errors.js'
+import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
+import { openLevelStore } from './level.js'
+import { type Store, StoreError } from './store.js'
 
-/** What the service keeps in its data_dir: the store and, beside it, the secret that keys are hashed with. */
+/**
+ * The service's data_dir: the folder `store`, and the file `secret` that keys are hashed with. They belong together: the
+ * store has a check of the secret, and none is made up for a store that has one. A backup holds both.
+ */
+
 export interface ServiceState {
   readonly store: Store
   readonly secret: Buffer
@@ -9,12 +19,140 @@ export interface ServiceState {
   close(): Promise<void>
 }
 
+const SECRET_BYTES = 32
+const CHECK = 'secret-check'
+
 /** Opens it, or makes it where there is none; StoreError, SLUICE_STORE_IN_USE while another process has it. */
-export async function openState(_dataDir: string, _random: (bytes: number) => Buffer): Promise<ServiceState> {
-  throw new Error('not there yet')
+export async function openState(dataDir: string, random: (bytes: number) => Buffer): Promise<ServiceState> {
+  const store = await openLevelStore(join(dataDir, 'store'))
+  try {
+    const secret = await openSecret(dataDir, store, random)
+    return { store, secret, backup: path => backUp(store, secret, path), close: () => store.close() }
+  } catch (error) {
+    await store.close()
+    throw error instanceof StoreError
+      ? error
+      : unusable(`data_dir ${dataDir} cannot be used: ${errorText(error)}`, error)
+  }
 }
 
-/** Puts a backup in place of what is not there: `dataDir` must not hold a store, unless `replace` (kept aside then). */
-export async function restoreState(_backup: string, _dataDir: string, _options?: { replace?: boolean }): Promise<void> {
-  throw new Error('not there yet')
+function unusable(message: string, cause?: unknown): StoreError {
+  return new StoreError('SLUICE_STORE_UNUSABLE', message, cause)
+}
+
+async function openSecret(dataDir: string, store: Store, random: (bytes: number) => Buffer): Promise<Buffer> {
+  const path = join(dataDir, 'secret')
+  const check = await store.get(CHECK)
+  let secret = await readSecret(path)
+  if (!secret && check !== undefined) {
+    throw unusable(`${path} is missing: without it no key is known; restore it from a backup of this data_dir`)
+  }
+  if (!secret) {
+    secret = random(SECRET_BYTES)
+    await writeAtomic(path, `${secret.toString('hex')}\n`)
+  }
+  if (check === undefined) await store.write([{ key: CHECK, value: checkOf(secret) }])
+  else if (check !== checkOf(secret)) throw unusable(`${path} is not the secret that this store was made with`)
+  return secret
+}
+
+async function readSecret(path: string): Promise<Buffer | undefined> {
+  try {
+    const { mode } = await stat(path)
+    if (mode & 0o077) throw unusable(`others can read ${path}; chmod 600 it`)
+    const text = (await readFile(path, 'latin1')).trim()
+    if (/^[0-9a-f]{64}$/.test(text)) return Buffer.from(text, 'hex')
+    throw unusable(`${path} does not hold a secret; restore it from a backup of this data_dir`)
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined
+    throw error
+  }
+}
+
+function checkOf(secret: Buffer): string {
+  return createHmac('sha256', secret).update('the secret of this store').digest('hex')
+}
+
+async function backUp(store: Store, secret: Buffer, path: string): Promise<void> {
+  try {
+    await mkdir(path, { mode: 0o700 })
+  } catch (error) {
+    throw unusable(`the backup cannot be made in ${path}: ${errorText(error)}; name a folder that does not exist yet`)
+  }
+  try {
+    await store.backup(join(path, 'store'))
+    // Last: a backup without it is not whole, and is not restored.
+    await writeAtomic(join(path, 'secret'), `${secret.toString('hex')}\n`)
+  } catch (error) {
+    await rm(path, { recursive: true, force: true })
+    throw error
+  }
+}
+
+/**
+ * Puts a backup into `dataDir`, which must not hold a store; with `replace` what it holds is kept beside it. The backup
+ * is opened and checked before anything is put in place.
+ */
+export async function restoreState(
+  backup: string,
+  dataDir: string,
+  options: { replace?: boolean } = {},
+): Promise<void> {
+  const secret = await readSecret(join(backup, 'secret'))
+  if (!secret) throw unusable(`${backup} is not a whole backup: it has no secret`)
+  const target = join(dataDir, 'store')
+  const present = await stat(target).catch(() => undefined)
+  if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
+  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  const beside = join(dataDir, 'store.restored')
+  await rm(beside, { recursive: true, force: true })
+  try {
+    await cp(join(backup, 'store'), beside, { recursive: true })
+    await checkCopy(beside, secret, backup)
+    for (const name of await readdir(beside)) await syncFile(join(beside, name))
+    await syncFolder(beside)
+    if (present) await setAside(dataDir, target)
+    await rename(beside, target)
+    await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
+  } catch (error) {
+    await rm(beside, { recursive: true, force: true })
+    throw error instanceof StoreError ? error : unusable(`cannot restore ${backup}: ${errorText(error)}`, error)
+  }
+}
+
+async function checkCopy(path: string, secret: Buffer, backup: string): Promise<void> {
+  const store = await openLevelStore(path)
+  try {
+    if ((await store.get(CHECK)) !== checkOf(secret)) throw unusable(`the secret and the store of ${backup} do not fit`)
+  } finally {
+    await store.close()
+  }
+}
+
+async function setAside(dataDir: string, target: string): Promise<void> {
+  // Fails while a service has it open.
+  await (await openLevelStore(target)).close()
+  for (let i = 1; ; i++) {
+    const old = join(dataDir, `replaced-${i}`)
+    try {
+      await mkdir(old, { mode: 0o700 })
+    } catch (error) {
+      if (errorCode(error) === 'EEXIST') continue
+      throw error
+    }
+    await rename(target, join(old, 'store'))
+    await rename(join(dataDir, 'secret'), join(old, 'secret')).catch(error => {
+      if (errorCode(error) !== 'ENOENT') throw error
+    })
+    return
+  }
+}
+
+async function syncFile(path: string): Promise<void> {
+  const file = await open(path, 'r')
+  try {
+    await file.sync()
+  } finally {
+    await file.close()
+  }
 }

@@ -1,0 +1,42 @@
+/**
+ * Keeps what was used lately, up to a weight, in two generations: what was not asked for while one of them filled up is
+ * dropped with it. No entry costs more than its place in a map.
+ */
+export class Recent<T> {
+  readonly #most: number
+  #young = new Map<string, { value: T; weight: number }>()
+  #old = new Map<string, { value: T; weight: number }>()
+  #weight = 0
+
+  /** `most` is the weight of one generation. */
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  get(key: string): { readonly value: T } | undefined {
+    const young = this.#young.get(key)
+    if (young) return young
+    const old = this.#old.get(key)
+    if (old) this.set(key, old.value, old.weight)
+    return old
+  }
+
+  set(key: string, value: T, weight: number): void {
+    this.delete(key)
+    if (weight > this.#most) return
+    if (this.#weight + weight > this.#most) {
+      this.#old = this.#young
+      this.#young = new Map()
+      this.#weight = 0
+    }
+    this.#young.set(key, { value, weight })
+    this.#weight += weight
+  }
+
+  delete(key: string): void {
+    const young = this.#young.get(key)
+    if (young) this.#weight -= young.weight
+    this.#young.delete(key)
+    this.#old.delete(key)
+  }
+}
