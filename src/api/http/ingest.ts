@@ -1,7 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-
-/** Who sends: the principal of the domain. */
-type Principal = object
+import type { Principal } from '../domain/principal.js'
 
 /** What became of a request with events. */
 export interface IngestAnswer {

@@ -1,0 +1,215 @@
+import { randomUUID } from 'node:crypto'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
+import type { TlsOptions } from 'node:tls'
+import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
+import type { Logger } from 'pino'
+import type { z } from 'zod'
+import { parseOptions } from '../../config/parse-options.js'
+import { errorCode } from '../../core/errors.js'
+import { statusOf } from '../../sources/http/answers.js'
+import { ApiError } from '../domain/errors.js'
+import type { Principal } from '../domain/principal.js'
+import type { Service } from '../domain/service.js'
+import type { Ingest } from './ingest.js'
+import { leaveBody, takeJson } from './json-body.js'
+import { bareAnswer, identityHeaders, refusalFor, sendRefusal } from './refusals.js'
+import { RequestCounts } from './request-counts.js'
+import type { Reply, Route } from './route.js'
+import { allRoutes } from './routes.js'
+
+/** The HTTP of the service: every route, authentication in front of each, envelopes around what they say. */
+
+export interface AppOptions {
+  readonly service: Service
+  /** Undefined: this process takes no events. */
+  readonly ingest?: Ingest | undefined
+  readonly log: Logger
+  readonly counts?: RequestCounts
+  readonly maxBody: number
+  readonly trustedProxies: readonly string[]
+  readonly maxConnections: number
+  readonly headersTimeoutMs: number
+  readonly requestTimeoutMs: number
+  readonly keepAliveTimeoutMs: number
+  readonly tls?: TlsOptions | undefined
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Methods that the path has, where this one is not among them. */
+    allow?: string
+  }
+  interface FastifyRequest {
+    principal: Principal | undefined
+  }
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+/** Longer parts of a path are of no id. */
+const LONGEST_PARAM = 100
+
+/** The app, ready to listen. */
+export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
+  const { log, service, counts = new RequestCounts() } = options
+  const app = create(options)
+  app.decorateRequest('principal', undefined)
+  app.setErrorHandler((error, request, reply) => sendRefusal(refusalFor(error, log, request.id), request, reply))
+  app.addHook('onRequest', async (request, reply) => {
+    const { headers } = request
+    reply.header('x-request-id', request.id)
+    // Nobody needs a key to hear that there is no such path; who brings one is told with it.
+    if (!request.is404 || headers.authorization !== undefined) {
+      const delegate = headers['x-delegate-account-id']
+      request.principal = await service.authenticate({
+        authorization: headers.authorization,
+        delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
+        address: request.ip,
+        requestId: request.id,
+      })
+      reply.headers(identityHeaders(request.principal))
+    }
+    if (request.is404) throw new ApiError(404, 'not_found', 'there is no such path')
+    const { allow } = request.routeOptions.config
+    if (allow === undefined) return
+    throw new ApiError(405, 'method_not_allowed', `use one of ${allow}`, { headers: { allow } })
+  })
+  app.addHook('onResponse', (request, reply, done) => {
+    const route = request.routeOptions.url ?? 'unknown'
+    counts.add(request.method, route, reply.statusCode, reply.elapsedTime)
+    if (log.isLevelEnabled('debug')) {
+      const { id, method, principal } = request
+      const fields = { request_id: id, method, route, status: reply.statusCode, subject: principal?.subject.id }
+      log.debug(fields, 'request')
+    }
+    done()
+  })
+  app.setNotFoundHandler(() => {
+    throw new ApiError(404, 'not_found', 'there is no such path')
+  })
+  const routes = allRoutes(options.ingest)
+  await app.register(async plugin => {
+    takeJson(plugin)
+    for (const route of routes) if (route.body) serve(plugin, route, service)
+  })
+  await app.register(async plugin => {
+    leaveBody(plugin)
+    for (const route of routes) if (!route.body) serve(plugin, route, service)
+    refuseOtherMethods(plugin, routes)
+  })
+  await app.ready()
+  return app
+}
+
+function create(options: AppOptions): FastifyInstance {
+  const { log, trustedProxies, tls } = options
+  const common = {
+    logger: false,
+    genReqId: () => randomUUID(),
+    bodyLimit: options.maxBody,
+    trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
+    requestTimeout: options.requestTimeoutMs,
+    keepAliveTimeout: options.keepAliveTimeoutMs,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: LONGEST_PARAM },
+    frameworkErrors: (error: unknown, request: FastifyRequest, reply: FastifyReply) =>
+      void sendRefusal(refusalFor(error, log, request.id), request, reply),
+    clientErrorHandler: (error: Error, socket: Socket) => notUnderstood(error, socket),
+  } as const
+  // A request without a Host is answered by the app, too, with its id.
+  const server = {
+    requireHostHeader: false,
+    headersTimeout: options.headersTimeoutMs,
+    connectionsCheckingInterval: 1000,
+  }
+  const app = (
+    tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
+  ) as FastifyInstance
+  app.server.maxConnections = options.maxConnections
+  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
+    const body = JSON.stringify({ code: 'invalid_request', message: 'expect must be 100-continue', errors: [] })
+    response.writeHead(417, { 'content-type': 'application/json', 'x-request-id': randomUUID(), connection: 'close' })
+    response.end(body)
+  })
+  return app
+}
+
+function notUnderstood(error: Error, socket: Socket): void {
+  const status = statusOf(errorCode(error))
+  if (status === undefined || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const texts: Record<number, readonly [string, string]> = {
+    408: ['Request Timeout', 'the request did not come in time'],
+    431: ['Request Header Fields Too Large', 'the headers are too large'],
+  }
+  const [reason, message] = texts[status] ?? ['Bad Request', 'this is not HTTP']
+  socket.end(bareAnswer(status, reason, randomUUID(), message))
+}
+
+function serve(app: FastifyInstance, route: Route, service: Service): void {
+  const { method, query, body } = route
+  const usual = query?.parse({})
+  const status = Number(Object.keys(route.answers)[0])
+  app.route({
+    method,
+    url: urlOf(route.path),
+    handler: async (request, reply) => {
+      const given = request.query as object
+      const result = await route.handle({
+        service,
+        principal: request.principal!,
+        params: request.params as Record<string, string>,
+        query: query && (Object.keys(given).length === 0 ? usual! : read(query, given, 'query')),
+        body: body && read(body, request.body ?? bodyInstead(route), 'body'),
+        request,
+        reply,
+      } as never)
+      return answer(reply, route, result, status)
+    },
+  })
+}
+
+/** Answers 405 to what no route of a path is for. */
+function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): void {
+  for (const path of new Set(routes.map(({ path }) => path))) {
+    const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)
+    if (own.includes('GET')) own.push('HEAD')
+    const others = METHODS.filter(method => !own.includes(method))
+    const config = { allow: own.join(', ') }
+    // It never gets there: the hook in front of every route refuses it.
+    app.route({ method: others, url: urlOf(path), config, handler: async () => undefined, exposeHeadRoute: false })
+  }
+}
+
+function bodyInstead({ bodyOptional }: Route): unknown {
+  if (bodyOptional) return {}
+  throw new ApiError(400, 'invalid_body', 'the body is missing: send a JSON object')
+}
+
+const urlOf = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
+
+function read<S extends z.ZodObject>(schema: S, value: unknown, what: 'query' | 'body'): z.output<S> {
+  const parsed = parseOptions(schema, value)
+  if ('value' in parsed) return parsed.value
+  const { faults } = parsed
+  const [first] = faults
+  const text = first ? `: ${first.path ? `${first.path} ` : ''}${first.message}` : ''
+  const more = faults.length > 1 ? `, and ${faults.length - 1} more` : ''
+  throw new ApiError(400, `invalid_${what}`, `the ${what} does not hold${text}${more}`, { errors: faults })
+}
+
+function answer(reply: FastifyReply, route: Route, result: Reply, usual: number): unknown {
+  const { status = usual, headers, one, page, raw } = result
+  reply.code(status)
+  if (headers) reply.headers(headers)
+  const { answers } = route
+  if (one !== undefined) return { meta: { type: answers[status]?.one?.[0] }, data: one }
+  if (page) {
+    const { items, next, limit } = page
+    return { meta: { type: answers[status]?.list?.[0], page: { limit, next } }, data: items }
+  }
+  return raw === undefined ? reply.send() : raw
+}

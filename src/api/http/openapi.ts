@@ -1,0 +1,199 @@
+import { z } from 'zod'
+import { packageVersion } from '../../lib/version.js'
+import { SCOPE_MEANINGS } from '../domain/scopes.js'
+import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './route.js'
+
+/** The OpenAPI 3.1 document, made from the routes. */
+
+type Json = Record<string, unknown>
+
+/** What routes may refuse with, when they have what the condition says. The contract test shows each of them. */
+const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
+  { status: 400, text: 'What was sent does not hold; `errors` tells every fault.', when: takesInput },
+  { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
+  {
+    status: 403,
+    text: 'The token may not do this, or x-delegate-account-id is not for it.',
+    when: () => true,
+  },
+  {
+    status: 404,
+    text: 'There is no such thing, as far as this token may know.',
+    when: ({ path }) => path.includes('{'),
+  },
+  { status: 413, text: 'The body is too large.', when: ({ body, stream }) => Boolean(body ?? stream) },
+  { status: 415, text: 'The body is of another media type.', when: ({ body, stream }) => Boolean(body ?? stream) },
+  { status: 429, text: 'Too many requests; wait as long as Retry-After says.', when: () => true },
+]
+
+function takesInput({ body, query, stream }: Route): boolean {
+  return Boolean(body ?? query ?? stream)
+}
+
+/** The statuses that are refusals of this route, with their descriptions. */
+export function refusalsOf(route: Route): Map<number, string> {
+  const found = new Map<number, string>()
+  for (const { status, text, when } of COMMON) if (when(route)) found.set(status, text)
+  for (const [status, codes] of Object.entries(route.refusals ?? {})) {
+    const own = Object.entries(codes).map(([code, meaning]) => `\`${code}\`: ${meaning}`)
+    const common = found.get(Number(status))
+    found.set(Number(status), [...(common ? [common] : []), ...own].join(' '))
+  }
+  return new Map([...found].sort(([a], [b]) => a - b))
+}
+
+const AUTH_HEADERS: Readonly<Record<string, string>> = {
+  'x-auth-subject-id': 'Identifier of the subject, 24 hexadecimal digits.',
+  'x-auth-account-id': 'Identifier of the account; not at enterprise scope.',
+  'x-auth-enterprise-id': 'Identifier of the enterprise.',
+  'x-auth-subject-email': 'E-mail address of the subject.',
+  'x-auth-account-short-id': 'Short identifier of the account, 9 characters; not at enterprise scope.',
+  'x-auth-access-type': 'Always `access`.',
+  'ratelimit-limit': 'Requests of a key in the window.',
+  'ratelimit-remaining': 'How many are left.',
+  'ratelimit-reset': 'Seconds until all are there again.',
+}
+
+/** Collects the named schemas of a document, so that each stands in it once. */
+class Schemas {
+  readonly named: Json = {}
+
+  /** The schema as JSON Schema 2020-12, what has an id as a reference. */
+  of(schema: z.ZodType, io: 'input' | 'output'): Json {
+    const { $schema, $defs, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json
+    for (const [name, named] of Object.entries(($defs ?? {}) as Json)) this.named[name] ??= this.#relink(named)
+    return this.#relink(rest) as Json
+  }
+
+  #relink(node: unknown): unknown {
+    if (Array.isArray(node)) return node.map(item => this.#relink(item))
+    if (typeof node !== 'object' || node === null) return node
+    const copy: Json = {}
+    for (const [key, value] of Object.entries(node)) {
+      // The bounds of every whole number say nothing. An id of zod's is a name here, not a resource of its own.
+      if (value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER) continue
+      if (key === 'id' && typeof value === 'string' && Object.hasOwn(node, 'type')) continue
+      copy[key] = key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : this.#relink(value)
+    }
+    return copy
+  }
+}
+
+/** The document of these routes. It is the same for every call. */
+export function openApi(routes: readonly Route[]): Json {
+  const schemas = new Schemas()
+  const paths: Record<string, Json> = {}
+  const failure = schemas.of(z.object({ error: errorDocument }), 'output')
+  const errorSchema = (failure.properties as Json).error
+  for (const route of routes) {
+    paths[route.path] ??= {}
+    paths[route.path]![route.method.toLowerCase()] = operationOf(route, schemas, errorSchema)
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Sluice',
+      version: packageVersion(),
+      description: [
+        'Accounts, keys, pipelines and ingest. Every request carries `Authorization: Token <ACCESS_KEY>`.',
+        'HEAD is possible wherever GET is. Every answer has an `x-request-id`; every authenticated one has the `x-auth-*` headers.',
+        'What stands in a path and is not there answers 404, and so does what belongs to another account. Other methods answer 405.',
+      ].join('\n\n'),
+    },
+    security: [{ token: [] }],
+    tags: [...new Set(routes.map(({ tag }) => tag))].map(name => ({ name })),
+    paths,
+    components: {
+      securitySchemes: {
+        token: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'Authorization',
+          description: `\`Token <ACCESS_KEY>\`. ${Object.entries(SCOPE_MEANINGS)
+            .map(([scope, meaning]) => `\`${scope}\`: ${meaning}`)
+            .join(' ')}`,
+        },
+      },
+      headers: Object.fromEntries(
+        Object.entries({ 'x-request-id': 'UUID of the request.', ...AUTH_HEADERS }).map(([name, description]) => [
+          name,
+          { description, schema: { type: 'string' } },
+        ]),
+      ),
+      schemas: schemas.named,
+    },
+  }
+}
+
+function operationOf(route: Route, schemas: Schemas, errorSchema: unknown): Json {
+  const { body, bodyOptional, stream } = route
+  const about = [
+    ...(route.description ? [route.description] : []),
+    route.scope ? `Needs the scope \`${route.scope}\`.` : 'Any key will do.',
+  ]
+  const responses: Json = {}
+  for (const [status, answer] of Object.entries(route.answers)) responses[status] = responseOf(answer, schemas)
+  for (const [status, description] of refusalsOf(route)) {
+    responses[status] = {
+      description,
+      headers: headerRefs(['x-request-id']),
+      content: { 'application/json': { schema: errorSchema } },
+    }
+  }
+  const content = stream
+    ? Object.fromEntries(stream.map(type => [type, { schema: {} }]))
+    : body && { 'application/json': { schema: schemas.of(body, 'input') } }
+  return {
+    operationId: route.operation,
+    tags: [route.tag],
+    summary: route.summary,
+    description: about.join(' '),
+    ...(route.scope ? { 'x-scope': route.scope } : {}),
+    parameters: parametersOf(route, schemas),
+    ...(content ? { requestBody: { required: !bodyOptional, content } } : {}),
+    responses,
+  }
+}
+
+function parametersOf(route: Route, schemas: Schemas): Json[] {
+  const query = route.query ? schemas.of(route.query, 'output') : {}
+  const { properties = {}, required = [] } = query as { properties?: Record<string, Json>; required?: string[] }
+  return [
+    ...paramsOf(route.path).map(name => ({ name, in: 'path', required: true, schema: { type: 'string' } })),
+    ...Object.entries(properties).map(([name, schema]) => ({
+      name,
+      in: 'query',
+      required: required.includes(name) && !('default' in schema),
+      schema,
+    })),
+    ...Object.entries(route.headers ?? {}).map(([name, description]) => ({
+      name,
+      in: 'header',
+      description,
+      schema: { type: 'string' },
+    })),
+    {
+      name: 'x-delegate-account-id',
+      in: 'header',
+      description: 'Acts within this account. For keys of an enterprise service account only.',
+      schema: { type: 'string' },
+    },
+  ]
+}
+
+function responseOf(answer: Answer, schemas: Schemas): Json {
+  const body = bodyOf(answer)
+  const own = Object.entries(answer.headers ?? {}).map(([name, description]) => [
+    name,
+    { description, schema: { type: 'string' } },
+  ])
+  return {
+    description: answer.description,
+    headers: { ...headerRefs(['x-request-id', ...Object.keys(AUTH_HEADERS)]), ...Object.fromEntries(own) },
+    ...(body ? { content: { 'application/json': { schema: schemas.of(body, 'output') } } } : {}),
+  }
+}
+
+function headerRefs(names: readonly string[]): Json {
+  return Object.fromEntries(names.map(name => [name, { $ref: `#/components/headers/${name}` }]))
+}

@@ -1,0 +1,82 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../core/errors.js'
+import { readPast } from '../../sources/http/answers.js'
+import { ApiError } from '../domain/errors.js'
+import type { Principal } from '../domain/principal.js'
+import { rateHeaders } from '../domain/rate-limiter.js'
+import { StoreError } from '../store/store.js'
+
+/** From whatever was thrown to the envelope of refusals. */
+
+/** Who the service took the client for: headers of every authenticated answer. */
+export function identityHeaders(principal: Principal): Record<string, string> {
+  const { subject, account, enterpriseId, rate } = principal
+  const headers = rateHeaders(rate)
+  headers['x-auth-subject-id'] = subject.id
+  headers['x-auth-subject-email'] = subject.email
+  headers['x-auth-enterprise-id'] = enterpriseId
+  headers['x-auth-access-type'] = 'access'
+  if (account) {
+    headers['x-auth-account-id'] = account.id
+    headers['x-auth-account-short-id'] = account.shortId
+  }
+  return headers
+}
+
+/** What the framework refuses by itself, by its code. */
+const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', 'the body is larger than this service takes; send less'],
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
+  FST_ERR_CTP_INVALID_JSON_BODY: [400, 'invalid_json', 'the body is not valid JSON'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [400, 'invalid_body', 'the body is not as long as content-length says'],
+  FST_ERR_BAD_URL: [404, 'not_found', 'there is no such path'],
+  FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'there is no such path'],
+}
+
+/** The refusal that an error amounts to; what nobody expected is logged, and told as a failure. */
+export function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
+  if (error instanceof ApiError) return error
+  if (error instanceof StoreError) {
+    log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
+    return new ApiError(503, 'store_unusable', 'the store cannot be used now; try again', {
+      headers: { 'retry-after': '5' },
+    })
+  }
+  const code = errorCode(error)
+  const [status, own, message] = BY_FRAMEWORK[code ?? ''] ?? []
+  if (status !== undefined) return new ApiError(status, own!, message!)
+  const given = (error as { statusCode?: unknown }).statusCode
+  if (typeof given === 'number' && given >= 400 && given < 500)
+    return new ApiError(given, 'invalid_request', 'this request cannot be understood')
+  log.error(
+    { request_id: requestId, code, error: errorText(error), stack: error instanceof Error ? error.stack : undefined },
+    'request failed',
+  )
+  return new ApiError(500, 'failed', `something went wrong here; the log of the service tells more at ${requestId}`)
+}
+
+/** Sends a refusal, and reads past what is left of a body so that the client gets to see it. */
+export function sendRefusal(refusal: ApiError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  if (refusal.principal) reply.headers(identityHeaders(refusal.principal))
+  reply.header('x-request-id', request.id).headers(refusal.headers)
+  if (!request.raw.complete) {
+    readPast(request.raw, () => {})
+    reply.removeHeader('connection')
+  }
+  return reply.code(refusal.status).send({ code: refusal.code, message: refusal.message, errors: refusal.errors })
+}
+
+/** The answer to what is no request, on a bare socket. */
+export function bareAnswer(status: number, reason: string, requestId: string, message: string): string {
+  const body = `${JSON.stringify({ code: 'invalid_request', message, errors: [] })}\n`
+  return [
+    `HTTP/1.1 ${status} ${reason}`,
+    'content-type: application/json; charset=utf-8',
+    `content-length: ${Buffer.byteLength(body)}`,
+    `x-request-id: ${requestId}`,
+    'connection: close',
+    '',
+    body,
+  ].join('\r\n')
+}

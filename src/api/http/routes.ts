@@ -1,0 +1,31 @@
+import { z } from 'zod'
+import type { Ingest } from './ingest.js'
+import { openApi } from './openapi.js'
+import { type Route, route } from './route.js'
+import { accountRoutes } from './routes/account.js'
+import { ingestRoute, operationRoutes } from './routes/operation.js'
+import { peopleRoutes } from './routes/people.js'
+import { pipelineRoutes } from './routes/pipeline.js'
+
+/** Every route of the API, and the one that describes them. */
+export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
+  let text: unknown
+  const description = route({
+    method: 'GET',
+    path: '/v3/openapi.json',
+    operation: 'getDescription',
+    tag: 'description',
+    summary: 'This document.',
+    answers: { 200: { description: 'The document.', raw: z.record(z.string(), z.unknown()) } },
+    handle: async () => ({ raw: (text ??= openApi(routes)) }),
+  })
+  const routes: readonly Route[] = [
+    ...accountRoutes,
+    ...pipelineRoutes,
+    ingestRoute(ingest),
+    ...peopleRoutes,
+    ...operationRoutes,
+    description,
+  ]
+  return routes
+}

@@ -1,0 +1,153 @@
+import { pipelineDocument, publishedDocument, revisionDocument } from '../../domain/documents.js'
+import { notFound } from '../../domain/errors.js'
+import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../domain/inputs.js'
+import type { Tagged } from '../../domain/pipelines.js'
+import { type Call, type Reply, type Route, route } from '../route.js'
+
+const ETAG = { etag: 'Of what is shown; for If-Match and If-None-Match.' }
+const IF_MATCH = { 'if-match': 'Only if the pipeline still has this ETag.' }
+const CHANGED = { 412: { precondition_failed: 'It was changed since: read it again.' } }
+
+const ifMatch = ({ request }: Call): string | undefined => request.headers['if-match']
+
+function tagged({ document, etag }: Tagged<unknown>): Reply {
+  return { one: document, headers: { etag } }
+}
+
+/** 304 without a body when the client has this already. */
+function unlessKnown({ request }: Call, thing: Tagged<unknown>): Reply {
+  const known = request.headers['if-none-match']?.split(',').map(tag => tag.trim().replace(/^W\//, '')) ?? []
+  const same = known.includes(thing.etag) || known.includes('*')
+  return same ? { status: 304, headers: { etag: thing.etag } } : { status: 200, ...tagged(thing) }
+}
+
+/** Pipelines: drafts, revisions, publishing. */
+export const pipelineRoutes: readonly Route[] = [
+  route({
+    method: 'GET',
+    path: '/v3/pipeline',
+    operation: 'listPipelines',
+    tag: 'pipeline',
+    summary: 'Pipelines of the account; also a call to validate a token with (HEAD).',
+    description: 'At enterprise scope those of all accounts.',
+    scope: 'pipeline:read',
+    query: pageQuery,
+    answers: { 200: { description: 'A page of pipelines.', list: ['pipeline', pipelineDocument] } },
+    handle: async ({ service, principal, query }) => ({ page: await service.pipelines.list(principal, query) }),
+  }),
+  route({
+    method: 'POST',
+    path: '/v3/pipeline',
+    operation: 'createPipeline',
+    tag: 'pipeline',
+    summary: 'Makes a pipeline, as a draft.',
+    description: 'The configuration is checked as the daemon checks its own; `errors` tells every fault with its path.',
+    scope: 'pipeline:write',
+    body: pipelineInput,
+    answers: { 201: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
+    refusals: { 409: { limit_reached: 'The account has as many as possible.' } },
+    handle: async ({ service, principal, body }) => tagged(await service.pipelines.create(principal, body)),
+  }),
+  route({
+    method: 'GET',
+    path: '/v3/pipeline/{id}',
+    operation: 'getPipeline',
+    tag: 'pipeline',
+    summary: 'A pipeline with its draft.',
+    scope: 'pipeline:read',
+    headers: { 'if-none-match': 'The ETag that is known already.' },
+    answers: {
+      200: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG },
+      304: { description: 'It is as known.', headers: ETAG },
+    },
+    handle: async call => unlessKnown(call, await call.service.pipelines.get(call.principal, call.params.id!)),
+  }),
+  route({
+    method: 'PUT',
+    path: '/v3/pipeline/{id}',
+    operation: 'updatePipeline',
+    tag: 'pipeline',
+    summary: 'Changes the title, or the draft: a new revision.',
+    scope: 'pipeline:write',
+    headers: IF_MATCH,
+    body: pipelineUpdate,
+    answers: { 200: { description: 'The pipeline as it is now.', one: ['pipeline', pipelineDocument], headers: ETAG } },
+    refusals: CHANGED,
+    handle: async call =>
+      tagged(await call.service.pipelines.update(call.principal, call.params.id!, call.body, ifMatch(call))),
+  }),
+  route({
+    method: 'DELETE',
+    path: '/v3/pipeline/{id}',
+    operation: 'deletePipeline',
+    tag: 'pipeline',
+    summary: 'Removes a pipeline with its revisions.',
+    scope: 'pipeline:write',
+    headers: IF_MATCH,
+    answers: { 204: { description: 'It is gone.' } },
+    refusals: CHANGED,
+    handle: async call => {
+      await call.service.pipelines.remove(call.principal, call.params.id!, ifMatch(call))
+      return {}
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/v3/pipeline/{id}/publish',
+    operation: 'publishPipeline',
+    tag: 'pipeline',
+    summary: 'Publishes the latest revision, or an earlier one: rolls back.',
+    scope: 'pipeline:write',
+    headers: IF_MATCH,
+    body: publishInput,
+    bodyOptional: true,
+    answers: { 200: { description: 'The pipeline as it is now.', one: ['pipeline', pipelineDocument], headers: ETAG } },
+    refusals: {
+      403: { feature_not_enabled: 'It has a throttle, and the feature is not enabled in this account.' },
+      ...CHANGED,
+    },
+    handle: async call =>
+      tagged(await call.service.pipelines.publish(call.principal, call.params.id!, call.body, ifMatch(call))),
+  }),
+  route({
+    method: 'GET',
+    path: '/v3/pipeline/{id}/published',
+    operation: 'getPublishedPipeline',
+    tag: 'pipeline',
+    summary: 'The published revision: what a daemon runs.',
+    scope: 'pipeline:read',
+    headers: { 'if-none-match': 'The ETag that is known already.' },
+    answers: {
+      200: { description: 'The published revision.', one: ['published_pipeline', publishedDocument], headers: ETAG },
+      304: { description: 'It is as known.', headers: ETAG },
+    },
+    refusals: { 409: { not_published: 'No revision is published.' } },
+    handle: async call => unlessKnown(call, await call.service.pipelines.published(call.principal, call.params.id!)),
+  }),
+  route({
+    method: 'GET',
+    path: '/v3/pipeline/{id}/revision',
+    operation: 'listRevisions',
+    tag: 'pipeline',
+    summary: 'Revisions of a pipeline, the newest first.',
+    scope: 'pipeline:read',
+    query: pageQuery,
+    answers: { 200: { description: 'A page of revisions.', list: ['revision', revisionDocument] } },
+    handle: async ({ service, principal, params, query }) => ({
+      page: await service.pipelines.revisions(principal, params.id!, query),
+    }),
+  }),
+  route({
+    method: 'GET',
+    path: '/v3/pipeline/{id}/revision/{revision}',
+    operation: 'getRevision',
+    tag: 'pipeline',
+    summary: 'A revision of a pipeline.',
+    scope: 'pipeline:read',
+    answers: { 200: { description: 'The revision.', one: ['revision', revisionDocument] } },
+    handle: async ({ service, principal, params }) => {
+      if (!/^[1-9]\d{0,8}$/.test(params.revision!)) throw notFound('revision')
+      return { one: await service.pipelines.revision(principal, params.id!, Number(params.revision)) }
+    },
+  }),
+]
