@@ -21,6 +21,8 @@ export interface Config {
   readonly dataDir: string
   /** Where metrics are served; undefined: nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | undefined
+  /** Whether the configuration says so itself. */
+  readonly metricsGiven: boolean
   readonly shutdownTimeoutMs: number
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
@@ -133,6 +135,7 @@ function build(
   return {
     dataDir: resolve(parsed.data_dir ?? (state || 'state')),
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
+    metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,
     sources: ofKind('source'),
     processors: ofKind('processor'),
