@@ -6,6 +6,7 @@ import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.
 import { NearestName } from '../lib/nearest.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
 import { check, Explainer } from './diagnostics.js'
+import { readDocument } from './document.js'
 import { readYaml } from './load-yaml.js'
 import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
 import { Problems } from './problems.js'
@@ -21,8 +22,6 @@ export interface Config {
   readonly dataDir: string
   /** Where metrics are served; undefined: nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | undefined
-  /** Whether the configuration says so itself. */
-  readonly metricsGiven: boolean
   readonly shutdownTimeoutMs: number
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
@@ -39,6 +38,8 @@ export interface LoadOptions {
   readonly components: readonly AnyDefinition[]
   /** Whether a configuration will do that has a section `service`, and no component at all. */
   readonly serviceAlone?: boolean
+  /** Sources that are there by themselves; the configuration must not have others of their ids. */
+  readonly given?: readonly ComponentConfig<'source'>[]
 }
 
 /** Reads a file, or all YAML files of a folder; throws ConfigError with everything that is wrong. Nothing else is opened. */
@@ -57,6 +58,19 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
   return build([{ file, text }], file, options, new Problems())
 }
 
+/**
+ * The same from a value, such as a body of JSON; `name` stands for the file, and places mean nothing. With `literal` a text
+ * is what it is: references to the environment are left alone.
+ */
+export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
+  const problems = new Problems()
+  const root = readDocument(document, name, problems, options.literal ? undefined : options.env)
+  if (root.kind === 'map') return assemble(root, true, [], options, problems)
+  problems.add(root, [], NOT_A_MAPPING)
+  throw new ConfigError(problems.list())
+}
+
+const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
 function filesOf(path: string, problems: Problems): string[] {
@@ -99,20 +113,18 @@ function tell(file: string, message: string, problems: Problems): void {
 function build(
   files: readonly { file: string; text: string }[],
   path: string,
-  { env, components, serviceAlone = false }: LoadOptions,
+  options: LoadOptions,
   problems: Problems,
 ): Config {
-  const warnings = new Problems()
-  const explainer = new Explainer(problems, new NearestName())
   let complete = problems.size === 0
   const merged = new Map<string, Entry>()
   let root: MapNode | undefined
   for (const { file, text } of files) {
-    const read = readYaml(text, file, env, problems)
+    const read = readYaml(text, file, options.env, problems)
     complete &&= read.sound
     if (!read.root) continue
     if (read.root.kind !== 'map') {
-      problems.add(read.root, [], 'must be a mapping: sources, destinations and so on')
+      problems.add(read.root, [], NOT_A_MAPPING)
       complete = false
     } else {
       root ??= { ...read.root, entries: merged }
@@ -120,9 +132,23 @@ function build(
     }
   }
   root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries: merged, size: 1 }
+  const names = files.map(({ file }) => file)
+  return assemble(root, complete, names, options, problems)
+}
 
+/** `complete`: whether all that belongs to the configuration is in `root`. */
+function assemble(
+  root: MapNode,
+  complete: boolean,
+  files: readonly string[],
+  { env, components, serviceAlone = false, given = [] }: LoadOptions,
+  problems: Problems,
+): Config {
+  const warnings = new Problems()
+  const explainer = new Explainer(problems, new NearestName())
   const parsed = readSettings(root, explainer)
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
+  for (const source of given) addGiven(source, drafts, root, problems)
   // With a file missing or its structure in doubt, what is not there may be in it.
   if (complete) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
@@ -135,12 +161,11 @@ function build(
   return {
     dataDir: resolve(parsed.data_dir ?? (state || 'state')),
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
-    metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,
     sources: ofKind('source'),
     processors: ofKind('processor'),
     destinations: ofKind('destination'),
-    files: files.map(({ file }) => file),
+    files,
     warnings: warnings.list(),
     service: parsed.service && serviceOf(parsed.service, state),
   }
@@ -225,6 +250,18 @@ function readComponents(root: MapNode, reader: ComponentReader, problems: Proble
     }
   }
   return drafts
+}
+
+function addGiven(
+  source: ComponentConfig<'source'>,
+  drafts: Map<string, Draft>,
+  root: MapNode,
+  problems: Problems,
+): void {
+  const { id, kind, definition } = source
+  const other = drafts.get(id)
+  if (other) problems.add(other.entry.key, [SECTIONS[other.kind], id], `the source ${id} is there by itself`)
+  drafts.set(id, { id, kind, definition, entry: { key: root, value: root }, inputs: [], config: source })
 }
 
 function tellEmptySections(root: MapNode, drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
