@@ -1,4 +1,5 @@
 import { type Command, command } from './command-line.js'
+import { lookCommands } from './commands/look.js'
 
 /** Every command. The help, and whatever else describes the command line, is made from this table. */
 export const commands: readonly Command[] = [
@@ -42,6 +43,7 @@ export const commands: readonly Command[] = [
       return validate(operands, io.env, io)
     },
   }),
+  ...lookCommands,
   command({
     name: 'simulate',
     summary: 'Replays recorded events through one throttle, in the time of the events: what would have passed, by key.',

@@ -5,6 +5,7 @@ import type { AnyDefinition, Kind } from '../core/component.js'
 import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.js'
 import { NearestName } from '../lib/nearest.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
+import { type ConfigTest, checkTests } from './config-tests.js'
 import { check, Explainer } from './diagnostics.js'
 import { readDocument } from './document.js'
 import { readYaml } from './load-yaml.js'
@@ -22,6 +23,8 @@ export interface Config {
   readonly dataDir: string
   /** Where metrics are served; undefined: nowhere. */
   readonly metrics: { readonly host: string; readonly port: number } | undefined
+  /** Whether the configuration says so itself. */
+  readonly metricsGiven: boolean
   readonly shutdownTimeoutMs: number
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
@@ -29,6 +32,7 @@ export interface Config {
   /** The files that were read. */
   readonly files: readonly string[]
   readonly warnings: readonly Problem[]
+  readonly tests: readonly ConfigTest[]
   /** The section `service`; undefined where there is none. */
   readonly service: (Omit<ServiceOptions, 'data_dir'> & { readonly dataDir: string }) | undefined
 }
@@ -153,6 +157,7 @@ function assemble(
   if (complete) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
+    checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
@@ -161,12 +166,14 @@ function assemble(
   return {
     dataDir: resolve(parsed.data_dir ?? (state || 'state')),
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
+    metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,
     sources: ofKind('source'),
     processors: ofKind('processor'),
     destinations: ofKind('destination'),
     files,
     warnings: warnings.list(),
+    tests: parsed.tests ?? [],
     service: parsed.service && serviceOf(parsed.service, state),
   }
 }

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { deliveryOptions, deliveryOptionsWith } from '../core/delivery-options.js'
 import { duration, listenAddress } from '../core/options.js'
+import { tests } from './config-tests.js'
 import { serviceOptions } from './service-options.js'
 
 /** The schema of a whole configuration, put together from the list of components. */
@@ -33,10 +34,7 @@ export const settings = z.strictObject({
   shutdown_timeout: duration()
     .prefault('30 Seconds')
     .describe('How long the end may take: what is not delivered by then stays where it can be read again.'),
-  tests: z
-    .union([z.record(z.string(), z.unknown()), z.array(z.unknown())], { error: 'must be a list or a mapping of tests' })
-    .optional()
-    .describe('Tests of the configuration. They do not run in the daemon.'),
+  tests,
   service: serviceOptions.optional().describe('Options of the service (`sluice serve`). The daemon does not use them.'),
 })
 export type Settings = z.output<typeof settings>

@@ -1,6 +1,7 @@
 import { REJECTED } from '../core/delivery-options.js'
 import type { Draft } from './component-config.js'
 import { type Explainer, shown } from './diagnostics.js'
+import { splitInput } from './input.js'
 import type { ConfigNode } from './node.js'
 import type { Problems } from './problems.js'
 import { SECTIONS } from './schema.js'
@@ -47,12 +48,6 @@ export function checkTopology(
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
     warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
   }
-}
-
-/** `limit_app.discarded` as its id and its side output. */
-export function splitInput(text: string): [id: string, outlet: string | undefined] {
-  const dot = text.indexOf('.')
-  return dot === -1 ? [text, undefined] : [text.slice(0, dot), text.slice(dot + 1)]
 }
 
 function pathOf(draft: Draft): [string, string] {

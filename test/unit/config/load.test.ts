@@ -111,7 +111,7 @@ t.test('defaults', async t => {
   t.equal(parse(`data_dir: x\n${text}`, { STATE_DIRECTORY: '/var/lib/sluice' }).dataDir, resolve('x'))
   t.equal(parse(`metrics: false\n${text}`).metrics, undefined)
   t.same(parse(`metrics: {}\n${text}`).metrics, { host: '127.0.0.1', port: 9598 })
-  t.same(told(`tests: [1]\nservice: { listen: 127.0.0.1:0 }\n${text}`), ['accepted'])
+  t.same(told(`tests: []\nservice: { listen: 127.0.0.1:0 }\n${text}`), ['accepted'])
   t.same(told(`${text}\nprocessors:\n`), ['accepted'], 'an empty section')
   t.same(told(`\uFEFF${text.replaceAll('\n', '\r\n')}`), ['accepted'], 'a byte order mark and CRLF')
   t.same(
@@ -152,7 +152,7 @@ t.test('the top level', async t => {
       'shutdown_timeout: 30',
       ['1:19: shutdown_timeout: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'],
     ],
-    ['tests: 5', ['1:8: tests: must be a list or a mapping of tests']],
+    ['tests: 5', ['1:8: tests: must be a list, as in [a, b], not a number']],
     ['service: []', ['1:10: service: must be a mapping of options, not a list']],
     ['processors: []', ['1:13: processors: must be a mapping from the id of each processor to its options']],
     ['data_dir: a\ndata_dir: b', ['2:1: data_dir: is here twice; the first is in line 1']],
@@ -497,18 +497,23 @@ t.test('YAML that is none', async t => {
 
   const rest =
     '\nsources: { in: { type: tail, include: [a] } }\ndestinations: { out: { type: keep, inputs: [in], path: p } }'
+  // What an event of a test consists of is free.
+  const open = 'tests: [{ name: t, expect: {}, steps: [{ into: in, events: ['
+  const FREE = 'tests[0].steps[0].events[0]'
+  const free = (yaml: string) => `${open}${yaml}] }] }]`
+  const column = (at: number) => `1:${open.length + at}: `
   const kept: [string, string[]][] = [
     ['data_dir: @x', ['1:11: a value that begins with this character must be in quotes']],
     ['data_dir: "\\q"', ['1:12: this escape sequence is not known; write \\\\ for a backslash, or use single quotes']],
     ['data_dir: !x y', ['1:11: this tag has no meaning here; remove it']],
     ['data_dir: *x', ['1:11: data_dir: there is no anchor &x above']],
-    ['tests: &a { b: *a }', ['1:16: tests.b: the alias *a is inside of what it stands for']],
-    ['tests: { <<: 1 }', ['1:10: tests.<<: merging with << is not part of YAML 1.2; write the options out']],
-    ['tests: { __proto__: 1 }', ['1:10: tests.__proto__: is not a possible name']],
-    ['tests: { a: 1, b: 2, a: 3 }', ['1:22: tests.a: is here twice; the first is in line 1']],
+    [free('&a { b: *a }'), [`${column(9)}${FREE}.b: the alias *a is inside of what it stands for`]],
+    [free('{ <<: 1 }'), [`${column(3)}${FREE}.<<: merging with << is not part of YAML 1.2; write the options out`]],
+    [free('{ __proto__: 1 }'), [`${column(3)}${FREE}.__proto__: is not a possible name`]],
+    [free('{ a: 1, b: 2, a: 3 }'), [`${column(15)}${FREE}.a: is here twice; the first is in line 1`]],
     [
-      `tests: { a: ${'['.repeat(70)}1${']'.repeat(70)} }`,
-      [`1:76: tests.a${'[0]'.repeat(63)}: must not be nested deeper than 64 levels`],
+      free(`{ a: ${'['.repeat(70)}1${']'.repeat(70)} }`),
+      [`${column(64)}${FREE}.a${'[0]'.repeat(58)}: must not be nested deeper than 64 levels`],
     ],
   ]
   for (const [text, lines] of kept) {
@@ -537,15 +542,11 @@ t.test('aliases', async t => {
     parse(text(rest)).sources,
     [1, 2, 3].map(() => ({ options: { include: ['x', 'y'] } })),
   )
-  const bomb = ['tests:', '  a0: &a0 [x, x, x, x, x, x, x, x, x, x]']
-  for (let i = 1; i < 12; i++)
-    bomb.push(
-      `  a${i}: &a${i} [${Array(10)
-        .fill(`*a${i - 1}`)
-        .join(', ')}]`,
-    )
+  const bomb = `tests:\n- name: t\n  expect: {}\n  steps:\n  - into: a\n    events:\n    -`.split('\n')
+  bomb.push('      a0: &a0 [x, x, x, x, x, x, x, x, x, x]')
+  for (let i = 1; i < 12; i++) bomb.push(`      a${i}: &a${i} [${`*a${i - 1}, `.repeat(10)}]`)
   const lines = told(text(`${rest}\n${bomb.join('\n')}`))
-  t.match(lines[0], /^c.yaml:10:\d+: tests\.a3\[\d\]: aliases stand for more than 10000 values$/)
+  t.match(lines[0], /^c.yaml:16:\d+: tests.*\[0\]\.a3\[\d\]: aliases stand for more than 10000 values$/)
 })
 
 t.test('variables', async t => {
@@ -741,9 +742,11 @@ t.test('files and folders', async t => {
       'sources: { in: { type: tail, include: [a] } }\ndestinations: { out: { type: keep, inputs: [in], path: p } }\n',
     bad: 'sources: [',
     folder: {
-      '20-out.yml': 'destinations: { out: { type: keep, inputs: [lim, in], path: p } }\ntests: [a]\n',
+      '20-out.yml':
+        'destinations: { out: { type: keep, inputs: [lim, in], path: p } }\ntests: [{ name: a, expect: {}, steps: [{ into: in, events: [x] }] }]\n',
       '10-in.yaml': 'data_dir: d\nsources: { in: { type: tail, include: [a] } }\nprocessors:\n',
-      '15-lim.yaml': 'processors: { lim: { type: limit, inputs: [in], limit: 1, window: 1s } }\ntests: [b]\n',
+      '15-lim.yaml':
+        'processors: { lim: { type: limit, inputs: [in], limit: 1, window: 1s } }\ntests: [{ name: b, expect: {}, steps: [{ into: in, events: [x] }] }]\n',
       '17-empty.yaml': '# nothing\n',
       '.hidden.yaml': 'nonsense: [',
       'notes.txt': 'nonsense: [',

@@ -1,0 +1,128 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { checkout } from '../support/checkout.js'
+import { sluice } from '../support/sluice.js'
+
+const CONFIG = `
+data_dir: ./state
+sources:
+  app_logs: { type: file, include: [/var/log/app/*.log], decode: json }
+  sys: { type: file, include: [/var/log/sys.log], multiline: { start: '^\\d' } }
+processors:
+  limit_app: { type: throttle, inputs: [app_logs], limit: 1, window: 1s, key_field: .app, exclude: "if (.host equal 'web-07')" }
+destinations:
+  upstream: { type: http, inputs: [limit_app, sys], url: http://127.0.0.1:9/v3/ingest/abc, buffer: { type: disk, max_bytes: 1MB } }
+  rest: { type: file, inputs: [limit_app.discarded], path: ./rest.log }
+`
+
+async function done(...args: Parameters<typeof sluice>) {
+  const run = sluice(...args)
+  const code = await run.exit
+  return { code, stdout: run.stdout, stderr: run.stderr }
+}
+
+t.test('tests of a configuration: steps in time, side outputs, destinations, events of several lines', async t => {
+  const folder = t.testdir({
+    'good.yaml': `${CONFIG}
+tests:
+  - name: one of each app in a second
+    steps:
+      - into: app_logs
+        events: [{ app: a, n: 1 }, { app: a, n: 2 }, { app: b, n: 3 }, { app: a, host: web-07, n: 4 }]
+      - { at: 999ms, into: app_logs, events: ['{"app":"a","n":5}'] }
+      - { at: 1s, into: app_logs, events: [{ app: a, n: 6 }, { app: a, n: 7 }] }
+    expect:
+      app_logs: 7
+      limit_app: [{ n: 1 }, { n: 3, app: b }, { n: 4 }, '{"app":"a","n":6}']
+      limit_app.discarded: 3
+      upstream: [{ n: 1 }, { n: 3 }, { n: 4 }, { n: 6 }]
+      rest: [{ n: 2 }, { n: 5 }, { n: 7 }]
+  - name: a stack trace is one event
+    steps: [{ into: sys, events: ['1 error', '  at x', '2 fine'] }]
+    expect: { sys: ["1 error\\n  at x", '2 fine'], upstream: 2, rest: [] }
+`,
+    'bad.yaml': `${CONFIG}
+tests:
+  - name: wrong
+    steps: [{ into: app_logs, events: [{ app: a, n: 1 }, { app: a, n: 2 }, { app: c, n: 3 }] }]
+    expect: { limit_app: [{ n: 1 }, { n: 2 }], upstream: 3 }
+  - name: right
+    steps: [{ into: app_logs, events: [{ app: a }] }]
+    expect: { limit_app: 1 }
+`,
+    'unknown.yaml': `${CONFIG}
+tests:
+  - name: names that are not there
+    steps: [{ into: app_log, events: [x] }, { into: limit_app, events: [x] }]
+    expect: { limit_ap: 1, limit_app.dropped: 1 }
+`,
+  })
+  const good = await done(['test', 'good.yaml'], { cwd: folder })
+  t.equal(good.stdout, 'ok     one of each app in a second\nok     a stack trace is one event\n2 passed, 0 failed\n')
+  t.same([good.code, good.stderr], [0, ''])
+  t.notOk(existsSync(join(folder, 'state')), 'nothing is written')
+  t.notOk(existsSync(join(folder, 'rest.log')))
+
+  const bad = await done(['test', 'bad.yaml'], { cwd: folder })
+  t.equal(bad.code, 1)
+  t.equal(
+    bad.stdout,
+    `failed wrong
+       limit_app: not the events that were expected ( - expected and not there, + there and not expected )
+           {"app":"a","n":1}
+         - {"n":2}
+         + {"app":"c","n":3}
+       upstream: 2 events, expected 3
+           {"app":"a","n":1}
+           {"app":"c","n":3}
+ok     right
+1 passed, 1 failed
+`,
+  )
+
+  const unknown = await done(['test', 'unknown.yaml'], { cwd: folder })
+  t.equal(unknown.code, 78)
+  t.match(unknown.stderr, /^unknown\.yaml:14:21: tests\[0\]\.steps\[0\]\.into: .*did you mean "app_logs"\?$/m)
+  t.match(unknown.stderr, /steps\[1\]\.into: there is no source limit_app/)
+  t.match(unknown.stderr, /expect\.limit_ap: there is no component limit_ap; did you mean "limit_app"\?/)
+  t.match(unknown.stderr, /limit_app has no side output dropped/)
+
+  const none = await done(['test', join(checkout, 'config/examples/stdin-pipe.yaml')])
+  t.same([none.code, none.stdout], [1, ''])
+  t.match(none.stderr, /there are no tests/)
+})
+
+t.test('the tests of the examples hold', async t => {
+  const folder = join(checkout, 'config/examples')
+  const tested = readdirSync(folder).filter(name => /^tests:/m.test(readFileSync(join(folder, name), 'utf8')))
+  t.ok(tested.length > 0)
+  for (const name of tested) {
+    const { code, stdout } = await done(['test', join(folder, name)])
+    t.equal(code, 0, `${name}: ${stdout}`)
+  }
+})
+
+t.test('the topology as text, for Mermaid and for Graphviz', async t => {
+  const folder = t.testdir({ 'sluice.yaml': CONFIG })
+  const graph = (...args: string[]) => done(['graph', ...args, 'sluice.yaml'], { cwd: folder })
+  t.equal(
+    (await graph()).stdout,
+    `app_logs (file)
+└─ limit_app (throttle)
+   ├─ upstream (http)
+   └─ .discarded → rest (file)
+sys (file)
+└─ upstream (http) ↑
+`,
+  )
+  const { stdout: mermaid } = await graph('--format', 'mermaid')
+  t.match(mermaid, /^flowchart LR\n/)
+  t.match(mermaid, /\n {2}limit_app -\. discarded \.-> rest\n/)
+  const { stdout: dot } = await graph('--format=dot')
+  t.match(dot, /^digraph sluice \{\n/)
+  t.match(dot, / {2}sys -> upstream\n/)
+  const wrong = await graph('--format', 'png')
+  t.equal(wrong.code, 2)
+  t.match(wrong.stderr, /text, mermaid, dot/)
+})
