@@ -1,0 +1,3 @@
+/** The client of the service, for other programs: `import { Client } from 'sluice/client'`. */
+export { Client, everything, type ListPage, type PageOptions, type WithEtag } from './client/client.js'
+export { type Answered, type ClientOptions, type RequestOptions, ServiceError } from './client/transport.js'

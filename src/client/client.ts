@@ -1,0 +1,247 @@
+import type { z } from 'zod'
+import type {
+  AccountDocument,
+  AuditDocument,
+  CreatedAccountDocument,
+  CreatedUserKeyDocument,
+  DaemonDocument,
+  InvitedUserDocument,
+  KeyedServiceAccountDocument,
+  PipelineDocument,
+  PublishedDocument,
+  RevisionDocument,
+  ServiceAccountDocument,
+  TokenDocument,
+  UserDocument,
+  UserKeyDocument,
+} from '../api/domain/documents.js'
+import type {
+  accountInput,
+  invitationInput,
+  pipelineInput,
+  pipelineUpdate,
+  publishInput,
+  reportInput,
+  rotateInput,
+  serviceAccountInput,
+  userInput,
+  userKeyInput,
+  userUpdate,
+} from '../api/domain/inputs.js'
+import { type Answered, type ClientOptions, type RequestOptions, ServiceError, Transport } from './transport.js'
+
+/** A typed client of the service: one method for each call. */
+
+/** A part of a list. `next` is the `after` of the rest; null at the end. */
+export interface ListPage<T> {
+  readonly items: T[]
+  readonly next: string | null
+}
+
+export interface PageOptions {
+  readonly limit?: number
+  readonly after?: string
+}
+
+/** A thing with the ETag to change it by. */
+export type WithEtag<T> = T & { readonly etag: string }
+
+interface Condition {
+  /** Only if the pipeline still has this ETag; else ServiceError 412. */
+  readonly ifMatch?: string
+}
+
+interface IngestOptions {
+  /** The same for each try of a batch: it counts once. */
+  readonly idempotencyKey?: string
+  readonly contentType?: string
+  readonly contentEncoding?: string
+}
+
+const data = <T>({ body }: Answered): T => (body as { data: T }).data
+const withEtag = <T>(answer: Answered): WithEtag<T> => ({
+  ...data<T>(answer),
+  etag: answer.headers.get('etag') ?? '',
+})
+const part = (text: string): string => encodeURIComponent(text)
+
+/** Bound to its transport: the calls of one kind of thing. */
+class Calls {
+  readonly transport: Transport
+
+  constructor(transport: Transport) {
+    this.transport = transport
+  }
+
+  async list<T>(path: string, page: PageOptions): Promise<ListPage<T>> {
+    const { body } = await this.transport.request('GET', path, { query: { ...page } })
+    const { meta, data } = body as { meta: { page: { next: string | null } }; data: T[] }
+    return { items: data, next: meta.page.next }
+  }
+
+  async get<T>(path: string): Promise<T> {
+    return data(await this.transport.request('GET', path))
+  }
+
+  async send<T>(method: 'POST' | 'PUT', path: string, json: unknown): Promise<T> {
+    return data(await this.transport.request(method, path, { json }))
+  }
+
+  async remove(path: string, headers: RequestOptions['headers'] = {}): Promise<void> {
+    await this.transport.request('DELETE', path, { headers })
+  }
+}
+
+class Pipelines extends Calls {
+  all = (page: PageOptions = {}) => this.list<PipelineDocument>('/v3/pipeline', page)
+  one = async (id: string) =>
+    withEtag<PipelineDocument>(await this.transport.request('GET', `/v3/pipeline/${part(id)}`))
+  create = async (input: z.input<typeof pipelineInput>) =>
+    withEtag<PipelineDocument>(await this.transport.request('POST', '/v3/pipeline', { json: input }))
+  update = async (id: string, input: z.input<typeof pipelineUpdate>, { ifMatch }: Condition = {}) =>
+    withEtag<PipelineDocument>(
+      await this.transport.request('PUT', `/v3/pipeline/${part(id)}`, {
+        json: input,
+        headers: { 'if-match': ifMatch },
+      }),
+    )
+  delete = (id: string, { ifMatch }: Condition = {}) => this.remove(`/v3/pipeline/${part(id)}`, { 'if-match': ifMatch })
+  /** The latest revision; an earlier one rolls back. */
+  publish = async (id: string, input: z.input<typeof publishInput> = {}, { ifMatch }: Condition = {}) =>
+    withEtag<PipelineDocument>(
+      await this.transport.request('POST', `/v3/pipeline/${part(id)}/publish`, {
+        json: input,
+        headers: { 'if-match': ifMatch },
+      }),
+    )
+  published = async (id: string) =>
+    withEtag<PublishedDocument>(await this.transport.request('GET', `/v3/pipeline/${part(id)}/published`))
+  revisions = (id: string, page: PageOptions = {}) =>
+    this.list<RevisionDocument>(`/v3/pipeline/${part(id)}/revision`, page)
+  revision = (id: string, revision: number) =>
+    this.get<RevisionDocument>(`/v3/pipeline/${part(id)}/revision/${revision}`)
+}
+
+class ServiceAccounts extends Calls {
+  all = (page: PageOptions = {}) => this.list<ServiceAccountDocument>('/v3/service-account', page)
+  one = (id: string) => this.get<ServiceAccountDocument>(`/v3/service-account/${part(id)}`)
+  create = (input: z.input<typeof serviceAccountInput> = {}) =>
+    this.send<KeyedServiceAccountDocument>('POST', '/v3/service-account', input)
+  delete = (id: string) => this.remove(`/v3/service-account/${part(id)}`)
+  /** Another key; the old one stops at once, or after `grace`. */
+  rotate = (id: string, input: z.input<typeof rotateInput> = {}) =>
+    this.send<KeyedServiceAccountDocument>('POST', `/v3/service-account/${part(id)}/key/rotate`, input)
+  revoke = (id: string) => this.remove(`/v3/service-account/${part(id)}/key`)
+}
+
+class Users extends Calls {
+  all = (page: PageOptions = {}) => this.list<UserDocument>('/v3/user', page)
+  one = (id: string) => this.get<UserDocument>(`/v3/user/${part(id)}`)
+  create = (input: z.input<typeof userInput>) => this.send<InvitedUserDocument>('POST', '/v3/user', input)
+  update = (id: string, input: z.input<typeof userUpdate>) =>
+    this.send<UserDocument>('PUT', `/v3/user/${part(id)}`, input)
+  invite = (id: string, input: z.input<typeof invitationInput> = {}) =>
+    this.send<InvitedUserDocument>('POST', `/v3/user/${part(id)}/invite`, input)
+  delete = (id: string) => this.remove(`/v3/user/${part(id)}`)
+}
+
+/** Personal keys of the user whose key the client has. */
+class Keys extends Calls {
+  all = (page: PageOptions = {}) => this.list<UserKeyDocument>('/v3/user/key', page)
+  create = (input: z.input<typeof userKeyInput> = {}) =>
+    this.send<CreatedUserKeyDocument>('POST', '/v3/user/key', input)
+  revoke = (id: string) => this.remove(`/v3/user/key/${part(id)}`)
+}
+
+class Accounts extends Calls {
+  /** Of the enterprise. */
+  all = (page: PageOptions = {}) => this.list<AccountDocument>('/v3/enterprise/account', page)
+  create = (input: z.input<typeof accountInput>) =>
+    this.send<CreatedAccountDocument>('POST', '/v3/enterprise/account', input)
+  /** The one acted in. */
+  current = () => this.get<AccountDocument>('/v3/account')
+  setFeature = (feature: string, enabled: boolean) =>
+    this.send<AccountDocument>('PUT', `/v3/account/feature/${part(feature)}`, { enabled })
+}
+
+export class Client {
+  readonly pipelines: Pipelines
+  readonly serviceAccounts: ServiceAccounts
+  readonly users: Users
+  readonly keys: Keys
+  readonly accounts: Accounts
+  readonly #calls: Calls
+
+  constructor(options: ClientOptions | Transport) {
+    const transport = options instanceof Transport ? options : new Transport(options)
+    this.#calls = new Calls(transport)
+    this.pipelines = new Pipelines(transport)
+    this.serviceAccounts = new ServiceAccounts(transport)
+    this.users = new Users(transport)
+    this.keys = new Keys(transport)
+    this.accounts = new Accounts(transport)
+  }
+
+  /** The same key, within an account of the enterprise. */
+  within(accountId: string): Client {
+    return new Client(this.#calls.transport.within(accountId))
+  }
+
+  /** Any call by its path, `/v3/…`; for what has no method here. */
+  request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
+    return this.#calls.transport.request(method, path, options)
+  }
+
+  /** What the key is. */
+  whoami(): Promise<TokenDocument> {
+    return this.#calls.get('/v3/auth/token')
+  }
+
+  /** Whether the key is valid. */
+  async validate(): Promise<boolean> {
+    try {
+      await this.request('HEAD', '/v3/pipeline')
+      return true
+    } catch (error) {
+      if (error instanceof ServiceError && (error.status === 401 || error.status === 403)) return false
+      throw error
+    }
+  }
+
+  /** Sends events: objects, or a body that is encoded already. Resolves when the service has them safe. */
+  async ingest(pipelineId: string, events: Iterable<object> | Uint8Array | string, options: IngestOptions = {}) {
+    const ready = typeof events === 'string' || events instanceof Uint8Array
+    const body = ready ? events : Array.from(events, event => `${JSON.stringify(event)}\n`).join('')
+    await this.request('POST', `/v3/ingest/${part(pipelineId)}`, {
+      body,
+      headers: {
+        'content-type': options.contentType ?? 'application/x-ndjson',
+        'content-encoding': options.contentEncoding,
+        'idempotency-key': options.idempotencyKey,
+      },
+      repeatable: options.idempotencyKey !== undefined,
+    })
+  }
+
+  fleet(page: PageOptions = {}): Promise<ListPage<DaemonDocument>> {
+    return this.#calls.list('/v3/fleet', page)
+  }
+
+  report(input: z.input<typeof reportInput>): Promise<DaemonDocument> {
+    return this.#calls.send('POST', '/v3/fleet/report', input)
+  }
+
+  audit(page: PageOptions = {}): Promise<ListPage<AuditDocument>> {
+    return this.#calls.list('/v3/audit', page)
+  }
+}
+
+/** Every entry of a list, page by page: `everything(page => client.users.all(page))`. */
+export async function* everything<T>(list: (page: PageOptions) => Promise<ListPage<T>>): AsyncGenerator<T> {
+  let after: string | null | undefined
+  do {
+    const { items, next } = await list({ limit: 100, ...(after ? { after } : {}) })
+    yield* items
+    after = next
+  } while (after !== null)
+}

@@ -1,0 +1,149 @@
+import { deadline, sleep } from '../lib/time.js'
+
+/** Requests to the service and what comes back, without knowing the routes. */
+
+export interface ClientOptions {
+  /** Base address: `https://sluice.example`. A path in it is kept in front of /v3. */
+  readonly url: string
+  /** The access key, or where to get it before each request: a key that is rotated is picked up. */
+  readonly key: string | (() => string | Promise<string>)
+  /** Acts within this account; for keys of an enterprise service account. */
+  readonly delegateAccountId?: string | undefined
+  /** Further tries where the service says "later" or cannot be reached; 2. A change is only sent again when it was not taken. */
+  readonly retries?: number
+  /** Of one try; 30,000. */
+  readonly timeoutMs?: number
+  readonly fetch?: typeof globalThis.fetch
+}
+
+export interface RequestOptions {
+  readonly query?: Readonly<Record<string, string | number | undefined>>
+  /** Sent as JSON. */
+  readonly json?: unknown
+  /** Sent as it is; `headers` tell its content type. */
+  readonly body?: Uint8Array | string
+  readonly headers?: Readonly<Record<string, string | undefined>>
+  /** Whether doing it twice does no harm; GET and HEAD are anyway. */
+  readonly repeatable?: boolean
+}
+
+export interface Answered {
+  readonly status: number
+  readonly headers: Headers
+  /** The whole body, parsed; undefined where there is none. */
+  readonly body: unknown
+  readonly requestId: string | undefined
+}
+
+/** The service refused, or failed. */
+export class ServiceError extends Error {
+  override readonly name = 'ServiceError'
+  readonly status: number
+  /** Stable, in snake case: programs decide by it. */
+  readonly code: string
+  /** Everything that is wrong with what was sent, with its place. */
+  readonly errors: readonly { readonly path: string; readonly message: string }[]
+  readonly requestId: string | undefined
+  readonly retryAfterMs: number | undefined
+
+  constructor(answer: Answered) {
+    const { code, message, errors } = (answer.body ?? {}) as Partial<Record<'code' | 'message' | 'errors', unknown>>
+    super(typeof message === 'string' ? message : `the service answered ${answer.status}`)
+    this.status = answer.status
+    this.code = typeof code === 'string' ? code : `status_${answer.status}`
+    this.errors = Array.isArray(errors) ? errors : []
+    this.requestId = answer.requestId
+    this.retryAfterMs = retryAfter(answer.headers)
+  }
+}
+
+const FIRST_WAIT_MS = 200
+const LONGEST_WAIT_MS = 30_000
+
+function retryAfter(headers: Headers): number | undefined {
+  const text = headers.get('retry-after')
+  return text !== null && /^\d{1,9}$/.test(text) ? Number(text) * 1000 : undefined
+}
+
+export class Transport {
+  readonly #options: ClientOptions
+  readonly #base: string
+
+  constructor(options: ClientOptions) {
+    const { protocol, origin, pathname } = new URL(options.url)
+    if (protocol !== 'http:' && protocol !== 'https:') throw new TypeError('url must begin with http:// or https://')
+    this.#options = options
+    this.#base = origin + pathname.replace(/\/+$/, '')
+  }
+
+  /** The same service and key, within another account. */
+  within(delegateAccountId: string | undefined): Transport {
+    return new Transport({ ...this.#options, delegateAccountId })
+  }
+
+  /** Resolves with any answer below 400; throws ServiceError, and what fetch throws. */
+  async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
+    const { retries = 2 } = this.#options
+    const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')
+    for (let tried = 0; ; tried++) {
+      const last = tried >= retries
+      let wait = FIRST_WAIT_MS * 2 ** tried
+      try {
+        const answer = await this.#once(method, path, options)
+        if (answer.status < 400) return answer
+        const error = new ServiceError(answer)
+        const notTaken = answer.status === 429 || (answer.status === 503 && repeatable)
+        wait = error.retryAfterMs ?? wait
+        if (last || !notTaken || wait > LONGEST_WAIT_MS) throw error
+      } catch (error) {
+        if (last || error instanceof ServiceError || !repeatable) throw error
+      }
+      await sleep(wait)
+    }
+  }
+
+  async #once(method: string, path: string, options: RequestOptions): Promise<Answered> {
+    const { key, delegateAccountId, timeoutMs = 30_000, fetch = globalThis.fetch } = this.#options
+    const headers = new Headers({ accept: 'application/json' })
+    headers.set('authorization', `Token ${typeof key === 'string' ? key : await key()}`)
+    if (delegateAccountId !== undefined) headers.set('x-delegate-account-id', delegateAccountId)
+    if (options.json !== undefined) headers.set('content-type', 'application/json')
+    for (const [name, value] of Object.entries(options.headers ?? {})) if (value !== undefined) headers.set(name, value)
+    const body = options.json === undefined ? options.body : JSON.stringify(options.json)
+    const limit = deadline(timeoutMs)
+    try {
+      const response = await fetch(this.#base + path + queryText(options.query), {
+        method,
+        headers,
+        ...(body === undefined ? {} : { body: body as NonNullable<RequestInit['body']> }),
+        redirect: 'manual',
+        signal: limit.signal,
+      })
+      const text = await response.text()
+      return {
+        status: response.status,
+        headers: response.headers,
+        body: readBody(text),
+        requestId: response.headers.get('x-request-id') ?? undefined,
+      }
+    } finally {
+      limit.clear()
+    }
+  }
+}
+
+function readBody(text: string): unknown {
+  if (text === '') return undefined
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+function queryText(query: RequestOptions['query'] = {}): string {
+  const parts = new URLSearchParams()
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) parts.set(name, String(value))
+  const text = parts.toString()
+  return text && `?${text}`
+}
