@@ -64,6 +64,21 @@ export class Metrics {
     this.#gauge(name, help, [], set => set({}, read()))
   }
 
+  /** Series beside those of components, read at each scrape. */
+  series(
+    type: 'counter' | 'gauge',
+    name: string,
+    help: string,
+    labelNames: readonly string[],
+    read: () => Iterable<{ readonly labels: Labels; readonly value: number }>,
+  ): void {
+    const each = (put: (labels: Labels, n: number) => void) => {
+      for (const { labels, value } of read()) put(labels, value)
+    }
+    if (type === 'counter') this.#counter(name, help, [...labelNames], each)
+    else this.#gauge(name, help, [...labelNames], each)
+  }
+
   /** Checks received = sent + discarded + in flight for each component; counts and logs where it does not hold. */
   checkConservation(): boolean {
     let holds = true
