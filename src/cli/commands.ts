@@ -1,5 +1,7 @@
 import { type Command, command } from './command-line.js'
+import { apiCommands } from './commands/api.js'
 import { lookCommands } from './commands/look.js'
+import { serviceCommands } from './commands/service.js'
 
 /** Every command. The help, and whatever else describes the command line, is made from this table. */
 export const commands: readonly Command[] = [
@@ -140,6 +142,8 @@ export const commands: readonly Command[] = [
       return resend({ config, destination, dryRun, files: operands }, io)
     },
   }),
+  ...serviceCommands,
+  ...apiCommands,
   command({
     name: 'docs config',
     summary: 'Writes the reference of the configuration and its JSON Schema, both made from the code.',

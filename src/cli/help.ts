@@ -38,7 +38,7 @@ export function usage(command: Command): string {
   }
   if (command.operands) {
     const { name, min, max } = command.operands
-    const text = max > 1 ? `${name}…` : name
+    const text = max > 1 && !name.includes(' ') ? `${name}…` : name
     parts.push(min === 0 ? `[${text}]` : text)
   }
   return parts.join(' ')

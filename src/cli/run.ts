@@ -102,6 +102,7 @@ export function onSignals(
   engine: Pick<Engine, 'stop'>,
   timeoutMs: number,
   log: Logger,
+  message = 'ending: sources stop, what was read is delivered',
 ): { second: Promise<void>; remove: () => void } {
   let leave = () => {}
   const second = new Promise<void>(resolve => {
@@ -110,7 +111,7 @@ export function onSignals(
   let stopping: { clear: () => void } | undefined
   const onSignal = (signal: NodeJS.Signals) => {
     if (stopping) return leave()
-    log.info({ signal, timeout: formatDuration(timeoutMs) }, 'ending: sources stop, what was read is delivered')
+    log.info({ signal, timeout: formatDuration(timeoutMs) }, message)
     const limit = deadline(timeoutMs)
     stopping = limit
     engine.stop(limit.signal)

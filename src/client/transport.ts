@@ -45,10 +45,13 @@ export class ServiceError extends Error {
   readonly errors: readonly { readonly path: string; readonly message: string }[]
   readonly requestId: string | undefined
   readonly retryAfterMs: number | undefined
+  /** The answer as it came. */
+  readonly answer: Answered
 
   constructor(answer: Answered) {
     const { code, message, errors } = (answer.body ?? {}) as Partial<Record<'code' | 'message' | 'errors', unknown>>
     super(typeof message === 'string' ? message : `the service answered ${answer.status}`)
+    this.answer = answer
     this.status = answer.status
     this.code = typeof code === 'string' ? code : `status_${answer.status}`
     this.errors = Array.isArray(errors) ? errors : []

@@ -1,0 +1,161 @@
+import { type Command, command } from '../command-line.js'
+
+const ENVIRONMENT = 'The address is in SLUICE_URL, the key in SLUICE_ACCESS_KEY, unless options say so.'
+const PRINTS = `Prints what the service answers as JSON. ${ENVIRONMENT}`
+
+/** Options of every call. */
+const CONNECTION = {
+  url: { type: 'string', value: 'URL', text: 'Address of the service, as in http://127.0.0.1:8080.' },
+  'key-file': { type: 'string', value: 'FILE', text: 'File with the access key.' },
+  delegate: {
+    type: 'string',
+    value: 'ACCOUNT_ID',
+    text: 'Acts within this account; for keys of an enterprise service account.',
+  },
+} as const
+
+const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
+const load = () => import('../api.js')
+const words = (text: string | undefined) => text?.split(',').map(word => word.trim())
+
+/** Calls of the service. The longer names come first: the first that fits is taken. */
+export const apiCommands: readonly Command[] = [
+  command({
+    name: 'api whoami',
+    summary: 'Tells what the access key is: its type, subject, account, scopes and expiry.',
+    text: [PRINTS],
+    options: CONNECTION,
+    examples: [{ title: 'who am I?', line: 'sluice api whoami' }],
+    async run({ options }, io) {
+      return (await load()).withClient(options, io, client => client.whoami())
+    },
+  }),
+  command({
+    name: 'api validate-key',
+    summary: 'Checks whether the access key is valid: exit code 0 when it is, 1 when not.',
+    text: [ENVIRONMENT],
+    options: CONNECTION,
+    examples: [{ title: 'before a daemon gets it', line: 'sluice api validate-key --key-file access-key' }],
+    async run({ options }, io) {
+      return (await load()).withClient(options, io, async client => {
+        await client.request('HEAD', '/v3/pipeline')
+        return { valid: true }
+      })
+    },
+  }),
+  command({
+    name: 'api create-service-account',
+    summary: 'Makes a service account, and shows its key this once.',
+    text: [PRINTS],
+    options: {
+      ...CONNECTION,
+      title: { type: 'string', value: 'TEXT', text: 'What it is for.' },
+      scopes: { type: 'string', value: 'LIST', text: 'What it may do, as in pipeline:read,ingest:write.' },
+      'expires-in': { type: 'string', value: 'DURATION', text: 'How long its key works, as in "720 Hours".' },
+    },
+    examples: [
+      {
+        title: 'for daemons that only send',
+        line: 'sluice api create-service-account --title shippers --scopes ingest:write,pipeline:read',
+      },
+    ],
+    async run({ options }, io) {
+      const { title, scopes, 'expires-in': expires_in } = options
+      const input = { title, scopes: words(scopes) as never, expires_in }
+      return (await load()).withClient(options, io, client => client.serviceAccounts.create(input))
+    },
+  }),
+  command({
+    name: 'api rotate',
+    summary: 'Makes another key for a service account, and shows it this once. The old one stops.',
+    text: [PRINTS],
+    options: {
+      ...CONNECTION,
+      grace: { type: 'string', value: 'DURATION', text: 'How long the old key goes on working; not at all without.' },
+      'expires-in': { type: 'string', value: 'DURATION', text: 'How long the new key works.' },
+    },
+    operands: id('The service account.'),
+    examples: [{ title: 'with an hour to carry it to the machines', line: 'sluice api rotate ID --grace "1 Hours"' }],
+    async run({ options, operands }, io) {
+      const { grace, 'expires-in': expires_in } = options
+      return (await load()).withClient(options, io, client =>
+        client.serviceAccounts.rotate(operands[0]!, { grace, expires_in }),
+      )
+    },
+  }),
+  command({
+    name: 'api revoke',
+    summary: 'Revokes the key of a service account: it stops at the next request.',
+    text: [ENVIRONMENT],
+    options: CONNECTION,
+    operands: id('The service account.'),
+    examples: [{ title: 'a key that was seen somewhere', line: 'sluice api revoke ID' }],
+    async run({ options, operands }, io) {
+      return (await load()).withClient(options, io, client => client.serviceAccounts.revoke(operands[0]!))
+    },
+  }),
+  command({
+    name: 'api publish',
+    summary: 'Publishes a pipeline: its latest revision, an earlier one, or a file.',
+    text: [PRINTS],
+    options: {
+      ...CONNECTION,
+      config: { type: 'string', value: 'FILE', text: 'Makes this configuration the latest revision first.' },
+      revision: { type: 'string', value: 'N', text: 'An earlier revision: rolls back.' },
+    },
+    operands: id('The pipeline.'),
+    examples: [
+      { title: 'the draft', line: 'sluice api publish ID' },
+      { title: 'back to what ran before', line: 'sluice api publish ID --revision 3' },
+    ],
+    async run({ options, operands }, io) {
+      const { withClient } = await load()
+      const { config, revision } = options
+      const { loadDocument } = await import('../../config/load-document.js')
+      const document = config === undefined ? undefined : loadDocument(config)
+      return withClient(options, io, async client => {
+        const [pipeline = ''] = operands
+        const changed = document && (await client.pipelines.update(pipeline, { config: document }))
+        const wanted = revision === undefined ? changed?.revision : Number(revision)
+        return client.pipelines.publish(pipeline, wanted === undefined ? {} : { revision: wanted })
+      })
+    },
+  }),
+  ...(['enable', 'disable'] as const).map(name =>
+    command({
+      name: `api ${name}`,
+      summary: `${name === 'enable' ? 'Enables' : 'Disables'} a feature in beta for the account of the key: throttle.`,
+      text: [`For the manager of the account, with a personal key. ${PRINTS}`],
+      options: CONNECTION,
+      operands: { name: 'FEATURE', min: 1, max: 1, text: 'throttle.' },
+      examples: [{ title: 'for pipelines with a throttle', line: `sluice api ${name} throttle` }],
+      async run({ options, operands }, io) {
+        return (await load()).withClient(options, io, client =>
+          client.accounts.setFeature(operands[0]!, name === 'enable'),
+        )
+      },
+    }),
+  ),
+  command({
+    name: 'api',
+    summary: 'Calls the service by method and path, and prints the answer.',
+    text: [`${ENVIRONMENT} The exit code is 1 when the service refuses; its answer is printed all the same.`],
+    options: {
+      ...CONNECTION,
+      data: { type: 'string', short: 'd', value: 'JSON', text: 'The body; @FILE for that of a file, - for stdin.' },
+      type: { type: 'string', value: 'TYPE', text: 'Content type of the body, application/json without it.' },
+      include: { type: 'boolean', short: 'i', text: 'Prints status and headers as well.' },
+    },
+    operands: { name: 'METHOD PATH', min: 2, max: 2, text: 'As in GET /v3/pipeline.' },
+    examples: [
+      { title: 'what pipelines are there?', line: 'sluice api GET /v3/pipeline' },
+      {
+        title: 'send an event',
+        line: `sluice api POST /v3/ingest/ID --data '{"app":"a"}' --type application/x-ndjson`,
+      },
+    ],
+    async run({ options, operands }, io) {
+      return (await load()).api(options, operands, io)
+    },
+  }),
+]

@@ -1,0 +1,137 @@
+import { chmodSync, closeSync, constants, openSync, rmSync } from 'node:fs'
+import { createServer, type IncomingMessage, request, type Server } from 'node:http'
+import { basename, dirname, join, relative } from 'node:path'
+import { ApiError } from '../api/domain/errors.js'
+import { errorCode, errorText } from '../core/errors.js'
+
+/**
+ * Administration of a service that runs: a unix socket in its data_dir, for the user that it runs as. It is HTTP with one
+ * path a command, the body an object of JSON, and answers as the envelopes of the API are.
+ *
+ * The service holds the store's lock while the socket is there, so a socket that is found at its start is left over.
+ */
+
+export type Controls = Readonly<Record<string, (input: Readonly<Record<string, unknown>>) => Promise<unknown>>>
+
+const NAME = 'admin.sock'
+/** What the system takes for the path of a socket, without the zero at its end, on every platform. */
+const LONGEST_PATH = 100
+const LONGEST_BODY = 64 * 1024
+
+export const controlPath = (dataDir: string): string => join(dataDir, NAME)
+
+/** Calls `use` with a way to name `path` that is short enough for a socket. */
+function withShortPath<T>(path: string, use: (short: string) => T): { result: T; release: () => void } {
+  const near = relative(process.cwd(), path)
+  const short = [path, near].find(text => Buffer.byteLength(text) <= LONGEST_PATH)
+  if (short !== undefined) return { result: use(short), release: () => {} }
+  const folder = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY)
+  return { result: use(`/proc/self/fd/${folder}/${basename(path)}`), release: () => closeSync(folder) }
+}
+
+/** Serves `controls` until the returned function is called. */
+export async function serveControls(dataDir: string, controls: Controls): Promise<() => void> {
+  const path = controlPath(dataDir)
+  rmSync(path, { force: true })
+  const server = createServer((message, response) => {
+    void answer(message, controls).then(({ status, body }) => {
+      response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
+    })
+  })
+  const { release } = await listen(server, path)
+  server.on('error', () => {})
+  return () => {
+    server.close()
+    server.closeAllConnections()
+    release()
+    rmSync(path, { force: true })
+  }
+}
+
+async function listen(server: Server, path: string): Promise<{ release: () => void }> {
+  // Nobody else gets in between the making of the socket and the change of its mode.
+  const before = process.umask(0o177)
+  try {
+    const { result, release } = withShortPath(
+      path,
+      short =>
+        new Promise<void>((resolve, reject) => {
+          server.once('error', reject)
+          server.listen(short, resolve)
+        }),
+    )
+    process.umask(before)
+    await result.catch(error => {
+      release()
+      throw new Error(`cannot listen on ${path}: ${errorText(error)}`, { cause: error })
+    })
+    chmodSync(path, 0o600)
+    return { release }
+  } finally {
+    process.umask(before)
+  }
+}
+
+async function answer(message: IncomingMessage, controls: Controls): Promise<{ status: number; body: unknown }> {
+  try {
+    const name = (message.url ?? '').slice(1)
+    const control = Object.hasOwn(controls, name) ? controls[name] : undefined
+    if (!control || message.method !== 'POST') throw new ApiError(404, 'not_found', 'there is no such command')
+    return { status: 200, body: (await control(await readInput(message))) ?? {} }
+  } catch (error) {
+    const status = error instanceof ApiError ? error.status : 500
+    const code = error instanceof ApiError ? error.code : 'failed'
+    return { status, body: { code, message: errorText(error), errors: [] } }
+  }
+}
+
+async function readInput(message: IncomingMessage): Promise<Record<string, unknown>> {
+  let text = ''
+  for await (const part of message.setEncoding('utf8')) {
+    text += part
+    if (text.length > LONGEST_BODY) throw new ApiError(413, 'body_too_large', 'the body is too large')
+  }
+  const value: unknown = JSON.parse(text || '{}')
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
+  throw new ApiError(400, 'invalid_body', 'the body must be an object')
+}
+
+/** Asks the service that runs on `dataDir`; undefined when none does. Throws what it refuses. */
+export async function callControl(
+  dataDir: string,
+  name: string,
+  input: object,
+): Promise<{ body: unknown } | undefined> {
+  let release = () => {}
+  try {
+    const call = withShortPath(controlPath(dataDir), short => post(short, name, JSON.stringify(input)))
+    release = call.release
+    const { status, text } = await call.result
+    const body = JSON.parse(text) as { code?: string; message?: string }
+    if (status === 200) return { body }
+    throw new ApiError(status, body.code ?? 'failed', body.message ?? `the service answered ${status}`)
+  } catch (error) {
+    const code = errorCode(error)
+    if (code === 'ENOENT' || code === 'ECONNREFUSED') return undefined
+    if (code === 'EACCES') throw new Error('the service runs as another user: call this as that user', { cause: error })
+    throw error
+  } finally {
+    release()
+  }
+}
+
+function post(socketPath: string, name: string, body: string): Promise<{ status: number; text: string }> {
+  return new Promise((resolve, reject) => {
+    const call = request({ socketPath, path: `/${name}`, method: 'POST' }, response => {
+      let text = ''
+      response.setEncoding('utf8')
+      response.on('data', (part: string) => {
+        text += part
+      })
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }))
+      response.on('error', reject)
+    })
+    call.on('error', reject)
+    call.end(body)
+  })
+}

@@ -1,0 +1,165 @@
+import { randomBytes } from 'node:crypto'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Server as TlsServer } from 'node:tls'
+import type { Logger } from 'pino'
+import { serveAdmin } from '../admin/server.js'
+import { buildApp } from '../api/http/app.js'
+import { RequestCounts } from '../api/http/request-counts.js'
+import { type OpenService, openService } from '../api/open-service.js'
+import { components } from '../components.js'
+import { type Config, loadConfig } from '../config/load.js'
+import { ConfigError, errorCode, errorText, formatProblem } from '../core/errors.js'
+import { Metrics } from '../engine/metrics.js'
+import { every, systemClock } from '../lib/time.js'
+import { packageVersion } from '../lib/version.js'
+import { TlsFiles } from '../sources/listen/tls.js'
+import type { Io } from './command-line.js'
+import { EXIT } from './dispatch.js'
+import { createLog, onSignals } from './run.js'
+import { serveControls } from './serve-control.js'
+import { serviceMetrics } from './serve-metrics.js'
+
+const RENEW_MS = 60_000
+/** Beside the daemon's own, where nothing is said. */
+const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
+
+type ServiceConfig = NonNullable<Config['service']>
+
+/** The configuration with its section `service`; throws ConfigError where it has none. */
+export function loadServiceConfig(path: string, env: NodeJS.ProcessEnv): { config: Config; options: ServiceConfig } {
+  const config = loadConfig(path, { env, components, serviceAlone: true })
+  if (config.service) return { config, options: config.service }
+  const message = 'is missing; the options of the service belong there, as in service: { listen: 127.0.0.1:8080 }'
+  throw new ConfigError([{ file: config.files[0] ?? path, line: 1, column: 1, path: 'service', message }])
+}
+
+/** The store and the domain over it, with the clock and the chance of this machine. */
+export function openConfigured(options: ServiceConfig, log: Logger): Promise<OpenService> {
+  const { dataDir, limits } = options
+  return openService({ dataDir, limits, log, clock: systemClock, random: randomBytes, components })
+}
+
+/** The service, until a signal ends it. Resolves with the exit code. */
+export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
+  const { config, options } = loadServiceConfig(configPath, io.env)
+  const log = createLog(io)
+  for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+  const opened = await openConfigured(options, log)
+  try {
+    return await serveOpened(config, options, opened, log)
+  } finally {
+    await opened.close()
+  }
+}
+
+async function serveOpened(
+  config: Config,
+  options: ServiceConfig,
+  { service, state }: OpenService,
+  log: Logger,
+): Promise<number> {
+  const metrics = new Metrics(log)
+  const counts = new RequestCounts()
+  const tls = options.tls && new TlsFiles(options.tls, log)
+  const app = await buildApp({
+    service,
+    log,
+    counts,
+    maxBody: options.max_body,
+    maxConnections: options.max_connections,
+    trustedProxies: options.trusted_proxies,
+    headersTimeoutMs: options.headers_timeout,
+    requestTimeoutMs: options.request_timeout,
+    keepAliveTimeoutMs: options.keep_alive_timeout,
+    tls: await tls?.load(),
+  })
+  let ending = false
+  let leave = () => {}
+  const left = new Promise<void>(resolve => {
+    leave = resolve
+  })
+  const signals = onSignals(
+    {
+      stop(limit) {
+        ending = true
+        limit.addEventListener('abort', leave, { once: true })
+        app.close().then(leave, leave)
+      },
+    },
+    config.shutdownTimeoutMs,
+    log,
+    'ending: no new requests, those under way are answered',
+  )
+  const ends: (() => void)[] = [signals.remove]
+  try {
+    serviceMetrics(metrics, counts, service, () => !ending)
+    const admin = await listenForMetrics(config, metrics, () => !ending, log)
+    if (admin) ends.push(() => closeAll(admin))
+    ends.push(
+      await serveControls(options.dataDir, {
+        init: async input => await service.init(input),
+        backup: async ({ path }) => await state.backup(String(path)),
+      }),
+    )
+    await listen(() => app.listen(options.listen), options.listen)
+    if (tls)
+      ends.push(
+        every(RENEW_MS, () => void tls.renew(fresh => (app.server as unknown as TlsServer).setSecureContext(fresh))),
+      )
+    const url = `${tls ? 'https' : 'http'}://${hostText(options.listen.host)}:${portOf(app.server)}/v3`
+    log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
+    if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
+    const forced = await Promise.race([left.then(() => false), signals.second.then(() => true)])
+    log.info(forced ? 'ended at once by a second signal' : 'ended')
+    return forced ? EXIT.failed : EXIT.done
+  } finally {
+    closeAll(app.server)
+    for (const end of ends) end()
+    await app.close()
+  }
+}
+
+function closeAll(server: Server): void {
+  server.close()
+  server.closeAllConnections()
+}
+
+const hostText = (host: string): string => (host.includes(':') ? `[${host}]` : host)
+const portOf = (server: Server): number => (server.address() as AddressInfo).port
+
+/** Listens, or says in words for people why that is not possible. */
+async function listen<T>(open: () => Promise<T>, { host, port }: { host: string; port: number }): Promise<T> {
+  try {
+    return await open()
+  } catch (error) {
+    const taken = errorCode(error) === 'EADDRINUSE'
+    const why = taken ? 'another program listens there' : errorText(error)
+    throw new Error(`cannot listen on ${hostText(host)}:${port}: ${why}`, { cause: error })
+  }
+}
+
+/** Where the configuration does not ask for metrics, the service does without them rather than not start. */
+async function listenForMetrics(
+  config: Config,
+  metrics: Metrics,
+  ready: () => boolean,
+  log: Logger,
+): Promise<Server | undefined> {
+  if (!config.metrics) return undefined
+  const address = config.metricsGiven ? config.metrics : USUAL_METRICS
+  const told = {
+    metrics: () => metrics.render(),
+    contentType: metrics.contentType,
+    destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
+  }
+  try {
+    const server = await listen(() => serveAdmin(address, told), address)
+    log.info({ url: `http://${hostText(address.host)}:${portOf(server)}/metrics` }, 'metrics are served')
+    return server
+  } catch (error) {
+    if (config.metricsGiven) throw error
+    log.warn({ error: errorText(error) }, 'metrics are not served; say where in metrics.listen')
+    return undefined
+  }
+}
