@@ -1,8 +1,15 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../core/component.js'
 import type { Clock } from '../../lib/time.js'
-import type { Store } from '../store/store.js'
+import { type Change, type Expected, type Store, StoreError } from '../store/store.js'
+import type { Page } from './documents.js'
+import { ApiError } from './errors.js'
+import { Ids } from './ids.js'
+import type { PageQuery } from './inputs.js'
+import type { Principal } from './principal.js'
 import type { Rate } from './rate-limiter.js'
+import { type AuditRecord, at } from './records.js'
+import { Turns } from './turns.js'
 
 export interface ServiceLimits {
   /** Requests of one key. */
@@ -46,4 +53,109 @@ export interface ServiceOptions {
   /** What pipelines may be made of. */
   readonly components: readonly AnyDefinition[]
   readonly limits?: Partial<ServiceLimits>
+  /** Whether it looks after itself by timers; otherwise `tick` and `sweep` are for the caller. */
+  readonly background?: boolean
+}
+
+type Details = AuditRecord['details']
+
+/** What all parts of the domain share. */
+export class Context {
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: (bytes: number) => Buffer
+  readonly log: Logger
+  readonly limits: ServiceLimits
+  readonly ids: Ids
+  /** By account, or by enterprise for what belongs to none. */
+  readonly turns = new Turns()
+
+  constructor({ store, clock, random, log, limits }: ServiceOptions) {
+    this.store = store
+    this.clock = clock
+    this.random = random
+    this.log = log
+    this.limits = { ...DEFAULT_LIMITS, ...limits }
+    this.ids = new Ids(clock, random)
+  }
+
+  /** Now, or so much later. */
+  time(laterMs = 0): string {
+    return new Date(Math.floor(this.clock.wall()) + laterMs).toISOString()
+  }
+
+  /** Undefined: missing. The type is what was written under such keys. */
+  async read<T>(key: string): Promise<T | undefined> {
+    return (await this.store.get(key)) as T | undefined
+  }
+
+  /** Durable when it resolves; ApiError 409 when something was changed in between. */
+  async write(changes: readonly Change[], expected: readonly Expected[] = []): Promise<void> {
+    try {
+      await this.store.write(changes, expected)
+    } catch (error) {
+      if (!(error instanceof StoreError && error.code === 'SLUICE_STORE_CONFLICT')) throw error
+      throw new ApiError(409, 'conflict', 'it was changed by somebody else at the same time; try again', {
+        cause: error,
+      })
+    }
+  }
+
+  async page<T>(prefix: string, { limit, after }: PageQuery): Promise<Page<T>> {
+    const from = after === undefined ? {} : { after: prefix + after }
+    return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1 }))
+  }
+
+  /** The newest first. */
+  async pageBackwards<T>(prefix: string, { limit, after }: PageQuery): Promise<Page<T>> {
+    const from = after === undefined ? {} : { after: prefix + after }
+    return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1, reverse: true }))
+  }
+
+  #pageOf<T>(prefix: string, limit: number, entries: readonly { key: string; value: unknown }[]): Page<T> {
+    const shown = entries.slice(0, limit)
+    const next = entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null
+    return { items: shown.map(({ value }) => value as T), next, limit }
+  }
+
+  /** Throws 409 when a list has `most` entries already. */
+  async room(prefix: string, most: number, what: string): Promise<void> {
+    const entries = await this.store.list(prefix, { limit: most })
+    if (entries.length >= most) throw tooMany(most, what)
+  }
+
+  /** The entry of the audit log for what is written along with it. Details hold no secret. */
+  audit(
+    principal: Principal,
+    action: string,
+    target: { type: string; id: string },
+    details: Details = {},
+    accountId: string | null = principal.account?.id ?? null,
+  ): Change {
+    const { type, subject, keyId, enterpriseId, address, requestId } = principal
+    return this.auditEntry({
+      action,
+      actor: { type, id: subject.id, email: subject.email, key_id: keyId },
+      enterprise_id: enterpriseId,
+      account_id: accountId,
+      target,
+      details,
+      address,
+      request_id: requestId ?? null,
+    })
+  }
+
+  auditEntry(entry: Omit<AuditRecord, 'id' | 'at'>): Change {
+    const id = this.ids.next()
+    const value: AuditRecord = { id, at: this.time(), ...entry }
+    return { key: at.auditEntry(entry.enterprise_id, entry.account_id, id), value }
+  }
+}
+
+export function tooMany(most: number, what: string): ApiError {
+  return new ApiError(409, 'limit_reached', `there can be ${most} ${what} at most; remove what is not needed any more`)
+}
+
+export function mapPage<A, B>(page: Page<A>, show: (item: A) => B): Page<B> {
+  return { ...page, items: page.items.map(show) }
 }

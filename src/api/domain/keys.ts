@@ -1,0 +1,140 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import type { Change } from '../store/store.js'
+import type { Context } from './context.js'
+import type { KeyDocument } from './documents.js'
+import type { TokenType } from './principal.js'
+import { at, type KeyRecord, type KeyRef } from './records.js'
+import type { Scope } from './scopes.js'
+
+/**
+ * Access keys. The key itself leaves this file once, to be shown; what is kept is its HMAC. A key that has an end, or has
+ * ended, is also found by that time.
+ */
+
+const RANDOM_BYTES = 20
+const PREFIXES: Readonly<Record<TokenType, string>> = {
+  service_account: 'sts_',
+  enterprise_service_account: 'ste_',
+  personal: 'sta_',
+}
+const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
+
+/** Whether a text looks like a key at all. */
+export function isKey(text: string): boolean {
+  return KEY.test(text)
+}
+
+/** Found under `key-end/TIME/ID`. */
+export interface KeyEnd {
+  readonly hash: string
+}
+
+export interface NewKey {
+  readonly type: TokenType
+  readonly subjectId: string
+  readonly enterpriseId: string
+  readonly accountId: string | null
+  readonly scopes: readonly Scope[] | null
+  readonly expiresInMs: number | undefined
+}
+
+export interface MadeKey {
+  /** To be shown, once. */
+  readonly key: string
+  readonly ref: KeyRef
+  readonly changes: readonly Change[]
+}
+
+export class Keys {
+  readonly #context: Context
+  readonly #secret: Buffer
+  /** When keys were last used, as far as it is not written down. */
+  #uses = new Map<string, string>()
+
+  constructor(context: Context, secret: Buffer) {
+    this.#context = context
+    this.#secret = secret
+  }
+
+  /** The changes make it usable. */
+  make({ type, subjectId, enterpriseId, accountId, scopes, expiresInMs }: NewKey): MadeKey {
+    const context = this.#context
+    const key = PREFIXES[type] + context.random(RANDOM_BYTES).toString('hex')
+    const hash = this.#hash(key).toString('hex')
+    const ref: KeyRef = {
+      id: context.ids.next(),
+      hash,
+      created_at: context.time(),
+      expires_at: expiresInMs === undefined ? null : context.time(expiresInMs),
+    }
+    const record: KeyRecord = {
+      ...ref,
+      type,
+      subject_id: subjectId,
+      enterprise_id: enterpriseId,
+      account_id: accountId,
+      scopes,
+      revoked_at: null,
+    }
+    return { key, ref, changes: [{ key: at.key(hash), value: record }, ...endOf(ref)] }
+  }
+
+  /** Whose key it is, dead ones too; undefined: nobody's. */
+  async find(key: string): Promise<KeyRecord | undefined> {
+    const hash = this.#hash(key)
+    const record = await this.#context.read<KeyRecord>(at.key(hash.toString('hex')))
+    return record && timingSafeEqual(Buffer.from(record.hash, 'hex'), hash) ? record : undefined
+  }
+
+  /** Ends a key now, or with `graceMs` then, unless it ends earlier by itself; `left` is what goes on that long. */
+  async end(ref: KeyRef | null, graceMs = 0): Promise<{ changes: readonly Change[]; left: KeyRef | null }> {
+    const record = ref && (await this.#context.read<KeyRecord>(at.key(ref.hash)))
+    if (!ref || !record || record.revoked_at !== null || isOver(ref, this.#context.time())) {
+      return { changes: [], left: null }
+    }
+    const then = this.#context.time(graceMs)
+    if (graceMs > 0 && isOver(ref, then)) return { changes: [], left: ref }
+    const left = { ...ref, expires_at: then }
+    const ended: KeyRecord = graceMs > 0 ? { ...record, expires_at: then } : { ...record, revoked_at: then }
+    const changes = [{ key: at.key(ref.hash), value: ended }, ...endOf(left)]
+    if (ref.expires_at !== null) changes.unshift({ key: at.keyEnd(ref.expires_at, ref.id), value: undefined })
+    return { changes, left: graceMs > 0 ? left : null }
+  }
+
+  used(id: string): void {
+    this.#uses.set(id, this.#context.time())
+  }
+
+  async show(ref: KeyRef): Promise<KeyDocument> {
+    const { id, created_at, expires_at } = ref
+    const used = this.#uses.get(id) ?? (await this.#context.read<string>(at.keyUse(id)))
+    return { id, created_at, expires_at, last_used_at: used ?? null }
+  }
+
+  /** Writes the last uses down. */
+  async flush(): Promise<void> {
+    if (this.#uses.size === 0) return
+    const uses = this.#uses
+    this.#uses = new Map()
+    try {
+      await this.#context.store.write([...uses].map(([id, time]) => ({ key: at.keyUse(id), value: time })))
+    } catch (error) {
+      this.#uses = new Map([...uses, ...this.#uses])
+      throw error
+    }
+  }
+
+  #hash(key: string): Buffer {
+    return createHmac('sha256', this.#secret).update(key).digest()
+  }
+}
+
+/** Where a key is found by the time of its end. */
+function endOf({ id, hash, expires_at }: KeyRef): Change[] {
+  return expires_at === null ? [] : [{ key: at.keyEnd(expires_at, id), value: { hash } satisfies KeyEnd }]
+}
+
+/** Times of one form compare as texts. */
+export function isOver({ expires_at }: { readonly expires_at: string | null }, now: string): boolean {
+  return expires_at !== null && expires_at <= now
+}

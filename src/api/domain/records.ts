@@ -1,0 +1,142 @@
+import type { AuditDocument, DaemonDocument } from './documents.js'
+import type { TokenType } from './principal.js'
+import type { Role, Scope } from './scopes.js'
+
+/** What the store holds, and under which keys. Nothing here is, or leads to, an access key: only its keyed hash. */
+
+export interface EnterpriseRecord {
+  readonly id: string
+  readonly title: string
+  readonly created_at: string
+}
+
+export interface AccountRecord {
+  readonly id: string
+  readonly short_id: string
+  readonly title: string
+  readonly enterprise_id: string
+  readonly features: Readonly<Record<string, boolean>>
+  readonly created_at: string
+}
+
+export interface UserRecord {
+  readonly id: string
+  readonly enterprise_id: string
+  readonly account_id: string
+  readonly email: string
+  readonly title: string
+  readonly role: Role
+  readonly created_at: string
+}
+
+/** A key as its owner knows it. */
+export interface KeyRef {
+  readonly id: string
+  /** Where its KeyRecord is. */
+  readonly hash: string
+  readonly created_at: string
+  readonly expires_at: string | null
+}
+
+export interface ServiceAccountRecord {
+  readonly id: string
+  readonly enterprise_id: string
+  /** null: of the enterprise. */
+  readonly account_id: string | null
+  readonly title: string
+  readonly scopes: readonly Scope[]
+  readonly created_at: string
+  /** null: revoked. */
+  readonly key: KeyRef | null
+  /** The one before, while it is in its grace. */
+  readonly old_key: KeyRef | null
+}
+
+export interface UserKeyRecord extends KeyRef {
+  readonly title: string
+  /** null: not narrowed. */
+  readonly scopes: readonly Scope[] | null
+}
+
+/** Found by the hash of a key; tells whose it is. Stays for a while after its end, so that the answer can tell why. */
+export interface KeyRecord {
+  readonly id: string
+  readonly type: TokenType
+  readonly hash: string
+  readonly subject_id: string
+  readonly enterprise_id: string
+  readonly account_id: string | null
+  readonly scopes: readonly Scope[] | null
+  readonly created_at: string
+  readonly expires_at: string | null
+  readonly revoked_at: string | null
+}
+
+export interface PipelineRecord {
+  readonly id: string
+  readonly enterprise_id: string
+  readonly account_id: string
+  readonly title: string
+  readonly config: Readonly<Record<string, unknown>>
+  readonly revision: number
+  readonly published_revision: number | null
+  readonly published_at: string | null
+  /** Counts every change; the ETag. */
+  readonly version: number
+  readonly created_at: string
+  readonly updated_at: string
+}
+
+export interface RevisionRecord {
+  readonly pipeline_id: string
+  readonly revision: number
+  readonly config: Readonly<Record<string, unknown>>
+  readonly created_at: string
+  readonly created_by: { readonly id: string; readonly email: string }
+}
+
+export type AuditRecord = AuditDocument
+export type DaemonRecord = Omit<DaemonDocument, 'published_revision' | 'behind' | 'silent'>
+
+/** Stands for the account where something belongs to the enterprise itself. */
+const NO_ACCOUNT = 'enterprise'
+
+/** Keys of the store. Those that end in a slash are prefixes of lists. */
+export const at = {
+  initialized: 'initialized',
+  enterprise: (id: string) => `enterprise/${id}`,
+  accounts: (enterprise: string) => `account/${enterprise}/`,
+  account: (enterprise: string, id: string) => `account/${enterprise}/${id}`,
+  shortId: (shortId: string) => `short-id/${shortId}`,
+  users: (enterprise: string, account: string) => `user/${enterprise}/${account}/`,
+  user: (enterprise: string, account: string, id: string) => `user/${enterprise}/${account}/${id}`,
+  email: (enterprise: string, account: string, email: string) =>
+    `user-email/${enterprise}/${account}/${encodeURIComponent(email)}`,
+  serviceAccounts: (enterprise: string, account: string | null) =>
+    `service-account/${enterprise}/${account ?? NO_ACCOUNT}/`,
+  serviceAccount: (enterprise: string, account: string | null, id: string) =>
+    `service-account/${enterprise}/${account ?? NO_ACCOUNT}/${id}`,
+  userKeys: (enterprise: string, account: string, user: string) => `user-key/${enterprise}/${account}/${user}/`,
+  userKey: (enterprise: string, account: string, user: string, id: string) =>
+    `user-key/${enterprise}/${account}/${user}/${id}`,
+  key: (hash: string) => `key/${hash}`,
+  keyEnds: 'key-end/',
+  /** In the order in which keys end, or have ended. */
+  keyEnd: (time: string, id: string) => `key-end/${time}/${id}`,
+  keyUse: (id: string) => `key-use/${id}`,
+  allPipelines: 'pipeline/',
+  pipelines: (enterprise: string, account?: string) =>
+    account === undefined ? `pipeline/${enterprise}/` : `pipeline/${enterprise}/${account}/`,
+  pipeline: (enterprise: string, account: string, id: string) => `pipeline/${enterprise}/${account}/${id}`,
+  revisions: (pipeline: string) => `revision/${pipeline}/`,
+  revision: (pipeline: string, revision: number) => `revision/${pipeline}/${String(revision).padStart(10, '0')}`,
+  allDaemons: 'daemon/',
+  daemons: (enterprise: string, account?: string, pipeline?: string) =>
+    `daemon/${[enterprise, account, pipeline].filter(part => part !== undefined).join('/')}/`,
+  daemon: (enterprise: string, account: string, pipeline: string, id: string) =>
+    `daemon/${enterprise}/${account}/${pipeline}/${id}`,
+  allAudit: 'audit/',
+  audit: (enterprise: string, account: string | null) => `audit/${enterprise}/${account ?? NO_ACCOUNT}/`,
+  auditEntry: (enterprise: string, account: string | null, id: string) =>
+    `audit/${enterprise}/${account ?? NO_ACCOUNT}/${id}`,
+} as const
