@@ -9,8 +9,6 @@ export type AckStatus = 'delivered' | 'rejected' | 'errored'
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
-  /** Memory that the batch holds; kept by the outlet that it was sent through. */
-  held = 0
   /**
    * Lets go of the chunk that the batch was born with: called as soon as nobody needs that. Not after `errored`: then
    * a write that was given up may still be reading it.
@@ -48,7 +46,6 @@ export class Ack {
 
   /** The batch holds so much less by now. */
   shrink(bytes: number): void {
-    this.held -= bytes
     this.#letGo()
     this.#onShrink?.(bytes)
   }

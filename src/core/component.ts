@@ -27,6 +27,11 @@ export interface Outlet {
 
 export interface Source extends Lifecycle {
   /**
+   * What it sends cannot be read again: when what is behind it is replaced while it runs, the engine sends again what
+   * came back undelivered, instead of giving it back to the source.
+   */
+  readonly once?: true
+  /**
    * Runs until the input ends or the signal aborts, then resolves. A rejection is logged and counted, and the engine
    * runs it again after a while: from its checkpoint.
    */

@@ -28,6 +28,8 @@ export interface CheckpointStore {
   forSource(id: string): Checkpoints
   /** Writes everything that changed; false when something could not be written (it was logged). */
   flush(): Promise<boolean>
+  /** Nobody uses the positions of this source any more; who asks for them next reads what is on the disk. */
+  release(id: string): void
   /** No more writing. */
   close(): void
   /** Failed writes, and damaged files found, so far. */
@@ -58,6 +60,10 @@ export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, inte
     async flush() {
       const results = await Promise.allSettled([...open.values()].map(checkpoints => checkpoints.flush()))
       return results.every(({ status }) => status === 'fulfilled')
+    },
+    release(id) {
+      open.get(id)?.close()
+      open.delete(id)
     },
     close() {
       for (const checkpoints of open.values()) checkpoints.close()

@@ -5,6 +5,28 @@ export interface Amount {
   bytes: number
 }
 
+/** The counters of components, by id; the same ones for the same id again. */
+export interface CounterSet {
+  component(id: string, kind: Kind, type: string): ComponentCounters
+  readonly components: ReadonlyMap<string, ComponentCounters>
+}
+
+/** Counters that nobody looks at. */
+export function looseCounters(): CounterSet {
+  const components = new Map<string, ComponentCounters>()
+  return {
+    components,
+    component(id, kind, type) {
+      const counters = new ComponentCounters(id, kind, type)
+      components.set(id, counters)
+      return counters
+    },
+  }
+}
+
+/** What was in a component that was replaced before it was done: it came back to its source, and comes again. */
+const GIVEN_BACK = 'given_back'
+
 /** A series that a component made for itself. */
 export interface Counter {
   readonly labels: Record<string, string>
@@ -111,8 +133,8 @@ export class ComponentCounters implements ComponentMetrics {
   }
 
   histogram(name: string, help: string, buckets: readonly number[]): { observe(value: number): void } {
-    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), sum: 0 }
-    this.histograms.set(name, histogram)
+    const known = this.histograms.get(name)
+    const histogram = known?.buckets.length === buckets.length ? known : this.#newHistogram(name, help, buckets)
     return {
       observe: value => {
         let i = 0
@@ -120,6 +142,25 @@ export class ComponentCounters implements ComponentMetrics {
         histogram.counts[i]!++
         histogram.sum += value
       },
+    }
+  }
+
+  #newHistogram(name: string, help: string, buckets: readonly number[]): Histogram {
+    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), sum: 0 }
+    this.histograms.set(name, histogram)
+    return histogram
+  }
+
+  /** The component is gone, and another may take its place: what it counted stays, what it showed of itself goes. */
+  retire(): void {
+    const { events, bytes } = this.inFlight()
+    if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
+    Object.assign(this.queued, { events: 0, bytes: 0 })
+    this.holds = () => ({ events: 0, bytes: 0 })
+    for (const [name, all] of this.series) {
+      const counted = all.filter(({ type }) => type === 'counter')
+      if (counted.length > 0) this.series.set(name, counted)
+      else this.series.delete(name)
     }
   }
 

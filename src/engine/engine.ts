@@ -1,26 +1,16 @@
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
-import type { Readable, Writable } from 'node:stream'
+import type { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { SideOutlet } from '../core/batch-transform.js'
-import type {
-  ComponentContext,
-  DestinationContext,
-  Kind,
-  Kinds,
-  Processor,
-  Source,
-  SourceContext,
-} from '../core/component.js'
+import type { ComponentContext, DestinationContext, Kind, Kinds, Processor, SourceContext } from '../core/component.js'
 import { REJECTED } from '../core/delivery-options.js'
-import { errorCode, errorText } from '../core/errors.js'
+import { errorText } from '../core/errors.js'
 import type { FieldPath } from '../core/field-path.js'
 import { FieldReader } from '../core/field-reader.js'
 import type { Origin } from '../core/origin.js'
-import { Backoff } from '../lib/backoff.js'
 import { WantedNames } from '../lib/json-scan.js'
-import { type Clock, sleep } from '../lib/time.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
 import type { Amount, ComponentCounters } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
@@ -30,8 +20,9 @@ import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
 import { Input, Junction, pump } from './junction.js'
-import type { Metrics } from './metrics.js'
 import { SourceOutlet } from './outlet.js'
+import { SourceRun } from './source-run.js'
+import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 
 /**
  * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
@@ -40,35 +31,15 @@ import { SourceOutlet } from './outlet.js'
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
 const LEAST_SHARE = 2 * 1024 * 1024
-const RESTART_FIRST_MS = 1000
-const RESTART_MAX_MS = 60_000
 
-/** What the engine needs from outside. */
-export interface Surroundings {
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: () => number
-  readonly metrics: Metrics
-  readonly stdin: Readable
-  readonly stdout: Writable
-  readonly env: NodeJS.ProcessEnv
-}
-
-export interface DestinationState {
-  readonly id: string
-  readonly state: string
-  readonly reason: string | undefined
-}
+export type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 
 /** What the engine knows of a component beyond its context. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
 
-interface RunningSource {
-  readonly id: string
-  readonly source: Source
-  readonly outlet: SourceOutlet
+interface Fed {
+  readonly run: SourceRun
   readonly junction: Junction
-  readonly counters: ComponentCounters
 }
 
 /**
@@ -80,35 +51,43 @@ export class Engine {
   readonly #config: Config
   readonly #around: Surroundings
   readonly #checkpoints: CheckpointStore
-  readonly #wanted = new WantedNames()
+  readonly #wanted: WantedNames
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.outlet`. */
   readonly #junctions = new Map<string, Junction>()
-  readonly #sources: RunningSource[] = []
+  readonly #sources: Fed[] = []
+  /** Those that go on when this engine has come to its end. */
+  readonly #left = new Map<string, SourceRun>()
+  readonly #counters = new Map<string, ComponentCounters>()
   readonly #processors: Processor[] = []
   /** How many events left a processor and have not reached the next queue. */
   readonly #between: (() => number)[] = []
   readonly #deliveries = new Map<string, Delivery>()
   /** Of the destinations that have one on the disk. */
   readonly #buffers = new Map<string, DiskBuffer>()
-  readonly #reading = new AbortController()
   readonly #delivering = new AbortController()
   #failed = false
+  #leaving = false
 
-  private constructor(config: Config, around: Surroundings) {
+  private constructor(config: Config, around: Surroundings, heritage: Heritage | undefined) {
     this.#config = config
     this.#around = around
-    this.#checkpoints = openCheckpoints(config.dataDir, around.log, around.clock)
+    this.#checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
+    this.#wanted = heritage?.wanted ?? new WantedNames()
+    this.#wanted.clear()
     // One listener and more for each component is no leak.
-    setMaxListeners(0, this.#reading.signal, this.#delivering.signal)
+    setMaxListeners(0, this.#delivering.signal)
   }
 
-  /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
-  static async build(config: Config, around: Surroundings): Promise<Engine> {
-    const engine = new Engine(config, around)
+  /**
+   * Creates every component; throws when one cannot be. Nothing is read or sent yet. `heritage` is what an engine before
+   * this one left: its sources go on here.
+   */
+  static async build(config: Config, around: Surroundings, heritage?: Heritage): Promise<Engine> {
+    const engine = new Engine(config, around, heritage)
     for (const component of config.destinations) await engine.#addDestination(component)
     for (const component of config.processors) await engine.#addProcessor(component)
-    for (const component of config.sources) await engine.#addSource(component)
+    for (const component of config.sources) await engine.#addSource(component, heritage?.sources.get(component.id))
     for (const component of [...config.processors, ...config.destinations]) {
       for (const input of component.inputs) engine.#connect(input, component.id)
     }
@@ -118,11 +97,13 @@ export class Engine {
 
   #context({ id, kind, type }: ComponentConfig): Wide {
     const { log, clock, metrics } = this.#around
+    const counters = metrics.component(id, kind, type)
+    this.#counters.set(id, counters)
     return {
       id,
       log: log.child({ component: id }),
       clock,
-      metrics: metrics.component(id, kind, type),
+      metrics: counters,
       field: (path: FieldPath) => new FieldReader(path, this.#wanted),
     }
   }
@@ -206,7 +187,9 @@ export class Engine {
     this.#between.push(() => metrics.passed.events - before - main.events)
     for (const [name, outlet] of Object.entries(processor.outlets ?? {})) {
       const id = `${config.id}.${name}`
-      if (!this.#isRead(id)) continue
+      if (!this.#isRead(id)) {
+        continue
+      }
       const side = pump(outlet, this.#junction(id))
       if (outlet instanceof SideOutlet) {
         outlet.connected = true
@@ -215,7 +198,12 @@ export class Engine {
     }
   }
 
-  async #addSource(config: ComponentConfig): Promise<void> {
+  async #addSource(config: ComponentConfig<'source'>, known: SourceRun | undefined): Promise<void> {
+    const junction = this.#junction(config.id)
+    if (known) {
+      this.#sources.push({ run: known, junction })
+      return
+    }
     const base = this.#context(config)
     const context: SourceContext = {
       ...base,
@@ -230,9 +218,15 @@ export class Engine {
       }),
     }
     const source = await this.#create<'source'>(config, context)
-    const junction = this.#junction(config.id)
-    const outlet = new SourceOutlet(junction, base.metrics, shareOf(this.#config.sources.length))
-    this.#sources.push({ id: config.id, source, outlet, junction, counters: base.metrics })
+    const outlet = new SourceOutlet(junction, base.metrics, this.#share, source.once)
+    const { random } = this.#around
+    const run = new SourceRun({ config, source, outlet, counters: base.metrics, log: this.#around.log, random })
+    this.#sources.push({ run, junction })
+  }
+
+  /** Bytes that a source may have under way. */
+  get #share(): number {
+    return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / this.#config.sources.length))
   }
 
   #junction(id: string): Junction {
@@ -251,7 +245,10 @@ export class Engine {
   /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
   async run(): Promise<void> {
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
-    const read = this.#sources.map(source => this.#runSource(source))
+    const read = this.#sources.map(({ run, junction }) => {
+      if (run.isHeld) run.outlet.attach(junction, this.#share)
+      return run.feed(junction)
+    })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     const finished = [...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
@@ -259,8 +256,8 @@ export class Engine {
     await this.#checkpoints.flush()
     const over = this.#delivering.signal
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
-    for (const { source } of this.#sources) await source.stop?.(over)
-    this.#checkpoints.close()
+    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
+    if (!this.#leaving) this.#checkpoints.close()
   }
 
   async #startDelivery(id: string, delivery: Delivery): Promise<void> {
@@ -270,44 +267,46 @@ export class Engine {
       // Nothing that waiting would cure: the daemon cannot do what it is told.
       this.#around.log.error({ component: id, error: errorText(error) }, 'destination cannot start')
       this.#failed = true
-      this.abort()
+      const { failed } = this.#around
+      if (failed) failed(new Error(`destination ${id} cannot start: ${errorText(error)}`, { cause: error }))
+      else this.abort()
     }
-  }
-
-  async #runSource({ id, source, outlet, junction, counters }: RunningSource): Promise<void> {
-    const { log, random } = this.#around
-    const { signal } = this.#reading
-    const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
-    while (!signal.aborted) {
-      try {
-        await source.start?.(signal)
-        await source.run(outlet, signal)
-        break
-      } catch (error) {
-        if (signal.aborted) break
-        counters.failed('source')
-        const fields = { component: id, code: errorCode(error), error: errorText(error) }
-        log.error(fields, 'source failed and is started again from its checkpoint')
-        await sleep(backoff.next(), signal)
-      }
-    }
-    junction.end()
   }
 
   /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
-    this.#reading.abort()
+    this.#endSources()
     // Then what is under way has time to come to its end: the rest is safe, and waits for the next start.
     for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
+    this.#abortAt(deadline)
+  }
+
+  /**
+   * The same for all but the sources named: they wait, for an engine that takes them over. Of the buffers, those that
+   * `emptied` names give out what they have; the others are taken over as they are.
+   */
+  leave(sources: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
+    this.#leaving = true
+    for (const { run } of this.#sources) {
+      if (!sources.has(run.config.id)) continue
+      this.#left.set(run.config.id, run)
+      run.leave()
+    }
+    this.#endSources()
+    for (const [id, buffer] of this.#buffers) if (!emptied(id)) buffer.restAfter(0)
+    this.#abortAt(deadline)
+  }
+
+  #abortAt(deadline: AbortSignal): void {
     if (deadline.aborted) this.abort()
     else deadline.addEventListener('abort', () => this.abort(), { once: true })
   }
 
   /** Ends everything now: what is not delivered is read again after the next start. */
   abort(): void {
-    this.#reading.abort()
+    this.#endSources()
     this.#delivering.abort()
-    for (const { outlet } of this.#sources) outlet.close()
+    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.outlet.close()
     for (const processor of this.#processors) {
       processor.destroy()
       for (const outlet of Object.values(processor.outlets ?? {})) outlet.destroy()
@@ -316,9 +315,37 @@ export class Engine {
     for (const delivery of this.#deliveries.values()) delivery.destroy()
   }
 
+  #endSources(): void {
+    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.end()
+  }
+
+  /** After a run that `leave` has ended: what there is to go on with. */
+  heritage(): Heritage {
+    for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
+    for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.#checkpoints.release(id)
+    if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
+    return { checkpoints: this.#checkpoints, wanted: this.#wanted, sources: this.#left }
+  }
+
+  /** Lets go of everything, without a run. */
+  async discard(): Promise<void> {
+    this.abort()
+    for (const buffer of this.#buffers.values()) await buffer.close()
+    const over = this.#delivering.signal
+    for (const delivery of this.#deliveries.values()) await delivery.stop(over)
+    for (const { run } of this.#sources) await run.source.stop?.(over)
+    this.#checkpoints.close()
+  }
+
   /** Whether the run ended because a component could not start. */
   get failed(): boolean {
     return this.#failed
+  }
+
+  /** Whether whatever is still to be delivered waits for an operator. */
+  isStuck(): boolean {
+    const open = this.states().filter(({ state }) => state !== 'stopped')
+    return open.length > 0 && open.every(({ state }) => state === 'holding' || state === 'starting')
   }
 
   /** What each destination is up to; the daemon is ready when all of them are. */
@@ -353,9 +380,4 @@ function finish(stream: Writable): Promise<void> {
     stream.once('close', resolve)
     stream.once('error', () => resolve())
   })
-}
-
-/** Bytes that one of so many sources may have under way. */
-function shareOf(sources: number): number {
-  return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }

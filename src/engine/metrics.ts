@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { Kind } from '../core/component.js'
 import { packageVersion } from '../lib/version.js'
-import { ComponentCounters } from './counters.js'
+import { ComponentCounters, type CounterSet } from './counters.js'
 
 type Labels = Record<string, string>
 
@@ -15,7 +15,7 @@ export const LOOP_DELAY_MS = 100
 const COMPONENT = ['component_id', 'component_kind', 'component_type'] as const
 
 /** All metrics of one daemon. Components count plain numbers (counters.ts); they become series at a scrape. */
-export class Metrics {
+export class Metrics implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
   readonly #registry = new Registry()
   readonly #log: Logger
@@ -54,6 +54,8 @@ export class Metrics {
   component(id: string, kind: Kind, type: string): ComponentCounters {
     const known = this.components.get(id)
     if (known && known.kind === kind && known.type === type) return known
+    // What another component of this id counted is not forgotten.
+    if (known) this.components.set(`${id} ${known.kind} ${known.type}`, known)
     const counters = new ComponentCounters(id, kind, type)
     this.components.set(id, counters)
     return counters

@@ -1,27 +1,54 @@
 import { Ack, type AckStatus } from '../core/ack.js'
-import type { EventBatch } from '../core/batch.js'
+import { EventBatch } from '../core/batch.js'
 import type { Outlet } from '../core/component.js'
+import type { Origin } from '../core/origin.js'
+import type { Frame } from '../lib/line-splitter.js'
 import type { ComponentCounters } from './counters.js'
 import type { Junction } from './junction.js'
 
+/** What is known of a batch until it is settled. */
+interface Open {
+  readonly onSettled: (status: AckStatus) => void
+  /** Memory that it takes of the budget. */
+  held: number
+  /** As it was sent, where it cannot be read again. */
+  kept: Kept | undefined
+}
+
+/** A batch with columns of its own: those that were sent change on their way. */
+interface Kept {
+  readonly frame: Frame
+  readonly origin: Origin
+  readonly receivedAt: number
+  readonly letGo: (() => void) | undefined
+}
+
 /**
  * Where a source puts its batches. Bounds the memory of everything behind it: what is sent and not settled yet may
- * hold at most `maxBytes`, plus one batch.
+ * hold at most `maxBytes`, plus one batch. A source that goes on while the components behind it are replaced keeps its
+ * outlet: `hold`, then `attach`. With `keeps`, what is given back meanwhile is sent again from here, since its source
+ * cannot read it again.
  */
 export class SourceOutlet implements Outlet {
-  readonly #junction: Junction
   readonly #counters: ComponentCounters
-  readonly #maxBytes: number
+  readonly #keeps: boolean
+  #maxBytes: number
+  #junction: Junction
   #held = 0
-  #unsettled = 0
+  readonly #open = new Map<Ack, Open>()
   #waiting: (() => void)[] = []
+  /** While the components behind are replaced: nothing is sent before it resolves. */
+  #gate: { promise: Promise<void>; open: () => void } | undefined
+  /** Whether there were other components behind it before. */
+  #moved = false
   readonly #notJson: { value: number }
   readonly #notSyslog: { value: number }
 
-  constructor(junction: Junction, counters: ComponentCounters, maxBytes: number) {
+  constructor(junction: Junction, counters: ComponentCounters, maxBytes: number, keeps = false) {
     this.#junction = junction
     this.#counters = counters
     this.#maxBytes = maxBytes
+    this.#keeps = keeps
     this.#notJson = counters.counter(
       'sluice_not_json_lines_total',
       'Lines that are not a JSON object though the source decodes JSON. They are kept as text.',
@@ -35,20 +62,37 @@ export class SourceOutlet implements Outlet {
 
   /** Batches that are not settled yet. */
   get unsettled(): number {
-    return this.#unsettled
+    return this.#open.size
   }
 
   ack(onSettled: (status: AckStatus) => void): Ack {
-    this.#unsettled++
+    return this.#ackOf({ onSettled, held: 0, kept: undefined })
+  }
+
+  #ackOf(open: Open): Ack {
     const ack: Ack = new Ack(
-      status => {
-        this.#unsettled--
-        this.#release(ack.held)
-        onSettled(status)
+      status => this.#settled(ack, status),
+      bytes => {
+        // What is kept holds its chunk until it is settled.
+        if (open.kept || !this.#open.has(ack)) return
+        open.held -= bytes
+        this.#release(bytes)
       },
-      bytes => this.#release(bytes),
     )
+    this.#open.set(ack, open)
     return ack
+  }
+
+  #settled(ack: Ack, status: AckStatus): void {
+    const open = this.#open.get(ack)
+    // Given up before; whoever held it came to its end only now.
+    if (!open) return
+    // Given back while the next components are made: it is theirs.
+    if (status === 'errored' && open.kept && this.#gate) return
+    this.#open.delete(ack)
+    if (status !== 'errored') open.kept?.letGo?.()
+    this.#release(open.held)
+    open.onSettled(status)
   }
 
   #release(bytes: number): void {
@@ -60,25 +104,104 @@ export class SourceOutlet implements Outlet {
   }
 
   async send(batch: EventBatch): Promise<void> {
+    while (this.#gate) await this.#gate.promise
+    const open = this.#open.get(batch.ack)
+    if (!open) return
+    // Made when the processors may have read something else.
+    if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
     const { length, bytes } = batch
     const counters = this.#counters
     counters.received.events += length
     counters.received.bytes += bytes
     const strange = batch.scan()
     if (strange > 0) (batch.origin.decode === 'json' ? this.#notJson : this.#notSyslog).value += strange
-    batch.ack.held = batch.held
-    this.#held += batch.ack.held
+    open.held = batch.held
+    this.#held += open.held
     counters.sent(length, bytes)
+    if (this.#keeps) open.kept = keep(batch)
     const room = this.#junction.write(batch)
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
-  /** Lets go of everybody who waits for the budget: the run is over. */
+  get isHeld(): boolean {
+    return this.#gate !== undefined
+  }
+
+  /** From now on nothing is sent. */
+  hold(): void {
+    if (this.#gate) return
+    let open = () => {}
+    const promise = new Promise<void>(resolve => {
+      open = resolve
+    })
+    this.#gate = { promise, open }
+  }
+
+  /**
+   * While nothing is sent: what was sent and is not settled never will be. It is sent again by `attach` where it is
+   * kept; elsewhere its source hears that it was given back.
+   */
+  giveUp(): void {
+    if (this.#keeps) return
+    for (const [ack, { held, onSettled }] of [...this.#open]) {
+      this.#open.delete(ack)
+      this.#release(held)
+      onSettled('errored')
+    }
+  }
+
+  /** Goes on, with what is behind it now. What was kept is sent again first, in order. */
+  attach(junction: Junction, maxBytes: number): void {
+    this.#junction = junction
+    this.#maxBytes = maxBytes
+    this.#moved = true
+    for (const [old, open] of [...this.#open]) {
+      const { kept } = open
+      if (!kept) continue
+      this.#open.delete(old)
+      const ack = this.#ackOf(open)
+      const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
+      batch.scan()
+      void junction.write(batch)
+    }
+    const gate = this.#gate
+    this.#gate = undefined
+    gate?.open()
+  }
+
+  /** Lets go of everybody who waits: the run is over. */
   close(): void {
     const waiting = this.#waiting
     this.#waiting = []
     this.#held = Number.NEGATIVE_INFINITY
     for (const go of waiting) go()
+    const gate = this.#gate
+    this.#gate = undefined
+    gate?.open()
   }
+}
+
+function frameOf({ chunk, length, starts, ends, flags, bytes }: EventBatch): Frame {
+  return { chunk, length, starts, ends, flags, bytes }
+}
+
+function columnsOf(frame: Frame): Frame {
+  const { chunk, length, starts, ends, flags, bytes } = frame
+  return {
+    chunk,
+    length,
+    bytes,
+    starts: starts.slice(0, length),
+    ends: ends.slice(0, length),
+    flags: flags.slice(0, length),
+  }
+}
+
+/** From here on the chunk of the batch is let go of when it is settled, and not before. */
+function keep(batch: EventBatch): Kept {
+  const { origin, receivedAt, ack } = batch
+  const { letGo } = ack
+  ack.letGo = undefined
+  return { frame: columnsOf(frameOf(batch)), origin, receivedAt, letGo }
 }

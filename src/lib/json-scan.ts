@@ -8,7 +8,7 @@
  * loops several times slower for as long as the process lives.
  */
 
-/** The top-level names a scan looks for; each has a slot, its index. Names are only ever added. */
+/** The top-level names a scan looks for; each has a slot, its index. Names are only ever added, until all are forgotten. */
 export class WantedNames {
   readonly names: string[] = []
   readonly bytes: Buffer[] = []
@@ -24,6 +24,13 @@ export class WantedNames {
     this.bytes.push(bytes)
     this.lengths |= 1 << bytes.length
     return this.names.push(name) - 1
+  }
+
+  /** Forgets all names. Readers and batches that were made before are of no use any more. */
+  clear(): void {
+    this.names.length = 0
+    this.bytes.length = 0
+    this.lengths = 0
   }
 }
 

@@ -22,6 +22,7 @@ const options = z
 type Options = z.output<typeof options>
 
 class Stdin implements Source {
+  readonly once = true
   readonly #context: SourceContext
   readonly #origin: Origin
   readonly #pieces: { value: number }

@@ -37,6 +37,7 @@ const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
 
 class TcpSource implements Source {
+  readonly once = true
   readonly #options: Options
   readonly #context: SourceContext
   readonly #listener: Listener

@@ -44,10 +44,8 @@ t.test('memory that is let go of early', async t => {
     () => {},
     bytes => shrunk.push(bytes),
   )
-  ack.held = 1000
   ack.shrink(300)
   ack.shrink(200)
-  t.equal(ack.held, 500)
   t.same(shrunk, [300, 200])
   t.doesNotThrow(() => new Ack(() => {}).shrink(1))
 })

@@ -100,7 +100,7 @@ const failsOnce = defineProcessor({
 
 const components: readonly AnyDefinition[] = [numbers, judging, failsOnce, filter]
 
-function surroundings(): Surroundings {
+function surroundings(): Surroundings & { metrics: Metrics } {
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
   return { log, clock: systemClock, random: () => 0, metrics: new Metrics(log), ...streams, env: {} }
 }

@@ -1,0 +1,21 @@
+import { Secret } from '../core/options.js'
+
+/** Whether parsed options mean the same: also secrets and patterns, which compare as equal by their properties alone. */
+export function sameOptions(a: unknown, b: unknown): boolean {
+  if (Object.is(a, b)) return true
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
+  if (a instanceof Secret || b instanceof Secret) {
+    return a instanceof Secret && b instanceof Secret && a.reveal() === b.reveal()
+  }
+  if (a instanceof RegExp || b instanceof RegExp) return String(a) === String(b)
+  const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
+  // Of what has a class of its own nobody knows what it hides.
+  if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))
+    return false
+  const names = Object.keys(a)
+  if (names.length !== Object.keys(b).length) return false
+  return names.every(
+    name =>
+      Object.hasOwn(b, name) && sameOptions((a as Record<string, unknown>)[name], (b as Record<string, unknown>)[name]),
+  )
+}

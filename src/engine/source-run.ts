@@ -1,0 +1,86 @@
+import { setMaxListeners } from 'node:events'
+import type { Logger } from 'pino'
+import type { ComponentConfig } from '../config/load.js'
+import type { Source } from '../core/component.js'
+import { errorCode, errorText } from '../core/errors.js'
+import { Backoff, type Random } from '../lib/backoff.js'
+import { sleep } from '../lib/time.js'
+import type { ComponentCounters } from './counters.js'
+import type { Junction } from './junction.js'
+import type { SourceOutlet } from './outlet.js'
+
+const RESTART_FIRST_MS = 1000
+const RESTART_MAX_MS = 60_000
+
+export interface SourceRunParts {
+  readonly config: ComponentConfig<'source'>
+  readonly source: Source
+  readonly outlet: SourceOutlet
+  readonly counters: ComponentCounters
+  readonly log: Logger
+  readonly random: Random
+}
+
+/** One source from its start to its end: started again when it fails, and kept while what is behind it is replaced. */
+export class SourceRun {
+  readonly config: ComponentConfig<'source'>
+  readonly source: Source
+  readonly outlet: SourceOutlet
+  readonly #parts: SourceRunParts
+  readonly #reading = new AbortController()
+  #ended: Promise<void> | undefined
+  #leave: (() => void) | undefined
+
+  constructor(parts: SourceRunParts) {
+    this.config = parts.config
+    this.source = parts.source
+    this.outlet = parts.outlet
+    this.#parts = parts
+    setMaxListeners(0, this.#reading.signal)
+  }
+
+  /** Feeds the junction until the source has ended, or has left it; the junction has its end then. */
+  async feed(junction: Junction): Promise<void> {
+    const left = new Promise<void>(resolve => {
+      this.#leave = resolve
+    })
+    this.#ended ??= this.#run()
+    await Promise.race([this.#ended, left])
+    junction.end()
+  }
+
+  /** Sends nothing from now on, and leaves the junction. `outlet.attach`, and then `feed`, make it go on. */
+  leave(): void {
+    this.outlet.hold()
+    this.#leave?.()
+  }
+
+  /** Whether it has left, and waits. */
+  get isHeld(): boolean {
+    return this.outlet.isHeld
+  }
+
+  /** Ends the reading. */
+  end(): void {
+    this.#reading.abort()
+  }
+
+  async #run(): Promise<void> {
+    const { config, source, outlet, counters, log, random } = this.#parts
+    const { signal } = this.#reading
+    const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
+    while (!signal.aborted) {
+      try {
+        await source.start?.(signal)
+        await source.run(outlet, signal)
+        break
+      } catch (error) {
+        if (signal.aborted) break
+        counters.failed('source')
+        const fields = { component: config.id, code: errorCode(error), error: errorText(error) }
+        log.error(fields, 'source failed and is started again from its checkpoint')
+        await sleep(backoff.next(), signal)
+      }
+    }
+  }
+}

@@ -1,0 +1,217 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Config } from '../config/load.js'
+import { errorText } from '../core/errors.js'
+import { after, deadline, every } from '../lib/time.js'
+import { looseCounters } from './counters.js'
+import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
+import { sameOptions } from './same-options.js'
+
+/** How long nothing but destinations that wait for an operator is waited for. */
+const STUCK_MS = 2000
+const LOOK_MS = 100
+
+/** Told when a configuration that was built could not start, and the one before it runs again. */
+export type WentBack = (error: Error) => void
+
+/**
+ * Runs a configuration, and replaces it by another while events flow. Invariants:
+ * - A configuration is built in rehearsal before anything of the one that runs is touched; what cannot be built changes
+ *   nothing.
+ * - Two engines never run at the same time. The old one delivers what it has; sources that are the same in both
+ *   configurations stay as they are, with their connections, open files and unfinished lines, and wait meanwhile.
+ * - What the old one cannot deliver in time is sent again through the new one: by the source, or in its place when it
+ *   cannot read that again.
+ */
+export class Supervisor {
+  readonly #around: Surroundings
+  readonly #wentBack: WentBack | undefined
+  #config: Config
+  /** What ran before, until the present one is known to start. */
+  #fallback: Config | undefined
+  #engine: Engine
+  #running: Promise<void> | undefined
+  /** Replacements come one after the other. */
+  #queue: Promise<unknown> = Promise.resolve()
+  #deadline: AbortSignal | undefined
+  #aborted = false
+  #failed = false
+  #replaced = 0
+
+  /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
+  static async build(config: Config, around: Surroundings, wentBack?: WentBack): Promise<Supervisor> {
+    const supervised: { by?: Supervisor } = {}
+    const all = { ...around, failed: (error: Error) => supervised.by!.#cannotStart(error) }
+    supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
+    return supervised.by
+  }
+
+  private constructor(config: Config, around: Surroundings, engine: Engine, wentBack: WentBack | undefined) {
+    this.#config = config
+    this.#around = around
+    this.#engine = engine
+    this.#wentBack = wentBack
+  }
+
+  #cannotStart(error: Error): void {
+    const fallback = this.#fallback
+    if (!fallback) {
+      this.abort()
+      return
+    }
+    this.#fallback = undefined
+    this.#wentBack?.(error)
+    const back = this.#queue.then(() => this.#swap(fallback, undefined))
+    this.#queue = back.catch(() => this.abort())
+  }
+
+  /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
+  async run(): Promise<void> {
+    this.#running = this.#engine.run()
+    for (let known: Promise<void> | undefined; known !== this.#running; ) {
+      known = this.#running
+      await known
+      await this.#queue
+    }
+  }
+
+  /**
+   * Goes on with another configuration; resolves when it runs. Rejects when it cannot be used, and what ran before goes
+   * on then.
+   */
+  replace(config: Config): Promise<void> {
+    const replaced = this.#queue.then(() => this.#replace(config))
+    this.#queue = replaced.catch(() => {})
+    return replaced
+  }
+
+  async #replace(config: Config): Promise<void> {
+    if (this.#deadline || !this.#running) throw new Error('it is ending, or does not run yet')
+    if (config.dataDir !== this.#config.dataDir) throw new Error('another data_dir is used after a restart only')
+    await rehearse(config, this.#around)
+    await this.#swap(config, this.#config)
+  }
+
+  /** `fallback` runs again when `config` cannot start. */
+  async #swap(config: Config, fallback: Config | undefined): Promise<void> {
+    if (this.#deadline) throw new Error('it is ending')
+    this.#fallback = undefined
+    const before = this.#engine
+    await this.#drain(before, config)
+    const heritage = before.heritage()
+    let failure: unknown
+    try {
+      this.#engine = await Engine.build(config, this.#around, heritage)
+      this.#config = config
+      this.#fallback = fallback
+      this.#replaced++
+    } catch (error) {
+      failure = error
+      await this.#goBack(heritage)
+    }
+    if (!this.#failed) this.#running = this.#engine.run()
+    if (this.#aborted) this.#engine.abort()
+    else if (this.#deadline) this.#engine.stop(this.#deadline)
+    if (failure) throw failure
+  }
+
+  /** What was built in rehearsal can fail all the same: then with the configuration that worked until now. */
+  async #goBack(heritage: Heritage): Promise<void> {
+    try {
+      this.#engine = await Engine.build(this.#config, this.#around, heritage)
+    } catch (error) {
+      const text = 'the configuration that ran until now cannot be built again'
+      this.#around.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
+      this.#failed = true
+      for (const run of heritage.sources.values()) {
+        run.end()
+        run.outlet.close()
+      }
+      heritage.checkpoints.close()
+    }
+  }
+
+  /** Brings an engine to its end, but for the sources that `next` has too. */
+  async #drain(engine: Engine, next: Config): Promise<void> {
+    const kept = keptSources(this.#config, next)
+    const emptied = (id: string) =>
+      !next.destinations.some(other => other.id === id && other.delivery?.buffer.type === 'disk')
+    const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline)
+    const giveUp = new AbortController()
+    limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
+    let cancel: (() => void) | undefined
+    const stopLooking = every(LOOK_MS, () => {
+      if (!engine.isStuck()) {
+        cancel?.()
+        cancel = undefined
+      } else cancel ??= after(STUCK_MS, () => giveUp.abort())
+    })
+    try {
+      engine.leave(kept, emptied, giveUp.signal)
+      await this.#running
+    } finally {
+      stopLooking()
+      cancel?.()
+      limit.clear()
+    }
+  }
+
+  /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
+  stop(deadline: AbortSignal): void {
+    this.#deadline = deadline
+    this.#engine.stop(deadline)
+  }
+
+  /** Ends everything now: what is not delivered is read again after the next start. */
+  abort(): void {
+    this.#aborted = true
+    this.#deadline ??= AbortSignal.abort()
+    this.#engine.abort()
+  }
+
+  /** Whether the run ended because a component could not start. */
+  get failed(): boolean {
+    return this.#failed || this.#engine.failed
+  }
+
+  /** The configuration that runs. */
+  get config(): Config {
+    return this.#config
+  }
+
+  /** How often another configuration took the place of the one before. */
+  get replaced(): number {
+    return this.#replaced
+  }
+
+  /** What each destination is up to. */
+  states(): DestinationState[] {
+    return this.#engine.states()
+  }
+
+  /** Events read and not settled. */
+  undelivered(): number {
+    return this.#engine.undelivered()
+  }
+}
+
+/** Ids of the sources that are the same in both. */
+function keptSources(before: Config, next: Config): Set<string> {
+  const same = before.sources.filter(({ id, type, options }) =>
+    next.sources.some(other => other.id === id && other.type === type && sameOptions(options, other.options)),
+  )
+  return new Set(same.map(({ id }) => id))
+}
+
+/** Creates every component of a configuration, in a folder of its own, and lets go of them again; throws when one cannot be. */
+async function rehearse(config: Config, around: Surroundings): Promise<void> {
+  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
+  const dataDir = mkdtempSync(join(config.dataDir, 'rehearsal-'))
+  try {
+    const log = around.log.child({}, { level: 'silent' })
+    const engine = await Engine.build({ ...config, dataDir }, { ...around, log, metrics: looseCounters() })
+    await engine.discard()
+  } finally {
+    rmSync(dataDir, { recursive: true, force: true })
+  }
+}

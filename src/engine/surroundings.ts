@@ -1,0 +1,34 @@
+import type { Readable, Writable } from 'node:stream'
+import type { Logger } from 'pino'
+import type { WantedNames } from '../lib/json-scan.js'
+import type { Clock } from '../lib/time.js'
+import type { CheckpointStore } from './checkpoints.js'
+import type { CounterSet } from './counters.js'
+import type { SourceRun } from './source-run.js'
+
+/** What the engine needs from outside. */
+export interface Surroundings {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly random: () => number
+  readonly metrics: CounterSet
+  readonly stdin: Readable
+  readonly stdout: Writable
+  readonly env: NodeJS.ProcessEnv
+  /** A destination cannot start, whatever is waited for. Without this the run ends. */
+  readonly failed?: (error: Error) => void
+}
+
+export interface DestinationState {
+  readonly id: string
+  readonly state: string
+  readonly reason: string | undefined
+}
+
+/** What an engine leaves to the one that takes its place. */
+export interface Heritage {
+  readonly checkpoints: CheckpointStore
+  readonly wanted: WantedNames
+  /** Sources that go on, by id. */
+  readonly sources: ReadonlyMap<string, SourceRun>
+}

@@ -1,0 +1,257 @@
+import { appendFileSync, readdirSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { z } from 'zod'
+import { parseConfig } from '../../../src/config/load.js'
+import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
+import { LOCAL } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { Secret } from '../../../src/core/options.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+import { sameOptions } from '../../../src/engine/same-options.js'
+import { Supervisor } from '../../../src/engine/supervisor.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { filter } from '../../../src/processors/filter.js'
+import { throttle } from '../../../src/processors/throttle.js'
+import { file } from '../../../src/sources/file.js'
+import { stdin } from '../../../src/sources/stdin.js'
+import { tcp } from '../../../src/sources/tcp.js'
+
+/** What the destinations of a test got, by their id. */
+let got: Record<string, string[]> = {}
+
+const collect = defineDestination({
+  type: 'collect',
+  summary: 'Keeps what it gets.',
+  options: z.strictObject({
+    how: z.enum(['takes', 'hangs', 'holds', 'cannot_be_made', 'cannot_start']).default('takes'),
+  }),
+  examples: [{ title: '', yaml: '' }],
+  delivery: LOCAL,
+  create({ how }, { id }) {
+    if (how === 'cannot_be_made') throw new Error('no such thing')
+    return {
+      async start() {
+        if (how === 'cannot_start') throw new Error('not on this machine')
+      },
+      async write(request, signal) {
+        if (how === 'hangs') return new Promise((_, reject) => signal.addEventListener('abort', reject))
+        if (how === 'holds') throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
+        await new Promise(resolve => setImmediate(resolve))
+        const lines = (got[id] ??= [])
+        for (const batch of request) {
+          for (let i = 0; i < batch.length; i++) lines.push(batch.event(i).line.toString())
+        }
+        return undefined
+      },
+    }
+  },
+})
+const components: readonly AnyDefinition[] = [file, stdin, tcp, filter, throttle, collect]
+
+const SOURCES = (folder: string, more = '') => `
+sources:
+  piped: { type: stdin }
+  sent: { type: tcp, listen: 127.0.0.1:0 }
+  tailed: { type: file, include: [${folder}/*.log]${more} }
+`
+
+async function start(t: Tap, config: string) {
+  got = {}
+  const folder = t.testdir({})
+  const stdin = new PassThrough()
+  let logs = ''
+  const log = pino({ level: 'info' }, { write: line => void (logs += line) })
+  const metrics = new Metrics(pino({ level: 'silent' }))
+  const around = { log, clock: systemClock, random: () => 0.1, metrics, stdin, stdout: new PassThrough(), env: {} }
+  const read = (yaml: string, more?: string) =>
+    parseConfig(
+      `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: 3s\n${SOURCES(folder, more)}${yaml}`,
+      'test.yaml',
+      { env: {}, components },
+    )
+  const wentBack: Error[] = []
+  const supervisor = await Supervisor.build(read(config), around, error => wentBack.push(error))
+  const run = supervisor.run()
+  await until(() => logs.includes('"listening"'))
+  const port = Number(/127\.0\.0\.1:(\d+)/.exec(logs)![1])
+  const socket = connect(port, '127.0.0.1').on('error', () => {})
+  const all = () => Object.values(got).flat()
+  let n = 0
+  return {
+    supervisor,
+    run,
+    stdin,
+    metrics,
+    wentBack,
+    folder,
+    replace: (yaml: string, more?: string) => supervisor.replace(read(yaml, more)),
+    /** Sends the next line to every source; in two parts to those that have no more than bytes. */
+    async send(count = 1) {
+      for (let i = 0; i < count; i++, n++) {
+        stdin.write(`piped ${n} be`)
+        socket.write(`sent ${n} be`)
+        appendFileSync(join(folder, 'a.log'), `tailed ${n} begun and ended\n`)
+        await new Promise(resolve => setImmediate(resolve))
+        stdin.write('gun and ended\n')
+        socket.write('gun and ended\n')
+      }
+    },
+    /** Asserts that every line arrived once, and in order. */
+    async arrived(t: Tap) {
+      await until(() => all().length >= 3 * n, 10_000).catch(() => {})
+      for (const name of ['piped', 'sent', 'tailed']) {
+        const lines = all().filter(line => line.startsWith(`${name} `))
+        t.equal(lines.length, n, `${name}: as many as were sent`)
+        t.equal(new Set(lines).size, n, `${name}: each of them once`)
+        t.ok(
+          lines.every(line => /^\w+ \d+ begun and ended$/.test(line)),
+          `${name}: whole`,
+        )
+      }
+      t.ok(metrics.checkConservation(), 'everything is accounted for')
+    },
+    async end(t: Tap) {
+      socket.end()
+      supervisor.stop(AbortSignal.timeout(5000))
+      await run
+      t.equal(supervisor.undelivered(), 0)
+      t.ok(metrics.checkConservation(), 'everything is accounted for at the end')
+    },
+  }
+}
+type Tap = Test
+
+async function until(test: () => boolean, ms = 5000): Promise<void> {
+  for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, 2)))
+    if (performance.now() > end) throw new Error(`not within ${ms} ms: ${test}`)
+}
+
+const INPUTS = 'inputs: [piped, sent, tailed]'
+const SHAPES = [
+  `destinations: { a: { type: collect, ${INPUTS} } }`,
+  `processors: { f: { type: filter, ${INPUTS}, condition: "if (.message contains 'begun')" } }
+destinations: { b: { type: collect, inputs: [f, f.discarded] } }`,
+  `processors: { t: { type: throttle, ${INPUTS}, limit: 5, window: 1 Hours, key_field: .file } }
+destinations: { a: { type: collect, inputs: [t] }, c: { type: collect, inputs: [t.discarded], buffer: { type: disk } } }`,
+]
+
+t.test('replaced again and again under traffic: nothing is lost, nothing comes twice', async t => {
+  const it = await start(t, SHAPES[0]!)
+  let replacing = true
+  const traffic = (async () => {
+    while (replacing) await it.send(5)
+  })()
+  for (let i = 1; i <= 15; i++) await it.replace(SHAPES[i % 3]!)
+  t.equal(it.supervisor.replaced, 15)
+  replacing = false
+  await traffic
+  await it.arrived(t)
+  const order = Object.values(got).map(lines => lines.filter(line => line.startsWith('piped')).map(numberOf))
+  t.ok(
+    order.every(numbers => numbers.every((n, i) => i === 0 || n > numbers[i - 1]!)),
+    'in order',
+  )
+  const received = ['piped', 'sent', 'tailed'].map(id => it.metrics.components.get(id)!.received.events)
+  t.same(new Set(received).size, 1, 'and counted once')
+  t.equal(
+    received.reduce((a, b) => a + b),
+    Object.values(got).flat().length,
+  )
+  t.notMatch(
+    await it.metrics.render(),
+    /holding\{component_id="b"/,
+    'components that are gone show nothing of themselves',
+  )
+  await it.end(t)
+  t.same(
+    readdirSync(join(it.folder, 'state')).filter(name => name.startsWith('rehearsal')),
+    [],
+  )
+})
+
+const numberOf = (line: string) => Number(line.split(' ')[1])
+
+for (const how of ['hangs', 'holds']) {
+  t.test(`a destination that ${how} is replaced: what waited for it goes to its successor`, async t => {
+    const it = await start(t, `destinations: { a: { type: collect, ${INPUTS}, how: ${how} } }`)
+    await it.send(30)
+    await until(() => it.metrics.components.get('a')!.received.events === 90)
+    const replaced = it.replace(SHAPES[1]!)
+    await it.send(30)
+    await replaced
+    await it.send(5)
+    await it.arrived(t)
+    t.ok(it.metrics.components.get('a')!.discards.get('given_back')!.events >= 90, 'which is counted')
+    await it.end(t)
+  })
+}
+
+t.test('what cannot be built changes nothing', async t => {
+  const it = await start(t, SHAPES[0]!)
+  await it.send(5)
+  const bad = it.replace(`destinations: { a: { type: collect, ${INPUTS}, how: cannot_be_made } }`)
+  await t.rejects(bad, { message: 'no such thing' })
+  t.equal(it.supervisor.replaced, 0)
+  const elsewhere = { ...it.supervisor.config, dataDir: '/nowhere' }
+  await t.rejects(it.supervisor.replace(elsewhere), { message: /data_dir/ })
+  await it.send(5)
+  await it.arrived(t)
+  await it.end(t)
+  await t.rejects(it.replace(SHAPES[1]!), { message: /ending/ })
+})
+
+t.test('what cannot start gives way to what ran before', async t => {
+  const it = await start(t, SHAPES[0]!)
+  await it.send(5)
+  await it.replace(
+    `destinations: { a: { type: collect, ${INPUTS} }, z: { type: collect, ${INPUTS}, how: cannot_start } }`,
+  )
+  await it.send(5)
+  await until(() => it.wentBack.length === 1 && !it.supervisor.config.destinations.some(({ id }) => id === 'z'), 10_000)
+  t.match(it.wentBack[0], { message: 'destination z cannot start: not on this machine' })
+  await it.send(5)
+  await until(() => (got.a?.length ?? 0) >= 45)
+  t.same(new Set(got.a).size, 45, 'every event was delivered')
+  t.notOk(it.supervisor.failed)
+  await it.end(t)
+})
+
+t.test('a source whose options changed goes on from its checkpoint', async t => {
+  const it = await start(t, SHAPES[0]!)
+  await it.send(20)
+  await it.replace(SHAPES[0]!, ', max_line_bytes: 2000')
+  await it.send(20)
+  await it.arrived(t)
+  await it.end(t)
+})
+
+t.test('an end in the middle of a replacement', async t => {
+  const it = await start(t, SHAPES[0]!)
+  await it.send(50)
+  const replaced = it.replace(SHAPES[1]!)
+  await it.send(10)
+  it.supervisor.stop(AbortSignal.timeout(5000))
+  await replaced.catch(() => {})
+  await it.run
+  t.equal(it.supervisor.undelivered(), 0)
+  t.ok(it.metrics.checkConservation())
+  const piped = Object.values(got)
+    .flat()
+    .filter(line => line.startsWith('piped'))
+  t.equal(new Set(piped).size, 60, 'what can be read once only was delivered')
+})
+
+t.test('options that are the same, and that only look so', async t => {
+  const same = { a: [1, { b: 'x' }], key: new Secret('k'), pattern: /x/u, none: undefined }
+  t.ok(sameOptions(same, { ...same, key: new Secret('k'), pattern: /x/u }))
+  t.notOk(sameOptions(same, { ...same, key: new Secret('other') }))
+  t.notOk(sameOptions(same, { ...same, pattern: /y/u }))
+  t.notOk(sameOptions(same, { ...same, a: [1, { b: 'y' }] }))
+  t.notOk(sameOptions({ a: 1 }, { a: 1, b: 2 }))
+  t.notOk(sameOptions({ a: 1 }, { b: 1 }))
+  t.notOk(sameOptions(new Map(), new Map()), 'nobody knows')
+})
