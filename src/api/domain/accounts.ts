@@ -35,7 +35,7 @@ export class Accounts {
       const { record, changes, expected } = await this.make(enterpriseId, title)
       const first = manager && this.#users.make(record, { ...manager, role: 'manager' })
       const details = first ? { title, manager_id: first.record.id } : { title }
-      const entry = context.audit(principal, 'account.create', { type: 'account', id: record.id }, details, record.id)
+      const entry = context.audit(principal, 'account.create', { type: 'account', id: record.id }, details)
       await context.write([...changes, ...(first?.changes ?? []), entry], expected)
       return { ...show(record), ...(first ? { manager: first.document } : {}) }
     })

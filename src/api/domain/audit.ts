@@ -39,7 +39,7 @@ export class Audit {
       const old = entries.filter(({ value }) => timeOfId((value as AuditRecord).id) < oldest)
       if (old.length > 0) await store.write(old.map(({ key }) => ({ key, value: undefined })))
       // The rest of an account's entries is younger still.
-      after = old.length === entries.length ? last : `${last.slice(0, last.lastIndexOf('/'))}/~`
+      after = old.at(-1)?.key === last ? last : `${last.slice(0, last.lastIndexOf('/'))}/~`
     }
   }
 }

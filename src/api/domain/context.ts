@@ -125,19 +125,13 @@ export class Context {
   }
 
   /** The entry of the audit log for what is written along with it. Details hold no secret. */
-  audit(
-    principal: Principal,
-    action: string,
-    target: { type: string; id: string },
-    details: Details = {},
-    accountId: string | null = principal.account?.id ?? null,
-  ): Change {
+  audit(principal: Principal, action: string, target: { type: string; id: string }, details: Details = {}): Change {
     const { type, subject, keyId, enterpriseId, address, requestId } = principal
     return this.auditEntry({
       action,
       actor: { type, id: subject.id, email: subject.email, key_id: keyId },
       enterprise_id: enterpriseId,
-      account_id: accountId,
+      account_id: principal.account?.id ?? null,
       target,
       details,
       address,

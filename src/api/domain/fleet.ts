@@ -1,10 +1,133 @@
+import { requireAccount, requireId, requireScope } from './access.js'
+import { type Context, tooMany } from './context.js'
 import type { DaemonDocument, Page } from './documents.js'
+import { notFound } from './errors.js'
 import type { PageQuery, ReportInput } from './inputs.js'
 import type { Principal } from './principal.js'
+import { at, type DaemonRecord, type PipelineRecord } from './records.js'
 
-export interface Fleet {
+/** A daemon that has not reported for so long is silent, and forgotten after so many days. */
+const SILENT_MS = 5 * 60_000
+const FORGOTTEN_MS = 30 * 86_400_000
+/** Entries looked at before others get their turn. */
+const PORTION = 500
+
+/**
+ * Which daemon runs what. A report is worth little once the next one is there, so reports are kept in memory and written
+ * down together every few seconds; a kill costs those seconds' worth, until the next report.
+ */
+export class Fleet {
+  readonly #context: Context
+  #unwritten = new Map<string, DaemonRecord>()
+  /** Daemons by account; filled when an account is first met. */
+  readonly #known = new Map<string, Set<string>>()
+
+  constructor(context: Context) {
+    this.#context = context
+  }
+
   /** Daemons of the account's pipelines, of all accounts at enterprise scope. */
-  list(principal: Principal, page: PageQuery): Promise<Page<DaemonDocument>>
+  async list(principal: Principal, page: PageQuery): Promise<Page<DaemonDocument>> {
+    requireScope(principal, 'pipeline:read')
+    await this.flush()
+    const { enterpriseId, account } = principal
+    const prefix = at.daemons(enterpriseId, account?.id)
+    const { limit, after } = page
+    const from = after === undefined ? {} : { after: prefix + after }
+    const entries = await this.#context.store.list(prefix, { ...from, limit: limit + 1 })
+    const shown = entries.slice(0, limit)
+    const items = await Promise.all(
+      shown.map(({ key, value }) => this.#show(value as DaemonRecord, enterpriseId, key.split('/')[2]!)),
+    )
+    return { items, next: entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null, limit }
+  }
+
   /** Needs `pipeline:read`; kept in memory first, written every few seconds. */
-  report(principal: Principal, input: ReportInput): Promise<DaemonDocument>
+  async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
+    requireScope(principal, 'pipeline:read')
+    const { id: accountId } = requireAccount(principal)
+    const { enterpriseId } = principal
+    requireId(input.pipeline_id, 'pipeline')
+    const pipeline = await this.#pipeline(enterpriseId, accountId, input.pipeline_id)
+    if (!pipeline) throw notFound('pipeline')
+    const key = at.daemon(enterpriseId, accountId, pipeline.id, input.daemon_id)
+    const known = await this.#daemons(enterpriseId, accountId)
+    const { daemons } = this.#context.limits
+    if (!known.has(key) && known.size >= daemons) throw tooMany(daemons, 'daemons in an account')
+    known.add(key)
+    const record: DaemonRecord = {
+      id: input.daemon_id,
+      pipeline_id: pipeline.id,
+      host: input.host,
+      version: input.version,
+      revision: input.revision,
+      health: input.health,
+      error: input.error ?? null,
+      totals: input.totals ?? {},
+      started_at: input.started_at ?? null,
+      reported_at: this.#context.time(),
+    }
+    this.#unwritten.set(key, record)
+    return this.#show(record, enterpriseId, accountId)
+  }
+
+  /** Writes down what was reported. */
+  async flush(): Promise<void> {
+    if (this.#unwritten.size === 0) return
+    const reports = this.#unwritten
+    this.#unwritten = new Map()
+    try {
+      await this.#context.store.write([...reports].map(([key, value]) => ({ key, value })))
+    } catch (error) {
+      this.#unwritten = new Map([...reports, ...this.#unwritten])
+      throw error
+    }
+  }
+
+  /** Removes daemons that have not reported for long, and those whose pipeline is gone. */
+  async forgetOld(): Promise<void> {
+    const { store } = this.#context
+    const oldest = this.#context.time(-FORGOTTEN_MS)
+    let after: string | undefined
+    for (;;) {
+      const entries = await store.list(at.allDaemons, { limit: PORTION, ...(after === undefined ? {} : { after }) })
+      if (entries.length === 0) break
+      const gone: string[] = []
+      for (const { key, value } of entries) {
+        const record = value as DaemonRecord
+        const [, enterprise, account] = key.split('/') as [string, string, string]
+        const kept = record.reported_at > oldest && (await this.#pipeline(enterprise, account, record.pipeline_id))
+        if (!kept) gone.push(key)
+        after = key
+      }
+      if (gone.length > 0) await store.write(gone.map(key => ({ key, value: undefined })))
+    }
+    this.#known.clear()
+  }
+
+  async #daemons(enterpriseId: string, accountId: string): Promise<Set<string>> {
+    const known = this.#known.get(accountId)
+    if (known) return known
+    const entries = await this.#context.store.list(at.daemons(enterpriseId, accountId))
+    const present = this.#known.get(accountId) ?? new Set<string>()
+    for (const { key } of entries) present.add(key)
+    this.#known.set(accountId, present)
+    return present
+  }
+
+  #pipeline(enterprise: string, account: string, id: string): Promise<PipelineRecord | undefined> {
+    return this.#context.read<PipelineRecord>(at.pipeline(enterprise, account, id))
+  }
+
+  async #show(record: DaemonRecord, enterprise: string, account: string): Promise<DaemonDocument> {
+    const pipeline = await this.#pipeline(enterprise, account, record.pipeline_id)
+    const published = pipeline?.published_revision ?? null
+    const silent = Date.parse(record.reported_at) + SILENT_MS < this.#context.clock.wall()
+    return {
+      ...record,
+      published_revision: published,
+      behind: published !== null && record.revision !== published,
+      silent,
+    }
+  }
 }

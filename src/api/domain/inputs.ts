@@ -133,3 +133,9 @@ export const pageQuery = z.strictObject({
   after: z.string().min(1).max(200).optional().describe('`next` of the page before.'),
 })
 export type PageQuery = z.output<typeof pageQuery>
+
+export const initInput = z.object({
+  enterpriseTitle: title.default('Enterprise'),
+  accountTitle: title.default('Account'),
+  managerEmail: email.default('manager@localhost'),
+})

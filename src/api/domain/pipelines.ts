@@ -1,6 +1,15 @@
+import type { AnyDefinition } from '../../core/component.js'
+import type { Change } from '../store/store.js'
+import { requireAccount, requireEnterprise, requireId, requireScope } from './access.js'
+import { type Context, mapPage } from './context.js'
 import type { Page, PipelineDocument, PublishedDocument, RevisionDocument } from './documents.js'
+import { ApiError, notFound } from './errors.js'
+import { pipelineTag, publishedTag, requireMatch } from './etag.js'
+import { missingFeatures, notEnabled } from './features.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from './inputs.js'
+import { checkPipelineConfig } from './pipeline-config.js'
 import type { Principal } from './principal.js'
+import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from './records.js'
 
 /** A document with the strong ETag of what it shows, quotes and all. */
 export interface Tagged<T> {
@@ -11,24 +20,297 @@ export interface Tagged<T> {
 /** Hears of every publish, and with undefined of a pipeline that was deleted. */
 export type PublishListener = (pipelineId: string, published: PublishedDocument | undefined) => void
 
-export interface Pipelines {
+/** Pipelines read at a time where all of them are looked at. */
+const PORTION = 20
+const LARGEST_REVISION = 9_999_999_999
+
+/**
+ * Pipelines: a draft, and what was saved of it as revisions that never change. One of them is published. Saving the
+ * same again makes no revision; publishing an earlier one rolls back.
+ */
+export class Pipelines {
+  readonly #context: Context
+  readonly #components: readonly AnyDefinition[]
+  readonly #listeners = new Set<PublishListener>()
+
+  constructor(context: Context, components: readonly AnyDefinition[]) {
+    this.#context = context
+    this.#components = components
+  }
+
   /** At enterprise scope those of all accounts. */
-  list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>>
-  create(principal: Principal, input: PipelineInput): Promise<Tagged<PipelineDocument>>
-  get(principal: Principal, id: string): Promise<Tagged<PipelineDocument>>
+  async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
+    requireScope(principal, 'pipeline:read')
+    if (principal.account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
+    const prefix = at.pipelines(principal.enterpriseId, principal.account?.id)
+    return mapPage(await this.#context.page<PipelineRecord>(prefix, page), show)
+  }
+
+  async create(principal: Principal, { title, config }: PipelineInput): Promise<Tagged<PipelineDocument>> {
+    const account = writes(principal)
+    const context = this.#context
+    this.#check(config)
+    return context.turns.take(account.id, async () => {
+      const { enterpriseId } = principal
+      await context.room(at.pipelines(enterpriseId, account.id), context.limits.pipelines, 'pipelines in an account')
+      const now = context.time()
+      const record: PipelineRecord = {
+        id: context.ids.next(),
+        enterprise_id: enterpriseId,
+        account_id: account.id,
+        title,
+        config,
+        revision: 1,
+        published_revision: null,
+        published_at: null,
+        version: 1,
+        created_at: now,
+        updated_at: now,
+      }
+      const key = keyOf(record)
+      const entry = context.audit(principal, 'pipeline.create', target(record.id), { title })
+      const expected = [{ key, value: undefined }]
+      await context.write([{ key, value: record }, this.#revisionOf(record, principal), entry], expected)
+      return tagged(record)
+    })
+  }
+
+  async get(principal: Principal, id: string): Promise<Tagged<PipelineDocument>> {
+    requireScope(principal, 'pipeline:read')
+    return tagged(await this.#read(principal, id))
+  }
+
   /** `ifMatch`: the header as it came; 412 when the pipeline has another ETag. 400 with `config.…` places. */
-  update(principal: Principal, id: string, input: PipelineUpdate, ifMatch?: string): Promise<Tagged<PipelineDocument>>
-  remove(principal: Principal, id: string, ifMatch?: string): Promise<void>
+  async update(
+    principal: Principal,
+    id: string,
+    { title, config }: PipelineUpdate,
+    ifMatch?: string,
+  ): Promise<Tagged<PipelineDocument>> {
+    const account = writes(principal)
+    const context = this.#context
+    return context.turns.take(account.id, async () => {
+      const before = await this.#read(principal, id)
+      requireMatch(ifMatch, pipelineTag(before))
+      if (config) this.#check(config)
+      const saved = config !== undefined && JSON.stringify(config) !== JSON.stringify(before.config)
+      if (!saved && (title === undefined || title === before.title)) return tagged(before)
+      const record: PipelineRecord = {
+        ...before,
+        title: title ?? before.title,
+        config: saved ? config : before.config,
+        revision: before.revision + (saved ? 1 : 0),
+        version: before.version + 1,
+        updated_at: context.time(),
+      }
+      const details = { title: record.title, revision: record.revision }
+      const changes = [
+        { key: keyOf(record), value: record },
+        ...(saved ? [this.#revisionOf(record, principal), ...this.#beyond(record)] : []),
+        context.audit(principal, 'pipeline.update', target(id), details),
+      ]
+      await context.write(changes, [{ key: keyOf(before), value: before }])
+      return tagged(record)
+    })
+  }
+
+  async remove(principal: Principal, id: string, ifMatch?: string): Promise<void> {
+    const account = writes(principal)
+    const context = this.#context
+    await context.turns.take(account.id, async () => {
+      const before = await this.#read(principal, id)
+      requireMatch(ifMatch, pipelineTag(before))
+      const kept = this.#kept(before).map(revision => at.revision(id, revision))
+      const daemons = await context.store.list(at.daemons(before.enterprise_id, before.account_id, id))
+      const gone = [keyOf(before), ...kept, ...daemons.map(({ key }) => key)]
+      const entry = context.audit(principal, 'pipeline.remove', target(id), { title: before.title })
+      const changes: Change[] = gone.map(key => ({ key, value: undefined }))
+      await context.write([...changes, entry], [{ key: keyOf(before), value: before }])
+      if (before.published_revision !== null) this.#tell(id, undefined)
+    })
+  }
+
   /** The latest revision, or an earlier one: rolls back. 403 feature_not_enabled. */
-  publish(principal: Principal, id: string, input: PublishInput, ifMatch?: string): Promise<Tagged<PipelineDocument>>
+  async publish(
+    principal: Principal,
+    id: string,
+    input: PublishInput,
+    ifMatch?: string,
+  ): Promise<Tagged<PipelineDocument>> {
+    const account = writes(principal)
+    const context = this.#context
+    return context.turns.take(account.id, async () => {
+      const before = await this.#read(principal, id)
+      requireMatch(ifMatch, pipelineTag(before))
+      const number = input.revision ?? before.revision
+      const revision = await this.#revision(before, number)
+      // What was right when it was saved need not be any more: the schema may have changed since.
+      const { processors } = this.#check(revision.config)
+      const gate = at.account(before.enterprise_id, before.account_id)
+      const owner = await context.read<AccountRecord>(gate)
+      if (!owner) throw notFound('pipeline')
+      const missing = missingFeatures(
+        owner,
+        processors.map(({ type }) => type),
+      )
+      if (missing.length > 0) throw notEnabled(missing)
+      if (before.published_revision === number) return tagged(before)
+      const now = context.time()
+      const record: PipelineRecord = {
+        ...before,
+        published_revision: number,
+        published_at: now,
+        version: before.version + 1,
+        updated_at: now,
+      }
+      const from = before.published_revision
+      const action = from !== null && number < from ? 'pipeline.rollback' : 'pipeline.publish'
+      const entry = context.audit(principal, action, target(id), { revision: number, revision_before: from })
+      const stale = from !== null && from <= record.revision - context.limits.revisions
+      const old = stale ? [{ key: at.revision(id, from), value: undefined }] : []
+      await context.write(
+        [{ key: keyOf(record), value: record }, ...old, entry],
+        [
+          { key: keyOf(before), value: before },
+          { key: gate, value: owner },
+        ],
+      )
+      this.#tell(id, publishedOf(record, revision))
+      return tagged(record)
+    })
+  }
+
   /** Newest first. */
-  revisions(principal: Principal, id: string, page: PageQuery): Promise<Page<RevisionDocument>>
-  revision(principal: Principal, id: string, revision: number): Promise<RevisionDocument>
+  async revisions(principal: Principal, id: string, page: PageQuery): Promise<Page<RevisionDocument>> {
+    requireScope(principal, 'pipeline:read')
+    const pipeline = await this.#read(principal, id)
+    const found = await this.#context.pageBackwards<RevisionRecord>(at.revisions(id), page)
+    return mapPage(found, revision => showRevision(revision, pipeline))
+  }
+
+  async revision(principal: Principal, id: string, revision: number): Promise<RevisionDocument> {
+    requireScope(principal, 'pipeline:read')
+    const pipeline = await this.#read(principal, id)
+    return showRevision(await this.#revision(pipeline, revision), pipeline)
+  }
+
   /** What a daemon takes; 409 not_published. */
-  published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>>
+  async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
+    requireScope(principal, 'pipeline:read')
+    const record = await this.#read(principal, id)
+    return { document: await this.#published(record), etag: publishedTag(record) }
+  }
+
   /** What the service itself runs for a request of `ingest:write`; 409 not_published. */
-  forIngest(principal: Principal, id: string): Promise<PublishedDocument>
+  async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
+    requireScope(principal, 'ingest:write')
+    return this.#published(await this.#read(principal, id))
+  }
+
   /** Every published pipeline of everybody, for the service's own engine. */
-  allPublished(): AsyncIterable<PublishedDocument>
-  onPublish(listener: PublishListener): () => void
+  async *allPublished(): AsyncGenerator<PublishedDocument, void, undefined> {
+    let after: string | undefined
+    for (;;) {
+      const options = { limit: PORTION, ...(after === undefined ? {} : { after }) }
+      const entries = await this.#context.store.list(at.allPipelines, options)
+      if (entries.length === 0) return
+      for (const { key, value } of entries) {
+        const record = value as PipelineRecord
+        if (record.published_revision !== null) yield await this.#published(record)
+        after = key
+      }
+    }
+  }
+
+  /** The returned function ends it. */
+  onPublish(listener: PublishListener): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  #tell(id: string, published: PublishedDocument | undefined): void {
+    for (const listener of this.#listeners) {
+      try {
+        listener(id, published)
+      } catch (error) {
+        // It is published all the same.
+        this.#context.log.error({ err: error, pipeline: id }, 'what was published could not be passed on')
+      }
+    }
+  }
+
+  #check(config: Readonly<Record<string, unknown>>) {
+    return checkPipelineConfig(config, this.#components, this.#context.limits.configBytes)
+  }
+
+  async #read(principal: Principal, id: string): Promise<PipelineRecord> {
+    const account = requireAccount(principal)
+    requireId(id, 'pipeline')
+    const record = await this.#context.read<PipelineRecord>(at.pipeline(principal.enterpriseId, account.id, id))
+    if (!record) throw notFound('pipeline')
+    return record
+  }
+
+  async #revision(pipeline: PipelineRecord, revision: number): Promise<RevisionRecord> {
+    if (!Number.isInteger(revision) || revision < 1 || revision > LARGEST_REVISION) throw notFound('revision')
+    const found = await this.#context.read<RevisionRecord>(at.revision(pipeline.id, revision))
+    if (!found) throw notFound('revision')
+    return found
+  }
+
+  async #published(record: PipelineRecord): Promise<PublishedDocument> {
+    if (record.published_revision === null) {
+      throw new ApiError(409, 'not_published', 'no revision of this pipeline is published yet; publish one first')
+    }
+    return publishedOf(record, await this.#revision(record, record.published_revision))
+  }
+
+  #revisionOf({ id, revision, config, updated_at }: PipelineRecord, { subject }: Principal): Change {
+    const value: RevisionRecord = {
+      pipeline_id: id,
+      revision,
+      config,
+      created_at: updated_at,
+      created_by: { id: subject.id, email: subject.email },
+    }
+    return { key: at.revision(id, revision), value }
+  }
+
+  /** Removes the revision that a new one leaves no room for. */
+  #beyond({ id, revision, published_revision }: PipelineRecord): Change[] {
+    const old = revision - this.#context.limits.revisions
+    return old < 1 || old === published_revision ? [] : [{ key: at.revision(id, old), value: undefined }]
+  }
+
+  #kept({ revision, published_revision }: PipelineRecord): number[] {
+    const first = Math.max(1, revision - this.#context.limits.revisions + 1)
+    const kept = Array.from({ length: revision - first + 1 }, (_, i) => first + i)
+    return published_revision !== null && published_revision < first ? [published_revision, ...kept] : kept
+  }
+}
+
+const target = (id: string) => ({ type: 'pipeline', id })
+const keyOf = ({ enterprise_id, account_id, id }: PipelineRecord) => at.pipeline(enterprise_id, account_id, id)
+
+function writes(principal: Principal) {
+  requireScope(principal, 'pipeline:write')
+  return requireAccount(principal)
+}
+
+function show(record: PipelineRecord): PipelineDocument {
+  const { id, account_id, title, config, revision, published_revision, created_at, updated_at } = record
+  return { id, account_id, title, config, revision, published_revision, created_at, updated_at }
+}
+
+function tagged(record: PipelineRecord): Tagged<PipelineDocument> {
+  return { document: show(record), etag: pipelineTag(record) }
+}
+
+function showRevision(record: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
+  return { ...record, published: record.revision === published_revision }
+}
+
+function publishedOf(pipeline: PipelineRecord, { revision, config }: RevisionRecord): PublishedDocument {
+  const { id, account_id, title, published_at } = pipeline
+  return { id, account_id, title, revision, config, published_at: published_at! }
 }

@@ -1,24 +1,32 @@
-import type { Accounts } from './accounts.js'
-import type { Audit } from './audit.js'
-import type { AuthenticateRequest } from './authentication.js'
-import type { ServiceOptions } from './context.js'
+import { every } from '../../lib/time.js'
+import { Accounts } from './accounts.js'
+import { Audit } from './audit.js'
+import { type AuthenticateRequest, Authentication } from './authentication.js'
+import { Context, type ServiceOptions } from './context.js'
 import type { InitResult, TokenDocument } from './documents.js'
-import type { Fleet } from './fleet.js'
-import type { Pipelines } from './pipelines.js'
+import { type InitOptions, initialize } from './first-steps.js'
+import { Fleet } from './fleet.js'
+import { KeyEnds } from './key-ends.js'
+import { Keys } from './keys.js'
+import { Pipelines } from './pipelines.js'
 import type { Principal } from './principal.js'
-import type { ServiceAccounts } from './service-accounts.js'
-import type { UserKeys } from './user-keys.js'
-import type { Users } from './users.js'
+import { at } from './records.js'
+import { SCOPES } from './scopes.js'
+import { ServiceAccounts } from './service-accounts.js'
+import { UserKeys } from './user-keys.js'
+import { Users } from './users.js'
 
-export interface InitOptions {
-  readonly enterpriseTitle?: string | undefined
-  readonly accountTitle?: string | undefined
-  readonly managerEmail?: string | undefined
-}
+export type { ServiceLimits, ServiceOptions } from './context.js'
+export type { InitOptions } from './first-steps.js'
+
+/** How often what is only in memory is written down, and how many times that until it is looked at what is old. */
+const TICK_MS = 10_000
+const USES_EVERY = 6
+const SWEEP_EVERY = 360
 
 /** Numbers for metrics. */
 export interface ServiceCounts {
-  /** Refused keys by problem: malformed, unknown, expired, revoked. */
+  /** Refused keys by problem: missing, malformed, unknown, expired, revoked. */
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
@@ -32,42 +40,116 @@ export interface ServiceCounts {
  * visibility itself, and writes its audit entry with the change. Inputs are what the schemas of inputs.ts give.
  */
 export class Service {
-  declare readonly accounts: Accounts
-  declare readonly users: Users
-  declare readonly serviceAccounts: ServiceAccounts
-  declare readonly userKeys: UserKeys
-  declare readonly pipelines: Pipelines
-  declare readonly fleet: Fleet
-  declare readonly audit: Audit
+  readonly accounts: Accounts
+  readonly users: Users
+  readonly serviceAccounts: ServiceAccounts
+  readonly userKeys: UserKeys
+  readonly pipelines: Pipelines
+  readonly fleet: Fleet
+  readonly audit: Audit
+  readonly #context: Context
+  readonly #keys: Keys
+  readonly #keyEnds: KeyEnds
+  readonly #authentication: Authentication
+  #stopTicking: () => void = () => {}
+  #ticks = 0
+  #busy: Promise<void> | undefined
 
-  static async open(_options: ServiceOptions): Promise<Service> {
-    throw new Error('not there yet')
+  private constructor(options: ServiceOptions) {
+    const context = new Context(options)
+    this.#context = context
+    this.#keys = new Keys(context, options.secret)
+    this.#keyEnds = new KeyEnds(context)
+    this.#authentication = new Authentication(context, this.#keys)
+    this.users = new Users(context, this.#keys)
+    this.accounts = new Accounts(context, this.users)
+    this.serviceAccounts = new ServiceAccounts(context, this.#keys)
+    this.userKeys = new UserKeys(context, this.#keys)
+    this.pipelines = new Pipelines(context, options.components)
+    this.fleet = new Fleet(context)
+    this.audit = new Audit(context)
+  }
+
+  static async open(options: ServiceOptions): Promise<Service> {
+    const service = new Service(options)
+    await service.#keyEnds.look()
+    if (options.background !== false) service.#stopTicking = every(TICK_MS, () => service.#tick())
+    return service
   }
 
   /** ApiError 401 with token_missing, token_malformed, token_unknown, token_expired or token_revoked; 403; 429. */
-  async authenticate(_request: AuthenticateRequest): Promise<Principal> {
-    throw new Error('not there yet')
+  authenticate(request: AuthenticateRequest): Promise<Principal> {
+    return this.#authentication.authenticate(request)
   }
 
   /** Makes the first enterprise, account, manager and keys; ApiError 409 already_initialized. */
-  async init(_options: InitOptions = {}): Promise<InitResult> {
-    throw new Error('not there yet')
+  init(options: InitOptions = {}): Promise<InitResult> {
+    return initialize(this.#context, this, options)
   }
 
   /** Whether `init` was done. */
   async initialized(): Promise<boolean> {
-    throw new Error('not there yet')
+    return (await this.#context.read(at.initialized)) !== undefined
   }
 
   /** What this token is. */
-  token(_principal: Principal): TokenDocument {
-    throw new Error('not there yet')
+  token(principal: Principal): TokenDocument {
+    const { type, subject, account, enterpriseId, role, scopes, expiresAt, keyId, delegated } = principal
+    return {
+      type,
+      subject,
+      account_id: account?.id ?? null,
+      account_short_id: account?.shortId ?? null,
+      enterprise_id: enterpriseId,
+      role: role ?? null,
+      scopes: SCOPES.filter(scope => scopes.has(scope)),
+      expires_at: expiresAt,
+      key_id: keyId,
+      delegated,
+    }
   }
 
   counts(): ServiceCounts {
-    throw new Error('not there yet')
+    const { refused, authenticated, rateLimited } = this.#authentication
+    const { expiringSoon, expired } = this.#keyEnds
+    const counted = { refusedKeys: { ...refused }, authenticated, rateLimited }
+    return { ...counted, keysExpiringSoon: expiringSoon, keysExpired: expired }
   }
 
-  /** Writes down what is only in memory (last uses, reports). The store stays open. */
-  async close(): Promise<void> {}
+  /** Writes down what is only in memory (last uses, reports). */
+  async flush(): Promise<void> {
+    await this.fleet.flush()
+    await this.#keys.flush()
+  }
+
+  /** Warns of keys that expire, and forgets what is too old. */
+  async sweep(): Promise<void> {
+    await this.#keyEnds.look()
+    await this.fleet.forgetOld()
+    await this.audit.forgetOld()
+  }
+
+  /** Ends what it does by itself, and flushes. The store stays open. */
+  async close(): Promise<void> {
+    this.#stopTicking()
+    await this.#busy
+    await this.flush()
+  }
+
+  #tick(): void {
+    this.#ticks++
+    this.#busy ??= this.#lookAfter(this.#ticks).finally(() => {
+      this.#busy = undefined
+    })
+  }
+
+  async #lookAfter(ticks: number): Promise<void> {
+    try {
+      await this.fleet.flush()
+      if (ticks % USES_EVERY === 0) await this.#keys.flush()
+      if (ticks % SWEEP_EVERY === 0) await this.sweep()
+    } catch (error) {
+      this.#context.log.error({ err: error }, 'the service cannot write down what it has in memory')
+    }
+  }
 }

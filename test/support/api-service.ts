@@ -1,0 +1,81 @@
+import { join } from 'node:path'
+import pino from 'pino'
+import type { Test } from 'tap'
+import type { InitResult } from '../../src/api/domain/documents.js'
+import { ApiError } from '../../src/api/domain/errors.js'
+import type { Principal } from '../../src/api/domain/principal.js'
+import { Service, type ServiceLimits } from '../../src/api/domain/service.js'
+import { openLevelStore } from '../../src/api/store/level.js'
+import type { Change, Expected, Store } from '../../src/api/store/store.js'
+import { components } from '../../src/components.js'
+import { ManualTime } from './manual-time.js'
+import { Seeded } from './seeded.js'
+
+export interface TestedService {
+  readonly service: Service
+  readonly first: InitResult
+  readonly store: Store
+  readonly time: ManualTime
+  readonly logged: Record<string, unknown>[]
+  /** Everything that was written to the store, as text. */
+  readonly written: string[]
+  /** A second service over the same store. */
+  again(): Promise<Service>
+}
+
+/** A service that is initialised, over a store of its own, with a clock that stands still. */
+export async function openService(t: Test, limits: Partial<ServiceLimits> = {}): Promise<TestedService> {
+  const level = await openLevelStore(join(t.testdir({}), 'store'))
+  const written: string[] = []
+  const store: Store = {
+    get: key => level.get(key),
+    list: (prefix, options) => level.list(prefix, options),
+    write: (changes: readonly Change[], expected?: readonly Expected[]) => {
+      written.push(...changes.map(change => JSON.stringify(change)))
+      return level.write(changes, expected)
+    },
+    backup: path => level.backup(path),
+    close: () => level.close(),
+  }
+  const time = new ManualTime()
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const seeded = new Seeded(7)
+  const random = (bytes: number) => Buffer.from(Array.from({ length: bytes }, () => seeded.below(256)))
+  const open = () =>
+    Service.open({
+      store,
+      secret: Buffer.alloc(32, 5),
+      clock: time,
+      random,
+      log,
+      components,
+      limits,
+      background: false,
+    })
+  const service = await open()
+  const first = await service.init({ managerEmail: 'First@Example.com' })
+  t.teardown(() => level.close())
+  return { service, first, store, time, logged, written, again: open }
+}
+
+/** Who has this key, perhaps within another account. */
+export function as(service: Service, key: string, delegateAccountId?: string): Promise<Principal> {
+  return service.authenticate({
+    authorization: `Token ${key}`,
+    delegateAccountId,
+    address: '192.0.2.1',
+    requestId: 'r-1',
+  })
+}
+
+/** `403 scope_missing`; `done` where nothing is refused. Anything but an ApiError is thrown on. */
+export async function outcome(work: Promise<unknown>): Promise<string> {
+  try {
+    await work
+    return 'done'
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error
+    return `${error.status} ${error.code}`
+  }
+}
