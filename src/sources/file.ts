@@ -11,7 +11,7 @@ import { Reader } from './file/reader.js'
 import { Roster } from './file/roster.js'
 import { Saved, type SavedDocument } from './file/saved.js'
 import { Slices } from './file/slices.js'
-import type { TailerContext } from './file/tailer.js'
+import type { TailerContext } from './file/tailing.js'
 import { Troubles } from './file/troubles.js'
 import { Waker } from './file/waker.js'
 import { Watches } from './file/watches.js'
@@ -222,6 +222,7 @@ class FileSource implements Source {
       const hinted = this.#hinted
       this.#hinted = new Set()
       for (const path of hinted) this.#roster.examine(path)
+      if (this.#roster.holds) this.#urgent = true
       this.#saveNew()
     }
   }

@@ -1,8 +1,10 @@
 import { type BigIntStats, readdirSync, statSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
+import { Copies, type Sought } from './copies.js'
+import type { Copy } from './copy.js'
 import { type BirthTimes, keyOf } from './identity.js'
-import type { Entry, Saved } from './saved.js'
+import { type Entry, entryKey, type Saved } from './saved.js'
 import type { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
 import type { Troubles } from './troubles.js'
@@ -22,29 +24,40 @@ export interface AwayOptions {
   adopt(path: string, entry: Entry): Tailer | undefined
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean
+  /** Takes up what is left of the entry's file, from a copy of it. */
+  adoptCopy(entry: Entry, copy: Copy): Tailer
+  /** What is left of the file, which is closed and gone, is read from a copy. */
+  readOn(tailer: Tailer, copy: Copy): void
   forget(tailer: Tailer): void
 }
 
 /**
- * Files that no name leads to any more which is to be read: renamed, deleted, or excluded by now. Invariants: one is
+ * Files that no name leads to any more which is to be read: renamed, deleted, compressed, or excluded by now. Invariants: one is
  * read on while it grows, and let go when it has been quiet for a while, is read to its end, and all of it is settled.
  * Outside of the patterns only the rest of a file is read that was inside, never another file with its inode.
  */
 export class Away {
   readonly #options: AwayOptions
+  readonly #copies: Copies
 
   constructor(options: AwayOptions) {
     this.#options = options
+    this.#copies = new Copies(options.troubles, options.births)
   }
 
   /** Finds files that were renamed while nothing ran, or that grew after they were let go, in the folder they were in. */
   async find(slices: Slices): Promise<void> {
     const { saved, births, troubles } = this.#options
+    const there = new Set<Entry>()
     for (const [folder, entries] of saved.byFolder()) {
-      const wanted = new Map(entries.map(entry => [`${entry.dev}:${entry.ino}`, entry]))
+      const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
+      const above = statSync(folder, { bigint: true, throwIfNoEntry: false })
+      if (above) births.learn(above)
       for await (const [path, stat] of search(folder, wanted, slices)) {
         const entry = wanted.get(keyOf(stat))!
-        if (Number(stat.size) <= entry.offset || births.differ(stat, BigInt(entry.birth))) continue
+        if (Number(stat.size) < entry.offset || births.differ(stat, BigInt(entry.birth))) continue
+        there.add(entry)
+        if (Number(stat.size) === entry.offset) continue
         try {
           const tailer = this.#options.adopt(path, entry)
           if (tailer) this.#goOn(tailer, path)
@@ -53,6 +66,31 @@ export class Away {
         }
       }
     }
+    await this.#findCopies(there, slices)
+  }
+
+  /** What is nowhere, but for `there`, may have been compressed. The oldest first: what is later comes after it. */
+  async #findCopies(there: ReadonlySet<Entry>, slices: Slices): Promise<void> {
+    const { saved, onReady, adoptCopy } = this.#options
+    const folders = saved.byFolder()
+    this.#copies.keep(folders)
+    for (const [folder, entries] of folders) {
+      const missing = entries.filter(entry => !there.has(entry))
+      missing.sort((a, b) => (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1))
+      for (const entry of missing) {
+        if (slices.due) await slices.pause()
+        const copy = await this.#copies.find(folder, soughtBy(entry), slices)
+        if (!copy) continue
+        const tailer = adoptCopy(entry, copy)
+        this.#tell(tailer, copy)
+        onReady(tailer)
+      }
+    }
+  }
+
+  #tell(tailer: Tailer, copy: Copy): void {
+    const { log } = this.#options.context
+    log.info({ file: tailer.origin.path, copy: copy.path }, 'file is gone, looking for its rest in a compressed copy')
   }
 
   /** Looks after those that the sweep did not come across. */
@@ -92,7 +130,7 @@ export class Away {
 
   /** What is closed to save descriptors has to be found under its new name first. */
   async #visitClosed(closed: Map<string, Tailer>, now: number, slices: Slices): Promise<void> {
-    const { births, open, forget } = this.#options
+    const { births, open, forget, readOn, onReady } = this.#options
     const folders = new Set([...closed.values()].flatMap(({ path, target }) => [dirname(path), dirname(target)]))
     for (const folder of folders) {
       for await (const [path, stat] of search(folder, closed, slices)) {
@@ -106,7 +144,15 @@ export class Away {
         else forget(tailer)
       }
     }
-    for (const tailer of closed.values()) this.#retireIfOver(tailer, now)
+    for (const tailer of closed.values()) {
+      const copy = await this.#copies.find(dirname(tailer.path), tailer.sought, slices)
+      if (copy) {
+        readOn(tailer, copy)
+        this.#tell(tailer, copy)
+        tailer.awaySince = now
+        onReady(tailer)
+      } else this.#retireIfOver(tailer, now)
+    }
   }
 
   #goOn(tailer: Tailer, path: string): void {
@@ -129,6 +175,20 @@ export class Away {
     }
     if (!tailer.unlinked) saved.put({ ...tailer.entry(), away: context.clock.wall() })
     forget(tailer)
+  }
+}
+
+function soughtBy(entry: Entry): Sought {
+  const { birth, offset, head, tail, file, path, away } = entry
+  const name = basename(file ?? path)
+  return {
+    key: entryKey({ ...entry, gone: true }),
+    name,
+    birth: BigInt(birth),
+    offset,
+    head,
+    tail,
+    read: away !== undefined,
   }
 }
 

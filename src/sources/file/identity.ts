@@ -1,4 +1,4 @@
-import { type BigIntStats, readSync } from 'node:fs'
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import { type Frame, LINE_END } from '../../lib/line-splitter.js'
 
@@ -57,8 +57,34 @@ export function same(a: Fingerprint, b: Fingerprint): boolean {
 }
 
 /** What a file is known by while it exists. */
-export function keyOf(stat: BigIntStats): string {
+export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${stat.dev}:${stat.ino}`
+}
+
+/** The part of a stat that tells which file it is. */
+export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
+
+/** Whether the file at `path` is the one of this key. */
+export function leadsTo(path: string, key: string): boolean {
+  try {
+    return keyOf(statSync(path, { bigint: true })) === key
+  } catch {
+    return false
+  }
+}
+
+/** What a file is known by that is gone while something of it is still to be read: its inode may be another's by now. */
+export function goneKey(key: string, birth: bigint, head: Fingerprint): string {
+  return `${key}:${birth}:${head.hash}`
+}
+
+/** Opens the file at `path`; undefined when that is not the one of this key and birth. */
+export function openKnown(path: string, key: string, birth: bigint, births: BirthTimes): number | undefined {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  const stat = fstatSync(fd, { bigint: true })
+  if (keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth)) return fd
+  closeSync(fd)
+  return undefined
 }
 
 /** What is remembered of a file, and compared with what is found later. */

@@ -62,7 +62,7 @@ export class Reader {
 
   /** The file may have more to read. */
   ready(tailer: Tailer): void {
-    if (tailer.queued) return
+    if (tailer.queued || tailer.held) return
     tailer.queued = true
     this.#queue.push(tailer)
     this.#waker.wake()
@@ -235,7 +235,7 @@ export class Reader {
   #rest(tailer: Tailer, out: Outlet): void {
     tailer.rest()
     this.#setUnfinished(tailer, tailer.pending)
-    if (this.#unfinishedBytes > MAX_PENDING_BYTES) this.#flush(tailer, out)
+    if (this.#unfinishedBytes > MAX_PENDING_BYTES || (tailer.isOver && tailer.pending > 0)) this.#flush(tailer, out)
   }
 
   #setUnfinished(tailer: Tailer, bytes: number): void {

@@ -4,13 +4,15 @@ import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
 import type { Decode } from '../../core/origin.js'
 import { Away } from './away.js'
+import type { Copy } from './copy.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
-import { BirthTimes, keyOf } from './identity.js'
+import { BirthTimes, keyOf, openKnown } from './identity.js'
 import type { Entry, Saved } from './saved.js'
 import type { Slices } from './slices.js'
 import { judgeEntry, positionOf, startOf } from './start.js'
-import { Tailer, type TailerContext } from './tailer.js'
+import { Tailer } from './tailer.js'
+import type { TailerContext } from './tailing.js'
 import type { Troubles } from './troubles.js'
 
 /** How often files that are away are looked for in their folders: one may have been written to after it was let go. */
@@ -48,6 +50,8 @@ export class Roster {
   readonly #former = new Map<string, Tailer>()
   /** Where symbolic links lead: that is where appends are seen. */
   readonly #targets = new Map<string, Tailer>()
+  /** New files, where those that had their names are closed. */
+  readonly #held = new Set<Tailer>()
   readonly #births = new BirthTimes()
   readonly #away: Away
   #sweep = 0
@@ -55,10 +59,16 @@ export class Roster {
 
   constructor(options: RosterOptions) {
     this.#options = options
+    const { descriptors } = options
     this.#away = new Away({
       ...options,
       births: this.#births,
       adopt: (path, entry) => this.#adopt(path, 'plain', entry),
+      adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
+      readOn: (tailer, copy) => {
+        this.#rekey(tailer, () => tailer.readOn(copy))
+        descriptors.used(tailer)
+      },
       open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),
     })
@@ -88,7 +98,9 @@ export class Roster {
     try {
       if (!tailer.isOpen) {
         descriptors.trim(1)
-        if (!tailer.open()) return false
+        const fd = openKnown(tailer.path, tailer.key, tailer.birth, this.#births)
+        if (fd === undefined) return false
+        tailer.open(fd)
       }
     } catch (error) {
       tailer.failed = 'open'
@@ -123,10 +135,24 @@ export class Roster {
     if (thorough) await this.#away.find(slices)
     for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
     await this.#away.visit(this.#unseen(), slices)
+    this.#release()
     troubles.nextSweep()
     if (!thorough) return
     this.#thoroughAt = now + THOROUGH_MS
     saved.prune(context.clock.wall())
+  }
+
+  /** Files that wait for the next sweep. */
+  get holds(): boolean {
+    return this.#held.size > 0
+  }
+
+  #release(): void {
+    for (const tailer of this.#held) {
+      tailer.held = false
+      this.#options.onReady(tailer)
+    }
+    this.#held.clear()
   }
 
   /** What this sweep did not come across. */
@@ -173,7 +199,8 @@ export class Roster {
     // While a file is open nobody else gets its inode.
     if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth)) {
       this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')
-      this.#forget(tailer)
+      this.#rekey(tailer, () => tailer!.leave())
+      for (const at of [tailer.path, tailer.found]) if (this.#paths.get(at) === tailer) this.#vacate(at)
       tailer = undefined
     }
     tailer ??= this.#adopt(path, kind)
@@ -200,6 +227,11 @@ export class Roster {
       this.#options.rotations.value++
       this.#options.context.log.info({ file: path }, 'file was rotated')
       if (!former.waitsFor(tailer)) tailer.after = former
+      // It may have more, under a name that nobody knows yet.
+      if (!former.isOpen) {
+        tailer.held = true
+        this.#held.add(tailer)
+      }
     }
     if (tailer || !this.#tailers.has(former.key)) this.#former.delete(path)
   }
@@ -235,6 +267,37 @@ export class Roster {
     }
   }
 
+  /** Takes up what is left of a file that is gone, in a copy of it. */
+  #adoptCopy(entry: Entry, copy: Copy): Tailer {
+    const { context, decode, tailing, descriptors, saved } = this.#options
+    saved.remove(entry)
+    const name = entry.file ?? entry.path
+    const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
+    const tailer = new Tailer(entry.path, stat, context.origin(decode, name), positionOf(entry), tailing)
+    tailer.readOn(copy)
+    this.#tailers.set(tailer.key, tailer)
+    descriptors.used(tailer)
+    this.#precede(name, tailer)
+    return tailer
+  }
+
+  /** Its rest comes before what is found under the name: after that of those who had the name before it. */
+  #precede(name: string, tailer: Tailer): void {
+    const other = this.#former.get(name)
+    if (other && other.birth > tailer.birth) {
+      if (!tailer.waitsFor(other)) other.after ??= tailer
+      return
+    }
+    if (other && other !== tailer && !other.waitsFor(tailer)) tailer.after ??= other
+    this.#former.set(name, tailer)
+  }
+
+  #rekey(tailer: Tailer, change: () => void): void {
+    this.#tailers.delete(tailer.key)
+    change()
+    this.#tailers.set(tailer.key, tailer)
+  }
+
   #setTarget(tailer: Tailer, path: string): void {
     const target = realpathSync(path)
     if (target === path) return
@@ -248,6 +311,8 @@ export class Roster {
     if (entry && !this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
     const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
     if (verdict === 'same') return entry
+    // What it held may be in a copy.
+    if (entry && entry.head.bytes > 0) this.#options.saved.put({ ...entry, gone: true })
     if (verdict === 'truncated') this.#options.tailing.onTruncated(path)
     else if (verdict) this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
     return undefined
@@ -256,6 +321,7 @@ export class Roster {
   #forget(tailer: Tailer): void {
     const { descriptors, context, onForget } = this.#options
     onForget(tailer)
+    this.#held.delete(tailer)
     descriptors.close(tailer)
     this.#tailers.delete(tailer.key)
     if (this.#targets.get(tailer.target) === tailer) this.#targets.delete(tailer.target)

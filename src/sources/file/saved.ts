@@ -1,5 +1,6 @@
 import { dirname } from 'node:path'
 import { z } from 'zod'
+import { goneKey } from './identity.js'
 
 /**
  * The checkpoint document of a file source, and the entries in it that no open file stands for: files that are gone,
@@ -31,6 +32,8 @@ const entrySchema = z.object({
   carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
+  /** The file itself is gone, or holds something else: it is known by its content only, and may be in a copy. */
+  gone: z.literal(true).optional(),
   /** When it was found to be away, wall clock in milliseconds. */
   away: z.number().optional(),
 })
@@ -74,12 +77,13 @@ export class Saved {
   }
 
   put(entry: Entry): void {
-    this.#entries.set(keyOf(entry), entry)
+    this.#entries.set(entryKey(entry), entry)
     this.#paths.set(entry.path, entry)
   }
 
-  #delete(entry: Entry): void {
-    this.#entries.delete(keyOf(entry))
+  /** Takes this entry out. */
+  remove(entry: Entry): void {
+    this.#entries.delete(entryKey(entry))
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
@@ -88,9 +92,9 @@ export class Saved {
     let entry = this.#entries.get(`${dev}:${ino}`)
     if (!entry) {
       const there = this.#paths.get(path)
-      if (there?.ino === String(ino) && there.head.bytes > 0) entry = there
+      if (there?.ino === String(ino) && there.head.bytes > 0 && !there.gone) entry = there
     }
-    if (entry) this.#delete(entry)
+    if (entry) this.remove(entry)
     return entry
   }
 
@@ -119,14 +123,15 @@ export class Saved {
   prune(now: number): void {
     for (const entry of [...this.#entries.values()]) {
       if (entry.away === undefined) this.put({ ...entry, away: now })
-      else if (now - entry.away > FORGET_MS) this.#delete(entry)
+      else if (now - entry.away > FORGET_MS) this.remove(entry)
     }
     if (this.#entries.size <= MAX_AWAY) return
     const oldest = [...this.#entries.values()].sort((a, b) => (a.away ?? now) - (b.away ?? now))
-    for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.#delete(entry)
+    for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
   }
 }
 
-function keyOf(entry: Entry): string {
-  return `${entry.dev}:${entry.ino}`
+/** What the file of an entry is known by. */
+export function entryKey({ dev, ino, birth, head, gone }: Entry): string {
+  return gone ? goneKey(`${dev}:${ino}`, BigInt(birth), head) : `${dev}:${ino}`
 }

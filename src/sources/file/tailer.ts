@@ -1,33 +1,30 @@
-import { type BigIntStats, closeSync, constants, fstatSync, openSync, statSync } from 'node:fs'
+import { closeSync, fstatSync } from 'node:fs'
+import { basename } from 'node:path'
 import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
-import type { Splitting } from '../../core/multiline-options.js'
 import type { Origin } from '../../core/origin.js'
 import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
-import type { Clock } from '../../lib/time.js'
-import { FINGERPRINT_BYTES, type Fingerprint, fingerprint, fingerprintAt, keyOf, same, tailOf } from './identity.js'
+import type { Sought } from './copies.js'
+import { type Copy, ON_THE_WAY } from './copy.js'
+import {
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprint,
+  fingerprintAt,
+  goneKey,
+  type Identity,
+  keyOf,
+  leadsTo,
+  same,
+  tailOf,
+} from './identity.js'
 import { type Content, emptyStart, type Position, Positions } from './positions.js'
 import { Reads } from './reads.js'
 import type { Entry } from './saved.js'
+import type { TailerContext } from './tailing.js'
 
 /** Bytes of one read at most. */
 export const READ_BYTES = 256 * 1024
-
-/** What the tailers of one source share. */
-export interface TailerContext {
-  readonly clock: Clock
-  readonly splitting: Splitting
-  /** Pieces of over-long lines, counted. */
-  readonly pieces: { value: number }
-  /** Takes the bytes before a portion, and its first bytes behind them: one portion is read at a time. */
-  readonly before: Buffer
-  /** A committed position moved. */
-  onCommit(): void
-  /** A batch was given back: the file is read again from its committed position. */
-  onErrored(tailer: Tailer): void
-  /** The file was emptied, or emptied and filled again: it is read from its beginning. */
-  onTruncated(path: string): void
-}
 
 const EMPTY = Buffer.alloc(0)
 
@@ -40,7 +37,8 @@ const EMPTY = Buffer.alloc(0)
  * undelivered line. A file is known by its inode while it is open, since an open file's inode is not given away.
  */
 export class Tailer {
-  readonly key: string
+  /** What it is known by: its device and inode, while they are its own. */
+  key: string
   readonly birth: bigint
   readonly origin: Origin
   /** Where the file is now, as far as known. */
@@ -61,6 +59,8 @@ export class Tailer {
   queued = false
   /** The file that this one took the name of: its rest comes first. */
   after: Tailer | undefined
+  /** Not to be read before the one that had its name was looked for. */
+  held = false
   /** What failed when it was last tried. */
   failed: 'open' | 'read' | undefined
   /** When the unfinished line last grew. */
@@ -68,6 +68,9 @@ export class Tailer {
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
+  /** What it is read from when it is gone itself. */
+  #copy: Copy | undefined
+  #gone = false
   #reading = false
   #closing = false
   /** Where the portion goes that is under way, and whose splitter gave the room. */
@@ -87,7 +90,7 @@ export class Tailer {
   /** The time of the last change at which the content was known to go on from what was read. */
   #verified = -1
 
-  constructor(path: string, stat: BigIntStats, origin: Origin, start: Position, context: TailerContext) {
+  constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
     this.key = keyOf(stat)
     this.birth = stat.birthtimeNs
     this.path = path
@@ -105,7 +108,12 @@ export class Tailer {
   }
 
   get isOpen(): boolean {
-    return this.#fd !== undefined
+    return this.#fd !== undefined || this.#copy !== undefined
+  }
+
+  /** Nothing comes behind what was read of it, ever. */
+  get isOver(): boolean {
+    return this.#copy?.endsAt(this.#at) === true
   }
 
   get reading(): boolean {
@@ -151,20 +159,10 @@ export class Tailer {
     return this.#positions.committed
   }
 
-  /** Takes over an open descriptor, or opens the path. False: another file is there by now. */
-  open(fd?: number): boolean {
-    if (this.#fd !== undefined) return true
-    if (fd === undefined) {
-      fd = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK)
-      const stat = fstatSync(fd, { bigint: true })
-      if (keyOf(stat) !== this.key || !stat.isFile()) {
-        closeSync(fd)
-        return false
-      }
-    }
+  /** Takes over an open descriptor. */
+  open(fd: number): void {
     this.#fd = fd
     this.#verified = -1
-    return true
   }
 
   /** Closes the file, after the read that is under way. What was read of an unfinished line is read again later. */
@@ -174,10 +172,24 @@ export class Tailer {
       return
     }
     this.#closing = false
+    this.#copy?.close()
     if (this.#fd === undefined) return
     closeSync(this.#fd)
     this.#fd = undefined
     if (this.pending > 0) this.#goTo(this.#delivered)
+  }
+
+  /** Its inode is not its own any more, while it is closed. Only its content is left to know it by. */
+  leave(): void {
+    if (this.#gone) return
+    this.#gone = true
+    this.key = goneKey(this.key, this.birth, this.#content.head)
+  }
+
+  /** Goes on in a copy. */
+  readOn(copy: Copy): void {
+    this.leave()
+    this.#copy = copy
   }
 
   #goTo(position: Position): void {
@@ -213,6 +225,7 @@ export class Tailer {
 
   /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
   left(): number {
+    if (this.#copy) return this.isOver ? 0 : READ_BYTES
     // A whole portion was there when last looked: should it not be any more, the read tells.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
@@ -236,11 +249,14 @@ export class Tailer {
 
   /** Whether its path leads to it, so that it can be opened again after it was closed. */
   get findable(): boolean {
-    try {
-      return keyOf(statSync(this.path, { bigint: true })) === this.key
-    } catch {
-      return false
-    }
+    return leadsTo(this.path, this.key)
+  }
+
+  /** As what it is sought when it is gone. */
+  get sought(): Sought {
+    const { key, birth, unread } = this
+    const name = basename(this.origin.path ?? this.path)
+    return { key, name, birth, offset: this.#at, head: this.#content.head, tail: this.#tail, read: unread === 0 }
   }
 
   /** Whether it has no name any more. */
@@ -250,16 +266,20 @@ export class Tailer {
 
   /** Begins to read the next `left` bytes or a part of them. `take` gets what comes of it: a length, or an error. */
   read(left: number): Promise<number | Error> | number | Error {
-    const fd = this.#fd!
     const want = Math.min(left, READ_BYTES)
     const room = this.#splitter.reserve(want).subarray(0, want)
     this.#room = room
     this.#roomOf = this.#splitter
     const before = this.#tail.bytes
     const at = this.#at - before
+    if (this.#copy)
+      return this.#settled(this.#copy.read(this.#context.before.subarray(0, before), room, this.#at, this.#tail))
     const parts = before === 0 ? [room] : [this.#context.before.subarray(0, before), room]
-    const result = this.#reads.read(fd, parts, at)
-    if (!(result instanceof Promise)) return result
+    const result = this.#reads.read(this.#fd!, parts, at)
+    return result instanceof Promise ? this.#settled(result) : result
+  }
+
+  #settled(result: Promise<number | Error>): Promise<number | Error> {
     this.#reading = true
     return result.finally(() => {
       this.#reading = false
@@ -271,6 +291,7 @@ export class Tailer {
     try {
       if (this.#roomOf !== this.#splitter) return undefined
       if (result instanceof Error) throw result
+      if (result === ON_THE_WAY) return undefined
       const { before } = this.#context
       const { bytes, hash } = this.#tail
       if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return this.restart(out)
@@ -357,7 +378,7 @@ export class Tailer {
   /** What the checkpoint says of it. */
   entry(): Entry {
     const { offset, continues, carry, tail, content } = this.committed
-    const [dev, ino] = this.key.split(':') as [string, string]
+    const [dev, ino] = this.key.split(':', 2) as [string, string]
     const file = this.origin.path === this.path ? {} : { file: this.origin.path }
     return {
       path: this.path,
@@ -370,6 +391,7 @@ export class Tailer {
       ...(carry === 0 ? {} : { carry }),
       head: content.head,
       tail,
+      ...(this.#gone ? { gone: true } : {}),
     }
   }
 }

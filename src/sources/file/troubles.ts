@@ -26,6 +26,17 @@ export class Troubles {
     )
   }
 
+  /** For a compressed copy: what comes behind the damage, or all of it, cannot be had. Told and counted once. */
+  damaged(path: string, error: unknown): void {
+    const code = errorCode(error) ?? errorText(error)
+    if (!this.#first(path, code)) return
+    this.#context.metrics.failed('copy')
+    this.#context.log.error(
+      { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
+      'compressed copy of a file cannot be read to its end; what may be left in it is not read',
+    )
+  }
+
   /** For what is no regular file. */
   skipped(path: string, what: string): void {
     if (!this.#first(path, what)) return

@@ -1,0 +1,178 @@
+import { type BigIntStats, closeSync, constants, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { type Candidate, Copy } from './copy.js'
+import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint } from './identity.js'
+import { Inflated } from './inflated.js'
+import type { Slices } from './slices.js'
+import type { Troubles } from './troubles.js'
+
+/** Copies that are looked into in one folder, the newest first. */
+const MAX_COPIES = 2000
+/** What is inflated to see the first bytes of a copy. */
+const PEEK_BUDGET = 1024 * 1024
+/** No gzip file is smaller. */
+const SMALLEST = 18
+
+/** What is sought: a file that is gone, as far as it was read. */
+export interface Sought {
+  /** What it is known by here. */
+  readonly key: string
+  /** The name it was read under. */
+  readonly name: string
+  readonly birth: bigint
+  readonly offset: number
+  readonly head: Fingerprint
+  readonly tail: Fingerprint
+  /** As far as was known, it was read to its end. */
+  readonly read: boolean
+}
+
+interface Folder {
+  /** By path, and the stat that they were seen with. */
+  readonly known: Map<string, { readonly stamp: string; readonly candidate: Candidate | undefined }>
+  all: readonly Candidate[]
+  /** By the length of a head: by its hash. */
+  heads: Map<number, Map<number, Candidate[]>>
+  stamp: string
+}
+
+/**
+ * Finds copies that files were compressed to, by content: the head of the copy's content is that of the file, and
+ * whether the bytes before the position are the same as well is seen when it is read. The whole folder is looked
+ * through, whatever the patterns say. Invariants: a copy is looked into once, as long as it does not change; it is the
+ * copy of one file at most.
+ */
+export class Copies {
+  readonly #troubles: Troubles
+  readonly #births: BirthTimes
+  readonly #folders = new Map<string, Folder>()
+
+  constructor(troubles: Troubles, births: BirthTimes) {
+    this.#troubles = troubles
+    this.#births = births
+  }
+
+  /** Forgets what it knows of other folders than these. */
+  keep(folders: { has(folder: string): boolean }): void {
+    for (const folder of this.#folders.keys()) if (!folders.has(folder)) this.#folders.delete(folder)
+  }
+
+  /** What may be a copy of what is sought and may have more than was read of it; undefined: nothing. */
+  async find(folder: string, sought: Sought, slices: Slices): Promise<Copy | undefined> {
+    // Of a file that held nothing there is nothing to know it by.
+    if (sought.head.bytes === 0) return undefined
+    const { all, heads } = await this.#look(folder, slices)
+    if (all.length === 0) return undefined
+    const { bytes, hash } = sought.head
+    let byHash = heads.get(bytes)
+    if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
+    const kept = this.#kept(folder)
+    const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
+    const later = ({ changedAt }: Candidate) => !kept || changedAt >= sought.birth
+    const matching = (byHash.get(hash) ?? []).filter(
+      one =>
+        // What was last changed before the file was made is the copy of an older one, or its times were lost.
+        (later(one) || strong) && !one.over && !one.not.has(sought.key) && (one.owner ?? sought.key) === sought.key,
+    )
+    if (sought.read && matching.some(one => one.size === sought.offset % 2 ** 32)) return undefined
+    if (matching.length === 0) return undefined
+    const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
+    const order = (one: Candidate) => (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
+    matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
+    return new Copy(matching, sought.key, this.#troubles)
+  }
+
+  /** Whether the times of birth in this folder can be believed. */
+  #kept(folder: string): boolean {
+    const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
+    if (!stat) return false
+    this.#births.learn(stat)
+    return this.#births.kept(stat)
+  }
+
+  async #look(path: string, slices: Slices): Promise<Folder> {
+    let folder = this.#folders.get(path)
+    if (!folder) this.#folders.set(path, (folder = { known: new Map(), all: [], heads: new Map(), stamp: '' }))
+    const found = list(path)
+    const stamp = found.map(one => one.stamp).join()
+    if (stamp === folder.stamp) return folder
+    const all: Candidate[] = []
+    for (const { path, stat, stamp } of found) {
+      let known = folder.known.get(path)
+      if (known?.stamp !== stamp) {
+        if (slices.due) await slices.pause()
+        known = { stamp, candidate: await this.#peek(path, stat) }
+        slices.restart()
+        folder.known.set(path, known)
+      }
+      if (known.candidate) all.push(known.candidate)
+    }
+    const paths = new Set(found.map(one => one.path))
+    for (const path of folder.known.keys()) if (!paths.has(path)) folder.known.delete(path)
+    folder.all = all
+    folder.heads = new Map()
+    folder.stamp = stamp
+    return folder
+  }
+
+  async #peek(path: string, stat: BigIntStats): Promise<Candidate | undefined> {
+    try {
+      const size = sizeOf(path, Number(stat.size))
+      const inflated = new Inflated(path)
+      try {
+        inflated.budget = PEEK_BUDGET
+        const room = Buffer.alloc(FINGERPRINT_BYTES)
+        const length = await inflated.read(room)
+        if (inflated.damage && length < FINGERPRINT_BYTES) this.#troubles.damaged(path, inflated.damage)
+        const first = room.subarray(0, length)
+        return { path, changedAt: stat.mtimeNs, size, first, not: new Set(), owner: undefined, over: false }
+      } finally {
+        inflated.close()
+      }
+    } catch (error) {
+      this.#troubles.damaged(path, error)
+      return undefined
+    }
+  }
+}
+
+function indexOf(all: readonly Candidate[], bytes: number): Map<number, Candidate[]> {
+  const index = new Map<number, Candidate[]>()
+  for (const one of all) {
+    if (one.first.length < bytes) continue
+    const { hash } = fingerprint(one.first, 0, bytes)
+    const list = index.get(hash)
+    if (list) list.push(one)
+    else index.set(hash, [one])
+  }
+  return index
+}
+
+/** The gzip files of a folder. */
+function list(folder: string): { path: string; stat: BigIntStats; stamp: string }[] {
+  const found: { path: string; stat: BigIntStats; stamp: string }[] = []
+  try {
+    for (const name of readdirSync(folder)) {
+      if (!name.endsWith('.gz')) continue
+      const path = join(folder, name)
+      const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+      if (!stat?.isFile() || stat.size < SMALLEST) continue
+      found.push({ path, stat, stamp: `${stat.dev}:${stat.ino}:${stat.size}:${stat.mtimeNs}` })
+    }
+  } catch {
+    // Gone or not to be read, or a loop of links: then what there is more is not found.
+  }
+  found.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1))
+  return found.slice(0, MAX_COPIES)
+}
+
+function sizeOf(path: string, size: number): number {
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  try {
+    const last = Buffer.alloc(4)
+    readSync(fd, last, 0, 4, size - 4)
+    return last.readUInt32LE()
+  } finally {
+    closeSync(fd)
+  }
+}

@@ -1,0 +1,105 @@
+import { type Fingerprint, fingerprint, same } from './identity.js'
+import { Inflated } from './inflated.js'
+import type { Troubles } from './troubles.js'
+
+/** A gzip file in a folder, and what is known of it. */
+export interface Candidate {
+  readonly path: string
+  readonly changedAt: bigint
+  /** The uncompressed size, of the last member, modulo 4 GiB. */
+  readonly size: number
+  /** The first uncompressed bytes. */
+  readonly first: Buffer
+  /** Those it is a copy of no one of. */
+  readonly not: Set<string>
+  /** The one it turned out to be the copy of. */
+  owner: string | undefined
+  /** Nothing is left to be read of it. */
+  over: boolean
+}
+
+/** What `read` answers when it is still on its way to what is to be read. */
+export const ON_THE_WAY = -1
+/** Work done for one portion, in bytes: others wait for no more than that. */
+const BUDGET = 1024 * 1024
+const NOWHERE = -1
+
+/**
+ * The rest of a file that is gone, in one of the copies that may be compressed ones of it. Positions are those in the
+ * uncompressed bytes. Invariants: bytes are given out only behind those whose fingerprint is the one asked for; a copy
+ * in which they are others is left for the next; a portion takes a bounded time and memory.
+ */
+export class Copy {
+  readonly #candidates: Candidate[]
+  readonly #key: string
+  readonly #troubles: Troubles
+  #inflated: Inflated | undefined
+  /** Where nothing comes behind any more. */
+  #end: number | undefined
+
+  /** `candidates`: the likeliest first. `key`: what the file is known by. */
+  constructor(candidates: Candidate[], key: string, troubles: Troubles) {
+    this.#candidates = candidates
+    this.#key = key
+    this.#troubles = troubles
+  }
+
+  /** The copy that is read, or may be the one. */
+  get path(): string | undefined {
+    return this.#candidates[0]?.path
+  }
+
+  /** Whether nothing comes behind the offset `at`. */
+  endsAt(at: number): boolean {
+    return this.#end !== undefined && at >= this.#end
+  }
+
+  /**
+   * Fills `before` with the bytes before the offset `at`, and `room` with those behind it: how many bytes that are, or
+   * ON_THE_WAY. `tail` is what `before` must be.
+   */
+  async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
+    const candidate = this.#candidates[0]
+    if (!candidate) {
+      this.#end = NOWHERE
+      return ON_THE_WAY
+    }
+    try {
+      if (this.#inflated && this.#inflated.at > at) this.close()
+      const inflated = (this.#inflated ??= new Inflated(candidate.path))
+      inflated.budget = BUDGET
+      await inflated.skip(at)
+      if (inflated.damage && inflated.at < at) throw inflated.damage
+      if (inflated.at < at && !inflated.ended) return ON_THE_WAY
+      inflated.last(before)
+      if (inflated.at < at || !same(fingerprint(before, 0, before.length), tail)) return this.#refuse(candidate)
+      candidate.owner ??= this.#key
+      if (candidate.owner !== this.#key) return this.#refuse(candidate)
+      const length = await inflated.read(room)
+      if (inflated.damage) this.#troubles.damaged(candidate.path, inflated.damage)
+      if (inflated.damage || inflated.ended) {
+        this.#end = at + length
+        candidate.over = true
+      }
+      return before.length + length
+    } catch (error) {
+      this.#troubles.damaged(candidate.path, error)
+      return this.#refuse(candidate)
+    }
+  }
+
+  /** It is not the one: on to the next. */
+  #refuse(candidate: Candidate): number {
+    candidate.not.add(this.#key)
+    this.#candidates.shift()
+    this.close()
+    if (this.#candidates.length === 0) this.#end = NOWHERE
+    return ON_THE_WAY
+  }
+
+  /** What is read after this is read from the beginning. Not while a read is under way. */
+  close(): void {
+    this.#inflated?.close()
+    this.#inflated = undefined
+  }
+}

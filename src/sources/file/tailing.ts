@@ -1,0 +1,19 @@
+import type { Splitting } from '../../core/multiline-options.js'
+import type { Clock } from '../../lib/time.js'
+import type { Tailer } from './tailer.js'
+
+/** What the tailers of one source share. */
+export interface TailerContext {
+  readonly clock: Clock
+  readonly splitting: Splitting
+  /** Pieces of over-long lines, counted. */
+  readonly pieces: { value: number }
+  /** Takes the bytes before a portion, and its first bytes behind them: one portion is read at a time. */
+  readonly before: Buffer
+  /** A committed position moved. */
+  onCommit(): void
+  /** A batch was given back: the file is read again from its committed position. */
+  onErrored(tailer: Tailer): void
+  /** The file was emptied, or emptied and filled again: it is read from its beginning. */
+  onTruncated(path: string): void
+}

@@ -1,0 +1,335 @@
+import {
+  appendFileSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  truncateSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { sleep } from '../../../src/lib/time.js'
+import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+
+t.setTimeout(120_000)
+
+const numbered = (from: number, to: number, more = '') =>
+  Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
+const asText = (lines: string[]) => lines.map(line => `${line}\n`).join('')
+
+async function settled({ out, log }: Tailing, lines: number): Promise<void> {
+  await until(
+    () => out.lines.length >= lines,
+    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
+  )
+  await sleep(30)
+}
+
+/** As gzip does it: the copy has the times of the file, which is gone then. */
+function compress(path: string, to = `${path}.gz`, zip: (bytes: Buffer) => Buffer = bytes => gzipSync(bytes)): void {
+  const bytes = readFileSync(path)
+  const changed = new Date()
+  writeFileSync(to, zip(bytes))
+  utimesSync(to, changed, changed)
+  unlinkSync(path)
+}
+
+/** Ten lines are read of app.log, then two more are written while nothing runs. */
+async function stopped(t: Test, first = asText(numbered(0, 10)), rest = asText(numbered(10, 12))) {
+  const dir = t.testdir({ 'app.log': first })
+  const path = join(dir, 'app.log')
+  const options = { include: [join(dir, '*.log')], exclude: ['*.gz'], rotate_wait: '50ms', scan_interval: '20ms' }
+  const run = await tail(options)
+  await settled(run, first.split('\n').length - 1)
+  await run.stop()
+  appendFileSync(path, rest)
+  return { dir, path, options, checkpoints: run.checkpoints }
+}
+
+interface Case {
+  readonly title: string
+  /** What happens to the file at `path` while nothing runs. */
+  readonly act: (path: string) => void
+  /** What comes then of lines, in this order. */
+  readonly expected: readonly string[]
+  readonly first?: string
+  readonly rest?: string
+  /** Damages told. */
+  readonly damaged?: number
+}
+
+const NEW = ['new 0', 'new 1']
+const renew = (path: string) => writeFileSync(path, asText(NEW))
+const REST = numbered(10, 12)
+const HEADER = 'the same first line everywhere\n'
+
+const CASES: readonly Case[] = [
+  {
+    title: 'numbered',
+    act: path => {
+      renameSync(path, `${path}.1`)
+      renew(path)
+      compress(`${path}.1`)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'dated, in place, with nothing in its place',
+    act: path => compress(path, `${path}-20260101.gz`),
+    expected: REST,
+  },
+  {
+    title: 'an inode that may be given to the new file',
+    act: path => {
+      compress(path, `${path}.1.gz`)
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'the original was kept',
+    act: path => {
+      renameSync(path, `${path}.1`)
+      writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(`${path}.1`)))
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'copied, truncated, and the copy compressed',
+    act: path => {
+      copyFileSync(path, `${path}.1`)
+      truncateSync(path)
+      compress(`${path}.1`)
+      appendFileSync(path, asText(NEW))
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'in members, some of them empty, with padding behind them',
+    act: path => {
+      compress(path, `${path}.1.gz`, bytes =>
+        Buffer.concat([
+          gzipSync(''),
+          gzipSync(bytes.subarray(0, 30)),
+          gzipSync(''),
+          gzipSync(bytes.subarray(30)),
+          Buffer.alloc(512),
+        ]),
+      )
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'a last line without its end',
+    rest: 'line 10\nline 11',
+    act: path => {
+      compress(path, `${path}.1.gz`)
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'nothing new in it',
+    rest: '',
+    act: path => {
+      compress(path, `${path}.1.gz`)
+      renew(path)
+    },
+    expected: NEW,
+  },
+  {
+    title: 'twice: the later one that no name led to is not read',
+    act: path => {
+      compress(path, `${path}.2.gz`)
+      writeFileSync(path, 'never seen\n')
+      compress(path, `${path}.1.gz`)
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'copies of others, before and after it, that begin with the same line',
+    first: HEADER,
+    act: path => {
+      for (const [name, day] of [
+        ['.3.gz', -1],
+        ['.1.gz', 1],
+      ] as const) {
+        const at = new Date(Date.now() + day * 86_400_000)
+        writeFileSync(path + name, gzipSync(`${HEADER}of another day\n`))
+        utimesSync(path + name, at, at)
+      }
+      compress(path, `${path}.2.gz`)
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+  {
+    title: 'empty and damaged copies, and files that are none',
+    act: path => {
+      writeFileSync(`${path}.7.gz`, '')
+      writeFileSync(`${path}.6.gz`, gzipSync(''))
+      writeFileSync(`${path}.5.gz`, 'this is no file that gzip made')
+      writeFileSync(`${path}.4.gz`, gzipSync(asText(numbered(0, 500))).subarray(0, 30))
+      compress(path, `${path}.1.gz`)
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+    damaged: 2,
+  },
+  {
+    title: 'the copy is cut off: what stands before is read',
+    rest: asText(numbered(10, 1000)) + asText(Array.from({ length: 3000 }, () => String(Math.random()))),
+    act: path => {
+      compress(path, `${path}.1.gz`, bytes => {
+        const good = gzipSync(bytes.subarray(0, asText(numbered(0, 1000)).length))
+        return Buffer.concat([good, gzipSync(bytes).subarray(0, 12)])
+      })
+      renew(path)
+    },
+    expected: [...numbered(10, 1000), ...NEW],
+    damaged: 1,
+  },
+  {
+    title: 'garbage behind it: what stands before is read',
+    act: path => {
+      compress(path, `${path}.1.gz`, bytes => Buffer.concat([gzipSync(bytes), Buffer.from('garbage')]))
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+    damaged: 1,
+  },
+  {
+    title: 'a first line that is longer than what is compared',
+    first: `${'h'.repeat(3000)}\n${asText(numbered(0, 100))}`,
+    act: path => {
+      writeFileSync(`${path}.9.gz`, gzipSync(`${'h'.repeat(3000)}\n${asText(numbered(200, 900))}`))
+      compress(path, `${path}.1.gz`)
+      renew(path)
+    },
+    expected: [...REST, ...NEW],
+  },
+]
+
+for (const { title, act, expected, first, rest, damaged = 0 } of CASES) {
+  t.test(`compressed while nothing ran: ${title}`, async t => {
+    const { path, options, checkpoints } = await stopped(t, first, rest)
+    act(path)
+    const run = await tail(options, checkpoints)
+    await settled(run, expected.length)
+    t.same(run.out.texts(path), expected)
+    t.equal(run.out.lines.length, expected.length, 'under the name it had')
+    await until(() => run.value('sluice_files_watched')! <= 1, 'the copy is let go')
+    t.equal(run.log.filter(({ level }) => level >= 50).length, damaged, JSON.stringify(run.log))
+    t.equal(run.counters.failures?.get('copy') ?? 0, damaged)
+    await run.stop()
+    const again = await tail({ ...options, follow: false }, run.checkpoints)
+    await again.run
+    t.same(again.out.texts(), [], 'nothing comes twice')
+    await again.stop()
+  })
+}
+
+const open = (run: Tailing) => run.value('sluice_files_open')
+
+t.test('killed in the middle of a copy: it goes on there, and the new file still comes after it', async t => {
+  const lines = numbered(10, 60_000, ` ${'x'.repeat(40)}`)
+  const { path, options, checkpoints } = await stopped(t, undefined, asText(lines))
+  compress(path, `${path}.1.gz`)
+  renew(path)
+  const out = new Receiver()
+  out.hold = true
+  const first = await tail(options, checkpoints, out)
+  await until(() => out.held.length > 0, 'the first batch')
+  out.settle('delivered', 1)
+  const had = out.lines.length
+  await checkpoints.flush()
+  await first.kill()
+  t.same(out.texts(), lines.slice(0, out.lines.length))
+  const next = await tail(options, checkpoints)
+  await settled(next, 60_002 - 10 - had)
+  const texts = next.out.texts(path)
+  t.equal(texts.length, 60_000 - 10 - had + 2, 'what was settled does not come again')
+  t.same(texts, [...lines.slice(had), ...NEW])
+  await next.stop()
+})
+
+t.test('a batch that is given back is read again from the copy', async t => {
+  const { path, options, checkpoints } = await stopped(t)
+  compress(path, `${path}.1.gz`)
+  renew(path)
+  const run = await tail(options, checkpoints)
+  run.out.hold = true
+  await until(() => run.out.held.length > 0, 'the first batch')
+  run.out.settle('errored')
+  await t.rejects(run.run)
+  run.out.hold = false
+  void run.again()
+  await until(() => NEW.every(line => run.out.texts().includes(line)), 'the new file')
+  await until(() => run.value('sluice_files_watched') === 1, 'the copy is let go')
+  t.same(
+    run.out.texts().filter(line => line.startsWith('line')),
+    [...REST, ...REST],
+  )
+  await run.stop()
+})
+
+t.test('files with the same content each have their own copy', async t => {
+  const names = ['a.log', 'b.log', 'c.log']
+  const dir = t.testdir(Object.fromEntries(names.map(name => [name, asText(numbered(0, 10))])))
+  const options = { include: [join(dir, '*.log')], follow: false }
+  const run = await tail(options)
+  await run.run
+  await run.stop()
+  for (const [i, name] of names.entries()) {
+    const path = join(dir, name)
+    appendFileSync(path, asText(numbered(10, 10 + i)))
+    compress(path)
+  }
+  const next = await tail(options, run.checkpoints)
+  await next.run
+  await next.stop()
+  for (const [i, name] of names.entries()) t.same(next.out.texts(join(dir, name)), numbered(10, 10 + i), name)
+})
+
+t.test('a file that was closed to save descriptors, and compressed before it was looked at again', async t => {
+  const dir = t.testdir({ 'a.log': asText(numbered(0, 10)), 'b.log': 'b\n' })
+  const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
+  const options = { include: [join(dir, '*.log')], max_open_files: 1, scan_interval: '50ms', rotate_wait: '100ms' }
+  const run = await tail(options)
+  await settled(run, 11)
+  for (let i = 0; i < 3; i++) {
+    appendFileSync(b, 'b\n')
+    await until(() => open(run) === 1 && run.out.texts(b).length === i + 2, 'the other is closed')
+    appendFileSync(a, `${i}\n`)
+    compress(a, `${a}.${i}.gz`)
+    writeFileSync(a, `new ${i}\n`)
+    await until(() => run.out.texts(a).includes(`new ${i}`) && run.out.texts(a).includes(String(i)), `rest ${i}`)
+  }
+  await until(() => run.value('sluice_files_watched') === 2, 'copies are let go')
+  t.same(run.out.texts(a), [...numbered(0, 10), '0', 'new 0', '1', 'new 1', '2', 'new 2'])
+  await run.stop()
+})
+
+t.test('a copy of very much takes time, and no other file waits for it', async t => {
+  const { dir, path, options, checkpoints } = await stopped(t)
+  const other = join(dir, 'other.log')
+  // A gigabyte of zeros, in members of 16 MiB, before anything that is known.
+  const zeros = gzipSync(Buffer.alloc(16 * 1024 * 1024))
+  const head = gzipSync(asText(numbered(0, 10)).slice(0, -1))
+  writeFileSync(`${path}.1.gz`, Buffer.concat([head, ...Array.from({ length: 64 }, () => zeros)]))
+  unlinkSync(path)
+  const run = await tail(options, checkpoints)
+  const before = process.memoryUsage.rss()
+  writeFileSync(other, 'other\n')
+  await settled(run, 1)
+  t.same(run.out.texts(), ['other'])
+  await sleep(200)
+  t.ok(process.memoryUsage.rss() - before < 150 * 1024 * 1024, 'memory is bounded')
+  await run.stop()
+})
