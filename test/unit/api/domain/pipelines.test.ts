@@ -166,7 +166,7 @@ t.test('If-Match', async t => {
     ['v5', failed],
     ['', failed],
   ]
-  for (const [ifMatch, expected] of table) t.equal(await update(ifMatch), expected, ifMatch)
+  for (const [ifMatch, expected] of table) t.equal(await update(ifMatch), expected, String(ifMatch))
   t.equal(await outcome(service.pipelines.publish(me, id, {}, '"v1"')), failed)
   t.equal(await outcome(service.pipelines.remove(me, id, '"v1"')), failed)
   const error = await service.pipelines.remove(me, id, '"v1"').catch(error => error)
