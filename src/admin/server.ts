@@ -1,4 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { listenAtSocket } from './socket.js'
+import { streamTap, type Tappable } from './tap.js'
 
 /** What the daemon tells about itself. */
 export interface Told {
@@ -11,15 +13,7 @@ export interface Told {
 
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
 export async function serveAdmin(listen: { host: string; port: number }, told: Told): Promise<Server> {
-  const server = createServer((request, response) => {
-    answer(request, response, told).catch(() => {
-      if (!response.headersSent) response.writeHead(500)
-      response.end()
-    })
-  })
-  server.requestTimeout = 10_000
-  server.headersTimeout = 10_000
-  server.maxConnections = 64
+  const server = createAdmin(told, undefined)
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen(listen.port, listen.host, () => resolve())
@@ -29,10 +23,41 @@ export async function serveAdmin(listen: { host: string; port: number }, told: T
   return server
 }
 
-async function answer(request: IncomingMessage, response: ServerResponse, told: Told): Promise<void> {
-  const { pathname } = new URL(request.url ?? '/', 'http://localhost')
+/** The same at a Unix socket, for the owner alone; /tap shows events there as well. */
+export async function serveSocket(path: string, told: Told, tappable: Tappable): Promise<Server> {
+  const server = createAdmin(told, tappable)
+  await listenAtSocket(server, path)
+  return server
+}
+
+function createAdmin(told: Told, tappable: Tappable | undefined): Server {
+  const server = createServer((request, response) => {
+    answer(request, response, told, tappable).catch(() => {
+      if (!response.headersSent) response.writeHead(500)
+      response.end()
+    })
+  })
+  server.requestTimeout = 10_000
+  server.headersTimeout = 10_000
+  server.maxConnections = 64
+  return server
+}
+
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  told: Told,
+  tappable: Tappable | undefined,
+): Promise<void> {
+  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.writeHead(405, { allow: 'GET, HEAD' }).end()
+    return
+  }
+  if (pathname === '/tap' && tappable) {
+    const limit = Number(searchParams.get('limit') ?? Number.POSITIVE_INFINITY)
+    const where = searchParams.get('where') ?? undefined
+    streamTap({ component: searchParams.get('component') ?? '', limit, where }, tappable, response)
     return
   }
   switch (pathname) {

@@ -2,8 +2,12 @@ import type { Readable, Writable } from 'node:stream'
 import type { EventBatch } from '../core/batch.js'
 import type { ComponentCounters } from './counters.js'
 
+/** Sees a batch before anybody else gets it, and keeps nothing of it. */
+export type Tap = (batch: EventBatch) => void
+
 /** The input side of a component: counts what arrives, and ends when all that feed it have ended. */
 export class Input {
+  readonly taps = new Set<Tap>()
   readonly #stream: Writable
   readonly #counters: Pick<ComponentCounters, 'arrived'>
   #feeders = 0
@@ -28,6 +32,7 @@ export class Input {
   /** Undefined: there is room for more. A promise: wait for it before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
+    for (const tap of this.taps) tap(batch)
     this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
       // Shut down at its deadline: it stays in flight, and is read again after the next start.
@@ -52,6 +57,7 @@ export class Input {
 
 /** One output and all who read it: each gets a copy, and the slowest sets the pace. */
 export class Junction {
+  readonly taps = new Set<Tap>()
   readonly #inputs: Input[] = []
 
   connect(input: Input): void {
@@ -62,6 +68,7 @@ export class Junction {
   /** Undefined: go on. A promise: wait for it before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const inputs = this.#inputs
+    for (const tap of this.taps) tap(batch)
     if (inputs.length === 0) {
       batch.ack.settle('delivered')
       return undefined

@@ -1,4 +1,8 @@
 import { type Command, command } from '../command-line.js'
+import { DAEMON_OPTIONS } from '../daemon-options.js'
+
+const FOUND =
+  'The daemon is found by its configuration, or at the usual places. Only its user, and root, may look into it.'
 
 const FILE = { name: 'FILE', min: 1, max: 1, text: 'The configuration: a YAML file, or a folder of them.' }
 
@@ -30,6 +34,62 @@ export const lookCommands: readonly Command[] = [
     async run({ options, operands }, io) {
       const { graph } = await import('../graph.js')
       return graph(operands[0]!, options.format ?? 'text', io)
+    },
+  }),
+  command({
+    name: 'status',
+    summary: 'Tells what is wrong with a running daemon and what to do about it, and what it is doing.',
+    text: [FOUND, 'The exit code is 1 when something is wrong.'],
+    options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Writes it as JSON.' } },
+    examples: [{ title: 'one screen', line: 'sluice status' }],
+    async run({ options }, io) {
+      const { status } = await import('../status.js')
+      return status(options, io)
+    },
+  }),
+  command({
+    name: 'top',
+    summary:
+      'Shows live rates of a running daemon, by component: events, bytes, discards by reason, backlogs, buffers.',
+    text: [FOUND, 'In a pipe, one screen comes after the other.'],
+    options: {
+      ...DAEMON_OPTIONS,
+      interval: { type: 'string', value: 'DURATION', text: 'Time between two screens. Default: 1s.' },
+      count: { type: 'string', value: 'N', text: 'Ends after so many screens.' },
+    },
+    examples: [
+      { title: 'until Ctrl-C', line: 'sluice top' },
+      { title: 'one screen, of ten seconds', line: 'sluice top --interval 10s --count 1' },
+    ],
+    async run({ options }, io) {
+      const { top } = await import('../top.js')
+      return top(options, io)
+    },
+  }),
+  command({
+    name: 'tap',
+    summary: 'Shows events as they leave a component of a running daemon (or reach a destination), as NDJSON.',
+    text: [
+      FOUND,
+      'Watching slows nothing down: of more events than can be shown, and of what is not read in time, only the number is told, on standard error.',
+    ],
+    options: {
+      ...DAEMON_OPTIONS,
+      limit: { type: 'string', value: 'N', text: 'Ends after so many events.' },
+      where: { type: 'string', value: 'CONDITION', text: 'Only events that match.' },
+      discarded: { type: 'boolean', text: 'The events that the component discards, instead.' },
+    },
+    operands: { name: 'COMPONENT', min: 1, max: 1, text: 'Its id, or a side output as in limit_app.discarded.' },
+    examples: [
+      {
+        title: 'ten errors of one application',
+        line: `sluice tap limit_app --limit 10 --where "if (.app equal 'cart' AND .level equal 'error')"`,
+      },
+      { title: 'what is a throttle holding back?', line: 'sluice tap limit_app --discarded --limit 5' },
+    ],
+    async run({ options, operands }, io) {
+      const { tap } = await import('../tap.js')
+      return tap({ ...options, component: operands[0]! }, io)
     },
   }),
 ]

@@ -1,0 +1,53 @@
+import { existsSync } from 'node:fs'
+import http from 'node:http'
+import { socketPath } from '../admin/socket.js'
+import { components } from '../components.js'
+import { loadConfig } from '../config/load.js'
+import { errorCode } from '../core/errors.js'
+import { type Io, UsageError } from './command-line.js'
+
+export interface DaemonOptions {
+  readonly config: string | undefined
+  readonly socket: string | undefined
+}
+
+const USUAL_CONFIG = '/etc/sluice/sluice.yaml'
+const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock', 'state/sluice.sock']
+
+/** The socket of the daemon that is meant; without an option that of the usual places. */
+export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
+  if (socket !== undefined) return socket
+  if (config !== undefined) return socketPath(loadConfig(config, { env, components }).dataDir)
+  const found = [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
+  if (found !== undefined) return found
+  if (existsSync(USUAL_CONFIG)) return socketPath(loadConfig(USUAL_CONFIG, { env, components }).dataDir)
+  throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
+}
+
+/** What the daemon answers; the body still to be read. Errors say what to do. */
+export function ask(socket: string, path: string): Promise<http.IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const request = http.get({ socketPath: socket, path }, resolve)
+    request.on('error', error => reject(new Error(advice(socket, error), { cause: error })))
+  })
+}
+
+function advice(socket: string, error: unknown): string {
+  switch (errorCode(error)) {
+    case 'ENOENT':
+      return `there is no daemon at ${socket}: it does not run, or has another data_dir`
+    case 'ECONNREFUSED':
+      return `the daemon of ${socket} does not run any more`
+    case 'EACCES':
+      return `${socket} is for the user of the daemon alone: run this as that user, or as root`
+    default:
+      return `the daemon at ${socket} does not answer`
+  }
+}
+
+/** The whole body as text. */
+export async function textOf(response: http.IncomingMessage): Promise<string> {
+  let text = ''
+  for await (const part of response.setEncoding('utf8')) text += part
+  return text
+}

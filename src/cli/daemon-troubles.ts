@@ -1,0 +1,59 @@
+import { type DaemonView, short } from './daemon-view.js'
+
+/** Something that wants somebody's attention, and what to do about it. */
+export interface Trouble {
+  readonly what: string
+  readonly todo: string
+}
+
+/** A position that was not saved for this long, with something to save, is stuck. */
+const OLD_CHECKPOINT_S = 60
+const FULL_SHARE = 0.8
+
+/** What is wrong with the daemon, the worst first. */
+export function troublesOf(view: DaemonView): Trouble[] {
+  const { scrape, destinations } = view
+  const troubles: Trouble[] = []
+  for (const { id, state, reason = '' } of destinations) {
+    if (state === 'ready' || state === 'stopped') continue
+    const todo =
+      state === 'retrying'
+        ? 'Nothing is lost: it is tried again until it works. Look after the receiver, or the way there.'
+        : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
+    troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
+  }
+  for (const [id, errors] of scrape.by('component_id', 'sluice_conservation_errors_total')) {
+    if (errors > 0)
+      troubles.push({
+        what: `${id}: events are not all accounted for`,
+        todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_buffer_bytes')) {
+    const id = labels.component_id!
+    const most = scrape.sum('sluice_buffer_max_bytes', { component_id: id })
+    if (most > 0 && value >= most * FULL_SHARE)
+      troubles.push({
+        what: `${id}: its buffer is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
+        todo: 'Full, it makes its sources wait (or drops, with when_full: drop_newest). Raise buffer.max_bytes or help the receiver.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_checkpoint_age_seconds')) {
+    if (value > OLD_CHECKPOINT_S)
+      troubles.push({
+        what: `${labels.component_id}: its positions were not saved for ${Math.round(value)} s`,
+        todo: 'After a kill, what was sent since then would be sent again. Is the disk of data_dir full, or not writable?',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_component_discarded_events_total')) {
+    if (labels.reason === 'throttled' || labels.reason === 'filtered' || value === 0) continue
+    troubles.push({
+      what: `${labels.component_id} has discarded ${short(value)} events: ${labels.reason}`,
+      todo:
+        labels.component_kind === 'destination'
+          ? 'What a destination refuses for good is in data_dir/dead-letter: see `sluice resend --dry-run`.'
+          : 'See its options in the configuration.',
+    })
+  }
+  return troubles
+}

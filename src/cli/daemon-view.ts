@@ -1,0 +1,70 @@
+import type { Io } from './command-line.js'
+import { ask, textOf } from './daemon-socket.js'
+import { Scrape } from './scrape.js'
+
+/** What a daemon says of itself at one moment. */
+export interface DaemonView {
+  /** Monotonic seconds of whoever asked. */
+  readonly at: number
+  readonly scrape: Scrape
+  readonly ready: boolean
+  readonly destinations: readonly { readonly id: string; readonly state: string; readonly reason?: string }[]
+  readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
+}
+
+const RECEIVED = 'sluice_component_received_events_total'
+const ORDER = ['source', 'processor', 'destination']
+
+export async function viewDaemon(socket: string, at: number): Promise<DaemonView> {
+  const [metrics, ready] = await Promise.all([
+    ask(socket, '/metrics').then(textOf),
+    ask(socket, '/readyz').then(async response => ({
+      ok: response.statusCode === 200,
+      body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'>,
+    })),
+  ])
+  const scrape = new Scrape(metrics)
+  const components = scrape.all(RECEIVED).map(({ labels }) => ({
+    id: labels.component_id!,
+    kind: labels.component_kind!,
+    type: labels.component_type!,
+  }))
+  components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
+  return { at, scrape, ready: ready.ok, destinations: ready.body.destinations, components }
+}
+
+/** How the terminal takes it: its width, and whether colours are wanted. */
+export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): { width: number; color: boolean } {
+  const color = Boolean(stdout.isTTY) && !env.NO_COLOR && env.TERM !== 'dumb'
+  return { width: stdout.columns || 80, color }
+}
+
+const UNITS = ['', 'k', 'M', 'G', 'T', 'P']
+
+/** A number in at most five places: 999, 12.3k, 4.56M. */
+export function short(value: number): string {
+  let unit = 0
+  let rest = value
+  while (Math.round(rest) >= 1000 && unit < UNITS.length - 1) {
+    rest /= 1000
+    unit++
+  }
+  if (unit === 0) return rest > 0 && rest < 10 && !Number.isInteger(rest) ? rest.toFixed(1) : String(Math.round(rest))
+  return `${rest.toFixed(rest < 10 ? 2 : rest < 100 ? 1 : 0)}${UNITS[unit]}`
+}
+
+/** Columns, the first to the left and the others to the right, at most `width` wide: the first one gives way. */
+export function table(rows: readonly (readonly string[])[], width: number): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]!.length)))
+  const rest = widths.slice(1).reduce((sum, own) => sum + own + 2, 0)
+  const first = Math.max(8, Math.min(widths[0] ?? 0, width - rest))
+  return rows.map(row =>
+    row
+      .map((cell, column) => {
+        if (column > 0) return cell.padStart(widths[column]! + 2)
+        return (cell.length <= first ? cell : `${cell.slice(0, first - 1)}…`).padEnd(first)
+      })
+      .join('')
+      .trimEnd(),
+  )
+}

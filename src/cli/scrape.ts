@@ -1,0 +1,47 @@
+/** The Prometheus text of a daemon, read back. */
+
+export interface Series {
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/
+const LABEL = /(\w+)="((?:[^"\\]|\\.)*)",?/g
+const ESCAPES: Readonly<Record<string, string>> = { '\\n': '\n', '\\"': '"', '\\\\': '\\' }
+
+export class Scrape {
+  readonly #series = new Map<string, Series[]>()
+
+  constructor(text: string) {
+    for (const line of text.split('\n')) {
+      const [, name, labels = '', value] = LINE.exec(line) ?? []
+      if (name === undefined) continue
+      const found = [...labels.matchAll(LABEL)].map(
+        ([, label, quoted]) => [label!, quoted!.replace(/\\[n"\\]/g, one => ESCAPES[one]!)] as const,
+      )
+      const series = this.#series.get(name)
+      const one = { labels: Object.fromEntries(found), value: Number(value) }
+      if (series) series.push(one)
+      else this.#series.set(name, [one])
+    }
+  }
+
+  /** All series of a metric, those with these labels. */
+  all(name: string, labels: Readonly<Record<string, string>> = {}): readonly Series[] {
+    const series = this.#series.get(name) ?? []
+    return series.filter(one => Object.entries(labels).every(([label, value]) => one.labels[label] === value))
+  }
+
+  /** Their sum; 0 when there is none. */
+  sum(name: string, labels: Readonly<Record<string, string>> = {}): number {
+    return this.all(name, labels).reduce((sum, { value }) => sum + value, 0)
+  }
+
+  /** Their sums by the value of a label. */
+  by(label: string, name: string, labels: Readonly<Record<string, string>> = {}): Map<string, number> {
+    const sums = new Map<string, number>()
+    for (const { labels: own, value } of this.all(name, labels))
+      sums.set(own[label] ?? '', (sums.get(own[label] ?? '') ?? 0) + value)
+    return sums
+  }
+}

@@ -1,0 +1,73 @@
+import { systemClock } from '../lib/time.js'
+import type { Io } from './command-line.js'
+import { type DaemonOptions, findSocket } from './daemon-socket.js'
+import { troublesOf } from './daemon-troubles.js'
+import { type DaemonView, lookOf, short, table, viewDaemon } from './daemon-view.js'
+import { EXIT } from './dispatch.js'
+
+/** One screen: what is wrong and what to do about it, then what it is doing. 1 when something is wrong. */
+export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
+  const view = await viewDaemon(findSocket(options, io.env), systemClock.now() / 1000)
+  const troubles = troublesOf(view)
+  if (options.json) {
+    const { ready, destinations, components } = view
+    const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
+    io.stdout.write(`${JSON.stringify({ ready, troubles, destinations, components: listed }, null, 2)}\n`)
+    return troubles.length === 0 ? EXIT.done : EXIT.failed
+  }
+  const { width, color } = lookOf(io)
+  const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
+  const lines = [paint(1, headline(view))]
+  if (troubles.length === 0) lines.push(paint(32, 'Nothing is wrong.'))
+  for (const { what, todo } of troubles) {
+    lines.push('', ...wrap(`! ${what}`, width, '  ').map(line => paint(31, line)), ...wrap(`  ${todo}`, width, '  '))
+  }
+  const rows = view.components.map(({ id, kind, type }) => {
+    const { received, sent, discarded, in_flight } = amounts(view, id)
+    return [`${id} (${type} ${kind})`, ...[received, sent, discarded, in_flight].map(short)]
+  })
+  lines.push('', ...table([['component', 'in', 'out', 'discarded', 'in flight'], ...rows], width))
+  io.stdout.write(`${lines.join('\n')}\n`)
+  return troubles.length === 0 ? EXIT.done : EXIT.failed
+}
+
+function headline({ scrape, ready }: DaemonView): string {
+  const { version = '?', node = '?' } = scrape.all('sluice_build_info')[0]?.labels ?? {}
+  const upSeconds = Math.max(0, systemClock.wall() / 1000 - scrape.sum('process_start_time_seconds'))
+  const memory = short(scrape.sum('process_resident_memory_bytes'))
+  return `Sluice ${version} on Node ${node}, up ${upTime(upSeconds)}, ${memory}B of memory, ${ready ? 'ready' : 'not ready'}`
+}
+
+function amounts({ scrape }: DaemonView, component_id: string) {
+  const sum = (name: string) => scrape.sum(`sluice_component_${name}`, { component_id })
+  return {
+    received: sum('received_events_total'),
+    sent: sum('sent_events_total'),
+    discarded: sum('discarded_events_total'),
+    in_flight: sum('in_flight_events'),
+  }
+}
+
+function upTime(seconds: number): string {
+  const parts = [Math.floor(seconds / 86_400), Math.floor(seconds / 3600) % 24, Math.floor(seconds / 60) % 60]
+  const names = ['d', 'h', 'min']
+  const first = parts.findIndex(part => part > 0)
+  if (first === -1) return `${Math.floor(seconds)} s`
+  return parts
+    .slice(first, first + 2)
+    .map((part, i) => `${part} ${names[first + i]}`)
+    .join(' ')
+}
+
+/** The text in lines of at most `width`; all but the first begin with `indent`. */
+function wrap(text: string, width: number, indent: string): string[] {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(/(?<=\S) /)) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line)
+      line = indent + word
+    } else line = line === '' ? word : `${line} ${word}`
+  }
+  return [...lines, line]
+}

@@ -1,0 +1,50 @@
+import type { SideOutlet } from '../core/batch-transform.js'
+import { REJECTED } from '../core/delivery-options.js'
+import { type Input, type Junction, pump, type Tap } from './junction.js'
+
+/** Who watches what goes by. A batch is shown before anybody gets it; where nobody watches, it costs nothing. */
+export class Taps {
+  /** Side outputs that nobody reads, by `id.outlet`: nothing is put into them while nobody watches. */
+  readonly unread = new Map<string, SideOutlet>()
+  readonly #make: (output: string) => Junction
+  readonly #junctions: ReadonlyMap<string, Junction>
+  readonly #inputs: ReadonlyMap<string, Input>
+  readonly #between: (() => number)[]
+
+  /** `between`: counts of what left a processor and has not reached anybody. */
+  constructor(
+    make: (output: string) => Junction,
+    junctions: ReadonlyMap<string, Junction>,
+    inputs: ReadonlyMap<string, Input>,
+    between: (() => number)[],
+  ) {
+    this.#make = make
+    this.#junctions = junctions
+    this.#inputs = inputs
+    this.#between = between
+  }
+
+  /** What can be watched: outputs, side outputs, and destinations for what reaches them. */
+  outputs(): string[] {
+    const names = new Set([...this.#junctions.keys(), ...this.unread.keys(), ...this.#inputs.keys()])
+    return [...names].filter(name => !name.endsWith(`.${REJECTED}`)).sort()
+  }
+
+  /** Shows every batch of an output to `tap`, until the result is called; undefined: there is no such output. */
+  tap(output: string, tap: Tap): (() => void) | undefined {
+    const unread = this.unread.get(output)
+    if (unread && !this.#junctions.has(output)) {
+      const side = pump(unread, this.#make(output))
+      this.#between.push(() => unread.events - side.events)
+    }
+    // A source and a processor are watched where their events leave, a destination has only its input.
+    const place = this.#junctions.get(output) ?? this.#inputs.get(output)
+    if (!place) return undefined
+    place.taps.add(tap)
+    if (unread) unread.connected = true
+    return () => {
+      place.taps.delete(tap)
+      if (unread) unread.connected = place.taps.size > 0
+    }
+  }
+}
