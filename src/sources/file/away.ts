@@ -79,7 +79,7 @@ export class Away {
       missing.sort((a, b) => (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1))
       for (const entry of missing) {
         if (slices.due) await slices.pause()
-        const copy = await this.#copies.find(folder, soughtBy(entry), slices)
+        const copy = await this.#copies.find(folder, soughtBy(entry, saved.savedAt), slices)
         if (!copy) continue
         const tailer = adoptCopy(entry, copy)
         this.#tell(tailer, copy)
@@ -178,7 +178,7 @@ export class Away {
   }
 }
 
-function soughtBy(entry: Entry): Sought {
+function soughtBy(entry: Entry, since: number | undefined): Sought {
   const { birth, offset, head, tail, file, path, away } = entry
   const name = basename(file ?? path)
   return {
@@ -189,6 +189,7 @@ function soughtBy(entry: Entry): Sought {
     head,
     tail,
     read: away !== undefined,
+    since,
   }
 }
 

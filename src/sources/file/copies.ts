@@ -13,6 +13,9 @@ const PEEK_BUDGET = 1024 * 1024
 /** No gzip file is smaller. */
 const SMALLEST = 18
 
+/** What rotation puts behind a name: a number or a time. */
+const ROTATED = /^(?:[-._]\d[-._:T\d]*)?\.gz$/
+
 /** What is sought: a file that is gone, as far as it was read. */
 export interface Sought {
   /** What it is known by here. */
@@ -25,6 +28,8 @@ export interface Sought {
   readonly tail: Fingerprint
   /** As far as was known, it was read to its end. */
   readonly read: boolean
+  /** When the position was saved, wall clock in milliseconds, where it was. */
+  readonly since?: number | undefined
 }
 
 interface Folder {
@@ -59,10 +64,9 @@ export class Copies {
 
   /** What may be a copy of what is sought and may have more than was read of it; undefined: nothing. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Copy | undefined> {
-    // Of a file that held nothing there is nothing to know it by.
-    if (sought.head.bytes === 0) return undefined
     const { all, heads } = await this.#look(folder, slices)
     if (all.length === 0) return undefined
+    if (sought.head.bytes === 0) return this.#byName(all, sought)
     const { bytes, hash } = sought.head
     let byHash = heads.get(bytes)
     if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
@@ -74,12 +78,27 @@ export class Copies {
         // What was last changed before the file was made is the copy of an older one, or its times were lost.
         (later(one) || strong) && !one.over && !one.not.has(sought.key) && (one.owner ?? sought.key) === sought.key,
     )
-    if (sought.read && matching.some(one => one.size === sought.offset % 2 ** 32)) return undefined
+    const whole = sought.read && matching.find(one => one.size === sought.offset % 2 ** 32)
+    if (whole) {
+      whole.owner = sought.key
+      whole.over = true
+      return undefined
+    }
     if (matching.length === 0) return undefined
     const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
     const order = (one: Candidate) => (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
     matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
     return new Copy(matching, sought.key, this.#troubles)
+  }
+
+  /** A file that held nothing has no content to be known by: the first copy under its name that was written to since. */
+  #byName(all: readonly Candidate[], { name, key, since, read }: Sought): Copy | undefined {
+    if (read || since === undefined) return undefined
+    const from = BigInt(Math.floor(since)) * 1_000_000n
+    const own = (path: string) => basename(path).startsWith(name) && ROTATED.test(basename(path).slice(name.length))
+    const later = all.filter(one => one.changedAt > from && !one.owner && one.first.length > 0 && own(one.path))
+    const oldestFirst = later.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
+    return later.length > 0 ? new Copy(oldestFirst, key, this.#troubles) : undefined
   }
 
   /** Whether the times of birth in this folder can be believed. */

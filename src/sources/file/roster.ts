@@ -312,7 +312,7 @@ export class Roster {
     const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
     if (verdict === 'same') return entry
     // What it held may be in a copy.
-    if (entry && entry.head.bytes > 0) this.#options.saved.put({ ...entry, gone: true })
+    if (entry) this.#options.saved.put({ ...entry, gone: true })
     if (verdict === 'truncated') this.#options.tailing.onTruncated(path)
     else if (verdict) this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
     return undefined

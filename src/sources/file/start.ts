@@ -25,7 +25,9 @@ export function startOf(
   saved: Saved,
   births: BirthTimes,
 ): Position {
-  return fromEnd && wasThere(stat, path, saved, births) ? endOf(fd, Number(stat.size)) : emptyStart()
+  if (fromEnd && wasThere(stat, path, saved, births)) return endOf(fd, Number(stat.size))
+  // Its first bytes are known at once: it may be gone before anything of it is delivered.
+  return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES) } }
 }
 
 /** Whether the file was there when the source was first started. In doubt it was not: then it is read whole. */

@@ -235,6 +235,32 @@ for (const { title, act, expected, first, rest, damaged = 0 } of CASES) {
   })
 }
 
+t.test('a file that was empty, or of which nothing was delivered yet', async t => {
+  const dir = t.testdir({ 'app.log': '', 'held.log': asText(numbered(0, 3)) })
+  const [path, held] = [join(dir, 'app.log'), join(dir, 'held.log')]
+  const options = { include: [join(dir, '*.log')] }
+  writeFileSync(`${path}.3.gz`, gzipSync('of before'))
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail(options, undefined, out)
+  await settled(run, 3)
+  await run.stop()
+  await sleep(5)
+  writeFileSync(`${path}.audit.1.gz`, gzipSync('of another'))
+  appendFileSync(path, asText(REST))
+  compress(path, `${path}.2.gz`)
+  renew(path)
+  appendFileSync(held, 'line 3\n')
+  compress(held, `${held}-20260101.gz`)
+  writeFileSync(held, asText(numbered(4, 6)))
+  const next = await tail({ ...options, follow: false }, run.checkpoints)
+  await next.run
+  t.same(next.out.texts(path), [...REST, ...NEW])
+  t.same(next.out.texts(held), numbered(0, 6))
+  t.equal(next.out.lines.length, 10)
+  await next.stop()
+})
+
 const open = (run: Tailing) => run.value('sluice_files_open')
 
 t.test('killed in the middle of a copy: it goes on there, and the new file still comes after it', async t => {

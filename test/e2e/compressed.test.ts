@@ -1,0 +1,165 @@
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, chmodSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { needs } from '../support/needs.js'
+
+t.setTimeout(180_000)
+
+const CONFIG = `
+sources: { log: { type: file, include: ['*.log'], exclude: ['*.gz', out.log], rotate_wait: 200ms } }
+destinations: { copy: { type: file, inputs: [log], path: out.log, batch: { max_events: 500 } } }
+`
+
+/** A program's log in a folder that no other user may write to, as logrotate asks for. */
+class Log {
+  readonly folder: string
+  readonly path: string
+  written = 0
+
+  constructor(t: Test) {
+    this.folder = t.testdir({})
+    chmodSync(this.folder, 0o755)
+    this.path = join(this.folder, 'app.log')
+    writeFileSync(this.path, '')
+  }
+
+  append(lines: number): void {
+    let text = ''
+    for (const end = this.written + lines; this.written < end; this.written++) text += `${this.#line(this.written)}\n`
+    appendFileSync(this.path, text)
+  }
+
+  #line(i: number): string {
+    return `${String(i).padStart(8, '0')} ${'something happened '.repeat(1 + (i % 5))}`
+  }
+
+  delivered(): string[] {
+    const out = join(this.folder, 'out.log')
+    return existsSync(out) ? readFileSync(out, 'utf8').split('\n').slice(0, -1) : []
+  }
+
+  async start(t: Test): Promise<Daemon> {
+    return startDaemon(t, this.folder, CONFIG)
+  }
+
+  /** Waits until everything is delivered, and asserts that it came whole and in order; `again`: parts of it twice. */
+  async arrives(t: Test, daemon: Daemon, again = false): Promise<void> {
+    const last = this.#line(this.written - 1)
+    await daemon.until(() => this.delivered().at(-1) === last)
+    const lines = this.delivered()
+    if (!again) t.equal(lines.length, this.written, 'every line once')
+    const distinct = [...new Set(lines)]
+    t.equal(distinct.length, this.written, 'every line')
+    const wrong = distinct.findIndex((line, i) => line !== this.#line(i))
+    t.equal(wrong, -1, `in order, and none that nobody wrote: ${distinct[wrong]}`)
+  }
+}
+
+/** Rotates the log now, as the system does every night. */
+function rotate(logrotate: string, { folder, path }: Log, more = ''): void {
+  const config = join(folder, 'logrotate.conf')
+  writeFileSync(config, `${path} {\n rotate 9\n create\n compress\n ${more}\n}\n`, { mode: 0o600 })
+  execFileSync(logrotate, ['--force', '--state', join(folder, 'logrotate.state'), config])
+}
+
+t.test('rotated and compressed by logrotate while the daemon was stopped', async t => {
+  const logrotate = needs(t, 'logrotate')
+  if (!logrotate || !needs(t, 'gzip')) return
+  for (const more of ['', 'dateext', 'copytruncate', 'delaycompress']) {
+    await t.test(more || 'numbered', async t => {
+      const log = new Log(t)
+      log.append(1000)
+      const first = await log.start(t)
+      await log.arrives(t, first)
+      await first.stop(t)
+      log.append(5000)
+      rotate(logrotate, log, more)
+      log.append(300)
+      const next = await log.start(t)
+      await log.arrives(t, next)
+      await next.scrapedUntil(scrape => scrape.sum('sluice_files_watched') === 1)
+      t.match(await next.stop(t), { received: 5300, passed: 5300, undelivered: 0 })
+      log.append(10)
+      const last = await log.start(t)
+      await log.arrives(t, last)
+      t.match(await last.stop(t), { received: 10, undelivered: 0 }, 'the copy is not read again')
+    })
+  }
+})
+
+t.test('twice while the daemon was stopped: what was read in part comes to its end', async t => {
+  const logrotate = needs(t, 'logrotate')
+  if (!logrotate || !needs(t, 'gzip')) return
+  const log = new Log(t)
+  log.append(1000)
+  const first = await log.start(t)
+  await log.arrives(t, first)
+  await first.stop(t)
+  log.append(2000)
+  rotate(logrotate, log)
+  appendFileSync(log.path, 'nobody saw this file under a name that is to be read\n')
+  rotate(logrotate, log)
+  log.append(300)
+  t.ok(existsSync(`${log.path}.2.gz`))
+  const next = await log.start(t)
+  await log.arrives(t, next)
+  await next.stop(t)
+})
+
+t.test('killed before and in the middle of the copy', async t => {
+  const gzip = needs(t, 'gzip')
+  if (!gzip) return
+  const log = new Log(t)
+  log.append(100_000)
+  const kill = async () => {
+    const before = log.delivered().length
+    const daemon = await log.start(t)
+    await daemon.until(() => log.delivered().length > before)
+    daemon.child.kill('SIGKILL')
+    t.equal(await daemon.exit, 'SIGKILL')
+  }
+  await kill()
+  log.append(200_000)
+  renameSync(log.path, `${log.path}-20260101`)
+  writeFileSync(log.path, '')
+  execFileSync(gzip, [`${log.path}-20260101`])
+  log.append(1000)
+  await kill()
+  await kill()
+  const last = await log.start(t)
+  await log.arrives(t, last, true)
+  await last.stop(t)
+})
+
+t.test('compressed with a part of it missing: told and counted once, and the new file is read', async t => {
+  const gzip = needs(t, 'gzip')
+  if (!gzip) return
+  const log = new Log(t)
+  log.append(1000)
+  const first = await log.start(t)
+  await log.arrives(t, first)
+  await first.stop(t)
+  log.append(50_000)
+  execFileSync(gzip, [log.path])
+  const whole = readFileSync(`${log.path}.gz`)
+  writeFileSync(`${log.path}.gz`, whole.subarray(0, whole.length / 2))
+  const { written } = log
+  log.append(300)
+  const next = await log.start(t)
+  await next.until(() =>
+    log
+      .delivered()
+      .at(-1)
+      ?.startsWith(String(log.written - 1).padStart(8, '0')),
+  )
+  const lines = log.delivered()
+  t.ok(lines.length > 10_000 && lines.length < written, `${lines.length} lines: what stands before is read`)
+  await next.scrapedUntil(scrape => scrape.sum('sluice_files_watched') === 1)
+  const scrape = await next.scrape()
+  t.equal(scrape.sum('sluice_component_errors_total', { component_id: 'log' }), 1, 'counted')
+  t.equal(next.logs().filter(({ code }) => code === 'SLUICE_COPY_DAMAGED').length, 1, 'told')
+  await next.stop(t)
+  t.ok(statSync(`${log.path}.gz`).size > 0, 'the copy is left as it was')
+})
