@@ -1,9 +1,10 @@
 import type { Server } from 'node:http'
 import { type DestinationStream, type Logger, pino } from 'pino'
-import { serveAdmin } from '../admin/server.js'
+import { serveAdmin, serveSocket, type Told } from '../admin/server.js'
+import { socketPath } from '../admin/socket.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { formatProblem } from '../core/errors.js'
+import { errorText, formatProblem } from '../core/errors.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
@@ -56,7 +57,8 @@ async function runLocked(config: Config, log: Logger, io: Io): Promise<number> {
     env,
   })
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(engine) ? 1 : 0))
-  const admin = await listen(config, metrics, engine, log)
+  const told = toldBy(metrics, engine)
+  const servers = [await listen(config, told, log), await listenLocally(config, told, engine, log)]
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const signals = onSignals(engine, config.shutdownTimeoutMs, log)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
@@ -68,8 +70,10 @@ async function runLocked(config: Config, log: Logger, io: Io): Promise<number> {
   } finally {
     signals.remove()
     stopChecks()
-    admin?.close()
-    admin?.closeAllConnections()
+    for (const server of servers) {
+      server?.close()
+      server?.closeAllConnections()
+    }
   }
 }
 
@@ -77,15 +81,31 @@ function isReady(engine: Engine): boolean {
   return engine.states().every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
 }
 
-async function listen(config: Config, metrics: Metrics, engine: Engine, log: Logger): Promise<Server | undefined> {
+/** Everything that the daemon tells about itself. */
+function toldBy(metrics: Metrics, engine: Engine): Told {
+  return {
+    metrics: () => metrics.render(),
+    contentType: metrics.contentType,
+    destinations: () => engine.states(),
+  }
+}
+
+/** For the commands that look into the daemon. That it cannot be is no reason not to run. */
+async function listenLocally(config: Config, told: Told, engine: Engine, log: Logger): Promise<Server | undefined> {
+  const path = socketPath(config.dataDir)
+  try {
+    return await serveSocket(path, told, engine.taps)
+  } catch (error) {
+    log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
+    return undefined
+  }
+}
+
+async function listen(config: Config, told: Told, log: Logger): Promise<Server | undefined> {
   if (!config.metrics) return undefined
   const { host, port } = config.metrics
   try {
-    const server = await serveAdmin(config.metrics, {
-      metrics: () => metrics.render(),
-      contentType: metrics.contentType,
-      destinations: () => engine.states(),
-    })
+    const server = await serveAdmin(config.metrics, told)
     const address = server.address()
     const bound = typeof address === 'object' && address ? address.port : port
     log.info({ url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}/metrics` }, 'metrics are served')

@@ -23,6 +23,7 @@ import { Input, Junction, pump } from './junction.js'
 import { SourceOutlet } from './outlet.js'
 import { SourceRun } from './source-run.js'
 import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
+import { Taps } from './taps.js'
 
 /**
  * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
@@ -66,6 +67,7 @@ export class Engine {
   /** Of the destinations that have one on the disk. */
   readonly #buffers = new Map<string, DiskBuffer>()
   readonly #delivering = new AbortController()
+  readonly taps = new Taps(id => this.#junction(id), this.#junctions, this.#inputs, this.#between)
   #failed = false
   #leaving = false
 
@@ -188,6 +190,7 @@ export class Engine {
     for (const [name, outlet] of Object.entries(processor.outlets ?? {})) {
       const id = `${config.id}.${name}`
       if (!this.#isRead(id)) {
+        if (outlet instanceof SideOutlet) this.taps.unread.set(id, outlet)
         continue
       }
       const side = pump(outlet, this.#junction(id))

@@ -1,4 +1,14 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkout } from '../support/checkout.js'
@@ -125,4 +135,88 @@ sys (file)
   const wrong = await graph('--format', 'png')
   t.equal(wrong.code, 2)
   t.match(wrong.stderr, /text, mermaid, dot/)
+})
+
+t.test('status, top and tap of a running daemon, through its socket', async t => {
+  // The path of a socket has to be short.
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const log = join(folder, 'app.log')
+  writeFileSync(log, '')
+  writeFileSync(
+    join(folder, 'sluice.yaml'),
+    `data_dir: ./state
+metrics: false
+shutdown_timeout: 1s
+sources: { app: { type: file, include: [${log}], decode: json } }
+processors: { lim: { type: throttle, inputs: [app], limit: 3, window: 1h, key_field: .app } }
+destinations:
+  out: { type: file, inputs: [lim], path: ./out.log, encoding: raw }
+  gone: { type: http, inputs: [lim], url: http://127.0.0.1:9/, buffer: { type: disk, max_bytes: 10MB } }
+`,
+  )
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  const socket = join(folder, 'state/sluice.sock')
+  t.equal(statSync(socket).mode & 0o777, 0o600, 'for its user alone')
+  let n = 0
+  const write = (count: number) => {
+    for (const end = n + count; n < end; n++) appendFileSync(log, `{"app":"${n % 2 ? 'a' : 'b'}","n":${n}}\n`)
+  }
+  const writing = setInterval(() => write(5), 20)
+  t.teardown(() => clearInterval(writing))
+  const look = (...args: string[]) => done([...args, '--config', 'sluice.yaml'], { cwd: folder })
+  const events = (text: string) =>
+    text
+      .trimEnd()
+      .split('\n')
+      .map(line => JSON.parse(line))
+
+  const tapped = await look('tap', 'app', '--limit', '4', '--where', "if (.app equal 'a')")
+  t.equal(tapped.code, 0, tapped.stderr)
+  const [first, ...rest] = events(tapped.stdout)
+  t.match([first, ...rest], [{ app: 'a' }, { app: 'a' }, { app: 'a' }, { app: 'a' }])
+  t.same(
+    rest.map(({ n }) => n - first.n),
+    [2, 4, 6],
+    'in order, none left out',
+  )
+  const discarded = await look('tap', 'lim', '--discarded', '--limit', '2')
+  t.equal(events(discarded.stdout).length, 2, 'what nobody reads can be watched')
+  const unknown = await look('tap', 'limm')
+  t.equal(unknown.code, 1)
+  t.match(unknown.stderr, /there is no limm; there are app, gone, lim, lim\.discarded, out/)
+  t.match(await look('tap', 'app', '--where', 'if (.app equals)'), { code: 2, stderr: /the condition/ })
+
+  const top = await look('top', '--interval', '300ms', '--count', '2')
+  t.equal(top.code, 0, top.stderr)
+  const screens = top.stdout.split('\n\ncomponent ')
+  t.equal(screens.length, 2)
+  t.match(screens[1], /^app +[1-9]\d* .* 1 files, \d+B unread$/m)
+  t.match(screens[1], /^lim +[1-9]\d* +\S+ +0 +[1-9]\d* +\d+ +2 keys$/m)
+  t.match(screens[1], /^gone .* retrying, 6 buffered$/m)
+  t.match(screens[1], /^lim: throttled +[1-9]/m)
+  t.ok(
+    top.stdout.split('\n').every(line => line.length <= 80 && !line.includes('\x1b')),
+    '80 columns, no colour',
+  )
+
+  const status = await look('status')
+  t.equal(status.code, 1, 'something is wrong')
+  t.match(status.stdout, /^! gone is retrying: POST http:\/\/127\.0\.0\.1:9\/: nothing accepts connections there/m)
+  t.match(status.stdout, /Nothing is lost/)
+  const { ready, troubles, components } = JSON.parse((await look('status', '--json')).stdout)
+  t.match({ ready, troubles }, { ready: true, troubles: [{ what: /^gone is retrying/ }] })
+  t.match(components[1], { id: 'lim', kind: 'processor', sent: 6 })
+
+  clearInterval(writing)
+  for (let received = 0; received < n; ) {
+    const { stdout } = await look('status', '--json')
+    received = JSON.parse(stdout).components[0].received
+  }
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.match(JSON.parse(daemon.stderr.trimEnd().split('\n').at(-1)!), { received: n })
+  t.match(await look('status'), { code: 1, stderr: /does not run|there is no daemon/ })
+  t.match(await done(['status'], { cwd: t.testdir({}) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
 })
