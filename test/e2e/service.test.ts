@@ -1,0 +1,384 @@
+import { execFile } from 'node:child_process'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { Writable } from 'node:stream'
+import t, { type Test } from 'tap'
+import type { InitResult } from '../../src/api/domain/documents.js'
+import type { Io } from '../../src/cli/command-line.js'
+import { commands } from '../../src/cli/commands.js'
+import { dispatch } from '../../src/cli/dispatch.js'
+import { makeCertificates } from '../support/certificates.js'
+import { sluiceMain } from '../support/checkout.js'
+import { needs } from '../support/needs.js'
+import { pipelineConfig, send } from '../support/service.js'
+import { type Running, sluice } from '../support/sluice.js'
+
+/** The real program: serve, admin, api, and what curl shows of it. */
+
+const SECRET = /st[sea]_[0-9a-f]{40}/
+
+/** Runs a command to its end. */
+function call(file: string, args: readonly string[], env: NodeJS.ProcessEnv = {}, cwd?: string) {
+  return new Promise<{ code: number; stdout: string; stderr: string }>(resolve => {
+    const all = { ...process.env, SLUICE_URL: undefined, SLUICE_ACCESS_KEY: undefined, ...env }
+    execFile(
+      file,
+      args,
+      { env: all, encoding: 'utf8', timeout: 30_000, ...(cwd ? { cwd } : {}) },
+      (error, stdout, stderr) => resolve({ code: error ? Number(error.code ?? 1) : 0, stdout, stderr }),
+    )
+  })
+}
+const run = (args: readonly string[], env?: NodeJS.ProcessEnv, cwd?: string) =>
+  call(process.execPath, [sluiceMain, ...args], env, cwd)
+
+/** The same in this process: starting one for each call takes its time. */
+async function within(argv: readonly string[], env: NodeJS.ProcessEnv) {
+  const got = { code: 0, stdout: '', stderr: '' }
+  const stream = (name: 'stdout' | 'stderr') =>
+    new Writable({
+      write(chunk, _encoding, done) {
+        got[name] += chunk
+        done()
+      },
+    })
+  const io = { stdin: process.stdin, stdout: stream('stdout'), stderr: stream('stderr'), env } as unknown as Io
+  got.code = await dispatch(argv, commands, io)
+  return got
+}
+
+interface Served {
+  readonly running: Running
+  readonly url: string
+  readonly config: string
+  readonly state: string
+}
+
+async function serve(t: Test, folder: string, more = '', head = 'metrics: { listen: 127.0.0.1:0 }'): Promise<Served> {
+  const config = join(folder, 'service.yaml')
+  const state = join(folder, 'state')
+  writeFileSync(config, `${head}\nservice:\n  listen: 127.0.0.1:0\n  data_dir: ${state}\n${more}`)
+  const running = sluice(['serve', '--config', config], { cwd: folder })
+  t.teardown(async () => {
+    running.child.kill('SIGKILL')
+    await running.exit
+  })
+  const url = await running.until(() => /"url":"(https?:[^"]+)\/v3"/.exec(running.stderr)?.[1])
+  return { running, url, config, state }
+}
+
+async function stop(t: Test, running: Running): Promise<void> {
+  running.child.kill('SIGTERM')
+  t.equal(await running.exit, 0)
+  t.match(running.stderr, /"msg":"ended"/)
+  t.notMatch(running.stderr, SECRET, 'no key in the log')
+  for (const line of running.stderr.trim().split('\n')) t.doesNotThrow(() => JSON.parse(line), 'every line is JSON')
+}
+
+async function unusedPort(): Promise<number> {
+  const server = createServer()
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as { port: number }
+  await new Promise(resolve => server.close(resolve))
+  return port
+}
+
+const init = async (t: Test, config: string): Promise<InitResult> => {
+  const { code, stdout, stderr } = await run(['admin', 'init', '--config', config, '--json'])
+  t.equal(code, 0, stderr)
+  return JSON.parse(stdout)
+}
+
+t.test('init, before and while it runs; once', { timeout: 60_000 }, async t => {
+  // A path that is too long for a socket.
+  const folder = join(t.testdir({ ['d'.repeat(120)]: {} }), 'd'.repeat(120))
+  const { running, url, config, state } = await serve(t, folder)
+  t.match(running.stderr, /call sluice admin init/)
+  const made = await init(t, config)
+  t.match(made, {
+    enterprise: { id: /^[0-9a-f]{24}$/ },
+    account: { id: /^[0-9a-f]{24}$/, short_id: /^\S{9}$/ },
+    manager: { id: /^[0-9a-f]{24}$/, email: /@/, key: /^sta_[0-9a-f]{40}$/ },
+    service_account: { id: /^[0-9a-f]{24}$/, key: /^sts_[0-9a-f]{40}$/ },
+    enterprise_service_account: { id: /^[0-9a-f]{24}$/, key: /^ste_[0-9a-f]{40}$/ },
+  })
+  t.equal((await send(url, 'GET', '/v3/pipeline', { key: made.service_account.key })).status, 200)
+  t.equal(statSync(join(state, 'admin.sock')).mode & 0o777, 0o600)
+  const again = await run(['admin', 'init', '--config', config, '--json'])
+  t.match(again, { code: 1, stdout: '', stderr: /^sluice: .*already/ })
+  const second = await run(['serve', '--config', config])
+  t.match(second, { code: 1, stderr: /another process|in use/ }, 'one process for a store')
+
+  const copy = join(folder, 'copy')
+  t.match(await run(['admin', 'backup', '--config', config, '--to', copy]), { code: 0 }, 'while it runs')
+  t.match(await run(['admin', 'restore', '--config', config, '--from', copy]), { code: 1, stderr: /stop it first/ })
+  await stop(t, running)
+  t.notOk(existsSync(join(state, 'admin.sock')))
+
+  const other = join(folder, 'other.yaml')
+  writeFileSync(other, `service: { data_dir: ${join(folder, 'other')}, listen: '127.0.0.1:0' }\n`)
+  t.match(await run(['admin', 'restore', '--config', other, '--from', copy]), { code: 0 })
+  t.match(await run(['admin', 'init', '--config', other]), { code: 1, stderr: /already/ }, 'it is the same one')
+  const fresh = join(folder, 'fresh.yaml')
+  writeFileSync(fresh, `service: { data_dir: ${join(folder, 'fresh')} }\n`)
+  t.match(await init(t, fresh), { manager: { key: /^sta_/ } }, 'without a service')
+})
+
+t.test('what is not there to be served', async t => {
+  const folder = t.testdir({
+    'none.yaml':
+      'metrics: false\nsources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [in] } }\n',
+    'wrong.yaml': 'service:\n  lissten: 127.0.0.1:0\n',
+    'daemon.yaml': 'service: {}\n',
+  })
+  t.match(await run(['serve', '--config', join(folder, 'none.yaml')]), {
+    code: 78,
+    stderr: /none\.yaml:1:1: service: is missing/,
+  })
+  t.match(await run(['serve', '--config', join(folder, 'wrong.yaml')]), {
+    code: 78,
+    stderr: /wrong\.yaml:2:3: service\.lissten: unknown option; did you mean "listen"\?/,
+  })
+  t.match(await run(['validate', join(folder, 'daemon.yaml')]), { code: 0, stdout: /ok \(the service\)/ })
+  t.match(await run(['run', '--config', join(folder, 'daemon.yaml')]), { code: 78, stderr: /there is no source/ })
+  const taken = createServer()
+  await new Promise<void>(resolve => taken.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => taken.close())
+  const { port } = taken.address() as { port: number }
+  writeFileSync(
+    join(folder, 'taken.yaml'),
+    `metrics: false\nservice: { listen: '127.0.0.1:${port}', data_dir: ${folder}/s }\n`,
+  )
+  t.match(await run(['serve', '--config', join(folder, 'taken.yaml')]), {
+    code: 1,
+    stderr: /another program listens there/,
+  })
+})
+
+t.test('the samples of the specification, by curl', { timeout: 60_000 }, async t => {
+  const curl = needs(t, 'curl')
+  if (!curl) return
+  const { url, config, running } = await serve(t, t.testdir({}))
+  const made = await init(t, config)
+  const names: Record<string, string> = {
+    SUBJECT: made.service_account.id,
+    ENTERPRISE_SUBJECT: made.enterprise_service_account.id,
+    ACCOUNT: made.account.id,
+    SHORT: made.account.short_id,
+    ENTERPRISE: made.enterprise.id,
+  }
+  /** A transcript with names for what differs each time. */
+  const transcript = async (key: string, ...args: string[]) => {
+    const authorization = key && ['-H', `Authorization: Token ${key}`]
+    const { stdout, code } = await call(curl, [
+      '-sS',
+      ...authorization,
+      ...args.map(arg => arg.replace('{base_url}', url)),
+    ])
+    t.equal(code, 0)
+    let text = stdout.replaceAll('\r', '')
+    for (const [name, value] of Object.entries(names)) text = text.replaceAll(value, `<${name}>`)
+    return text
+      .replace(/^(x-request-id: )[0-9a-f-]{36}$/gm, '$1<UUID>')
+      .replace(/^(date|connection|keep-alive|content-length|ratelimit-\w+):.*\n/gim, '')
+      .replace(/"(id|key_id)":"[0-9a-f]{24}"/g, '"$1":"<ID>"')
+  }
+  const identity = (subject: string, account = true) =>
+    [
+      'x-request-id: <UUID>',
+      `x-auth-subject-id: <${subject}>`,
+      `x-auth-subject-email: <${subject}>@service-account.invalid`,
+      'x-auth-enterprise-id: <ENTERPRISE>',
+      'x-auth-access-type: access',
+      ...(account ? ['x-auth-account-id: <ACCOUNT>', 'x-auth-account-short-id: <SHORT>'] : []),
+      'content-type: application/json; charset=utf-8',
+    ].join('\n')
+  const accept = ['-H', 'Accept: application/json']
+  const sts = made.service_account.key
+  const ste = made.enterprise_service_account.key
+
+  t.equal(
+    await transcript(sts, '-I', '{base_url}/v3/pipeline'),
+    `HTTP/1.1 200 OK\n${identity('SUBJECT')}\n\n`,
+    'quick validation',
+  )
+  t.equal(
+    await transcript(sts, '-i', ...accept, '{base_url}/v3/pipeline'),
+    `HTTP/1.1 200 OK\n${identity('SUBJECT')}\n\n{"meta":{"type":"pipeline","page":{"limit":50,"next":null}},"data":[]}`,
+  )
+  t.equal(
+    await transcript(ste, '-i', ...accept, '-H', `x-delegate-account-id: ${made.account.id}`, '{base_url}/v3/pipeline'),
+    `HTTP/1.1 200 OK\n${identity('ENTERPRISE_SUBJECT')}\n\n{"meta":{"type":"pipeline","page":{"limit":50,"next":null}},"data":[]}`,
+    'delegated',
+  )
+  t.match(
+    await transcript(ste, '-i', ...accept, '{base_url}/v3/enterprise/account'),
+    `HTTP/1.1 200 OK\n${identity('ENTERPRISE_SUBJECT', false)}\n\n{"meta":{"type":"account","page":{"limit":50,"next":null}},"data":[{"id":"<ACCOUNT>","short_id":"<SHORT>",`,
+  )
+  t.match(
+    await transcript(sts, '-i', ...accept, '{base_url}/v3/auth/token'),
+    `HTTP/1.1 200 OK\n${identity('SUBJECT')}\n\n{"meta":{"type":"token"},"data":{"type":"service_account","subject":{"id":"<SUBJECT>",`,
+  )
+  const invalid =
+    /^HTTP\/1\.1 401 Unauthorized\nx-request-id: <UUID>\n(?=[\s\S]*www-authenticate: Token)[\s\S]*\n\n\{"code":"token_unknown",/
+  t.match(await transcript(`sts_${'0'.repeat(40)}`, '-i', '{base_url}/v3/pipeline'), invalid)
+  t.match(await transcript('', '-I', '{base_url}/v3/pipeline'), /^HTTP\/1\.1 401 Unauthorized\nx-request-id: <UUID>\n/)
+  t.match(
+    await transcript(sts, '-i', '{base_url}/v3/enterprise/account'),
+    /^HTTP\/1\.1 403 Forbidden\n[\s\S]*"code":"\w+"/,
+  )
+  t.match(await transcript(sts, '-i', '{base_url}/v3/nothing'), /^HTTP\/1\.1 404 Not Found\n[\s\S]*"code":"not_found"/)
+  await stop(t, running)
+})
+
+t.test('sluice api', { timeout: 60_000 }, async t => {
+  const folder = t.testdir({})
+  const { url, config, running } = await serve(t, folder)
+  const made = await init(t, config)
+  const manager = { SLUICE_URL: url, SLUICE_ACCESS_KEY: made.manager.key }
+  const sender = { SLUICE_URL: `${url}/v3/ingest/abc`, SLUICE_ACCESS_KEY: made.service_account.key }
+  const api = async (args: string[], env: NodeJS.ProcessEnv = manager, code = 0) => {
+    const got = await within(['api', ...args], env)
+    t.equal(got.code, code, `${args.join(' ')}: ${got.stderr}`)
+    return got
+  }
+  t.match(JSON.parse((await api(['whoami'])).stdout), { type: 'personal', role: 'manager' })
+  t.match(
+    JSON.parse((await api(['whoami'], sender)).stdout),
+    { type: 'service_account' },
+    'the address of ingest will do',
+  )
+  t.equal((await api(['validate-key'])).stdout, '{"valid":true}\n')
+  t.match(await api(['validate-key'], { ...manager, SLUICE_ACCESS_KEY: `sts_${'0'.repeat(40)}` }, 1), {
+    stderr: /^sluice: 401/,
+  })
+  const keyFile = join(folder, 'key')
+  writeFileSync(keyFile, `${made.manager.key}\n`)
+  await api(['validate-key', '--url', url, '--key-file', keyFile], {})
+
+  const account = JSON.parse(
+    (await api(['create-service-account', '--title', 'x', '--scopes', 'ingest:write, pipeline:read'])).stdout,
+  )
+  t.match(account, { scopes: ['ingest:write', 'pipeline:read'], key: /^sts_/ })
+  t.match(JSON.parse((await api(['rotate', account.id, '--grace', '1 Minutes'])).stdout), {
+    id: account.id,
+    key: /^sts_/,
+  })
+  t.equal((await api(['revoke', account.id])).stdout, '')
+
+  const data = JSON.stringify({ title: 'p', config: pipelineConfig() })
+  const { id } = JSON.parse((await api(['POST', '/v3/pipeline', '--data', data])).stdout).data
+  t.match(JSON.parse((await api(['publish', id])).stdout), { published_revision: 1 })
+  const file = join(folder, 'pipeline.yaml')
+  const yaml =
+    'processors: { limit: { type: throttle, inputs: [ingest], limit: 2, window: 1s } }\ndestinations: { out: { type: file, inputs: [limit], path: "${OUT}" } }\n'
+  writeFileSync(file, yaml)
+  const gate = await api(['publish', id, '--config', file], manager, 1)
+  t.match(gate.stderr, /^sluice: 403 feature_not_enabled: .*throttle/)
+  t.match(JSON.parse((await api(['enable', 'throttle'])).stdout), { features: { throttle: true } })
+  t.match(JSON.parse((await api(['publish', id])).stdout), { published_revision: 2 })
+  t.match(JSON.parse((await api(['publish', id, '--revision', '1'])).stdout), { published_revision: 1 })
+  const published = JSON.parse((await api(['GET', `/v3/pipeline/${id}/revision/2`])).stdout)
+  t.equal(published.data.config.destinations.out.path, '${OUT}', 'variables are left alone')
+
+  const head = await api(['HEAD', '/v3/pipeline', '--include'])
+  t.match(head.stdout, /^200\n[\s\S]*x-auth-subject-id: [0-9a-f]{24}\n/)
+  const wide = { SLUICE_URL: url, SLUICE_ACCESS_KEY: made.enterprise_service_account.key }
+  t.match((await api(['GET', '/v3/account', '--delegate', made.account.id], wide)).stdout, made.account.id)
+  const refused = await api(['GET', '/v3/audit'], sender, 1)
+  t.match(JSON.parse(refused.stdout), { code: /./, errors: [] })
+  t.match(refused.stderr, /^sluice: 403 .* \(request [0-9a-f-]{36}\)\n/)
+  t.match(await api(['POST', '/v3/pipeline', '--data', '{}'], manager, 1), { stderr: /\n {2}title: is missing/ })
+  for (const [args, env, text] of [
+    [['GET', '/v3/pipeline'], { SLUICE_ACCESS_KEY: 'x' }, /Set SLUICE_URL/],
+    [['GET', '/v3/pipeline'], { SLUICE_URL: url }, /set SLUICE_ACCESS_KEY/],
+    [['GET', 'v3/pipeline'], manager, /begins with a slash/],
+    [['FETCH', '/v3/pipeline'], manager, /FETCH is no method/],
+    [['GET'], manager, /METHOD PATH is missing/],
+  ] as const) {
+    t.match((await api([...args], env, 2)).stderr, text)
+  }
+  const nobody = `http://127.0.0.1:${await unusedPort()}`
+  t.match(await api(['whoami'], { ...manager, SLUICE_URL: nobody }, 1), {
+    stderr: /cannot reach .*ECONNREFUSED/,
+  })
+  const metrics = await fetch(/"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!)
+  const text = await metrics.text()
+  t.match(text, /^sluice_api_requests_total\{method="POST",route="\/v3\/pipeline",status="201"\} 1$/m)
+  t.match(text, /^sluice_api_authenticated_total \d+$/m)
+  t.equal((await fetch(metrics.url.replace('metrics', 'readyz'))).status, 200)
+  await stop(t, running)
+})
+
+t.test('TLS, and a certificate that the client does not know', { timeout: 60_000 }, async t => {
+  const [openssl, curl] = [needs(t, 'openssl'), needs(t, 'curl')]
+  if (!openssl || !curl) return
+  const folder = t.testdir({})
+  const { path } = makeCertificates(openssl, folder, ['service'])
+  const { url, config, running } = await serve(
+    t,
+    folder,
+    `  tls: { cert_file: ${path('service.pem')}, key_file: ${path('service.key')} }\n`,
+  )
+  t.match(url, /^https:/)
+  const { manager } = await init(t, config)
+  const env = { SLUICE_URL: url, SLUICE_ACCESS_KEY: manager.key }
+  t.match(await run(['api', 'whoami'], { ...env, NODE_EXTRA_CA_CERTS: path('ca.pem') }), {
+    code: 0,
+    stdout: /"manager"/,
+  })
+  t.match(await run(['api', 'whoami'], env), { code: 1, stderr: /certificate/ })
+  const got = await call(curl, [
+    '-sS',
+    '--cacert',
+    path('ca.pem'),
+    '-I',
+    '-H',
+    `Authorization: Token ${manager.key}`,
+    `${url}/v3/pipeline`,
+  ])
+  t.match(got.stdout, /^HTTP\/1\.1 200 OK/)
+  await stop(t, running)
+})
+
+t.test('an end in order: what is under way is answered', { timeout: 60_000 }, async t => {
+  const { url, config, running, state } = await serve(t, t.testdir({}))
+  const made = await init(t, config)
+  const { key } = made.manager
+  let acknowledged = 0
+  let cut = 0
+  const sender = async (n: number) => {
+    for (let i = 0; ; i++) {
+      const sent = send(url, 'POST', '/v3/service-account', { key, json: { title: `s${n}-${i}` } })
+      const got = await sent.catch((error: Error & { cause?: { code?: string } }) => error.cause?.code ?? 'unknown')
+      if (typeof got === 'object') {
+        if (got.status !== 201) return t.equal(got.status, 201)
+        acknowledged++
+      } else {
+        if (got !== 'ECONNREFUSED') cut++
+        return
+      }
+    }
+  }
+  const senders = [0, 1, 2, 3].map(sender)
+  await running.until(() => acknowledged > 20)
+  await stop(t, running)
+  await Promise.all(senders)
+  t.ok(acknowledged > 20)
+  t.ok(cut <= 4, `${cut} connections were closed between two requests`)
+  const again = sluice(['serve', '--config', config])
+  t.teardown(async () => {
+    again.child.kill('SIGKILL')
+    await again.exit
+  })
+  const next = await again.until(() => /"url":"(https?:[^"]+)\/v3"/.exec(again.stderr)?.[1])
+  let count = 0
+  for (let after: string | null = ''; after !== null; ) {
+    const { body } = await send(next, 'GET', `/v3/service-account?limit=100${after && `&after=${after}`}`, { key })
+    count += body.data.length
+    after = body.meta.page.next
+  }
+  t.ok(count >= acknowledged + 1, `${count} are there, ${acknowledged} were acknowledged`)
+  t.notMatch(readFileSync(join(state, 'secret'), 'utf8'), key)
+})

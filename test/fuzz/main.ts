@@ -1,0 +1,23 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { fuzz } from './run.js'
+
+/** `npm run fuzz:api -- [--seed N] [--count N]`: requests made of the API's own description. Exit code 1 on a problem. */
+
+const { values } = parseArgs({ options: { seed: { type: 'string' }, count: { type: 'string' } } })
+const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31))
+const count = Number(values.count ?? 10_000)
+const folder = mkdtempSync(join(tmpdir(), 'sluice-fuzz-'))
+try {
+  const begin = performance.now()
+  const { statuses, problems } = await fuzz(join(folder, 'state'), seed, count)
+  const seconds = ((performance.now() - begin) / 1000).toFixed(1)
+  console.log(`seed ${seed}: ${count} requests in ${seconds} s, answered with`, statuses)
+  for (const problem of problems.slice(0, 20)) console.error(JSON.stringify(problem))
+  console.log(`${problems.length} problems`)
+  if (problems.length > 0) process.exitCode = 1
+} finally {
+  rmSync(folder, { recursive: true, force: true })
+}

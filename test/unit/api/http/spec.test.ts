@@ -1,0 +1,467 @@
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { identityFaults } from '../../../fuzz/answers.js'
+import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
+
+/** What docs/spec.md names: the service's half of the specification, line by line. */
+
+const ID = /^[0-9a-f]{24}$/
+const SHORT_ID = /^\S{9}$/
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+
+interface Fixture extends TestService {
+  readonly manager: string
+  readonly sts: string
+  readonly ste: string
+  /** Sends and asserts the status. */
+  ok(
+    status: number,
+    method: string,
+    path: string,
+    key: string,
+    json?: unknown,
+    headers?: Record<string, string>,
+  ): Promise<Got>
+}
+
+async function start(t: Test, options: Parameters<typeof startService>[1] = {}): Promise<Fixture> {
+  const running = await startService(join(t.testdir({}), 'state'), options)
+  t.teardown(() => running.close())
+  const { manager, service_account, enterprise_service_account } = running.made
+  return Object.assign(running, {
+    manager: manager.key,
+    sts: service_account.key,
+    ste: enterprise_service_account.key,
+    async ok(
+      status: number,
+      method: string,
+      path: string,
+      key: string,
+      json?: unknown,
+      headers?: Record<string, string>,
+    ) {
+      const got = await running.send(method, path, { key, json, ...(headers ? { headers } : {}) })
+      t.equal(got.status, status, `${method} ${path}: ${got.text.slice(0, 200)}`)
+      return got
+    },
+  })
+}
+
+t.test('Authorization: Token <key>, and nothing else', async t => {
+  const { url, sts, ok } = await start(t)
+  await ok(200, 'GET', '/v3/pipeline', sts)
+  const refused: [string | undefined, RegExp][] = [
+    [undefined, /^token_missing$/],
+    ['', /^token_(missing|malformed)$/],
+    [sts, /^token_malformed$/],
+    [`Bearer ${sts}`, /^token_malformed$/],
+    [`Token`, /^token_malformed$/],
+    ['Token xyz', /^token_malformed$/],
+    [`Token ${sts} ${sts}`, /^token_malformed$/],
+    [`Token ${sts.slice(0, -1)}`, /^token_malformed$/],
+    [`Token sts_${'0'.repeat(40)}`, /^token_unknown$/],
+    [`Token ste_${sts.slice(4)}`, /^token_unknown$/],
+  ]
+  for (const [authorization, code] of refused) {
+    for (const method of ['GET', 'HEAD']) {
+      const got = await send(url, method, '/v3/pipeline', {
+        headers: authorization === undefined ? {} : { authorization },
+      })
+      t.equal(got.status, 401, `${method} ${authorization}`)
+      if (method === 'GET') t.match(got.body, { code, message: /\w+ \w+/, errors: [] }, `GET ${authorization}`)
+      t.match(got.headers.get('www-authenticate'), /^Token\b/)
+      t.match(got.headers.get('x-request-id'), UUID)
+      t.notOk(
+        [...got.headers.keys()].some(name => name.startsWith('x-auth-')),
+        'nobody was recognized',
+      )
+    }
+  }
+})
+
+t.test('GET /v3/pipeline and HEAD validate a token: 200 or 401', async t => {
+  const { sts, ste, manager, ok, made } = await start(t)
+  for (const key of [sts, ste, manager]) {
+    const got = await ok(200, 'GET', '/v3/pipeline', key, undefined, { accept: 'application/json' })
+    t.match(got.body, { meta: { type: 'pipeline', page: { next: null } }, data: [] })
+    t.match(got.headers.get('content-type'), /^application\/json/)
+    t.equal((await ok(200, 'HEAD', '/v3/pipeline', key)).text, '')
+  }
+  await ok(200, 'GET', '/v3/pipeline', ste, undefined, { 'x-delegate-account-id': made.account.id })
+  await ok(401, 'HEAD', '/v3/pipeline', `sts_${'f'.repeat(40)}`)
+})
+
+t.test('GET /v3/auth/token tells what the token is, never the key', async t => {
+  const { sts, ste, manager, ok, made } = await start(t)
+  const account_id = made.account.id
+  const expected: [string, object][] = [
+    [
+      sts,
+      { type: 'service_account', subject: { id: made.service_account.id }, account_id, role: null, delegated: false },
+    ],
+    [ste, { type: 'enterprise_service_account', account_id: null, role: null, delegated: false }],
+    [
+      manager,
+      { type: 'personal', subject: made.manager.key && { email: made.manager.email }, account_id, role: 'manager' },
+    ],
+  ]
+  for (const [key, data] of expected) {
+    const got = await ok(200, 'GET', '/v3/auth/token', key)
+    t.match(got.body, {
+      meta: { type: 'token' },
+      data: { ...data, enterprise_id: made.enterprise.id, expires_at: null },
+    })
+    t.ok(got.body.data.scopes.length > 0)
+    t.notOk(got.text.includes(key.slice(4)) || got.text.includes(key.slice(4, 20)), 'no part of the key')
+  }
+  const scopes = (await ok(200, 'GET', '/v3/auth/token', sts)).body.data.scopes
+  t.same([...scopes].sort(), ['ingest:write', 'pipeline:read', 'pipeline:write'], 'the first one administers nothing')
+})
+
+t.test('debug headers on every authenticated answer, in their formats', async t => {
+  const { sts, ste, manager, ok, made } = await start(t)
+  const answers = [
+    await ok(200, 'GET', '/v3/pipeline', sts),
+    await ok(200, 'HEAD', '/v3/pipeline', sts),
+    await ok(403, 'GET', '/v3/audit', sts),
+    await ok(404, 'GET', `/v3/pipeline/${'0'.repeat(24)}`, sts),
+    await ok(404, 'GET', '/v3/nowhere', sts),
+    await ok(405, 'PATCH', '/v3/pipeline', sts),
+    await ok(400, 'POST', '/v3/pipeline', sts, {}),
+    await ok(403, 'GET', '/v3/pipeline', sts, undefined, { 'x-delegate-account-id': made.account.id }),
+  ]
+  for (const got of answers) {
+    const { headers } = got
+    t.same(identityFaults(got), [])
+    t.match(headers.get('x-request-id'), UUID)
+    t.equal(headers.get('x-auth-subject-id'), made.service_account.id)
+    t.match(headers.get('x-auth-subject-id'), ID)
+    t.equal(headers.get('x-auth-account-id'), made.account.id)
+    t.equal(headers.get('x-auth-enterprise-id'), made.enterprise.id)
+    t.equal(headers.get('x-auth-subject-email'), `${made.service_account.id}@service-account.invalid`)
+    t.equal(headers.get('x-auth-account-short-id'), made.account.short_id)
+    t.match(headers.get('x-auth-account-short-id'), SHORT_ID)
+    t.equal(headers.get('x-auth-access-type'), 'access')
+  }
+  const ids = new Set(answers.map(({ headers }) => headers.get('x-request-id')))
+  t.equal(ids.size, answers.length, 'each request has an id of its own')
+  const own = await ok(200, 'GET', '/v3/pipeline', manager, undefined, { 'x-request-id': 'mine' })
+  t.match(own.headers.get('x-request-id'), UUID, 'whatever the client says')
+  t.equal(own.headers.get('x-auth-subject-email'), made.manager.email)
+  const wide = await ok(200, 'GET', '/v3/enterprise/account', ste)
+  t.same(identityFaults(wide), [])
+  t.notOk(wide.headers.has('x-auth-account-id'), 'at enterprise scope there is no account')
+  const within = await ok(200, 'GET', '/v3/pipeline', ste, undefined, { 'x-delegate-account-id': made.account.id })
+  t.equal(within.headers.get('x-auth-account-id'), made.account.id)
+  t.equal(within.headers.get('x-auth-account-short-id'), made.account.short_id)
+})
+
+t.test('x-request-id on every answer at all, also to what is no request', async t => {
+  const { url } = await start(t)
+  const texts: [string, number][] = [
+    ['GET /v3/pipeline HTTP/1.1\r\n\r\n', 401],
+    ['GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n', 404],
+    ['GET /v3/%zz HTTP/1.1\r\nHost: x\r\n\r\n', 404],
+    ['GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n', 404],
+    ['PROPFIND /v3/pipeline HTTP/1.1\r\nHost: x\r\n\r\n', 404],
+    ['GET / HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n', 417],
+    [`GET / HTTP/1.1\r\nHost: x\r\nA: ${'b'.repeat(20_000)}\r\n\r\n`, 431],
+    ['nonsense\r\n\r\n', 400],
+  ]
+  for (const [text, status] of texts) {
+    const answer = await new Promise<string>((resolve, reject) => {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(text))
+      socket.on('error', reject).once('data', part => {
+        resolve(String(part))
+        socket.destroy()
+      })
+    })
+    t.ok(answer.startsWith(`HTTP/1.1 ${status} `), `${text.slice(0, 40)}: ${answer.slice(0, 40)}`)
+    t.match(/^x-request-id: (.*)\r$/im.exec(answer)?.[1], UUID, text.slice(0, 40))
+    t.match(answer, /"code":"\w+","message":".+","errors":\[\]/, text.slice(0, 40))
+  }
+})
+
+t.test('x-delegate-account-id is for enterprise tokens only', async t => {
+  const { sts, ste, manager, ok, made } = await start(t)
+  const child = (await ok(201, 'POST', '/v3/enterprise/account', ste, { title: 'child' })).body.data
+  for (const key of [sts, manager]) {
+    const got = await ok(403, 'GET', '/v3/pipeline', key, undefined, { 'x-delegate-account-id': made.account.id })
+    t.match(got.body, { code: /^[a-z_]+$/, message: /enterprise/ }, 'a clear error')
+  }
+  const within = { 'x-delegate-account-id': child.id }
+  const pipeline = (await ok(201, 'POST', '/v3/pipeline', ste, { title: 'p', config: pipelineConfig() }, within)).body
+    .data
+  t.equal(pipeline.account_id, child.id)
+  t.match((await ok(200, 'GET', '/v3/auth/token', ste, undefined, within)).body.data, {
+    account_id: child.id,
+    account_short_id: child.short_id,
+    delegated: true,
+  })
+  await ok(404, 'GET', `/v3/pipeline/${pipeline.id}`, sts)
+  await ok(404, 'GET', `/v3/pipeline/${pipeline.id}`, ste, undefined, { 'x-delegate-account-id': made.account.id })
+  for (const wrong of ['0'.repeat(24), 'x', '', `${child.id}, ${child.id}`])
+    await ok(403, 'GET', '/v3/pipeline', ste, undefined, { 'x-delegate-account-id': wrong })
+})
+
+t.test('without delegation an enterprise token acts at enterprise scope', async t => {
+  const { sts, ste, manager, ok, made } = await start(t)
+  await ok(201, 'POST', '/v3/enterprise/account', ste, { title: 'child' })
+  const { body } = await ok(200, 'GET', '/v3/enterprise/account', ste, undefined, { accept: 'application/json' })
+  t.equal(body.meta.type, 'account')
+  t.equal(body.data.length, 2)
+  for (const account of body.data) {
+    t.match(account, { id: ID, short_id: SHORT_ID, enterprise_id: made.enterprise.id })
+  }
+  for (const key of [sts, manager]) await ok(403, 'GET', '/v3/enterprise/account', key)
+  t.match((await ok(200, 'GET', '/v3/auth/token', ste)).body.data, { account_id: null, account_short_id: null })
+})
+
+t.test('a service account has exactly one key: rotated, revoked, gone', async t => {
+  const { manager, ok } = await start(t)
+  const { id, key } = (await ok(201, 'POST', '/v3/service-account', manager, { title: 'one' })).body.data
+  t.match(key, /^sts_[0-9a-f]{40}$/)
+  t.notOk((await ok(200, 'GET', `/v3/service-account/${id}`, manager)).text.includes(key.slice(4)), 'shown once')
+  const second = (await ok(200, 'POST', `/v3/service-account/${id}/key/rotate`, manager)).body.data.key
+  await ok(401, 'GET', '/v3/pipeline', key)
+  await ok(200, 'GET', '/v3/pipeline', second)
+  const third = (await ok(200, 'POST', `/v3/service-account/${id}/key/rotate`, manager, { grace: '1 Minutes' })).body
+    .data.key
+  await ok(200, 'GET', '/v3/pipeline', second)
+  await ok(200, 'GET', '/v3/pipeline', third)
+  await ok(204, 'DELETE', `/v3/service-account/${id}/key`, manager)
+  for (const old of [second, third])
+    t.match((await ok(401, 'GET', '/v3/pipeline', old)).body.code, /^token_(revoked|unknown)$/)
+  const fourth = (await ok(200, 'POST', `/v3/service-account/${id}/key/rotate`, manager)).body.data.key
+  await ok(200, 'GET', '/v3/pipeline', fourth)
+  await ok(204, 'DELETE', `/v3/service-account/${id}`, manager)
+  await ok(401, 'GET', '/v3/pipeline', fourth)
+  await ok(404, 'GET', `/v3/service-account/${id}`, manager)
+})
+
+t.test('an enterprise service account is bound to no account, and made at enterprise scope', async t => {
+  const { ste, manager, ok } = await start(t)
+  const made = (await ok(201, 'POST', '/v3/service-account', ste, { title: 'all' })).body.data
+  t.match(made, { key: /^ste_[0-9a-f]{40}$/, account_id: null })
+  await ok(200, 'GET', '/v3/enterprise/account', made.key)
+  await ok(404, 'GET', `/v3/service-account/${made.id}`, manager)
+})
+
+t.test('a personal key follows the permissions of its user', async t => {
+  const { manager, ok } = await start(t)
+  const user = (await ok(201, 'POST', '/v3/user', manager, { email: 'u@example.com', role: 'editor' })).body.data
+  t.match(user.key, /^sta_[0-9a-f]{40}$/)
+  const input = { title: 'p', config: pipelineConfig() }
+  await ok(201, 'POST', '/v3/pipeline', user.key, input)
+  await ok(403, 'GET', '/v3/user', user.key)
+  await ok(200, 'PUT', `/v3/user/${user.id}`, manager, { role: 'viewer' })
+  await ok(403, 'POST', '/v3/pipeline', user.key, input)
+  await ok(200, 'GET', '/v3/pipeline', user.key)
+  await ok(200, 'PUT', `/v3/user/${user.id}`, manager, { role: 'manager' })
+  await ok(200, 'GET', '/v3/user', user.key)
+  await ok(204, 'DELETE', `/v3/user/${user.id}`, manager)
+  await ok(401, 'GET', '/v3/pipeline', user.key)
+})
+
+t.test('a personal key may be narrowed by scopes, and expire', async t => {
+  let now = Date.parse('2031-02-03T04:05:06Z')
+  const clock = { now: () => now, wall: () => now }
+  const { manager, ok } = await start(t, { clock })
+  const narrow = (await ok(201, 'POST', '/v3/user/key', manager, { scopes: ['pipeline:read'], expires_in: 60 })).body
+    .data
+  t.equal(narrow.expires_at, '2031-02-03T04:06:06.000Z')
+  await ok(200, 'GET', '/v3/pipeline', narrow.key)
+  await ok(403, 'POST', '/v3/pipeline', narrow.key, { title: 'p', config: pipelineConfig() })
+  await ok(403, 'GET', '/v3/user', narrow.key)
+  now += 59_999
+  await ok(200, 'GET', '/v3/pipeline', narrow.key)
+  now += 1
+  t.equal((await ok(401, 'GET', '/v3/pipeline', narrow.key)).body.code, 'token_expired')
+})
+
+t.test('revoking acts on connections that are open', async t => {
+  const { manager, ok, url } = await start(t)
+  const { id, key } = (await ok(201, 'POST', '/v3/service-account', manager, { title: 'one' })).body.data
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  const ask = () =>
+    new Promise<string>(resolve => {
+      socket.once('data', part => resolve(String(part).slice(0, 12)))
+      socket.write(`HEAD /v3/pipeline HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${key}\r\n\r\n`)
+    })
+  t.equal(await ask(), 'HTTP/1.1 200')
+  await ok(204, 'DELETE', `/v3/service-account/${id}/key`, manager)
+  t.equal(await ask(), 'HTTP/1.1 401')
+})
+
+t.test('the beta gate: a throttle is published only where the manager enabled it', async t => {
+  const { sts, ste, manager, ok, made } = await start(t)
+  const { id } = (await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig(true) })).body.data
+  const refused = await ok(403, 'POST', `/v3/pipeline/${id}/publish`, sts)
+  t.match(refused.body, { code: 'feature_not_enabled', message: /feature\/throttle/ }, 'what to do')
+  const path = '/v3/account/feature/throttle'
+  await ok(403, 'PUT', path, sts, { enabled: true })
+  await ok(403, 'PUT', path, ste, { enabled: true }, { 'x-delegate-account-id': made.account.id })
+  const editor = (await ok(201, 'POST', '/v3/user', manager, { email: 'e@example.com', role: 'editor' })).body.data
+  await ok(403, 'PUT', path, editor.key, { enabled: true })
+  t.match((await ok(200, 'PUT', path, manager, { enabled: true })).body.data, { features: { throttle: true } })
+  t.equal((await ok(200, 'POST', `/v3/pipeline/${id}/publish`, sts)).body.data.published_revision, 1)
+})
+
+t.test('403 and 404: no scope, and not to be known', async t => {
+  const { sts, manager, ste, ok } = await start(t)
+  await ok(403, 'GET', '/v3/audit', sts)
+  await ok(403, 'POST', '/v3/service-account', sts, {})
+  const other = (
+    await ok(201, 'POST', '/v3/enterprise/account', ste, { title: 'o', manager: { email: 'o@example.com' } })
+  ).body.data
+  const theirs = (await ok(201, 'POST', '/v3/pipeline', other.manager.key, { title: 'p', config: pipelineConfig() }))
+    .body.data
+  const strange = await ok(404, 'GET', `/v3/pipeline/${theirs.id}`, manager)
+  const missing = await ok(404, 'GET', `/v3/pipeline/${'0'.repeat(24)}`, manager)
+  t.same(strange.body, missing.body, 'nobody can tell the two apart')
+  for (const [method, path] of [
+    ['PUT', `/v3/user/${other.manager.id}`],
+    ['DELETE', `/v3/user/${other.manager.id}`],
+    ['DELETE', `/v3/pipeline/${theirs.id}`],
+    ['POST', `/v3/pipeline/${theirs.id}/publish`],
+  ] as const)
+    await ok(404, method, path, manager, method === 'PUT' ? { role: 'viewer' } : undefined)
+})
+
+t.test('limits: of a key, of failed tries, with when to try again', async t => {
+  let now = 1e12
+  const clock = { now: () => now, wall: () => now }
+  const { sts, manager, ok } = await start(t, {
+    clock,
+    limits: { requestsPerKey: { limit: 3, windowMs: 60_000 }, failedTries: { limit: 2, windowMs: 60_000 } },
+  })
+  const remaining = []
+  for (let i = 0; i < 3; i++)
+    remaining.push((await ok(200, 'HEAD', '/v3/pipeline', sts)).headers.get('ratelimit-remaining'))
+  t.same(remaining, ['2', '1', '0'])
+  const got = await ok(429, 'GET', '/v3/pipeline', sts)
+  t.equal(got.headers.get('retry-after'), '20')
+  t.equal(got.headers.get('ratelimit-limit'), '3')
+  await ok(200, 'GET', '/v3/pipeline', manager)
+  now += 20_000
+  await ok(200, 'GET', '/v3/pipeline', sts)
+  const wrong = `sts_${'0'.repeat(40)}`
+  await ok(401, 'GET', '/v3/pipeline', wrong)
+  await ok(401, 'GET', '/v3/pipeline', wrong)
+  const held = await ok(429, 'GET', '/v3/pipeline', wrong)
+  t.ok(Number(held.headers.get('retry-after')) >= 1)
+  await ok(200, 'GET', '/v3/pipeline', manager)
+})
+
+t.test('behind trusted proxies the address of the client counts', async t => {
+  const limits = { failedTries: { limit: 1, windowMs: 60_000 } }
+  const wrong = `sts_${'0'.repeat(40)}`
+  const from = (address: string) => ({ 'x-forwarded-for': address })
+  const behind = await start(t, { limits, trustedProxies: ['127.0.0.0/8'] })
+  await behind.ok(401, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.1'))
+  await behind.ok(429, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.1'))
+  await behind.ok(401, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.2'))
+  await behind.ok(429, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.9, 192.0.2.2'))
+})
+
+t.test('a body: its size, its type, its shape', async t => {
+  const { sts, send: ask } = await start(t, { maxBody: 2000 })
+  const post = (body: string, headers: Record<string, string> = { 'content-type': 'application/json' }) =>
+    ask('POST', '/v3/pipeline', { key: sts, body, headers })
+  const cases: [string, Record<string, string> | undefined, number, object][] = [
+    ['{"title":"x"', undefined, 400, { code: 'invalid_json' }],
+    ['"x"', undefined, 400, { code: 'invalid_body' }],
+    ['', undefined, 400, { code: 'invalid_body' }],
+    ['{"__proto__":{}}', undefined, 400, { code: 'invalid_json' }],
+    [`{"a":${'['.repeat(80)}${']'.repeat(80)}}`, undefined, 400, { code: 'invalid_json' }],
+    ['x'.repeat(2001), undefined, 413, { code: 'body_too_large' }],
+    ['{}', { 'content-type': 'text/plain' }, 415, { code: 'unsupported_content' }],
+    ['{}', { 'content-type': 'application/json', 'content-encoding': 'gzip' }, 415, { code: 'unsupported_encoding' }],
+    [
+      '{"titel":"x","config":{}}',
+      undefined,
+      400,
+      {
+        errors: [
+          { path: 'title', message: /missing/ },
+          { path: 'titel', message: 'unknown option; did you mean "title"?' },
+        ],
+      },
+    ],
+    [
+      '{"title":"x","config":{"destinations":{"out":{"type":"blackhole","inputs":["ingst"]}}}}',
+      undefined,
+      400,
+      { errors: [{ path: /^config\.destinations\.out\.inputs/, message: /ingest/ }] },
+    ],
+  ]
+  for (const [body, headers, status, expected] of cases) {
+    const got = await post(body, headers)
+    t.equal(got.status, status, `${body.slice(0, 40)}: ${got.text}`)
+    t.match(got.body, expected, body.slice(0, 40))
+  }
+  t.equal(
+    (
+      await ask('POST', '/v3/pipeline', {
+        key: sts,
+        body: Buffer.from([0x7b, 0xff, 0x7d]),
+        headers: { 'content-type': 'application/json' },
+      })
+    ).status,
+    400,
+  )
+})
+
+t.test('lists come in pages', async t => {
+  const { manager, ok, client } = await start(t)
+  for (let i = 0; i < 5; i++)
+    await ok(201, 'POST', '/v3/pipeline', manager, { title: `p${i}`, config: pipelineConfig() })
+  const titles: string[] = []
+  let after = ''
+  for (let pages = 1; ; pages++) {
+    const { meta, data } = (await ok(200, 'GET', `/v3/pipeline?limit=2${after && `&after=${after}`}`, manager)).body
+    titles.push(...data.map(({ title }: { title: string }) => title))
+    after = meta.page.next
+    if (after === null) {
+      t.equal(pages, 3)
+      break
+    }
+  }
+  t.same(titles.sort(), ['p0', 'p1', 'p2', 'p3', 'p4'])
+  const { items, next } = await client(manager).pipelines.all({ limit: 3 })
+  t.same([items.length, typeof next], [3, 'string'])
+})
+
+t.test('drafts, revisions, publishing and rolling back; ETags keep changes apart', async t => {
+  const { sts, ok } = await start(t)
+  const made = await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig() })
+  const { id } = made.body.data
+  const path = `/v3/pipeline/${id}`
+  t.match(made.body.data, { revision: 1, published_revision: null, config: pipelineConfig() })
+  await ok(409, 'GET', `${path}/published`, sts)
+  await ok(200, 'POST', `${path}/publish`, sts)
+  const etag = (await ok(200, 'GET', path, sts)).headers.get('etag')!
+  await ok(304, 'GET', path, sts, undefined, { 'if-none-match': etag })
+  const config = { destinations: { other: { type: 'blackhole', inputs: ['ingest'] } } }
+  t.equal((await ok(200, 'PUT', path, sts, { config }, { 'if-match': etag })).body.data.revision, 2)
+  await ok(412, 'PUT', path, sts, { config }, { 'if-match': etag })
+  t.match((await ok(200, 'GET', `${path}/published`, sts)).body.data, { revision: 1, config: pipelineConfig() })
+  t.equal((await ok(200, 'POST', `${path}/publish`, sts)).body.data.published_revision, 2)
+  t.equal(
+    (await ok(200, 'POST', `${path}/publish`, sts, { revision: 1 })).body.data.published_revision,
+    1,
+    'rolled back',
+  )
+  const revisions = (await ok(200, 'GET', `${path}/revision`, sts)).body.data
+  t.same(
+    revisions.map(({ revision, published }: { revision: number; published: boolean }) => [revision, published]),
+    [
+      [2, false],
+      [1, true],
+    ],
+  )
+  await ok(204, 'DELETE', path, sts)
+  await ok(404, 'GET', path, sts)
+})
