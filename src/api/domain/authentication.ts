@@ -1,11 +1,12 @@
 import type { Context } from './context.js'
+import { Derived } from './derived.js'
 import { ApiError, forbidden, unauthorized } from './errors.js'
 import { ID } from './ids.js'
 import { isKey, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { RateLimiter, rateHeaders } from './rate-limiter.js'
 import { type AccountRecord, at, type KeyRecord, type ServiceAccountRecord, type UserRecord } from './records.js'
-import { ROLE_SCOPES, type Scope } from './scopes.js'
+import { ROLE_SCOPES } from './scopes.js'
 
 /** From the headers of one request to who asks. Everything is read from the store each time: what changed acts at once. */
 
@@ -21,13 +22,7 @@ export interface AuthenticateRequest {
 /** Longer headers hold no key. */
 const LONGEST_HEADER = 200
 
-interface Subject {
-  readonly id: string
-  readonly email: string
-  readonly title: string
-  readonly scopes: readonly Scope[]
-  readonly role: UserRecord['role'] | undefined
-}
+type Subject = Pick<Principal, 'subject' | 'scopes' | 'role'>
 
 export class Authentication {
   readonly refused: Record<string, number> = { missing: 0, malformed: 0, unknown: 0, expired: 0, revoked: 0 }
@@ -37,6 +32,9 @@ export class Authentication {
   readonly #keys: Keys
   readonly #requests: RateLimiter
   readonly #failures: RateLimiter
+  readonly #places = new Derived(placesOf)
+  readonly #subjects = new Derived(subjectOf)
+  readonly #accounts = new Derived(({ id, short_id }: AccountRecord) => ({ id, shortId: short_id }))
 
   constructor(context: Context, keys: Keys) {
     this.#context = context
@@ -54,21 +52,20 @@ export class Authentication {
     if (isOver(record, this.#context.time())) {
       throw this.#refuse('expired', `this access key expired at ${record.expires_at}; make a new one`)
     }
-    const subject = record.type === 'personal' ? await this.#user(record) : await this.#serviceAccount(record)
-    const account =
-      record.account_id === null
-        ? undefined
-        : await this.#context.read<AccountRecord>(at.account(record.enterprise_id, record.account_id))
+    const { subject: place, account: accountPlace } = this.#places.of(record)
+    const found = await this.#context.read<ServiceAccountRecord | UserRecord>(place)
+    const subject = found && owns(found, record) ? this.#subjectFor(found, record) : undefined
+    const account = accountPlace === undefined ? undefined : await this.#context.read<AccountRecord>(accountPlace)
     // Its subject or account is gone, and all keys with it.
-    if (!subject || (record.account_id !== null && !account))
+    if (!subject || (accountPlace !== undefined && !account))
       throw this.#refuse('revoked', 'this access key was revoked')
     const rate = this.#requests.take(record.id)
     const principal: Principal = {
       type: record.type,
-      subject: { id: subject.id, email: subject.email, title: subject.title },
+      subject: subject.subject,
       enterpriseId: record.enterprise_id,
-      account: account && { id: account.id, shortId: account.short_id },
-      scopes: new Set(subject.scopes),
+      account: account && this.#accounts.of(account),
+      scopes: subject.scopes,
       role: subject.role,
       keyId: record.id,
       expiresAt: record.expires_at,
@@ -101,19 +98,11 @@ export class Authentication {
     throw this.#guessed(request, 'malformed', message)
   }
 
-  async #serviceAccount({ enterprise_id, account_id, subject_id, id }: KeyRecord): Promise<Subject | undefined> {
-    const found = await this.#context.read<ServiceAccountRecord>(
-      at.serviceAccount(enterprise_id, account_id, subject_id),
-    )
-    if (!found || (found.key?.id !== id && found.old_key?.id !== id)) return undefined
-    return { ...found, email: serviceAccountEmail(found.id), role: undefined }
-  }
-
-  async #user({ enterprise_id, account_id, subject_id, scopes }: KeyRecord): Promise<Subject | undefined> {
-    const found = account_id && (await this.#context.read<UserRecord>(at.user(enterprise_id, account_id, subject_id)))
-    if (!found) return undefined
-    const allowed = ROLE_SCOPES[found.role]
-    return { ...found, scopes: scopes ? allowed.filter(scope => scopes.includes(scope)) : allowed }
+  #subjectFor(found: ServiceAccountRecord | UserRecord, { scopes }: KeyRecord): Subject {
+    const subject = this.#subjects.of(found)
+    return scopes === null
+      ? subject
+      : { ...subject, scopes: new Set([...subject.scopes].filter(scope => scopes.includes(scope))) }
   }
 
   async #delegate(principal: Principal, accountId: string): Promise<Principal> {
@@ -153,6 +142,29 @@ export class Authentication {
     const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
     return new ApiError(429, 'too_many_failed_tries', 'too many wrong access keys from this address; wait', { headers })
   }
+}
+
+/** Where the subject and the account of a key are. */
+function placesOf({ type, enterprise_id, account_id, subject_id }: KeyRecord) {
+  const account = account_id === null ? undefined : at.account(enterprise_id, account_id)
+  return type === 'personal'
+    ? { subject: at.user(enterprise_id, account_id!, subject_id), account }
+    : { subject: at.serviceAccount(enterprise_id, account_id, subject_id), account }
+}
+
+/** Whether a key is still one of those that its subject has. Users do not count theirs. */
+function owns(subject: ServiceAccountRecord | UserRecord, { id }: KeyRecord): boolean {
+  return 'role' in subject || subject.key?.id === id || subject.old_key?.id === id
+}
+
+function subjectOf(record: ServiceAccountRecord | UserRecord): Subject {
+  const { id, title } = record
+  if ('role' in record) {
+    const { email, role } = record
+    return { subject: { id, email, title }, scopes: new Set(ROLE_SCOPES[role]), role }
+  }
+  const subject = { id, email: serviceAccountEmail(id), title }
+  return { subject, scopes: new Set(record.scopes), role: undefined }
 }
 
 /** The address that stands for a service account wherever one of a subject is shown. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../core/component.js'
 import type { Clock } from '../../lib/time.js'
-import { type Change, type Expected, type Store, StoreError } from '../store/store.js'
+import { type Change, type Entry, type Expected, type Store, StoreError } from '../store/store.js'
 import type { Page } from './documents.js'
 import { ApiError } from './errors.js'
 import { Ids } from './ids.js'
@@ -69,6 +69,9 @@ export class Context {
   readonly ids: Ids
   /** By account, or by enterprise for what belongs to none. */
   readonly turns = new Turns()
+  readonly #pages = new WeakMap<readonly Entry[], Page<unknown>>()
+  #timeMs = Number.NaN
+  #time = ''
 
   constructor({ store, clock, random, log, limits }: ServiceOptions) {
     this.store = store
@@ -81,7 +84,13 @@ export class Context {
 
   /** Now, or so much later. */
   time(laterMs = 0): string {
-    return new Date(Math.floor(this.clock.wall()) + laterMs).toISOString()
+    const ms = Math.floor(this.clock.wall()) + laterMs
+    // Every request asks, many in the same millisecond.
+    if (ms !== this.#timeMs) {
+      this.#timeMs = ms
+      this.#time = new Date(ms).toISOString()
+    }
+    return this.#time
   }
 
   /** Undefined: missing. The type is what was written under such keys. */
@@ -112,10 +121,15 @@ export class Context {
     return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1, reverse: true }))
   }
 
-  #pageOf<T>(prefix: string, limit: number, entries: readonly { key: string; value: unknown }[]): Page<T> {
+  /** The same page for the same entries: what is made of a page can be kept with it. */
+  #pageOf<T>(prefix: string, limit: number, entries: readonly Entry[]): Page<T> {
+    const known = this.#pages.get(entries)
+    if (known) return known as Page<T>
     const shown = entries.slice(0, limit)
     const next = entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null
-    return { items: shown.map(({ value }) => value as T), next, limit }
+    const page = { items: shown.map(({ value }) => value as T), next, limit }
+    this.#pages.set(entries, page)
+    return page
   }
 
   /** Throws 409 when a list has `most` entries already. */

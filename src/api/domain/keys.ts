@@ -1,4 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto'
+import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'node:crypto'
 import type { Change } from '../store/store.js'
 import type { Context } from './context.js'
 import type { KeyDocument } from './documents.js'
@@ -47,13 +47,13 @@ export interface MadeKey {
 
 export class Keys {
   readonly #context: Context
-  readonly #secret: Buffer
+  readonly #secret: KeyObject
   /** When keys were last used, as far as it is not written down. */
   #uses = new Map<string, string>()
 
   constructor(context: Context, secret: Buffer) {
     this.#context = context
-    this.#secret = secret
+    this.#secret = createSecretKey(secret)
   }
 
   /** The changes make it usable. */

@@ -2,6 +2,7 @@ import type { AnyDefinition } from '../../core/component.js'
 import type { Change } from '../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from './access.js'
 import { type Context, mapPage } from './context.js'
+import { Derived } from './derived.js'
 import type { Page, PipelineDocument, PublishedDocument, RevisionDocument } from './documents.js'
 import { ApiError, notFound } from './errors.js'
 import { pipelineTag, publishedTag, requireMatch } from './etag.js'
@@ -32,18 +33,19 @@ export class Pipelines {
   readonly #context: Context
   readonly #components: readonly AnyDefinition[]
   readonly #listeners = new Set<PublishListener>()
+  readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, show))
 
   constructor(context: Context, components: readonly AnyDefinition[]) {
     this.#context = context
     this.#components = components
   }
 
-  /** At enterprise scope those of all accounts. */
+  /** At enterprise scope those of all accounts. The same object as long as nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     if (principal.account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
     const prefix = at.pipelines(principal.enterpriseId, principal.account?.id)
-    return mapPage(await this.#context.page<PipelineRecord>(prefix, page), show)
+    return this.#shown.of(await this.#context.page<PipelineRecord>(prefix, page))
   }
 
   async create(principal: Principal, { title, config }: PipelineInput): Promise<Tagged<PipelineDocument>> {
