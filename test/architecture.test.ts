@@ -14,6 +14,7 @@ const LAYERS = [
   ['config'],
   ['engine'],
   ['admin'],
+  ['ingest'],
   ['api'],
   ['client'],
   ['cli'],

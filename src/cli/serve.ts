@@ -18,6 +18,7 @@ import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { createLog, onSignals } from './run.js'
 import { serveControls } from './serve-control.js'
+import { ServedIngest } from './serve-ingest.js'
 import { serviceMetrics } from './serve-metrics.js'
 
 const RENEW_MS = 60_000
@@ -62,8 +63,10 @@ async function serveOpened(
   const metrics = new Metrics(log)
   const counts = new RequestCounts()
   const tls = options.tls && new TlsFiles(options.tls, log)
+  const ingest = new ServedIngest(service, options, { log, metrics })
   const app = await buildApp({
     service,
+    ingest,
     log,
     counts,
     maxBody: options.max_body,
@@ -84,7 +87,7 @@ async function serveOpened(
       stop(limit) {
         ending = true
         limit.addEventListener('abort', leave, { once: true })
-        app.close().then(leave, leave)
+        Promise.all([app.close(), ingest.stop(limit)]).then(leave, leave)
       },
     },
     config.shutdownTimeoutMs,
@@ -102,6 +105,7 @@ async function serveOpened(
         backup: async ({ path }) => await state.backup(String(path)),
       }),
     )
+    await ingest.start()
     await listen(() => app.listen(options.listen), options.listen)
     if (tls)
       ends.push(
@@ -117,6 +121,7 @@ async function serveOpened(
     closeAll(app.server)
     for (const end of ends) end()
     await app.close()
+    await ingest.stop(AbortSignal.abort())
   }
 }
 

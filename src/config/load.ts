@@ -9,6 +9,7 @@ import { type ConfigTest, checkTests } from './config-tests.js'
 import { check, Explainer } from './diagnostics.js'
 import { readDocument } from './document.js'
 import { readYaml } from './load-yaml.js'
+import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
 import { Problems } from './problems.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
@@ -33,6 +34,8 @@ export interface Config {
   readonly files: readonly string[]
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
+  /** What a pipeline from elsewhere may do here. */
+  readonly managed: ManagedOptions
   /** The section `service`; undefined where there is none. */
   readonly service: (Omit<ServiceOptions, 'data_dir'> & { readonly dataDir: string }) | undefined
 }
@@ -44,17 +47,21 @@ export interface LoadOptions {
   readonly serviceAlone?: boolean
   /** Sources that are there by themselves; the configuration must not have others of their ids. */
   readonly given?: readonly ComponentConfig<'source'>[]
+  /** More that belongs to the configuration, as a value; `name` stands for its file, and it has an environment of its own. */
+  readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
+  /** Whether it is a part: what it lacks is somewhere else. */
+  readonly partial?: boolean
 }
 
-/** Reads a file, or all YAML files of a folder; throws ConfigError with everything that is wrong. Nothing else is opened. */
-export function loadConfig(path: string, options: LoadOptions): Config {
+/** Reads a file, or all YAML files of a folder, or nothing for an undefined path; throws ConfigError with everything that is wrong. Nothing else is opened. */
+export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
   const files: { file: string; text: string }[] = []
-  for (const file of filesOf(path, problems)) {
+  for (const file of path === undefined ? [] : filesOf(path, problems)) {
     const text = readText(file, problems)
     if (text !== undefined) files.push({ file, text })
   }
-  return build(files, path, options, problems)
+  return build(files, path ?? '', options, problems)
 }
 
 /** The same from a text; `file` stands in the messages. */
@@ -136,6 +143,12 @@ function build(
     }
   }
   root ??= { kind: 'map', source: new SourceText(path, ''), offset: 0, flow: false, entries: merged, size: 1 }
+  const { addition } = options
+  if (addition) {
+    const more = readDocument(addition.document, addition.name, problems, addition.env)
+    if (more.kind === 'map') mergeInto(merged, more, problems)
+    else problems.add(more, [], NOT_A_MAPPING)
+  }
   const names = files.map(({ file }) => file)
   return assemble(root, complete, names, options, problems)
 }
@@ -145,7 +158,7 @@ function assemble(
   root: MapNode,
   complete: boolean,
   files: readonly string[],
-  { env, components, serviceAlone = false, given = [] }: LoadOptions,
+  { env, components, serviceAlone = false, given = [], partial = false }: LoadOptions,
   problems: Problems,
 ): Config {
   const warnings = new Problems()
@@ -154,7 +167,7 @@ function assemble(
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   for (const source of given) addGiven(source, drafts, root, problems)
   // With a file missing or its structure in doubt, what is not there may be in it.
-  if (complete) {
+  if (complete && !partial) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
@@ -174,6 +187,7 @@ function assemble(
     files,
     warnings: warnings.list(),
     tests: parsed.tests ?? [],
+    managed: parsed.managed,
     service: parsed.service && serviceOf(parsed.service, state),
   }
 }

@@ -3,6 +3,7 @@ import type { AnyDefinition, Kind } from '../core/component.js'
 import { deliveryOptions, deliveryOptionsWith } from '../core/delivery-options.js'
 import { duration, listenAddress } from '../core/options.js'
 import { tests } from './config-tests.js'
+import { managedOptions } from './managed-options.js'
 import { serviceOptions } from './service-options.js'
 
 /** The schema of a whole configuration, put together from the list of components. */
@@ -35,6 +36,11 @@ export const settings = z.strictObject({
     .prefault('30 Seconds')
     .describe('How long the end may take: what is not delivered by then stays where it can be read again.'),
   tests,
+  managed: managedOptions
+    .prefault({})
+    .describe(
+      'What a pipeline that a service publishes may do on this machine (`sluice run --pipeline`). It is taken from the local configuration alone.',
+    ),
   service: serviceOptions.optional().describe('Options of the service (`sluice serve`). The daemon does not use them.'),
 })
 export type Settings = z.output<typeof settings>

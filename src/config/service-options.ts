@@ -25,6 +25,33 @@ const limits = z.strictObject({
     .describe('Requests that may be made with one key in a minute; then they are answered with 429 and Retry-After.'),
 })
 
+const ingest = z.strictObject({
+  max_body: byteSize(1024, 256 * 1024 * 1024)
+    .prefault('10MiB')
+    .describe('Largest body of events, as it comes and as it is when it is inflated.'),
+  max_unsettled: byteSize(1024)
+    .prefault('32MiB')
+    .describe(
+      'Memory that the requests of one pipeline which are not answered yet may hold together; all together may hold eight times as much. Beyond it they are answered 503 with Retry-After.',
+    ),
+  max_pipelines: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(100)
+    .describe('Pipelines that run in the service at the same time. One that is idle makes room for another.'),
+  allow_files: z
+    .array(z.string().min(1))
+    .optional()
+    .describe(
+      'Files of this machine that pipelines may name, as absolute paths or patterns such as /var/log/sluice/**: what file destinations write to, key files and certificates. Without it: every file, while the service listens on a loopback address and has no trusted_proxies; else none.',
+    ),
+  allow_urls: z
+    .array(z.url())
+    .optional()
+    .describe('What the addresses that pipelines send to must begin with. Without it: every address.'),
+})
+
 export const serviceOptions = z.strictObject({
   listen: listenAddress().prefault('127.0.0.1:8080').describe('HOST:PORT of the API.'),
   data_dir: z
@@ -55,6 +82,7 @@ export const serviceOptions = z.strictObject({
   keep_alive_timeout: duration(100)
     .prefault('65 Seconds')
     .describe('How long a connection without a request stays open.'),
+  ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
   limits: limits.prefault({}).describe('How much one client may do.'),
 })
 

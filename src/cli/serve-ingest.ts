@@ -1,0 +1,87 @@
+import type { IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import type { Logger } from 'pino'
+import { ApiError } from '../api/domain/errors.js'
+import type { Principal } from '../api/domain/principal.js'
+import type { Service } from '../api/domain/service.js'
+import type { Ingest, IngestAnswer } from '../api/http/ingest.js'
+import { components } from '../components.js'
+import type { Config } from '../config/load.js'
+import type { Permitted } from '../config/permitted.js'
+import { errorText } from '../core/errors.js'
+import type { Metrics } from '../engine/metrics.js'
+import { IngestHost } from '../ingest/ingest-host.js'
+import { systemRandom } from '../lib/backoff.js'
+import { systemClock } from '../lib/time.js'
+import { Gone, Refusal } from '../sources/http/refusal.js'
+import { isLoopback } from '../sources/listen/listener.js'
+
+/** How many times the memory of one pipeline all of them may hold. */
+const SHARES = 8
+
+type ServiceConfig = NonNullable<Config['service']>
+
+/** The published pipelines of the service, run in its own process: the domain says what, the host runs it. */
+export class ServedIngest implements Ingest {
+  readonly #service: Service
+  readonly #host: IngestHost
+  readonly #log: Logger
+  #forget = () => {}
+  #stopped: Promise<void> | undefined
+
+  constructor(service: Service, options: ServiceConfig, { log, metrics }: { log: Logger; metrics: Metrics }) {
+    this.#service = service
+    this.#log = log
+    const { ingest, dataDir } = options
+    const stdin = new PassThrough().end()
+    this.#host = new IngestHost({
+      folder: join(dataDir, 'ingest'),
+      log,
+      metrics,
+      around: { clock: systemClock, random: systemRandom, stdin, stdout: process.stdout, env: {} },
+      components,
+      permitted: permittedBy(options),
+      maxBody: ingest.max_body,
+      maxUnsettled: ingest.max_unsettled,
+      maxUnsettledOfAll: SHARES * ingest.max_unsettled,
+      maxPipelines: ingest.max_pipelines,
+    })
+  }
+
+  /** Runs pipelines that have events to deliver, and from now on what is published. */
+  async start(): Promise<void> {
+    const { pipelines } = this.#service
+    this.#forget = pipelines.onPublish((id, published) => {
+      const done = published ? this.#host.publish(published) : this.#host.remove(id)
+      done.catch(error => this.#log.error({ pipeline: id, error: errorText(error) }, 'a publish could not be followed'))
+    })
+    for await (const published of pipelines.allPublished()) await this.#host.publish(published)
+  }
+
+  async ingest(principal: object, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer> {
+    const published = await this.#service.pipelines.forIngest(principal as Principal, pipelineId)
+    try {
+      return await this.#host.take(published, request)
+    } catch (error) {
+      if (error instanceof Refusal)
+        throw new ApiError(error.status, error.code, error.message, { headers: error.headers })
+      if (error instanceof Gone) throw new ApiError(400, 'incomplete', 'the body did not come whole')
+      throw error
+    }
+  }
+
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  stop(deadline: AbortSignal): Promise<void> {
+    this.#forget()
+    this.#stopped ??= this.#host.stop(deadline)
+    return this.#stopped
+  }
+}
+
+/** Who reaches a service on a loopback address is on this machine already; in front of others files are not to be had. */
+function permittedBy({ listen, trusted_proxies, ingest }: ServiceConfig): Permitted {
+  const local = isLoopback(listen.host) && trusted_proxies.length === 0
+  const files = ingest.allow_files ?? (local ? 'all' : [])
+  return { files, urls: ingest.allow_urls ?? 'all', listen: [], credentials: files === 'all' ? 'all' : [] }
+}

@@ -1,0 +1,108 @@
+import type { AnyDefinition } from '../core/component.js'
+import { ConfigError, type Problem } from '../core/errors.js'
+import { type Config, loadConfig } from './load.js'
+import { permittedBy } from './managed-options.js'
+import { refusedBy } from './permitted.js'
+import { SECTIONS } from './schema.js'
+
+/** The source that stands in a published pipeline for whatever there is. */
+const INGEST = 'ingest'
+
+type Document = Readonly<Record<string, unknown>>
+
+/**
+ * Configurations made of a local part and of what a service publishes. Local are all settings, the environment, and the
+ * sources of the local part; `ingest` in a published document stands for them. A source of the document with the id of
+ * a local one gives way to it, every other one has to be permitted by the section `managed`, as has whatever else the
+ * document names on this machine.
+ */
+export class ManagedConfig {
+  /** The local part. */
+  readonly local: Config
+  readonly #path: string | undefined
+  readonly #env: NodeJS.ProcessEnv
+  readonly #components: readonly AnyDefinition[]
+
+  /** `path` of the local part; undefined: there is none. Throws ConfigError. */
+  constructor(
+    path: string | undefined,
+    { env, components }: { env: NodeJS.ProcessEnv; components: readonly AnyDefinition[] },
+  ) {
+    this.#path = path
+    this.#env = env
+    this.#components = components
+    this.local = loadConfig(path, { env, components, partial: true })
+  }
+
+  /** The whole of it; `name` stands for the document in messages. Throws ConfigError. */
+  with(document: unknown, name: string): Config {
+    const { allow_env } = this.local.managed
+    const names = allow_env.filter(variable => this.#env[variable] !== undefined)
+    const config = loadConfig(this.#path, {
+      env: this.#env,
+      components: this.#components,
+      addition: {
+        document: this.#adapted(document, name),
+        name,
+        env: Object.fromEntries(names.map(variable => [variable, this.#env[variable]])),
+      },
+    })
+    const local = new Set(
+      [...this.local.sources, ...this.local.processors, ...this.local.destinations].map(({ id }) => id),
+    )
+    const foreign = <T extends { id: string }>(all: readonly T[]) => all.filter(({ id }) => !local.has(id))
+    const { sources, processors, destinations } = config
+    const refused = refusedBy(permittedBy(this.local.managed), {
+      sources: foreign(sources),
+      processors: foreign(processors),
+      destinations: foreign(destinations),
+    })
+    if (refused.length > 0)
+      throw new ConfigError(
+        refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
+      )
+    return config
+  }
+
+  /** The components of the document, with local sources for its own. */
+  #adapted(document: unknown, name: string): Document {
+    if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
+    const ids = this.local.sources.map(({ id }) => id)
+    const sources = isMapping(document.sources)
+      ? Object.fromEntries(Object.entries(document.sources).filter(([id]) => !ids.includes(id)))
+      : document.sources
+    const adapted: Record<string, unknown> = sources === undefined || sources === null ? {} : { sources }
+    for (const section of [SECTIONS.processor, SECTIONS.destination]) {
+      const components = document[section]
+      if (components === undefined) continue
+      adapted[section] = isMapping(components)
+        ? Object.fromEntries(Object.entries(components).map(([id, one]) => [id, withSources(one, ids)]))
+        : components
+    }
+    if (ids.length === 0 && readsIngest(document)) {
+      const message = `the pipeline reads ${INGEST}, which stands for the local sources, and there is none: name a local configuration with sources (--config)`
+      throw new ConfigError([problem(name, 'sources', message)])
+    }
+    return adapted
+  }
+}
+
+function withSources(component: unknown, ids: readonly string[]): unknown {
+  if (!isMapping(component) || !Array.isArray(component.inputs) || !component.inputs.includes(INGEST)) return component
+  const inputs = component.inputs.flatMap(input => (input === INGEST ? ids : [input]))
+  return { ...component, inputs: [...new Set(inputs)] }
+}
+
+function readsIngest(document: Document): boolean {
+  return [SECTIONS.processor, SECTIONS.destination]
+    .flatMap(section => (isMapping(document[section]) ? Object.values(document[section]) : []))
+    .some(one => isMapping(one) && Array.isArray(one.inputs) && one.inputs.includes(INGEST))
+}
+
+function isMapping(value: unknown): value is Document {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+function problem(file: string, path: string, message: string): Problem {
+  return { file, line: 1, column: 1, path, message }
+}

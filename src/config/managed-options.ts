@@ -1,0 +1,37 @@
+import { z } from 'zod'
+import { duration } from '../core/options.js'
+import type { Permitted } from './permitted.js'
+
+const names = (text: string) => z.array(z.string().min(1)).default([]).describe(text)
+
+/** What a pipeline that a service publishes may do on this machine: the section `managed`, which is local. */
+export const managedOptions = z.strictObject({
+  allow_files: names(
+    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. A pattern of its own must lie within one of them.',
+  ),
+  allow_urls: z
+    .array(z.url())
+    .optional()
+    .describe('What the addresses that it sends to must begin with. Without it: every address.'),
+  allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),
+  allow_credentials: names('Names of systemd credentials that it may use.'),
+  allow_env: names('Names of environment variables that it may use, as in ${NAME}.'),
+  poll_interval: duration(1000)
+    .prefault('10 Seconds')
+    .describe('How often it is asked for another revision, give or take a fifth.'),
+  report_interval: duration(1000)
+    .prefault('30 Seconds')
+    .describe('How often the daemon reports its revision, health and totals; a change is reported at once.'),
+})
+
+export type ManagedOptions = z.output<typeof managedOptions>
+
+/** The same as what refusedBy asks for. */
+export function permittedBy(options: ManagedOptions): Permitted {
+  return {
+    files: options.allow_files,
+    urls: options.allow_urls ?? 'all',
+    listen: options.allow_listen,
+    credentials: options.allow_credentials,
+  }
+}

@@ -1,0 +1,99 @@
+import type { IncomingMessage } from 'node:http'
+import { crc32 } from 'node:zlib'
+import { z } from 'zod'
+import type { AckStatus } from '../core/ack.js'
+import { EventBatch } from '../core/batch.js'
+import { defineSource, type Outlet, type SourceContext } from '../core/component.js'
+import type { Origin } from '../core/origin.js'
+import { readBody } from '../sources/http/body.js'
+import type { Content } from '../sources/http/checks.js'
+import { framesOf } from '../sources/http/frames.js'
+import { Outcome } from '../sources/http/outcome.js'
+import type { Lease } from '../sources/http/quota.js'
+import { type Refusal, stopping } from '../sources/http/refusal.js'
+
+const MAX_LINE_BYTES = 1024 * 1024
+
+/** A body that was read. */
+export interface Body {
+  readonly bytes: Buffer
+  readonly size: number
+  readonly content: Content
+  /** The address of the sender. */
+  readonly peer: string | undefined
+  /** Checksum and size: two bodies with the same are taken for the same. */
+  readonly sum: string
+}
+
+export interface Reading {
+  readonly content: Content
+  readonly gzip: boolean
+  readonly maxBytes: number
+  readonly lease: Lease
+  readonly peer: string | undefined
+}
+
+/** The source `ingest` of one pipeline, and the way into it. */
+export class Feed {
+  readonly definition = defineSource({
+    type: 'ingest',
+    summary: 'Events that are sent to the pipeline.',
+    options: z.strictObject({}),
+    examples: [{ title: 'As it is', yaml: '' }],
+    create: (_options, context) => ({ run: (out, signal) => this.#run(context, out, signal) }),
+  })
+  #open: { context: SourceContext; out: Outlet } | undefined
+  readonly #reading = new Set<(refusal: Refusal) => void>()
+  readonly #sending = new Set<Promise<unknown>>()
+
+  async #run(context: SourceContext, out: Outlet, signal: AbortSignal): Promise<void> {
+    this.#open = { context, out }
+    await new Promise<void>(resolve => {
+      if (signal.aborted) resolve()
+      else signal.addEventListener('abort', () => resolve(), { once: true })
+    })
+    this.#open = undefined
+    for (const refuse of this.#reading) refuse(stopping())
+    // What was read whole is passed on.
+    while (this.#sending.size > 0) await Promise.allSettled(this.#sending)
+  }
+
+  async read(request: IncomingMessage, reading: Reading): Promise<Body> {
+    const { content, peer } = reading
+    let refuse: ((refusal: Refusal) => void) | undefined
+    const onBegin = (fail: (refusal: Refusal) => void) => {
+      refuse = fail
+      if (this.#open) this.#reading.add(fail)
+      else fail(stopping())
+    }
+    try {
+      const { bytes, size } = await readBody(request, { ...reading, onBegin })
+      const sum = `${crc32(bytes.subarray(0, size)).toString(36)}-${size.toString(36)}`
+      return { bytes, size, content, peer, sum }
+    } finally {
+      if (refuse) this.#reading.delete(refuse)
+    }
+  }
+
+  /** Passes on all events of a body; tells how many, and what became of them. Throws a Refusal, and took nothing then. */
+  send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+    const sending = this.#send(body)
+    this.#sending.add(sending)
+    sending.finally(() => this.#sending.delete(sending)).catch(() => {})
+    return sending
+  }
+
+  async #send({ bytes, size, content, peer }: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+    if (!this.#open) throw stopping()
+    const { context, out } = this.#open
+    const base = context.origin(content === 'text' ? 'text' : 'json')
+    const origin: Origin = peer === undefined ? base : { ...base, peer }
+    const outcome = new Outcome()
+    let received = 0
+    for (const { frame } of framesOf(bytes, size, content, MAX_LINE_BYTES)) {
+      received += frame.length
+      await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
+    }
+    return { received, settled: outcome.whole() }
+  }
+}

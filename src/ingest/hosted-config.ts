@@ -1,0 +1,65 @@
+import { type ComponentConfig, type Config, parseDocument } from '../config/load.js'
+import { type Permitted, refusedBy } from '../config/permitted.js'
+import type { AnyDefinition } from '../core/component.js'
+import { ConfigError, errorText } from '../core/errors.js'
+
+/** The source that the requests to a pipeline come in by. */
+export const INGEST = 'ingest'
+
+/** A published configuration that the service cannot run; the message says why, for people. */
+export class NotHosted extends Error {}
+
+export interface HostedOptions {
+  readonly name: string
+  readonly dataDir: string
+  readonly components: readonly AnyDefinition[]
+  readonly ingest: AnyDefinition<'source'>
+  readonly permitted: Permitted
+}
+
+/**
+ * What of a published document runs in the service: all that the events sent to it reach. Its other sources are for
+ * daemons. The environment of the service stays its own. Throws NotHosted.
+ */
+export function hostedConfig(document: unknown, options: HostedOptions): Config {
+  const { name, dataDir, components, ingest, permitted } = options
+  const source: ComponentConfig<'source'> = {
+    id: INGEST,
+    kind: 'source',
+    type: ingest.type,
+    inputs: [],
+    options: {},
+    definition: ingest,
+  }
+  let config: Config
+  try {
+    config = parseDocument(document, name, { env: {}, components, given: [source] })
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    throw new NotHosted(error.problems.map(({ path, message }) => `${path}: ${message}`).join('; '), { cause: error })
+  }
+  const reached = reachedFrom(config)
+  const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
+  if (all.destinations.length === 0) throw new NotHosted(`nothing that reaches a destination reads ${INGEST}`)
+  const refused = refusedBy(permitted, all)
+  if (refused.length > 0) throw new NotHosted(refused.map(({ path, message }) => `${path}: ${message}`).join('; '))
+  return all
+}
+
+export function whyNot(error: unknown): string {
+  return error instanceof NotHosted ? error.message : errorText(error)
+}
+
+/** Processors and destinations that events from `ingest` come to, with those of their inputs alone. */
+function reachedFrom({ processors, destinations }: Config): Pick<Config, 'processors' | 'destinations'> {
+  const reached = new Set([INGEST])
+  const isReached = (input: string) => reached.has(input.split('.')[0]!)
+  const components: readonly ComponentConfig[] = [...processors, ...destinations]
+  for (let before = -1; before !== reached.size; ) {
+    before = reached.size
+    for (const { id, inputs } of components) if (inputs.some(isReached)) reached.add(id)
+  }
+  const kept = <T extends ComponentConfig>(all: readonly T[]): T[] =>
+    all.filter(({ id }) => reached.has(id)).map(one => ({ ...one, inputs: one.inputs.filter(isReached) }))
+  return { processors: kept(processors), destinations: kept(destinations) }
+}

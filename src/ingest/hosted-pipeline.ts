@@ -1,0 +1,273 @@
+import type { IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import type { Permitted } from '../config/permitted.js'
+import type { AnyDefinition } from '../core/component.js'
+import type { Surroundings } from '../engine/engine.js'
+import type { Metrics } from '../engine/metrics.js'
+import { Supervisor } from '../engine/supervisor.js'
+import { after } from '../lib/time.js'
+import { checkRequest } from '../sources/http/checks.js'
+import { type Lease, Quota } from '../sources/http/quota.js'
+import { Refusal } from '../sources/http/refusal.js'
+import { peerOf } from '../sources/listen/listener.js'
+import { type Body, Feed } from './feed.js'
+import { hostedConfig, whyNot } from './hosted-config.js'
+import { KnownKeys } from './known-keys.js'
+import { ScopedCounters } from './scoped-counters.js'
+
+/** A client that sends the same key again need not be kept waiting for longer. */
+const PATIENCE_MS = 20_000
+const MOST_REQUESTS = 1000
+/** What an idempotency key may look like. */
+const KEY = /^[\x21-\x7e]{1,255}$/
+
+/** What is published of a pipeline. */
+export interface Published {
+  readonly id: string
+  readonly revision: number
+  readonly config: unknown
+}
+
+export interface Answer {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body: unknown
+}
+
+export interface HostedOptions {
+  /** Of this pipeline. */
+  readonly folder: string
+  readonly log: Logger
+  readonly around: Omit<Surroundings, 'metrics' | 'log'>
+  readonly metrics: Metrics
+  readonly components: readonly AnyDefinition[]
+  readonly permitted: Permitted
+  readonly maxBody: number
+  /** Memory that requests which are not answered may hold. */
+  readonly maxUnsettled: number
+  /** The same of all pipelines. */
+  readonly quota: Quota
+}
+
+/** What a request came to: shared by all tries of it that are under way. */
+interface Attempt {
+  readonly sum: string
+  readonly answer: Promise<Answer>
+}
+
+/** One published pipeline that runs in the service. */
+export class HostedPipeline {
+  readonly id: string
+  readonly #options: HostedOptions
+  readonly #feed: Feed
+  readonly #keys: KnownKeys
+  readonly #counters: ScopedCounters
+  readonly #supervisor: Supervisor
+  readonly #run: Promise<void>
+  readonly #quota: Quota
+  readonly #attempts = new Map<string, Attempt>()
+  #revision: number
+  /** The one that ran before. */
+  #before = 0
+  /** The newest revision that could not be run. */
+  #refused = 0
+  #updating: Promise<void> = Promise.resolve()
+  #requests = 0
+
+  /** Throws NotHosted, or whatever keeps it from being built. */
+  static async start(published: Published, options: HostedOptions): Promise<HostedPipeline> {
+    const feed = new Feed()
+    const counters = new ScopedCounters(options.metrics, published.id)
+    const config = hostedConfig(published.config, configOptions(published, feed, options))
+    const keys = await KnownKeys.open({ folder: options.folder, clock: options.around.clock, log: options.log })
+    const surroundings = { ...options.around, log: options.log, metrics: counters }
+    const made: { hosted?: HostedPipeline } = {}
+    const wentBack = (error: Error) => made.hosted!.#wentBack(error)
+    const supervisor = await Supervisor.build(config, surroundings, wentBack)
+    made.hosted = new HostedPipeline(published, options, { feed, counters, keys, supervisor })
+    return made.hosted
+  }
+
+  private constructor(
+    { id, revision }: Published,
+    options: HostedOptions,
+    parts: { feed: Feed; counters: ScopedCounters; keys: KnownKeys; supervisor: Supervisor },
+  ) {
+    this.id = id
+    this.#revision = revision
+    this.#options = options
+    this.#feed = parts.feed
+    this.#counters = parts.counters
+    this.#keys = parts.keys
+    this.#supervisor = parts.supervisor
+    this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
+    this.#run = parts.supervisor.run()
+  }
+
+  /** The revision that runs. */
+  get revision(): number {
+    return this.#revision
+  }
+
+  /** Nobody sends, and nothing is left to deliver. */
+  get isIdle(): boolean {
+    return this.#requests === 0 && this.#supervisor.undelivered() === 0
+  }
+
+  /** Goes on with what is published. What cannot run is told, and what ran before goes on. */
+  update(published: Published): Promise<void> {
+    this.#updating = this.#updating.then(() => this.#update(published))
+    return this.#updating
+  }
+
+  async #update(published: Published): Promise<void> {
+    const { revision } = published
+    if (revision === this.#revision || revision === this.#refused) return
+    const before = this.#revision
+    try {
+      const config = hostedConfig(published.config, configOptions(published, this.#feed, this.#options))
+      await this.#supervisor.replace(config)
+      this.#before = before
+      this.#revision = revision
+      this.#options.log.info({ revision, before }, 'a published revision runs')
+    } catch (error) {
+      this.#tellRefused(revision, error)
+    }
+  }
+
+  #wentBack(error: Error): void {
+    const revision = this.#revision
+    this.#revision = this.#before
+    this.#tellRefused(revision, error)
+  }
+
+  #tellRefused(revision: number, error: unknown): void {
+    this.#refused = revision
+    const fields = { code: 'SLUICE_REVISION_REFUSED', revision, error: whyNot(error) }
+    this.#options.log.error(fields, 'a published revision cannot run here: the one before it goes on')
+  }
+
+  /** Takes the events of a request. Throws a Refusal. */
+  async take(request: IncomingMessage): Promise<Answer> {
+    const { maxBody } = this.#options
+    const path = (request.url ?? '').replace(/\?.*$/s, '')
+    const { content, gzip } = checkRequest(request, path, maxBody)
+    const key = keyOf(request)
+    await this.#updating
+    const lease = bothLeases(this.#quota.lease(), () => this.#options.quota.lease())
+    this.#requests++
+    let answer: Promise<Answer> | undefined
+    try {
+      const body = await this.#feed.read(request, {
+        content,
+        gzip,
+        maxBytes: maxBody,
+        lease,
+        peer: peerOf(request.socket),
+      })
+      answer = key === undefined ? this.#pass(body) : this.#once(key, body)
+    } finally {
+      const done = () => {
+        this.#requests--
+        lease.release()
+      }
+      if (answer) answer.then(done, done)
+      else done()
+    }
+    return key === undefined ? answer : patiently(answer)
+  }
+
+  /** The same for every try of a request. */
+  #once(key: string, body: Body): Promise<Answer> {
+    const { sum } = body
+    const known = this.#keys.get(key)
+    if (known) {
+      if (known.body !== sum) throw reused()
+      return Promise.resolve({ status: 202, body: { received: known.received, repeated: true } })
+    }
+    const underWay = this.#attempts.get(key)
+    if (underWay) {
+      if (underWay.sum !== sum) throw reused()
+      return underWay.answer
+    }
+    const answer = this.#pass(body, received => this.#keys.add(key, { body: sum, received })).finally(() =>
+      this.#attempts.delete(key),
+    )
+    this.#attempts.set(key, { sum, answer })
+    return answer
+  }
+
+  /** Answers when all events are safe; `taken` is called between the two. */
+  async #pass(body: Body, taken?: (received: number) => Promise<void>): Promise<Answer> {
+    const { received, settled } = await this.#feed.send(body)
+    if ((await settled) === 'errored')
+      throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
+        'retry-after': '5',
+      })
+    await taken?.(received)
+    return { status: 202, body: { received } }
+  }
+
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
+  async stop(deadline: AbortSignal): Promise<void> {
+    this.#supervisor.stop(deadline)
+    await this.#run
+    await this.#keys.close()
+  }
+
+  /** After `stop`, when the pipeline is gone for good. */
+  forget(): void {
+    this.#counters.forget()
+  }
+}
+
+function configOptions({ id, revision }: Published, feed: Feed, { folder, components, permitted }: HostedOptions) {
+  const name = `pipeline ${id}, revision ${revision}`
+  return { name, dataDir: join(folder, 'state'), components, ingest: feed.definition, permitted }
+}
+
+function keyOf({ headers }: IncomingMessage): string | undefined {
+  const key = headers['idempotency-key']
+  if (key === undefined) return undefined
+  if (typeof key === 'string' && KEY.test(key)) return key
+  throw new Refusal(400, 'invalid_idempotency_key', 'idempotency-key must be 1 to 255 visible characters')
+}
+
+function reused(): Refusal {
+  return new Refusal(422, 'idempotency_key_reused', 'this idempotency-key was sent with another body; use a new one')
+}
+
+/** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */
+function patiently(answer: Promise<Answer>): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const cancel = after(PATIENCE_MS, () =>
+      reject(
+        new Refusal(503, 'not_delivered_yet', 'the events wait to be delivered; send this again with the same key', {
+          'retry-after': '1',
+        }),
+      ),
+    )
+    answer.then(resolve, reject).finally(cancel)
+  })
+}
+
+function bothLeases(first: Lease, second: () => Lease): Lease {
+  let other: Lease
+  try {
+    other = second()
+  } catch (error) {
+    first.release()
+    throw error
+  }
+  return {
+    hold(bytes) {
+      first.hold(bytes)
+      other.hold(bytes)
+    },
+    release() {
+      first.release()
+      other.release()
+    },
+  }
+}

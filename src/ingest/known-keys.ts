@@ -1,0 +1,158 @@
+import { createHash } from 'node:crypto'
+import { type FileHandle, mkdir, open, readFile, rename } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../core/errors.js'
+import type { Clock } from '../lib/time.js'
+
+/**
+ * The idempotency keys of requests that were taken, in memory and in two files below the pipeline's folder. Invariants: a
+ * key is known only when the events of its request are safe; it is in the file before the request is answered, so that
+ * a killed process knows it again. The file is not synced: a power failure may forget the last keys, and with them
+ * that a request was answered. Of two generations the older one is dropped as a whole, which bounds memory, files and time.
+ */
+
+/** Keys of one generation, and how long it takes more. */
+const GENERATION_KEYS = 32_768
+const GENERATION_MS = 12 * 3_600_000
+const NAME = 'keys.ndjson'
+const BEFORE = 'keys.before.ndjson'
+
+/** What was taken under a key. */
+export interface Taken {
+  /** Checksum and size of the body. */
+  readonly body: string
+  readonly received: number
+}
+
+export interface KnownKeysOptions {
+  readonly folder: string
+  readonly clock: Clock
+  readonly log: Logger
+  /** Usually left out. */
+  readonly generationKeys?: number
+}
+
+export class KnownKeys {
+  readonly #options: KnownKeysOptions
+  readonly #most: number
+  #now = new Map<string, Taken>()
+  #before = new Map<string, Taken>()
+  #began: number
+  #file: FileHandle | undefined
+  /** Lines that wait for the write under way. */
+  #lines: string[] = []
+  #writing: Promise<void> | undefined
+  #told = false
+
+  /** Reads what the files say. What is damaged in them is left out. */
+  static async open(options: KnownKeysOptions): Promise<KnownKeys> {
+    const keys = new KnownKeys(options)
+    await mkdir(options.folder, { recursive: true, mode: 0o700 })
+    await keys.#load(BEFORE, keys.#before)
+    await keys.#load(NAME, keys.#now)
+    return keys
+  }
+
+  private constructor(options: KnownKeysOptions) {
+    this.#options = options
+    this.#most = options.generationKeys ?? GENERATION_KEYS
+    this.#began = options.clock.wall()
+  }
+
+  get size(): number {
+    return this.#now.size + this.#before.size
+  }
+
+  get(key: string): Taken | undefined {
+    const name = nameOf(key)
+    return this.#now.get(name) ?? this.#before.get(name)
+  }
+
+  /** Resolves when it is in the file, or cannot be: then it is known as long as the process lives. */
+  async add(key: string, taken: Taken): Promise<void> {
+    const { clock } = this.#options
+    const name = nameOf(key)
+    this.#now.set(name, taken)
+    this.#lines.push(`${JSON.stringify({ k: name, b: taken.body, n: taken.received, t: clock.wall() })}\n`)
+    const before = this.#writing
+    // A write that has begun does not have this line.
+    if (before) await before
+    this.#writing ??= this.#write().finally(() => {
+      this.#writing = undefined
+    })
+    await this.#writing
+  }
+
+  async close(): Promise<void> {
+    await this.#writing
+    await this.#file?.close()
+    this.#file = undefined
+  }
+
+  async #write(): Promise<void> {
+    const lines = this.#lines
+    this.#lines = []
+    if (lines.length === 0) return
+    const { folder, clock, log } = this.#options
+    try {
+      this.#file ??= await open(join(folder, NAME), 'a', 0o600)
+      await this.#file.appendFile(lines.join(''))
+      if (this.#now.size >= this.#most || clock.wall() - this.#began >= GENERATION_MS) await this.#turn()
+      this.#told = false
+    } catch (error) {
+      if (!this.#told)
+        log.warn(
+          { error: errorText(error) },
+          'idempotency keys cannot be written down: they are known until the end only',
+        )
+      this.#told = true
+    }
+  }
+
+  /** The next generation. */
+  async #turn(): Promise<void> {
+    const { folder, clock } = this.#options
+    const file = this.#file
+    this.#file = undefined
+    this.#before = this.#now
+    this.#now = new Map()
+    this.#began = clock.wall()
+    await file?.close()
+    await rename(join(folder, NAME), join(folder, BEFORE))
+  }
+
+  async #load(name: string, into: Map<string, Taken>): Promise<void> {
+    const { folder, clock, log } = this.#options
+    let text: string
+    try {
+      text = await readFile(join(folder, name), 'utf8')
+    } catch (error) {
+      if (errorCode(error) !== 'ENOENT') log.warn({ error: errorText(error) }, 'idempotency keys cannot be read')
+      return
+    }
+    const oldest = clock.wall() - 2 * GENERATION_MS
+    for (const line of text.split('\n')) {
+      const read = parse(line)
+      if (!read || read.t < oldest) continue
+      into.set(read.k, { body: read.b, received: read.n })
+      if (into === this.#now) this.#began = Math.min(this.#began, read.t)
+    }
+  }
+}
+
+/** Keys may be long, and are whatever a client thinks of. */
+function nameOf(key: string): string {
+  return createHash('sha256').update(key, 'latin1').digest('base64url').slice(0, 24)
+}
+
+function parse(line: string): { k: string; b: string; n: number; t: number } | undefined {
+  try {
+    const { k, b, n, t } = JSON.parse(line) as Record<string, unknown>
+    if (typeof k === 'string' && typeof b === 'string' && typeof n === 'number' && typeof t === 'number')
+      return { k, b, n, t }
+  } catch {
+    // The last line of a process that was killed.
+  }
+  return undefined
+}

@@ -1,0 +1,28 @@
+import type { ComponentCounters, CounterSet } from '../engine/counters.js'
+import type { Metrics } from '../engine/metrics.js'
+
+/** Counters of one pipeline among those of others: the ids begin with its own. */
+export class ScopedCounters implements CounterSet {
+  readonly components = new Map<string, ComponentCounters>()
+  readonly #all: Metrics
+  readonly #prefix: string
+
+  constructor(all: Metrics, prefix: string) {
+    this.#all = all
+    this.#prefix = prefix
+  }
+
+  component(id: string, kind: ComponentCounters['kind'], type: string): ComponentCounters {
+    const counters = this.#all.component(`${this.#prefix}/${id}`, kind, type)
+    const known = this.components.get(id)
+    if (known && known !== counters) this.components.set(`${id} ${known.kind} ${known.type}`, known)
+    this.components.set(id, counters)
+    return counters
+  }
+
+  /** The pipeline is gone, and so is what it counted. */
+  forget(): void {
+    for (const id of this.#all.components.keys()) if (id.startsWith(`${this.#prefix}/`)) this.#all.components.delete(id)
+    this.components.clear()
+  }
+}

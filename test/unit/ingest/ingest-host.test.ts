@@ -1,0 +1,352 @@
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { gzipSync } from 'node:zlib'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { z } from 'zod'
+import { components as usual } from '../../../src/components.js'
+import type { Permitted } from '../../../src/config/permitted.js'
+import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
+import { LOCAL } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+import { IngestHost } from '../../../src/ingest/ingest-host.js'
+import { KnownKeys } from '../../../src/ingest/known-keys.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { Refusal } from '../../../src/sources/http/refusal.js'
+
+/** What arrived, and what there is in the way of it. */
+interface Stage {
+  got: string[]
+  gate: Promise<void> | undefined
+  holds: boolean
+}
+let stage: Stage
+
+const collect = defineDestination({
+  type: 'blackhole',
+  summary: 'Keeps what it gets.',
+  options: z.strictObject({ broken: z.boolean().default(false) }),
+  examples: [{ title: '', yaml: '' }],
+  delivery: LOCAL,
+  create({ broken }) {
+    if (broken) throw new Error('it is broken')
+    return {
+      async write(request) {
+        await stage.gate
+        if (stage.holds) throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
+        for (const batch of request)
+          for (let i = 0; i < batch.length; i++) stage.got.push(batch.event(i).line.toString())
+      },
+    }
+  },
+})
+const components: readonly AnyDefinition[] = [...usual.filter(({ type }) => type !== 'blackhole'), collect]
+const ALL: Permitted = { files: 'all', urls: 'all', listen: 'all', credentials: 'all' }
+const OUT = { type: 'blackhole', inputs: ['ingest'] }
+const PIPELINE = { destinations: { out: OUT } }
+const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
+
+interface Options {
+  readonly permitted?: Permitted
+  readonly maxPipelines?: number
+  readonly folder?: string
+  readonly maxUnsettled?: number
+}
+
+/** A host behind a server: `POST /{pipeline}` with what was published last. */
+async function start(
+  t: Test,
+  { permitted = ALL, maxPipelines = 10, folder = t.testdir({}), maxUnsettled }: Options = {},
+) {
+  let logs = ''
+  const log = pino({ level: 'info' }, { write: line => void (logs += line) })
+  const metrics = new Metrics(pino({ level: 'silent' }))
+  const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
+  const host = new IngestHost({
+    folder,
+    log,
+    metrics,
+    around: { clock: systemClock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
+    components,
+    permitted,
+    maxBody: 100_000,
+    maxUnsettled: maxUnsettled ?? 1_000_000,
+    maxUnsettledOfAll: 2_000_000,
+    maxPipelines,
+  })
+  const published = new Map<string, { id: string; revision: number; config: unknown }>()
+  const server = createServer((request, response) => {
+    const one = published.get(request.url!.slice(1))!
+    host
+      .take(one, request)
+      .catch(error => {
+        if (!(error instanceof Refusal)) throw error
+        return { status: error.status, headers: error.headers, body: { code: error.code, message: error.message } }
+      })
+      .then(({ status, headers, body }) => response.writeHead(status, headers).end(JSON.stringify(body)))
+      .catch(error => response.writeHead(500).end(JSON.stringify({ code: 'bug', message: String(error) })))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  let stopped = false
+  const stop = async (deadline = AbortSignal.timeout(3000)) => {
+    if (stopped) return
+    stopped = true
+    await host.stop(deadline)
+    server.closeAllConnections()
+    server.close()
+  }
+  t.teardown(() => stop())
+  return {
+    host,
+    metrics,
+    folder,
+    stop,
+    logs: () => logs,
+    publish(config: unknown, id = 'p', { tell = true } = {}) {
+      const one = { id, revision: (published.get(id)?.revision ?? 0) + 1, config }
+      published.set(id, one)
+      return tell ? host.publish(one) : undefined
+    },
+    async post(body: string | Buffer, headers: Record<string, string> = {}, id = 'p') {
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${id}`
+      const all = { 'content-type': 'application/x-ndjson', ...headers }
+      const response = await fetch(url, { method: 'POST', body, headers: all })
+      const answer = (await response.json()) as {
+        received?: number
+        repeated?: boolean
+        code?: string
+        message?: string
+      }
+      return { status: response.status, retryAfter: response.headers.get('retry-after'), ...answer }
+    },
+  }
+}
+
+function reset(): void {
+  stage = { got: [], gate: undefined, holds: false }
+}
+
+function closeGate(): () => void {
+  let open = () => {}
+  stage.gate = new Promise(resolve => {
+    open = resolve
+  })
+  return open
+}
+
+const soon = (ms = 30) => new Promise(resolve => setTimeout(resolve, ms))
+const line = (n: number) => `{"n":${n}}`
+
+t.beforeEach(reset)
+
+t.test('every kind of body, and an answer when the events are delivered', async t => {
+  const { publish, post } = await start(t)
+  publish(PIPELINE)
+  t.match(await post(`${line(1)}\n${line(2)}\n`), { status: 202, received: 2 })
+  t.match(await post(`[${line(3)},\n${line(4)}]`, { 'content-type': 'application/json' }), { status: 202, received: 2 })
+  t.match(await post('five\nsix', { 'content-type': 'text/plain' }), { status: 202, received: 2 })
+  t.match(await post(gzipSync(`${line(7)}\n`), { 'content-encoding': 'gzip' }), { status: 202, received: 1 })
+  t.match(await post(''), { status: 202, received: 0 })
+  t.same(stage.got, [line(1), line(2), line(3), line(4), 'five', 'six', line(7)])
+  t.match(await post(`[${line(1)},`, { 'content-type': 'application/json' }), { status: 400, code: 'malformed' })
+  t.match(await post('x', { 'content-type': 'text/html' }), { status: 415 })
+  t.match(await post('x'.repeat(200_000)), { status: 413 })
+  t.match(await post(gzipSync('x'.repeat(200_000)), { 'content-encoding': 'gzip' }), { status: 413 })
+  t.match(await post('x', { 'idempotency-key': 'a b' }), { status: 400, code: 'invalid_idempotency_key' })
+  t.equal(stage.got.length, 7, 'nothing of what is refused is taken')
+  const open = closeGate()
+  let answered = false
+  const answer = post(line(8)).then(result => {
+    answered = true
+    return result
+  })
+  await soon()
+  t.notOk(answered, 'no answer while it is on its way')
+  open()
+  t.match(await answer, { status: 202, received: 1 })
+})
+
+t.test('too much at a time is refused with a time to come again', async t => {
+  const { publish, post } = await start(t, { maxUnsettled: 150_000 })
+  publish(PIPELINE)
+  const open = closeGate()
+  const first = post(`"${'x'.repeat(90_000)}"`)
+  await soon()
+  t.match(await post(`"${'x'.repeat(90_000)}"`), { status: 503, code: 'overloaded', retryAfter: '1' })
+  open()
+  t.match(await first, { status: 202 })
+})
+
+t.test('an idempotency-key counts once', async t => {
+  const { publish, post, stop, folder } = await start(t)
+  publish(PIPELINE)
+  const key = { 'idempotency-key': 'one' }
+  t.match(await post(line(1), key), { status: 202, received: 1, repeated: undefined })
+  t.match(await post(line(1), key), { status: 202, received: 1, repeated: true })
+  t.match(await post(line(2), key), { status: 422, code: 'idempotency_key_reused' })
+  const open = closeGate()
+  const tries = [0, 1, 2].map(() => post(line(3), { 'idempotency-key': 'two' }))
+  await soon()
+  t.match(await post(line(4), { 'idempotency-key': 'two' }), { status: 422 }, 'also while it is under way')
+  open()
+  for (const answer of await Promise.all(tries)) t.match(answer, { status: 202, received: 1 })
+  t.same(stage.got, [line(1), line(3)])
+
+  stage.holds = true
+  const waits = post(line(5), { 'idempotency-key': 'three' })
+  await soon()
+  await stop(AbortSignal.abort())
+  const refused = await waits.catch(() => ({ status: 0 }))
+  t.not(refused.status, 202)
+  stage.holds = false
+  const again = await start(t, { folder })
+  again.publish(PIPELINE)
+  t.match(await again.post(line(1), key), { status: 202, repeated: true }, 'known after a restart')
+  t.match(await again.post(line(5), { 'idempotency-key': 'three' }), { status: 202, received: 1, repeated: undefined })
+  t.same(stage.got, [line(1), line(3), line(5)], 'what was not acknowledged is not taken for done')
+})
+
+t.test('keys are bounded in number, and damaged files do no harm', async t => {
+  const folder = t.testdir({ 'keys.ndjson': '{"k":"torn', 'keys.before.ndjson': 'nothing of ours\n' })
+  const options = { folder, clock: systemClock, log: pino({ level: 'silent' }), generationKeys: 10 }
+  const keys = await KnownKeys.open(options)
+  const taken = { body: 'sum', received: 1 }
+  await Promise.all(Array.from({ length: 7 }, (_, i) => keys.add(`at once ${i}`, taken)))
+  for (let i = 0; i < 100; i++) {
+    await keys.add(`key ${i}`, taken)
+    t.ok(keys.size <= 20)
+  }
+  t.ok(keys.get('key 99') && keys.get('key 90'))
+  t.notOk(keys.get('key 50'))
+  await keys.close()
+  const again = await KnownKeys.open(options)
+  t.same(again.get('key 99'), taken)
+  t.same(again.get('key 92'), taken)
+  t.equal(again.size, keys.size)
+  await again.close()
+  const late = await KnownKeys.open({ ...options, clock: { ...systemClock, wall: () => Date.now() + 25 * 3_600_000 } })
+  t.equal(late.size, 0, 'nor are they kept for ever')
+  await late.close()
+})
+
+t.test('a publish in the middle of requests: nothing is lost, nothing comes twice', async t => {
+  const { publish, post, metrics, host } = await start(t)
+  const shapes = [
+    PIPELINE,
+    {
+      processors: { f: { type: 'filter', inputs: ['ingest'], condition: "if (.n less '500')" } },
+      destinations: { out: { type: 'blackhole', inputs: ['f', 'f.discarded'] } },
+    },
+    BUFFERED,
+  ]
+  publish(PIPELINE)
+  await post('')
+  let n = 0
+  let publishing = true
+  const sender = async () => {
+    while (publishing) {
+      const body = Array.from({ length: 20 }, () => line(n++)).join('\n')
+      for (let done = false; !done; ) done = (await post(body, { 'idempotency-key': `key-${n}` })).status === 202
+    }
+  }
+  const senders = [sender(), sender(), sender()]
+  for (let i = 0; i < 12; i++) {
+    await publish(shapes[i % 3])
+    await soon(5)
+  }
+  publishing = false
+  await Promise.all(senders)
+  for (let i = 0; i < 200 && stage.got.length < n; i++) await soon(10)
+  t.ok(n > 200, `${n} events`)
+  t.equal(stage.got.length, n)
+  t.equal(new Set(stage.got).size, n)
+  t.ok(metrics.checkConservation())
+  t.match(await metrics.render(), /received_events_total\{component_id="p\/out"/)
+  await host.remove('p')
+  t.notMatch(await metrics.render(), /component_id="p\/out"/, 'a pipeline that is gone is not shown any more')
+})
+
+t.test('a revision that cannot run leaves the one before it', async t => {
+  const { publish, post, logs } = await start(t)
+  await publish(PIPELINE)
+  await post(line(1))
+  await publish({ destinations: { out: { ...OUT, broken: true } } })
+  t.match(await post(line(2)), { status: 202 })
+  t.match(logs(), /"SLUICE_REVISION_REFUSED","revision":2,"error":"it is broken"/)
+  await publish({ destinations: { out: { ...OUT, inputs: ['somewhere'] } } })
+  t.match(await post(line(3)), { status: 202 })
+  await publish(BUFFERED)
+  t.match(await post(line(4)), { status: 202 })
+  t.same(stage.got.slice(0, 3), [line(1), line(2), line(3)])
+})
+
+t.test('what cannot run here holds what is sent, and says why', async t => {
+  const none: Permitted = {
+    files: ['/var/log/sluice/**'],
+    urls: ['https://logs.example.com/v3'],
+    listen: [],
+    credentials: [],
+  }
+  const { publish, post } = await start(t, { permitted: none })
+  const refused = async (destination: object, why: RegExp) => {
+    publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } })
+    const answer = await post(line(1))
+    t.match(answer, { status: 503, code: 'pipeline_cannot_run', retryAfter: '30', message: why })
+  }
+  await refused(
+    { type: 'file', path: '/etc/cron.d/x' },
+    /destinations\.out\.path: \/etc\/cron\.d\/x is not among the files/,
+  )
+  await refused({ type: 'file', path: '/var/log/sluice/../../x' }, /not among the files/)
+  await refused({ type: 'http', url: 'http://169.254.169.254/' }, /not among the addresses/)
+  await refused(
+    { type: 'http', url: 'https://logs.example.com/v3', auth: { key_file: '/etc/shadow' } },
+    /auth\.key_file/,
+  )
+  await refused({ type: 'http', url: 'https://logs.example.com/v3', auth: { key: '${SECRET}' } }, /SECRET is not set/)
+  publish({ sources: { mine: { type: 'stdin' } }, destinations: { out: { ...OUT, inputs: ['mine'] } } })
+  t.match(await post(line(1)), { status: 503, message: /nothing that reaches a destination reads ingest/ })
+  publish({
+    sources: { mine: { type: 'file', include: ['/etc/*'] } },
+    destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
+  })
+  t.match(await post(line(1)), { status: 202 }, 'sources of daemons are no matter here')
+})
+
+t.test('one that is idle makes room; while none is, there is none', async t => {
+  const { publish, post, host } = await start(t, { maxPipelines: 2 })
+  for (const id of ['a', 'b', 'c', 'd']) publish(PIPELINE, id)
+  t.match(await post(line(1), {}, 'a'), { status: 202 })
+  t.match(await post(line(2), {}, 'b'), { status: 202 })
+  t.match(await post(line(3), {}, 'c'), { status: 202 })
+  const open = closeGate()
+  const waiting = [post(line(4), {}, 'a'), post(line(5), {}, 'b')]
+  await soon(100)
+  t.match(await post(line(6), {}, 'd'), { status: 503, code: 'too_many_pipelines' })
+  open()
+  for (const answer of await Promise.all(waiting)) t.match(answer, { status: 202 })
+  t.match(await post(line(6), {}, 'd'), { status: 202 })
+  await host.remove('d')
+  t.match(await post(line(7), {}, 'd'), { status: 202 })
+})
+
+t.test('a disk buffer: the answer comes at once, the events after a restart', async t => {
+  const { publish, post, stop, folder } = await start(t)
+  publish(BUFFERED)
+  stage.holds = true
+  t.match(await post(line(1), { 'idempotency-key': 'x' }), { status: 202 })
+  await stop(AbortSignal.abort())
+  stage.holds = false
+  t.ok(existsSync(join(folder, 'p/state/buffer')))
+  t.match(readFileSync(join(folder, 'p/keys.ndjson'), 'utf8'), /"n":1/)
+  const again = await start(t, { folder })
+  await again.publish(BUFFERED)
+  for (let i = 0; i < 100 && stage.got.length === 0; i++) await soon(20)
+  t.same(stage.got, [line(1)])
+})
