@@ -288,7 +288,9 @@ export const file = defineSource({
   notes:
     'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
-    'what takes its place is read from its beginning. With copy-and-truncate, what is written between the last read and the truncation can be lost. ' +
+    'what takes its place is read from its beginning. One that was compressed with gzip before it was read to its end is read on from ' +
+    'the copy, when that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` is about what is ' +
+    'read as a file of its own. With copy-and-truncate, what is written between the last read and the truncation can be lost. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
   examples: [

@@ -24,7 +24,10 @@ export async function perform(world: World, step: Step): Promise<void> {
       return await copyTruncate(world, step)
     case 'gzip': {
       const [path] = files.rotated(step.slot)
-      if (path && files.gzip(path)) await lose(world, path, step.wait, () => files.unlink(path))
+      if (!path || !files.gzip(path)) break
+      const inode = files.at(path)
+      if (inode) inode.content.compressed = true
+      await lose(world, path, step.wait, () => files.unlink(path))
       break
     }
     case 'archive': {

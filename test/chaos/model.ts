@@ -22,7 +22,7 @@ import type { Setup } from './scenario.js'
  * of the buffer is destroyed, what it may have held is excused for good.
  *
  * An unfinished line must not be delivered early: its pieces are accepted when the setup makes it wait shortly, when it
- * is longer than a line may be, or when it was truncated or its file went away.
+ * is longer than a line may be, or when it was truncated or compressed, or its file went away.
  */
 
 /** A time limit that no machine is too busy for. */
@@ -132,6 +132,8 @@ export class Content {
   gone = false
   /** Its file had no name in the pattern at some time. */
   away = false
+  /** There is a compressed copy of it, to which nothing is added. */
+  compressed = false
   /** What it is a copy of. */
   original: Content | undefined
   /** It is, or has, a copy in the pattern, so that its lines may arrive more than once, in any order. */
@@ -351,7 +353,7 @@ export class Model {
     const { partialMs, partialAtStop, rotateWaitMs, lineBytes } = this.setup
     if (broken || partialMs < 1000 || text.length > lineBytes) return true
     if (this.ending && partialAtStop === 'deliver') return true
-    return placements.some(({ content }) => content.gone || (content.away && rotateWaitMs < 1000))
+    return placements.some(({ content }) => content.gone || content.compressed || (content.away && rotateWaitMs < 1000))
   }
 
   started(birth: Birth): void {

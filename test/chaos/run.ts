@@ -1,4 +1,4 @@
-import { cpSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, lstatSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { perform } from './actions.js'
 import { Failure } from './model.js'
@@ -58,7 +58,11 @@ export async function run({ setup, steps, note }: Scenario, around: Surroundings
     failure = error instanceof Failure ? error : new Failure('broken', String((error as Error).stack))
   }
   collect(counts, world)
-  if (failure) cpSync(world.state, join(around.folder, 'state-at-the-end'), { recursive: true })
+  if (failure) {
+    // A socket cannot be copied.
+    const filter = (path: string) => !lstatSync(path).isSocket()
+    cpSync(world.state, join(around.folder, 'state-at-the-end'), { recursive: true, filter })
+  }
   await world.close()
   const ms = performance.now() - began
   if (failure) {
