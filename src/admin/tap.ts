@@ -58,7 +58,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
       if (--left === 0) return end()
     }
   }
-  const remove = tappable.tap(query.component, seen)
+  let remove = tappable.tap(query.component, seen)
   if (!remove) {
     response.writeHead(404).end(`there is no ${query.component}; there are ${tappable.outputs().join(', ')}\n`)
     return
@@ -67,10 +67,14 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     looks = LOOKED_AT_PER_SECOND
     if (missed > 0 && response.writableLength <= UNREAD_BYTES) response.write(`# ${missed} more were not shown\n`)
     missed = 0
+    // Another configuration may have taken the place of the one that was watched.
+    remove?.()
+    remove = tappable.tap(query.component, seen)
+    if (!remove) end()
   })
   const end = () => {
     stop()
-    remove()
+    remove?.()
     response.end()
   }
   response.on('close', end)

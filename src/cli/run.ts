@@ -1,19 +1,18 @@
-import type { Server } from 'node:http'
 import { type DestinationStream, type Logger, pino } from 'pino'
-import { serveAdmin, serveSocket, type Told } from '../admin/server.js'
-import { socketPath } from '../admin/socket.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { errorText, formatProblem } from '../core/errors.js'
+import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import { lockDataDir } from '../engine/data-dir.js'
-import { Engine } from '../engine/engine.js'
+import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
+import { Supervisor } from '../engine/supervisor.js'
 import { systemRandom } from '../lib/backoff.js'
 import { deadline, every, systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { Servers } from './run-servers.js'
 
 const CHECK_MS = 10_000
 
@@ -26,7 +25,7 @@ export async function run(options: RunOptions, io: Io): Promise<number> {
   for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
   const lock = lockDataDir(config.dataDir)
   try {
-    return await runLocked(config, log, io)
+    return await runLocked(config, options, log, io)
   } finally {
     lock.release()
   }
@@ -44,83 +43,86 @@ export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
   return pino(options, to)
 }
 
-async function runLocked(config: Config, log: Logger, io: Io): Promise<number> {
+async function runLocked(config: Config, options: RunOptions, log: Logger, io: Io): Promise<number> {
   const metrics = new Metrics(log)
   const { stdin, stdout, env } = io
-  const engine = await Engine.build(config, {
+  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, env }
+  const wentBack = (error: Error) =>
+    log.error(
+      { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
+      'the new configuration cannot start: the one before it goes on',
+    )
+  const pipeline = await Supervisor.build(config, around, wentBack)
+  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline) ? 1 : 0))
+  const servers = new Servers(
+    { metrics: () => metrics.render(), contentType: metrics.contentType, destinations: () => pipeline.states() },
     log,
-    clock: systemClock,
-    random: systemRandom,
-    metrics,
-    stdin,
-    stdout,
-    env,
-  })
-  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(engine) ? 1 : 0))
-  const told = toldBy(metrics, engine)
-  const servers = [await listen(config, told, log), await listenLocally(config, told, engine, log)]
+  )
+  await servers.open(config, pipeline)
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
-  const signals = onSignals(engine, config.shutdownTimeoutMs, log)
+  const signals = onSignals(pipeline, () => pipeline.config.shutdownTimeoutMs, log)
+  const stopReloads =
+    'configPath' in options ? onReload(options.configPath, pipeline, servers, metrics, log, io.env) : () => {}
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
   try {
-    const forced = await Promise.race([engine.run().then(() => false), signals.second.then(() => true)])
+    const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
     metrics.checkConservation()
-    log.info(totals(metrics, engine), forced ? 'ended at once by a second signal' : 'ended')
-    return forced || engine.failed ? EXIT.failed : EXIT.done
+    log.info(totals(metrics, pipeline), forced ? 'ended at once by a second signal' : 'ended')
+    return forced || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
     signals.remove()
+    stopReloads()
     stopChecks()
-    for (const server of servers) {
-      server?.close()
-      server?.closeAllConnections()
+    servers.close()
+  }
+}
+
+function isReady(pipeline: Supervisor): boolean {
+  return pipeline.states().every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
+}
+
+/** At SIGHUP the configuration is read again, and takes the place of the one that runs. One that is wrong changes nothing. */
+function onReload(
+  path: string,
+  pipeline: Supervisor,
+  servers: Servers,
+  metrics: Metrics,
+  log: Logger,
+  env: NodeJS.ProcessEnv,
+): () => void {
+  const counts = { done: 0, failed: 0 }
+  const help = 'Times that the configuration was read again, by what came of it.'
+  metrics.series('counter', 'sluice_config_reloads_total', help, ['result'], () =>
+    Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
+  )
+  let last = true
+  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last one took place.', () => (last ? 1 : 0))
+  const reload = async () => {
+    try {
+      const next = loadConfig(path, { env, components })
+      for (const warning of next.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+      await pipeline.replace(next)
+      await servers.listen(next.metrics)
+      counts.done++
+      last = true
+      log.info({ config: next.files }, 'another configuration runs now')
+    } catch (error) {
+      counts.failed++
+      last = false
+      const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
+      const text = 'the configuration was not taken: the one that ran goes on'
+      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
-}
-
-function isReady(engine: Engine): boolean {
-  return engine.states().every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
-}
-
-/** Everything that the daemon tells about itself. */
-function toldBy(metrics: Metrics, engine: Engine): Told {
-  return {
-    metrics: () => metrics.render(),
-    contentType: metrics.contentType,
-    destinations: () => engine.states(),
-  }
-}
-
-/** For the commands that look into the daemon. That it cannot be is no reason not to run. */
-async function listenLocally(config: Config, told: Told, engine: Engine, log: Logger): Promise<Server | undefined> {
-  const path = socketPath(config.dataDir)
-  try {
-    return await serveSocket(path, told, engine.taps)
-  } catch (error) {
-    log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
-    return undefined
-  }
-}
-
-async function listen(config: Config, told: Told, log: Logger): Promise<Server | undefined> {
-  if (!config.metrics) return undefined
-  const { host, port } = config.metrics
-  try {
-    const server = await serveAdmin(config.metrics, told)
-    const address = server.address()
-    const bound = typeof address === 'object' && address ? address.port : port
-    log.info({ url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}/metrics` }, 'metrics are served')
-    return server
-  } catch (error) {
-    const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
-    const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
-    throw new Error(`cannot serve metrics at ${host}:${port}${hint}`, { cause: error })
-  }
+  const onSignal = () => void reload()
+  process.on('SIGHUP', onSignal)
+  return () => process.off('SIGHUP', onSignal)
 }
 
 /** The first SIGTERM or SIGINT ends the run in order; `second` resolves at the next. */
 export function onSignals(
   engine: Pick<Engine, 'stop'>,
-  timeoutMs: number,
+  timeout: number | (() => number),
   log: Logger,
   message = 'ending: sources stop, what was read is delivered',
 ): { second: Promise<void>; remove: () => void } {
@@ -131,6 +133,7 @@ export function onSignals(
   let stopping: { clear: () => void } | undefined
   const onSignal = (signal: NodeJS.Signals) => {
     if (stopping) return leave()
+    const timeoutMs = typeof timeout === 'number' ? timeout : timeout()
     log.info({ signal, timeout: formatDuration(timeoutMs) }, message)
     const limit = deadline(timeoutMs)
     stopping = limit
@@ -149,7 +152,7 @@ export function onSignals(
 }
 
 /** What became of all events of this run. */
-function totals(metrics: Metrics, engine: Engine) {
+function totals(metrics: Metrics, pipeline: Supervisor) {
   let received = 0
   let delivered = 0
   const discarded: Record<string, number> = {}
@@ -158,5 +161,5 @@ function totals(metrics: Metrics, engine: Engine) {
     if (kind === 'destination') delivered += passed.events
     for (const [reason, { events }] of discards) discarded[reason] = (discarded[reason] ?? 0) + events
   }
-  return { received, passed: delivered, discarded, undelivered: engine.undelivered() }
+  return { received, passed: delivered, discarded, undelivered: pipeline.undelivered() }
 }

@@ -5,6 +5,7 @@ import { errorText } from '../core/errors.js'
 import { after, deadline, every } from '../lib/time.js'
 import { looseCounters } from './counters.js'
 import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
+import type { Tap } from './junction.js'
 import { sameOptions } from './same-options.js'
 
 /** How long nothing but destinations that wait for an operator is waited for. */
@@ -182,6 +183,15 @@ export class Supervisor {
   /** How often another configuration took the place of the one before. */
   get replaced(): number {
     return this.#replaced
+  }
+
+  /** As Taps, of what runs at this moment. */
+  tap(output: string, tap: Tap): (() => void) | undefined {
+    return this.#engine.taps.tap(output, tap)
+  }
+
+  outputs(): string[] {
+    return this.#engine.taps.outputs()
   }
 
   /** What each destination is up to. */

@@ -1,0 +1,70 @@
+import type { Server } from 'node:http'
+import { isDeepStrictEqual } from 'node:util'
+import type { Logger } from 'pino'
+import { serveAdmin, serveSocket, type Told } from '../admin/server.js'
+import { socketPath } from '../admin/socket.js'
+import type { Tappable } from '../admin/tap.js'
+import type { Config } from '../config/load.js'
+import { errorText } from '../core/errors.js'
+
+type Listen = Config['metrics']
+
+/** Where the daemon tells about itself: /metrics and so on at its address, and its socket. */
+export class Servers {
+  readonly #told: Told
+  readonly #log: Logger
+  #address: Listen
+  #metrics: Server | undefined
+  #socket: Server | undefined
+
+  constructor(told: Told, log: Logger) {
+    this.#told = told
+    this.#log = log
+  }
+
+  /** Throws when the address of the metrics cannot be had. */
+  async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
+    await this.listen(metrics)
+    const path = socketPath(dataDir)
+    try {
+      this.#socket = await serveSocket(path, this.#told, tappable)
+    } catch (error) {
+      // For the commands that look into the daemon only: no reason not to run.
+      this.#log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
+    }
+  }
+
+  /** Serves the metrics at this address from now on; throws, and stays where it is, when that cannot be. */
+  async listen(address: Listen): Promise<void> {
+    if (isDeepStrictEqual(address, this.#address) && this.#metrics) return
+    const next = address && (await this.#serve(address))
+    if (this.#metrics) close(this.#metrics)
+    this.#metrics = next
+    this.#address = address
+  }
+
+  async #serve(address: NonNullable<Listen>): Promise<Server> {
+    const { host, port } = address
+    try {
+      const server = await serveAdmin(address, this.#told)
+      const bound = server.address()
+      const own = typeof bound === 'object' && bound ? bound.port : port
+      const name = host.includes(':') ? `[${host}]` : host
+      this.#log.info({ url: `http://${name}:${own}/metrics` }, 'metrics are served')
+      return server
+    } catch (error) {
+      const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
+      const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
+      throw new Error(`cannot serve metrics at ${host}:${port}${hint}`, { cause: error })
+    }
+  }
+
+  close(): void {
+    for (const server of [this.#metrics, this.#socket]) if (server) close(server)
+  }
+}
+
+function close(server: Server): void {
+  server.close()
+  server.closeAllConnections()
+}

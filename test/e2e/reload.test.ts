@@ -1,0 +1,100 @@
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { sluice } from '../support/sluice.js'
+
+/** A daemon, and what changes its configuration while lines are written to its file. */
+async function reloading(t: Test, config: string) {
+  const folder = t.testdir({ 'in.log': '', 'sluice.yaml': config })
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  t.teardown(() => daemon.child.kill('SIGKILL'))
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  const logs = () =>
+    daemon.stderr
+      .split('\n')
+      .slice(0, -1)
+      .map(line => JSON.parse(line) as { msg: string; error?: string })
+  let written = 0
+  const write = (count: number) => {
+    let text = ''
+    for (const end = written + count; written < end; written++) text += `{"n":${written}}\n`
+    appendFileSync(join(folder, 'in.log'), text)
+  }
+  /** Resolves with what the log says of it. */
+  const reload = async (config: string) => {
+    const before = logs().length
+    writeFileSync(join(folder, 'sluice.yaml'), config)
+    daemon.child.kill('SIGHUP')
+    const about = /^(another configuration runs now|the configuration was not taken)/
+    return await daemon.until(() =>
+      logs()
+        .slice(before)
+        .find(({ msg }) => about.test(msg)),
+    )
+  }
+  const numbers = (...names: string[]) =>
+    names.flatMap(name => {
+      const path = join(folder, name)
+      const lines = existsSync(path) ? readFileSync(path, 'utf8').trimEnd().split('\n') : []
+      return lines.filter(line => line !== '').map(line => (JSON.parse(line) as { n: number }).n)
+    })
+  return { folder, daemon, logs, write, reload, numbers, written: () => written }
+}
+
+const SOURCE = 'data_dir: ./state\nsources: { app: { type: file, include: [in.log], decode: json } }\n'
+const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
+
+t.test('SIGHUP: another configuration takes over, and a wrong one changes nothing', async t => {
+  const to = (path: string, rest = '') =>
+    `${SOURCE}metrics: { listen: 127.0.0.1:0 }\n${rest}destinations: { out: { type: file, inputs: [app], path: ${path} } }\n`
+  const { folder, daemon, logs, write, reload, numbers, written } = await reloading(t, to('a.log'))
+  write(100)
+  await daemon.until(() => numbers('a.log').length === 100)
+  t.match(await reload(to('b.log')), { msg: 'another configuration runs now' })
+  write(100)
+  await daemon.until(() => numbers('b.log').length === 100)
+
+  const wrong = await reload(to('c.log').replace('type: file, inputs', 'type: fiel, inputs'))
+  t.match(wrong, { error: /^sluice\.yaml:4:\d+: destinations\.out\.type: .*did you mean "file"\?/ })
+  t.match(await reload(to('c.log').replace('./state', './elsewhere')), { error: /data_dir/ })
+  write(100)
+  await daemon.until(() => numbers('b.log').length === 200)
+  t.notOk(existsSync(join(folder, 'c.log')))
+
+  const url = /"url":"([^"]+)"/.exec(daemon.stderr)![1]!
+  const scrape = await (await fetch(url)).text()
+  t.match(scrape, /^sluice_config_reloads_total\{result="done"\} 1$/m)
+  t.match(scrape, /^sluice_config_reloads_total\{result="failed"\} 2$/m)
+  t.match(scrape, /^sluice_config_last_reload_successful 0$/m)
+  t.match(scrape, /^sluice_component_received_events_total\{component_id="app".*\} 300$/m, 'counts go on')
+
+  // Another address for the metrics.
+  await reload(to('b.log').replace('metrics: { listen: 127.0.0.1:0 }', 'metrics: false'))
+  await t.rejects(fetch(url))
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.same(numbers('a.log', 'b.log'), upTo(written()), 'nothing is lost, nothing is there twice')
+  t.match(logs().at(-1), { msg: 'ended', received: 300, undelivered: 0 })
+})
+
+t.test('many reloads under load: every line once, in order', async t => {
+  const variants = [
+    'destinations: { out: { type: file, inputs: [app], path: out.log, encoding: raw } }\n',
+    `processors: { all: { type: filter, inputs: [app], condition: if (.n exists) } }\ndestinations: { out: { type: file, inputs: [all], path: out.log } }\n`,
+    `processors: { lim: { type: throttle, inputs: [app], limit: 1000000000, window: 1h } }\ndestinations: { out: { type: file, inputs: [lim], path: out.log }, no: { type: blackhole, inputs: [lim, app] } }\n`,
+  ]
+  const config = (i: number) => `${SOURCE}metrics: false\n${variants[i % variants.length]}`
+  const { daemon, write, reload, numbers, written } = await reloading(t, config(0))
+  const writing = setInterval(() => write(500), 5)
+  t.teardown(() => clearInterval(writing))
+  for (let i = 1; i <= 15; i++) {
+    const { msg, error } = await reload(config(i * 7 + (i >> 1)))
+    if (msg !== 'another configuration runs now') t.fail(error ?? msg)
+  }
+  clearInterval(writing)
+  await daemon.until(() => numbers('out.log').length >= written())
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.ok(written() > 5000, `${written()} lines`)
+  t.same(numbers('out.log'), upTo(written()))
+})
