@@ -34,7 +34,7 @@ t.test('every call, against the service itself', async t => {
   const changed = await sender.pipelines.update(pipeline.id, { title: 'q' }, { ifMatch: published.etag })
   t.equal(changed.title, 'q')
   const stale = sender.pipelines.update(pipeline.id, { title: 'r' }, { ifMatch: published.etag })
-  await t.rejects(stale, { status: 412 })
+  await t.rejects(stale, { status: 412, code: 'precondition_failed' })
   t.match(await sender.pipelines.one(pipeline.id), { title: 'q', etag: changed.etag })
   t.match(await sender.pipelines.published(pipeline.id), { revision: 1, etag: /^"/ })
   t.match(await sender.pipelines.revision(pipeline.id, 1), { published: true })
