@@ -14,8 +14,10 @@ import {
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { ClassicLevel } from 'classic-level'
 import t, { type Test } from 'tap'
 import { openLevelStore } from '../../../src/api/store/level.js'
+import { Reads } from '../../../src/api/store/reads.js'
 import { Recent } from '../../../src/api/store/recent.js'
 import { openState, restoreState } from '../../../src/api/store/state.js'
 import type { Store } from '../../../src/api/store/store.js'
@@ -335,4 +337,30 @@ t.test('what is remembered of reads is bounded', async t => {
     recent.set(`n${i}`, i, 10)
     if (!recent.get('used')) t.fail('what is used is kept')
   }
+})
+
+t.test('a read that began before a write is not remembered after it', async t => {
+  const reads = new Reads(10_000)
+  const { generation } = reads
+  reads.keep('a/b', 1, 1, generation)
+  reads.keepList('a/', {}, [], 1, generation)
+  t.same([reads.value('a/b')?.value, reads.list('a/', {})], [1, []])
+  reads.forget(['a/b'])
+  reads.keep('a/b', 1, 1, generation)
+  reads.keepList('a/', {}, [], 1, generation)
+  t.same([reads.value('a/b'), reads.list('a/', {})], [undefined, undefined])
+})
+
+t.test('every write is synced, and those of one moment together', async t => {
+  const { store } = await opened(t)
+  const batches = t.capture(ClassicLevel.prototype, 'batch', ClassicLevel.prototype.batch as () => unknown)
+  await Promise.all([1, 2, 3].map(n => store.write([put(`k/${n}`)])))
+  await store.write([put('k/4')])
+  t.match(
+    batches().map(({ args }) => args),
+    [
+      [Array(3).fill({ type: 'put' }), { sync: true }],
+      [[{ key: 'k/4' }], { sync: true }],
+    ],
+  )
 })
