@@ -17,6 +17,7 @@ const LAYERS = [
   ['ingest'],
   ['api'],
   ['client'],
+  ['fleet'],
   ['cli'],
   ['index.ts', 'pino.ts', 'client.ts'],
 ]

@@ -1,4 +1,4 @@
-import { type Command, command } from './command-line.js'
+import { type Command, command, UsageError } from './command-line.js'
 import { apiCommands } from './commands/api.js'
 import { lookCommands } from './commands/look.js'
 import { serviceCommands } from './commands/service.js'
@@ -11,24 +11,51 @@ export const commands: readonly Command[] = [
     text: [
       'Ends by itself, with exit code 0, when every source has ended (standard input at its end) and all is delivered. SIGTERM and SIGINT end it in order: the sources stop, what was read is delivered, the checkpoints are written; a second signal leaves at once.',
       'Logs are JSON lines on standard error. /metrics, /healthz and /readyz are served where metrics.listen says.',
+      'With --pipeline it runs what the service publishes: it takes up each revision without losing an event, keeps the last good one in data_dir for a start while the service is away, and reports to it. The configuration is the local part then: sources, data_dir, metrics, and in its section managed what the pipeline may do on this machine.',
     ],
     options: {
       config: {
         type: 'string',
         short: 'c',
         value: 'FILE',
-        required: true,
         text: 'The configuration: a YAML file, or a folder of them.',
+      },
+      pipeline: {
+        type: 'string',
+        value: 'URL',
+        text: 'The address of a pipeline of the service, as in https://host/v3/pipeline/ID.',
+      },
+      'key-file': {
+        type: 'string',
+        value: 'FILE',
+        text: 'With --pipeline: the access key, read again when it changes.',
+      },
+      delegate: {
+        type: 'string',
+        value: 'ACCOUNT_ID',
+        text: 'With --pipeline: the account, for the key of an enterprise service account.',
       },
     },
     examples: [
       { title: 'the daemon, as the systemd unit runs it', line: 'sluice run --config /etc/sluice/sluice.yaml' },
+      {
+        title: 'with a pipeline of the service',
+        line: 'sluice run --pipeline https://logs.example.com/v3/pipeline/0123456789abcdef01234567 --key-file /etc/sluice/key --config local.yaml',
+      },
       { title: 'a pipeline whose source is stdin', line: 'sluice run --config limit.yaml < events.ndjson' },
     ],
     ships: true,
-    async run({ options }, io) {
-      const { run } = await import('./run.js')
-      return run({ configPath: options.config }, io)
+    async run({ options: { config, pipeline, 'key-file': keyFile, delegate } }, io) {
+      if (pipeline === undefined) {
+        for (const [name, value] of Object.entries({ 'key-file': keyFile, delegate }))
+          if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
+        if (config === undefined) throw new UsageError('--config FILE is missing', 'run')
+        const { run } = await import('./run.js')
+        return run({ configPath: config }, io)
+      }
+      if (keyFile === undefined) throw new UsageError('--key-file FILE is missing', 'run')
+      const { runManaged } = await import('./run-managed.js')
+      return runManaged({ url: pipeline, keyFile, configPath: config, delegate }, io)
     },
   }),
   command({

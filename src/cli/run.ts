@@ -18,6 +18,16 @@ const CHECK_MS = 10_000
 
 export type RunOptions = { readonly configPath: string } | { readonly config: Config }
 
+/** Where the configuration came from, and another one may. */
+export interface ConfigOrigin {
+  /** What there is at SIGHUP; throws ConfigError. */
+  readonly read?: () => Config
+  /** Called when all is built, just before it runs. The result is called when it has ended. */
+  readonly follow?: (pipeline: Supervisor, totals: () => Totals) => () => Promise<void>
+  /** A configuration that took the place of another cannot start. */
+  readonly wentBack?: (error: Error) => void
+}
+
 /** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
 export async function run(options: RunOptions, io: Io): Promise<number> {
   const config = 'config' in options ? options.config : loadConfig(options.configPath, { env: io.env, components })
@@ -25,7 +35,9 @@ export async function run(options: RunOptions, io: Io): Promise<number> {
   for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
   const lock = lockDataDir(config.dataDir)
   try {
-    return await runLocked(config, options, log, io)
+    const { env } = io
+    const read = 'configPath' in options ? () => loadConfig(options.configPath, { env, components }) : undefined
+    return await runLocked(config, read ? { read } : {}, log, io)
   } finally {
     lock.release()
   }
@@ -43,15 +55,18 @@ export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
   return pino(options, to)
 }
 
-async function runLocked(config: Config, options: RunOptions, log: Logger, io: Io): Promise<number> {
+/** Runs a configuration whose data_dir is locked, to its end. Resolves with the exit code. */
+export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
   const metrics = new Metrics(log)
   const { stdin, stdout, env } = io
   const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, env }
-  const wentBack = (error: Error) =>
+  const wentBack = (error: Error) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
       'the new configuration cannot start: the one before it goes on',
     )
+    origin.wentBack?.(error)
+  }
   const pipeline = await Supervisor.build(config, around, wentBack)
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline) ? 1 : 0))
   const servers = new Servers(
@@ -61,12 +76,13 @@ async function runLocked(config: Config, options: RunOptions, log: Logger, io: I
   await servers.open(config, pipeline)
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const signals = onSignals(pipeline, () => pipeline.config.shutdownTimeoutMs, log)
-  const stopReloads =
-    'configPath' in options ? onReload(options.configPath, pipeline, servers, metrics, log, io.env) : () => {}
+  const stopReloads = origin.read ? onReload(origin.read, pipeline, servers, metrics, log) : () => {}
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
+  const leave = origin.follow?.(pipeline, () => totals(metrics, pipeline))
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
     metrics.checkConservation()
+    if (!forced) await leave?.()
     log.info(totals(metrics, pipeline), forced ? 'ended at once by a second signal' : 'ended')
     return forced || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
@@ -83,12 +99,11 @@ function isReady(pipeline: Supervisor): boolean {
 
 /** At SIGHUP the configuration is read again, and takes the place of the one that runs. One that is wrong changes nothing. */
 function onReload(
-  path: string,
+  read: () => Config,
   pipeline: Supervisor,
   servers: Servers,
   metrics: Metrics,
   log: Logger,
-  env: NodeJS.ProcessEnv,
 ): () => void {
   const counts = { done: 0, failed: 0 }
   const help = 'Times that the configuration was read again, by what came of it.'
@@ -99,7 +114,7 @@ function onReload(
   metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last one took place.', () => (last ? 1 : 0))
   const reload = async () => {
     try {
-      const next = loadConfig(path, { env, components })
+      const next = read()
       for (const warning of next.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
       await pipeline.replace(next)
       await servers.listen(next.metrics)
@@ -151,8 +166,15 @@ export function onSignals(
   }
 }
 
+export interface Totals {
+  readonly received: number
+  readonly passed: number
+  readonly discarded: Readonly<Record<string, number>>
+  readonly undelivered: number
+}
+
 /** What became of all events of this run. */
-function totals(metrics: Metrics, pipeline: Supervisor) {
+function totals(metrics: Metrics, pipeline: Supervisor): Totals {
   let received = 0
   let delivered = 0
   const discarded: Record<string, number> = {}

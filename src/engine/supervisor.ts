@@ -214,7 +214,7 @@ function keptSources(before: Config, next: Config): Set<string> {
 }
 
 /** Creates every component of a configuration, in a folder of its own, and lets go of them again; throws when one cannot be. */
-async function rehearse(config: Config, around: Surroundings): Promise<void> {
+export async function rehearse(config: Config, around: Omit<Surroundings, 'metrics'>): Promise<void> {
   mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
   const dataDir = mkdtempSync(join(config.dataDir, 'rehearsal-'))
   try {

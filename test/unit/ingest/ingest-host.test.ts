@@ -108,6 +108,17 @@ async function start(
     folder,
     stop,
     logs: () => logs,
+    /** Resolves when the bodies of so many requests are there, and not answered. */
+    async unanswered(requests: number, leastBytes = 1) {
+      const gauge = (text: string, name: string) =>
+        Number(new RegExp(`^sluice_ingest_unanswered_${name} (\\d+)`, 'm').exec(text)?.[1])
+      for (let i = 0; i < 2000; i++) {
+        const text = await metrics.render()
+        if (gauge(text, 'requests') === requests && gauge(text, 'bytes') >= leastBytes) return
+        await soon(5)
+      }
+      throw new Error(`never ${requests} requests`)
+    },
     publish(config: unknown, id = 'p', { tell = true } = {}) {
       const one = { id, revision: (published.get(id)?.revision ?? 0) + 1, config }
       published.set(id, one)
@@ -147,7 +158,7 @@ t.beforeEach(reset)
 
 t.test('every kind of body, and an answer when the events are delivered', async t => {
   const { publish, post } = await start(t)
-  publish(PIPELINE)
+  await publish(PIPELINE)
   t.match(await post(`${line(1)}\n${line(2)}\n`), { status: 202, received: 2 })
   t.match(await post(`[${line(3)},\n${line(4)}]`, { 'content-type': 'application/json' }), { status: 202, received: 2 })
   t.match(await post('five\nsix', { 'content-type': 'text/plain' }), { status: 202, received: 2 })
@@ -173,26 +184,26 @@ t.test('every kind of body, and an answer when the events are delivered', async 
 })
 
 t.test('too much at a time is refused with a time to come again', async t => {
-  const { publish, post } = await start(t, { maxUnsettled: 150_000 })
-  publish(PIPELINE)
+  const { publish, post, unanswered } = await start(t, { maxUnsettled: 150_000 })
+  await publish(PIPELINE)
   const open = closeGate()
   const first = post(`"${'x'.repeat(90_000)}"`)
-  await soon()
+  await unanswered(1, 90_000)
   t.match(await post(`"${'x'.repeat(90_000)}"`), { status: 503, code: 'overloaded', retryAfter: '1' })
   open()
   t.match(await first, { status: 202 })
 })
 
 t.test('an idempotency-key counts once', async t => {
-  const { publish, post, stop, folder } = await start(t)
-  publish(PIPELINE)
+  const { publish, post, stop, folder, unanswered } = await start(t)
+  await publish(PIPELINE)
   const key = { 'idempotency-key': 'one' }
   t.match(await post(line(1), key), { status: 202, received: 1, repeated: undefined })
   t.match(await post(line(1), key), { status: 202, received: 1, repeated: true })
   t.match(await post(line(2), key), { status: 422, code: 'idempotency_key_reused' })
   const open = closeGate()
   const tries = [0, 1, 2].map(() => post(line(3), { 'idempotency-key': 'two' }))
-  await soon()
+  await unanswered(3, 3 * 16_000)
   t.match(await post(line(4), { 'idempotency-key': 'two' }), { status: 422 }, 'also while it is under way')
   open()
   for (const answer of await Promise.all(tries)) t.match(answer, { status: 202, received: 1 })
@@ -200,13 +211,13 @@ t.test('an idempotency-key counts once', async t => {
 
   stage.holds = true
   const waits = post(line(5), { 'idempotency-key': 'three' })
-  await soon()
+  await unanswered(1, 16_000)
   await stop(AbortSignal.abort())
   const refused = await waits.catch(() => ({ status: 0 }))
   t.not(refused.status, 202)
   stage.holds = false
   const again = await start(t, { folder })
-  again.publish(PIPELINE)
+  await again.publish(PIPELINE)
   t.match(await again.post(line(1), key), { status: 202, repeated: true }, 'known after a restart')
   t.match(await again.post(line(5), { 'idempotency-key': 'three' }), { status: 202, received: 1, repeated: undefined })
   t.same(stage.got, [line(1), line(3), line(5)], 'what was not acknowledged is not taken for done')
@@ -245,7 +256,7 @@ t.test('a publish in the middle of requests: nothing is lost, nothing comes twic
     },
     BUFFERED,
   ]
-  publish(PIPELINE)
+  await publish(PIPELINE)
   await post('')
   let n = 0
   let publishing = true
@@ -295,7 +306,7 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
   }
   const { publish, post } = await start(t, { permitted: none })
   const refused = async (destination: object, why: RegExp) => {
-    publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } })
+    await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } })
     const answer = await post(line(1))
     t.match(answer, { status: 503, code: 'pipeline_cannot_run', retryAfter: '30', message: why })
   }
@@ -310,9 +321,9 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
     /auth\.key_file/,
   )
   await refused({ type: 'http', url: 'https://logs.example.com/v3', auth: { key: '${SECRET}' } }, /SECRET is not set/)
-  publish({ sources: { mine: { type: 'stdin' } }, destinations: { out: { ...OUT, inputs: ['mine'] } } })
+  await publish({ sources: { mine: { type: 'stdin' } }, destinations: { out: { ...OUT, inputs: ['mine'] } } })
   t.match(await post(line(1)), { status: 503, message: /nothing that reaches a destination reads ingest/ })
-  publish({
+  await publish({
     sources: { mine: { type: 'file', include: ['/etc/*'] } },
     destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
   })
@@ -320,14 +331,14 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
 })
 
 t.test('one that is idle makes room; while none is, there is none', async t => {
-  const { publish, post, host } = await start(t, { maxPipelines: 2 })
-  for (const id of ['a', 'b', 'c', 'd']) publish(PIPELINE, id)
+  const { publish, post, host, unanswered } = await start(t, { maxPipelines: 2 })
+  for (const id of ['a', 'b', 'c', 'd']) await publish(PIPELINE, id)
   t.match(await post(line(1), {}, 'a'), { status: 202 })
   t.match(await post(line(2), {}, 'b'), { status: 202 })
   t.match(await post(line(3), {}, 'c'), { status: 202 })
   const open = closeGate()
   const waiting = [post(line(4), {}, 'a'), post(line(5), {}, 'b')]
-  await soon(100)
+  await unanswered(2, 2 * 16_000)
   t.match(await post(line(6), {}, 'd'), { status: 503, code: 'too_many_pipelines' })
   open()
   for (const answer of await Promise.all(waiting)) t.match(answer, { status: 202 })
@@ -338,7 +349,7 @@ t.test('one that is idle makes room; while none is, there is none', async t => {
 
 t.test('a disk buffer: the answer comes at once, the events after a restart', async t => {
   const { publish, post, stop, folder } = await start(t)
-  publish(BUFFERED)
+  await publish(BUFFERED)
   stage.holds = true
   t.match(await post(line(1), { 'idempotency-key': 'x' }), { status: 202 })
   await stop(AbortSignal.abort())

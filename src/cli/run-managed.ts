@@ -1,0 +1,102 @@
+import { randomBytes } from 'node:crypto'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { components } from '../components.js'
+import { ManagedConfig } from '../config/managed-config.js'
+import { AccessKey } from '../core/access-key.js'
+import { auth } from '../core/auth-options.js'
+import { formatProblem } from '../core/errors.js'
+import { lockDataDir } from '../engine/data-dir.js'
+import { rehearse } from '../engine/supervisor.js'
+import { KeptRevision } from '../fleet/kept-revision.js'
+import { ManagedPipeline } from '../fleet/managed-pipeline.js'
+import { linkTo, readPipelineUrl } from '../fleet/service-link.js'
+import { systemRandom } from '../lib/backoff.js'
+import { sleep, systemClock } from '../lib/time.js'
+import { packageVersion } from '../lib/version.js'
+import { type Io, UsageError } from './command-line.js'
+import { EXIT } from './dispatch.js'
+import { createLog, onSignals, runLocked, type Totals } from './run.js'
+
+/** How long the last report may take. */
+const LAST_REPORT_MS = 2000
+
+export interface RunManagedOptions {
+  /** `https://host/v3/pipeline/{id}` */
+  readonly url: string
+  readonly keyFile: string
+  /** The local part; undefined: there is none. */
+  readonly configPath: string | undefined
+  readonly delegate: string | undefined
+}
+
+/** The daemon with a pipeline that a service publishes. Resolves with the exit code. */
+export async function runManaged({ url, keyFile, configPath, delegate }: RunManagedOptions, io: Io): Promise<number> {
+  const where = readPipelineUrl(url)
+  if (!where)
+    throw new UsageError('--pipeline must be the address of a pipeline, as in https://host/v3/pipeline/ID', 'run')
+  const { env, stdin, stdout } = io
+  const log = createLog(io)
+  const readLocal = () => new ManagedConfig(configPath, { env, components })
+  const local = readLocal()
+  for (const warning of local.local.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+  const { dataDir, shutdownTimeoutMs } = local.local
+  const lock = lockDataDir(dataDir)
+  try {
+    const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
+    const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
+    const managed = new ManagedPipeline(local, {
+      name: `pipeline ${where.id}`,
+      link: linkTo(where, key, delegate),
+      kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
+      rehearse: config => rehearse(config, around),
+      clock: systemClock,
+      random: systemRandom,
+      log,
+      daemon: {
+        daemon_id: daemonId(dataDir),
+        host: hostname().slice(0, 255),
+        version: packageVersion(),
+        started_at: new Date(systemClock.wall()).toISOString(),
+      },
+    })
+    const waiting = new AbortController()
+    const signals = onSignals({ stop: () => waiting.abort() }, shutdownTimeoutMs, log, 'ending')
+    const config = await managed.first(waiting.signal).finally(signals.remove)
+    if (!config) return EXIT.done
+    log.info({ pipeline: where.id, revision: managed.revision }, 'a published revision is taken up')
+    const origin = {
+      read: () => managed.reread(readLocal()),
+      wentBack: (error: Error) => managed.wentBack(error),
+      follow: (pipeline: Parameters<ManagedPipeline['follow']>[0], totals: () => Totals) => {
+        const leave = managed.follow(pipeline, () => reported(totals()))
+        return () => Promise.race([leave(), sleep(LAST_REPORT_MS)])
+      },
+    }
+    return await runLocked(config, origin, log, io)
+  } finally {
+    lock.release()
+  }
+}
+
+function reported({ received, passed, discarded, undelivered }: Totals): Record<string, number> {
+  const dropped = Object.values(discarded).reduce((sum, events) => sum + events, 0)
+  return { received, delivered: passed, discarded: dropped, undelivered }
+}
+
+/** The name of the daemon for as long as its data_dir is there. */
+function daemonId(dataDir: string): string {
+  const folder = join(dataDir, 'managed')
+  const path = join(folder, 'daemon-id')
+  try {
+    const id = readFileSync(path, 'utf8').trim()
+    if (/^[0-9a-f]{24}$/.test(id)) return id
+  } catch {
+    // The first time.
+  }
+  const id = randomBytes(12).toString('hex')
+  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  writeFileSync(path, `${id}\n`, { mode: 0o600 })
+  return id
+}

@@ -1,0 +1,263 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { components } from '../../../src/components.js'
+import type { Config } from '../../../src/config/load.js'
+import { ManagedConfig } from '../../../src/config/managed-config.js'
+import { KeptRevision } from '../../../src/fleet/kept-revision.js'
+import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
+import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
+
+const LOCAL = `
+data_dir: /state
+metrics: { listen: 127.0.0.1:1 }
+sources: { piped: { type: stdin }, app: { type: file, include: [/srv/*.log] } }
+managed: { allow_files: [/var/log/**], allow_env: [TOKEN], allow_urls: ['http://logs'] }
+`
+const env = { TOKEN: 'abc123', SECRET: 'def456' }
+
+function localOf(t: Test, yaml = LOCAL): ManagedConfig {
+  return new ManagedConfig(join(t.testdir({ 'local.yaml': yaml }), 'local.yaml'), { env, components })
+}
+
+t.test('a configuration of a local part and a published one', async t => {
+  const local = localOf(t)
+  const out = (more = {}) => ({ out: { type: 'blackhole', inputs: ['ingest'], ...more } })
+  const inputs = (document: object) => local.with(document, 'doc').destinations[0]!.inputs
+  t.same(inputs({ destinations: out() }), ['piped', 'app'], 'ingest is whatever is there')
+  t.same(inputs({ destinations: out({ inputs: ['app', 'ingest'] }) }), ['app', 'piped'])
+  const whole = local.with(
+    {
+      data_dir: '/elsewhere',
+      metrics: false,
+      managed: { allow_files: ['/**'] },
+      sources: { app: { type: 'file', include: ['/etc/shadow'] }, more: { type: 'file', include: ['/var/log/*.log'] } },
+      processors: { limit: { type: 'throttle', inputs: ['ingest', 'more'], limit: 5, window: '1s' } },
+      destinations: { out: { type: 'http', inputs: ['limit'], url: 'http://logs/x', auth: { key: '${TOKEN}' } } },
+    },
+    'doc',
+  )
+  t.match(whole, { dataDir: '/state', metrics: { port: 1 } }, 'settings are local')
+  t.same(whole.sources.map(({ id }) => id).sort(), ['app', 'more', 'piped'])
+  t.match(whole.sources.find(({ id }) => id === 'app')!.options, { include: ['/srv/*.log'] }, 'the local source wins')
+  const wrong: [string, object, RegExp][] = [
+    [
+      'a file',
+      { sources: { x: { type: 'file', include: ['/etc/*'] } }, destinations: out({ inputs: ['x'] }) },
+      /sources\.x\.include: \/etc\/\* is not among the files/,
+    ],
+    ['an address', { destinations: out({ type: 'http', url: 'http://evil/' }) }, /not among the addresses/],
+    [
+      'a variable',
+      { destinations: out({ type: 'http', url: 'http://logs/', headers: { a: '${SECRET}' } }) },
+      /SECRET is not set/,
+    ],
+    [
+      'an id that is taken',
+      { processors: { app: { type: 'throttle', inputs: ['ingest'], limit: 1, window: '1s' } }, destinations: out() },
+      /the id is taken/,
+    ],
+    ['an unknown input', { destinations: out({ inputs: ['nothing'] }) }, /there is no source/],
+    ['no mapping', [], /must be a mapping/],
+  ]
+  for (const [what, document, message] of wrong) {
+    t.throws(() => local.with(document, 'doc'), { message }, what)
+    t.throws(() => local.with(document, 'doc'), { code: 'SLUICE_CONFIG' }, what)
+  }
+  const empty = localOf(t, 'metrics: false\n')
+  t.throws(() => empty.with({ destinations: out() }, 'doc'), { message: /name a local configuration with sources/ })
+  const own = empty.with({ sources: { in: { type: 'stdin' } }, destinations: out({ inputs: ['in'] }) }, 'doc')
+  t.equal(own.sources.length, 1, 'standard input is whatever the operator gave')
+  t.throws(() => new ManagedConfig('/nowhere.yaml', { env, components }), { code: 'SLUICE_CONFIG' })
+})
+
+t.test('addresses of pipelines', async t => {
+  const id = '0123456789abcdef01234567'
+  t.same(readPipelineUrl(`https://a.example/v3/pipeline/${id}`), { base: 'https://a.example', id })
+  t.same(readPipelineUrl(`http://[::1]:8080/behind/v3/pipeline/${id}/`), { base: 'http://[::1]:8080/behind', id })
+  for (const text of ['x', `ftp://a/v3/pipeline/${id}`, `http://a/v3/pipeline/1`, `http://u:p@a/v3/pipeline/${id}`])
+    t.equal(readPipelineUrl(text), undefined, text)
+})
+
+t.test('what is kept on the disk', async t => {
+  const folder = t.testdir({})
+  const id = '0123456789abcdef01234567'
+  let logs = ''
+  const log = pino({}, { write: line => void (logs += line) })
+  const open = (url = 'http://a') => new KeptRevision(folder, { url, id, log })
+  t.equal(await open().read(), undefined)
+  const revision = { revision: 3, config: { destinations: {} }, etag: '"3"' }
+  await open().write(revision)
+  t.same(await open().read(), revision)
+  t.equal(await open('http://b').read(), undefined, 'that of another service')
+  const path = join(folder, 'managed', `${id}.json`)
+  t.equal(statSync(path).mode & 0o777, 0o600)
+  writeFileSync(path, readFileSync(path, 'utf8').replace('destinations', 'destinatiojs'))
+  t.equal(await open().read(), undefined)
+  t.match(logs, /checksum/)
+  await new KeptRevision(path, { url: '', id, log }).write(revision)
+  t.match(logs, /cannot be kept/)
+})
+
+const revisionOf = (revision: number, limit = revision): PublishedRevision => ({
+  revision,
+  etag: `"${revision}"`,
+  config: {
+    processors: { p: { type: 'throttle', inputs: ['ingest'], limit, window: '1s' } },
+    destinations: { out: { type: 'blackhole', inputs: ['p'] } },
+  },
+})
+
+/** A service, a disk and an engine that do as they are told; time passes as fast as it can. */
+function setUp(t: Test, kept?: PublishedRevision) {
+  const it = {
+    published: undefined as PublishedRevision | undefined,
+    away: undefined as Error | undefined,
+    asked: 0,
+    kept,
+    unbuildable: new Set<number>(),
+    states: [{ id: 'out', state: 'ready', reason: undefined as string | undefined }],
+    ran: [] as number[],
+    reports: [] as Report[],
+    slept: [] as number[],
+    logs: '',
+  }
+  const limitOf = (config: Config) => (config.processors[0]!.options as { limit: number }).limit
+  const rehearse = async (config: Config) => {
+    if (it.unbuildable.has(limitOf(config))) throw new Error('it cannot be built')
+  }
+  let now = 0
+  const managed = new ManagedPipeline(localOf(t), {
+    name: 'pipeline x',
+    link: {
+      async published(etag) {
+        it.asked++
+        if (it.away) throw it.away
+        return it.published?.etag === etag ? undefined : it.published
+      },
+      async report(report) {
+        if (it.away) throw it.away
+        it.reports.push(report)
+      },
+    },
+    kept: {
+      read: async () => it.kept,
+      write: async revision => {
+        it.kept = revision
+      },
+    },
+    rehearse,
+    clock: { now: () => now, wall: () => now },
+    random: () => 0.5,
+    log: pino({}, { write: line => void (it.logs += line) }),
+    daemon: { daemon_id: 'd', host: 'h', version: 'v', started_at: 's' },
+    sleep: async (ms, signal) => {
+      it.slept.push(ms)
+      now += 1000
+      if (!signal?.aborted) await new Promise(resolve => setTimeout(resolve, 1))
+    },
+  })
+  const pipeline = {
+    states: () => it.states,
+    async replace(config: Config) {
+      await rehearse(config)
+      it.ran.push(limitOf(config))
+    },
+  }
+  const first = async (signal = new AbortController().signal) => {
+    const config = await managed.first(signal)
+    return config && limitOf(config)
+  }
+  const until = async (test: () => boolean) => {
+    for (let i = 0; i < 2000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 1))
+  }
+  return { it, managed, pipeline, first, until }
+}
+
+t.test('what to start with', async t => {
+  const there = setUp(t, revisionOf(1))
+  there.it.published = revisionOf(2)
+  t.equal(await there.first(), 2)
+  t.equal(there.it.kept!.revision, 2, 'which is kept')
+
+  const away = setUp(t, revisionOf(1))
+  away.it.away = new Error('ECONNREFUSED')
+  t.equal(await away.first(), 1, 'the kept one while the service is away')
+  t.match(away.it.logs, /the kept revision runs/)
+
+  const bad = setUp(t, revisionOf(1))
+  bad.it.published = revisionOf(2)
+  bad.it.unbuildable.add(2)
+  t.equal(await bad.first(), 1, 'the kept one while the published one cannot run')
+  t.equal(bad.it.kept!.revision, 1)
+
+  const nothing = setUp(t)
+  nothing.it.away = new Error('ECONNREFUSED')
+  const waiting = nothing.first()
+  await nothing.until(() => nothing.it.asked > 3)
+  nothing.it.away = undefined
+  nothing.it.published = revisionOf(7)
+  t.equal(await waiting, 7, 'it waits for the first one')
+  t.equal(nothing.it.logs.match(/cannot be asked/g)?.length, 1, 'and says so once')
+
+  const ended = setUp(t)
+  const controller = new AbortController()
+  const end = ended.first(controller.signal)
+  controller.abort()
+  t.equal(await end, undefined)
+})
+
+t.test('revisions that follow, and reports of them', async t => {
+  const { it, managed, pipeline, first, until } = setUp(t)
+  it.published = revisionOf(1)
+  await first()
+  const leave = managed.follow(pipeline, () => ({ received: 5 }))
+  await until(() => it.reports.length > 0)
+  t.match(it.reports[0], { daemon_id: 'd', revision: 1, health: 'ready', error: null, totals: { received: 5 } })
+  it.published = revisionOf(2)
+  await until(() => it.kept?.revision === 2)
+  t.same(it.ran, [2])
+  await until(() => it.reports.at(-1)!.revision === 2)
+
+  it.unbuildable.add(3)
+  it.published = revisionOf(3)
+  await until(() => it.reports.at(-1)!.error !== null)
+  t.match(it.reports.at(-1), { revision: 2, health: 'ready', error: /^revision 3 cannot run: it cannot be built/ })
+  t.equal(it.kept!.revision, 2)
+  const asked = it.asked
+  await until(() => it.asked > asked + 3)
+  t.equal(it.logs.match(/SLUICE_REVISION_REFUSED/g)?.length, 1, 'it is not tried again and again')
+  it.published = {
+    ...revisionOf(4),
+    config: { destinations: { out: { type: 'file', path: '/etc/x', inputs: ['ingest'] } } },
+  }
+  await until(() => /revision 4/.test(it.reports.at(-1)!.error ?? ''))
+  t.match(it.reports.at(-1), { revision: 2, error: /not among the files.*managed/ })
+
+  it.published = revisionOf(5)
+  await until(() => it.reports.at(-1)!.revision === 5)
+  t.match(it.reports.at(-1), { revision: 5, error: null })
+  managed.wentBack(new Error('its destination cannot start'))
+  await until(() => it.reports.at(-1)!.revision === 2)
+  t.match(it.reports.at(-1), { revision: 2, error: /revision 5 cannot run: its destination/ })
+  t.equal(it.kept!.revision, 2, 'what runs is kept')
+
+  it.states = [{ id: 'out', state: 'holding', reason: '401 from there' }]
+  await until(() => it.reports.at(-1)!.health === 'holding')
+  t.match(it.reports.at(-1)!.error, /out: 401 from there/)
+
+  const before = it.reports.length
+  it.away = new Error('ECONNREFUSED')
+  const from = it.asked
+  await until(() => it.asked > from + 4)
+  t.ok(Math.max(...it.slept) >= 48_000 && Math.max(...it.slept) <= 72_000, 'asked less often while it is away')
+  it.away = undefined
+  it.published = revisionOf(6)
+  await until(() => it.reports.at(-1)!.revision === 6)
+  t.ok(it.reports.length > before)
+  t.same(it.ran, [2, 5, 6])
+  const reports = it.reports.length
+  await leave()
+  t.ok(it.reports.length > reports, 'a last report')
+})
