@@ -1,8 +1,10 @@
 import { accessSync, constants, existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join, relative } from 'node:path'
+import { errorText } from '../core/errors.js'
 import { packageFolder } from '../lib/version.js'
 import type { Io } from './command-line.js'
+import type { OwnService } from './quickstart-service.js'
 
 /** Runs the main job on a log of this machine, with a configuration that the user can go on from. */
 
@@ -26,6 +28,7 @@ const USUAL_LOGS = [
 const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
 const LIMIT = 20
 const FIRST_PORT = 9598
+const SERVICE_PORT = 8080
 const PORTS = 100
 const FOLDER = '.sluice-quickstart'
 
@@ -34,7 +37,10 @@ export interface Plan {
   /** None of the usual logs was readable: `log` stands in for them. */
   readonly fallback: boolean
   readonly readFrom: 'beginning' | 'end'
+  /** Events also go to SLUICE_URL. */
   readonly http: boolean
+  /** Or to a service that runs beside it. */
+  readonly service?: Pick<OwnService, 'url' | 'account' | 'ingest' | 'keyFile' | 'received'>
   readonly port: number
 }
 
@@ -63,13 +69,19 @@ function readableSize(path: string): number {
 
 /** The configuration of `plan`, as its user would write it. */
 export function planYaml(plan: Plan, dataDir: string): string {
-  const http = `
+  const upstream = (url: string, auth: string, more = '') => `
   upstream:
     type: http
     inputs: [limit_log]
-    url: \${SLUICE_URL}
-    auth: { type: token, key: '\${SLUICE_ACCESS_KEY}' }
-`
+    url: ${url}
+    auth: { type: token, ${auth} }
+${more}`
+  let http = ''
+  if (plan.http) http = upstream('${SLUICE_URL}', "key: '${SLUICE_ACCESS_KEY}'")
+  else if (plan.service) {
+    const { ingest, keyFile, url } = plan.service
+    http = upstream(ingest, `key_file: ${quote(keyFile)}`, `    validate: ${url}/v3/pipeline\n`)
+  }
   return `# Written anew by each sluice quickstart. To go on from it, copy it and change the copy.
 data_dir: ${quote(dataDir)}
 metrics: { listen: 127.0.0.1:${plan.port} }
@@ -92,7 +104,7 @@ destinations:
     type: stdout
     inputs: [limit_log]
     encoding: raw
-${plan.http ? http : ''}`
+${http}`
 }
 
 /** A YAML string that means `text`: single quotes leave all but themselves alone, and no variable is replaced. */
@@ -124,14 +136,22 @@ export function announce(plan: Plan, yaml: string, env: NodeJS.ProcessEnv, resum
   const begin = plan.readFrom === 'end' ? 'new lines only, since it is large' : 'from its beginning'
   const reads = resumed ? `from where the last run stopped; delete ${FOLDER} to begin anew` : begin
   const why = plan.fallback ? ', since none of the usual logs is readable' : ''
-  const missing = ['SLUICE_URL', 'SLUICE_ACCESS_KEY'].filter(name => !env[name])
-  const http = plan.http ? `, and ${hostOf(env.SLUICE_URL)}` : `; over HTTP too once you set ${missing.join(' and ')}`
+  const { service } = plan
+  const to = plan.http ? hostOf(env.SLUICE_URL) : service && 'the service'
+  const about = service
+    ? [
+        `  service  ${service.url}/v3, account ${service.account}; keys in ${relative(process.cwd(), service.keyFile)}*`,
+        `           its pipeline limits again, and writes to ${relative(process.cwd(), service.received)}`,
+        `           with SLUICE_URL and SLUICE_ACCESS_KEY set, events go there instead`,
+      ]
+    : []
   const taken = plan.port === FIRST_PORT ? '' : ` (port ${FIRST_PORT} is taken)`
   return [
     `sluice quickstart`,
     `  reads    ${plan.log}${why} (${reads})`,
     `  limits   to ${LIMIT} events per second; what is above is discarded and counted`,
-    `  sends    to this terminal${http}`,
+    `  sends    to this terminal${to ? `, and ${to}` : ''}`,
+    ...about,
     `  metrics  http://127.0.0.1:${plan.port}/metrics${taken}`,
     `  runs     ${yaml}; go on with a copy of it: sluice run --config FILE`,
     `  Ctrl-C ends it.`,
@@ -155,13 +175,24 @@ export async function quickstart(io: Io): Promise<number> {
   const state = join(folder, 'state')
   const resumed = existsSync(state)
   mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const plan = makePlan(USUAL_LOGS, join(packageFolder, 'README.md'), io.env, await freePort(FIRST_PORT))
-  const file = join(folder, 'sluice.yaml')
-  const yaml = planYaml(plan, state)
-  writeFileSync(file, yaml)
-  io.stderr.write(announce(plan, relative(process.cwd(), file), io.env, resumed))
-  const { run } = await import('./run.js')
-  return run({ configPath: file }, { ...io, stderr: plainLog(io.stderr) })
+  const found = makePlan(USUAL_LOGS, join(packageFolder, 'README.md'), io.env, await freePort(FIRST_PORT))
+  const { startOwnService } = await import('./quickstart-service.js')
+  const service = found.http
+    ? undefined
+    : await startOwnService(folder, await freePort(SERVICE_PORT), io.env).catch(error => {
+        io.stderr.write(`sluice: without a service: ${errorText(error)}\n`)
+        return undefined
+      })
+  try {
+    const plan = service ? { ...found, service } : found
+    const file = join(folder, 'sluice.yaml')
+    writeFileSync(file, planYaml(plan, state))
+    io.stderr.write(announce(plan, relative(process.cwd(), file), io.env, resumed))
+    const { run } = await import('./run.js')
+    return await run({ configPath: file }, { ...io, stderr: plainLog(io.stderr) })
+  } finally {
+    await service?.stop()
+  }
 }
 
 /** Stands in for stderr, where the daemon logs JSON: each line as a person reads it. */

@@ -95,6 +95,8 @@ async function serveOpened(
     'ending: no new requests, those under way are answered',
   )
   const ends: (() => void)[] = [signals.remove]
+  // Started by another program: it does not outlive it.
+  if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   try {
     serviceMetrics(metrics, counts, service, () => !ending)
     const admin = await listenForMetrics(config, metrics, () => !ending, log)

@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, readFileSync, truncateSync } from 'node:fs'
+import { chmodSync, existsSync, readFileSync, statSync, truncateSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
@@ -55,8 +55,13 @@ t.test('what it says first', async t => {
   t.match(say({}), / reads +\/var\/log\/syslog \(from its beginning\)\n/)
   t.match(say({}), / metrics +http:\/\/127\.0\.0\.1:9598\/metrics\n/)
   t.match(say({}), / limits +to 20 events per second;/)
-  t.match(say({}), / sends +to this terminal; over HTTP too once you set SLUICE_URL and SLUICE_ACCESS_KEY\n/)
-  t.match(say({}, { SLUICE_URL: 'http://x' }), / sends .* once you set SLUICE_ACCESS_KEY\n/)
+  t.match(say({}), / sends +to this terminal\n/)
+  const folder = `${process.cwd()}/.sluice-quickstart`
+  const service = { url: 'http://127.0.0.1:8080', account: 'acc', ingest: 'i', keyFile: `${folder}/access-key` }
+  const both = say({ service: { ...service, received: `${folder}/received.ndjson` } })
+  t.match(both, / sends +to this terminal, and the service\n/)
+  t.match(both, /service +http:\/\/127\.0\.0\.1:8080\/v3, account acc; keys in \.sluice-quickstart\/access-key\*\n/)
+  t.match(both, /with SLUICE_URL and SLUICE_ACCESS_KEY set, events go there instead\n/)
   t.match(say({ http: true }, KEYS), / sends +to this terminal, and http:\/\/127\.0\.0\.1:1\n/)
   t.notMatch(say({ http: true }, KEYS), /secret|the-key/)
   t.match(say({ port: 9600 }), /:9600\/metrics \(port 9598 is taken\)\n/)
@@ -109,9 +114,20 @@ t.test('the real thing: twice, to the terminal and over HTTP; Ctrl-C ends it', a
       await running.until(() => running.stdout.includes('\n'))
       const first = (text: string) => text.slice(0, text.indexOf('\n'))
       t.equal(first(running.stdout), first(readFileSync(log, 'utf8')), 'the log appears as it is')
+      await running.until(() => running.stderr.includes('destination accepts the access key'))
+      const own = join(folder, '.sluice-quickstart')
+      const received = await running.until(() => {
+        const path = join(own, 'received.ndjson')
+        const [line, rest] = existsSync(path) ? readFileSync(path, 'utf8').split('\n') : []
+        return rest !== undefined && line
+      })
+      t.match(JSON.parse(received), { message: first(running.stdout), file: log }, 'through the service, too')
+      t.equal(statSync(join(own, 'access-key')).mode & 0o777, 0o600)
+      t.match(readFileSync(join(own, 'access-key'), 'utf8'), /^sts_[0-9a-f]{40}\n$/)
     }
     t.equal(running.stderr.includes('from where the last run stopped'), i === 1)
     t.equal(running.stderr.includes(', and http://127.0.0.1:'), i === 1)
+    t.equal(running.stderr.includes(', and the service'), i === 0)
     running.child.kill('SIGINT')
     t.equal(await running.exit, 0)
     t.equal(
@@ -119,7 +135,7 @@ t.test('the real thing: twice, to the terminal and over HTTP; Ctrl-C ends it', a
       1,
       'one line of totals',
     )
-    t.notMatch(running.stderr, /the-key|"level"/)
+    t.notMatch(running.stderr, /the-key|st[sea]_|"level"/)
   }
   t.ok(existsSync(join(folder, '.sluice-quickstart/sluice.yaml')), 'its configuration stays, to go on from')
 })
