@@ -210,6 +210,7 @@ class FileSource implements Source {
     this.#stopped = true
     this.#watches.close()
     this.#descriptors.closeAll()
+    for (const tailer of this.#roster.tailers) tailer.close()
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {

@@ -25,8 +25,7 @@ export async function perform(world: World, step: Step): Promise<void> {
     case 'gzip': {
       const [path] = files.rotated(step.slot)
       if (!path || !files.gzip(path)) break
-      const inode = files.at(path)
-      if (inode) inode.content.compressed = true
+      for (let content = files.at(path)?.content; content; content = content.original) content.compressed = true
       await lose(world, path, step.wait, () => files.unlink(path))
       break
     }

@@ -132,7 +132,7 @@ export class Content {
   gone = false
   /** Its file had no name in the pattern at some time. */
   away = false
-  /** There is a compressed copy of it, to which nothing is added. */
+  /** There is a compressed copy of it, to which nothing is added: it may be read from there. */
   compressed = false
   /** What it is a copy of. */
   original: Content | undefined

@@ -256,6 +256,8 @@ export class World {
       content.away = true
       if (offset === undefined || !saved.finds(key, paths)) readable.delete(content)
     }
+    // From where it was saved, which its file cannot tell any more.
+    for (const content of this.model.contents) if (content.compressed && !from.has(content)) from.set(content, 0)
     for (const content of this.model.contents)
       if (!readable.has(content)) this.model.excuse(content, 'nothing leads to it when the daemon starts')
     this.model.started({ clean: this.clean, from, sizes })

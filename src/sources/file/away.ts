@@ -74,6 +74,7 @@ export class Away {
     const { saved, onReady, adoptCopy } = this.#options
     const folders = saved.byFolder()
     this.#copies.keep(folders)
+    this.#copies.begin()
     for (const [folder, entries] of folders) {
       const missing = entries.filter(entry => !there.has(entry))
       missing.sort((a, b) => (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1))
@@ -144,7 +145,9 @@ export class Away {
         else forget(tailer)
       }
     }
+    this.#copies.begin()
     for (const tailer of closed.values()) {
+      if (slices.due) await slices.pause()
       const copy = await this.#copies.find(dirname(tailer.path), tailer.sought, slices)
       if (copy) {
         readOn(tailer, copy)

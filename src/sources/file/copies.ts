@@ -1,6 +1,6 @@
 import { type BigIntStats, closeSync, constants, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { type Candidate, Copy } from './copy.js'
+import { type Candidate, Copy, Slots } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint } from './identity.js'
 import { Inflated } from './inflated.js'
 import type { Slices } from './slices.js'
@@ -39,6 +39,10 @@ interface Folder {
   /** By the length of a head: by its hash. */
   heads: Map<number, Map<number, Candidate[]>>
   stamp: string
+  /** Whether the times of birth in it can be believed. */
+  births: boolean
+  /** The round in which it was listed last. */
+  round: number
 }
 
 /**
@@ -51,10 +55,17 @@ export class Copies {
   readonly #troubles: Troubles
   readonly #births: BirthTimes
   readonly #folders = new Map<string, Folder>()
+  readonly #slots = new Slots()
+  #round = 0
 
   constructor(troubles: Troubles, births: BirthTimes) {
     this.#troubles = troubles
     this.#births = births
+  }
+
+  /** What is found until the next call is found among the copies that are there now: each folder is listed once. */
+  begin(): void {
+    this.#round++
   }
 
   /** Forgets what it knows of other folders than these. */
@@ -64,15 +75,14 @@ export class Copies {
 
   /** What may be a copy of what is sought and may have more than was read of it; undefined: nothing. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Copy | undefined> {
-    const { all, heads } = await this.#look(folder, slices)
+    const { all, heads, births } = await this.#look(folder, slices)
     if (all.length === 0) return undefined
     if (sought.head.bytes === 0) return this.#byName(all, sought)
     const { bytes, hash } = sought.head
     let byHash = heads.get(bytes)
     if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
-    const kept = this.#kept(folder)
     const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
-    const later = ({ changedAt }: Candidate) => !kept || changedAt >= sought.birth
+    const later = ({ changedAt }: Candidate) => !births || changedAt >= sought.birth
     const matching = (byHash.get(hash) ?? []).filter(
       one =>
         // What was last changed before the file was made is the copy of an older one, or its times were lost.
@@ -88,7 +98,7 @@ export class Copies {
     const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
     const order = (one: Candidate) => (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
     matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
-    return new Copy(matching, sought.key, this.#troubles)
+    return new Copy(matching, sought.key, this.#troubles, this.#slots)
   }
 
   /** A file that held nothing has no content to be known by: the first copy under its name that was written to since. */
@@ -98,10 +108,9 @@ export class Copies {
     const own = (path: string) => basename(path).startsWith(name) && ROTATED.test(basename(path).slice(name.length))
     const later = all.filter(one => one.changedAt > from && !one.owner && one.first.length > 0 && own(one.path))
     const oldestFirst = later.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
-    return later.length > 0 ? new Copy(oldestFirst, key, this.#troubles) : undefined
+    return later.length > 0 ? new Copy(oldestFirst, key, this.#troubles, this.#slots) : undefined
   }
 
-  /** Whether the times of birth in this folder can be believed. */
   #kept(folder: string): boolean {
     const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
     if (!stat) return false
@@ -111,7 +120,10 @@ export class Copies {
 
   async #look(path: string, slices: Slices): Promise<Folder> {
     let folder = this.#folders.get(path)
-    if (!folder) this.#folders.set(path, (folder = { known: new Map(), all: [], heads: new Map(), stamp: '' }))
+    if (!folder) this.#folders.set(path, (folder = unseen()))
+    if (folder.round === this.#round) return folder
+    folder.round = this.#round
+    folder.births = this.#kept(path)
     const found = list(path)
     const stamp = found.map(one => one.stamp).join()
     if (stamp === folder.stamp) return folder
@@ -153,6 +165,10 @@ export class Copies {
       return undefined
     }
   }
+}
+
+function unseen(): Folder {
+  return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0 }
 }
 
 function indexOf(all: readonly Candidate[], bytes: number): Map<number, Candidate[]> {

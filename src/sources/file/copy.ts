@@ -23,6 +23,13 @@ export const ON_THE_WAY = -1
 /** Work done for one portion, in bytes: others wait for no more than that. */
 const BUDGET = 1024 * 1024
 const NOWHERE = -1
+/** Copies that are inflated at the same time. */
+const MAX_INFLATED = 16
+
+/** Room for those that are being inflated: each takes a descriptor and some memory. */
+export class Slots {
+  free = MAX_INFLATED
+}
 
 /**
  * The rest of a file that is gone, in one of the copies that may be compressed ones of it. Positions are those in the
@@ -33,20 +40,27 @@ export class Copy {
   readonly #candidates: Candidate[]
   readonly #key: string
   readonly #troubles: Troubles
+  readonly #slots: Slots
   #inflated: Inflated | undefined
   /** Where nothing comes behind any more. */
   #end: number | undefined
 
   /** `candidates`: the likeliest first. `key`: what the file is known by. */
-  constructor(candidates: Candidate[], key: string, troubles: Troubles) {
+  constructor(candidates: Candidate[], key: string, troubles: Troubles, slots: Slots) {
     this.#candidates = candidates
     this.#key = key
     this.#troubles = troubles
+    this.#slots = slots
   }
 
   /** The copy that is read, or may be the one. */
   get path(): string | undefined {
     return this.#candidates[0]?.path
+  }
+
+  /** Whether it is to be read when another copy has come to its end. */
+  get waits(): boolean {
+    return !this.#inflated && this.#slots.free <= 0 && this.#candidates.length > 0
   }
 
   /** Whether nothing comes behind the offset `at`. */
@@ -66,7 +80,7 @@ export class Copy {
     }
     try {
       if (this.#inflated && this.#inflated.at > at) this.close()
-      const inflated = (this.#inflated ??= new Inflated(candidate.path))
+      const inflated = this.#inflated ?? this.#begin(candidate.path)
       inflated.budget = BUDGET
       await inflated.skip(at)
       if (inflated.damage && inflated.at < at) throw inflated.damage
@@ -80,12 +94,19 @@ export class Copy {
       if (inflated.damage || inflated.ended) {
         this.#end = at + length
         candidate.over = true
+        this.close()
       }
       return before.length + length
     } catch (error) {
       this.#troubles.damaged(candidate.path, error)
       return this.#refuse(candidate)
     }
+  }
+
+  #begin(path: string): Inflated {
+    this.#inflated = new Inflated(path)
+    this.#slots.free--
+    return this.#inflated
   }
 
   /** It is not the one: on to the next. */
@@ -99,7 +120,9 @@ export class Copy {
 
   /** What is read after this is read from the beginning. Not while a read is under way. */
   close(): void {
-    this.#inflated?.close()
+    if (!this.#inflated) return
+    this.#slots.free++
+    this.#inflated.close()
     this.#inflated = undefined
   }
 }

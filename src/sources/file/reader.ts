@@ -202,7 +202,7 @@ export class Reader {
     let waiting = 0
     while (this.#queue.length > waiting && !this.#slices.due) {
       const tailer = this.#queue[0]!
-      const waits = tailer.after?.queued === true
+      const { waits } = tailer
       if (this.#turns >= SHARE || waits) {
         if (waits) waiting++
         this.#turns = 0

@@ -59,16 +59,12 @@ export class Roster {
 
   constructor(options: RosterOptions) {
     this.#options = options
-    const { descriptors } = options
     this.#away = new Away({
       ...options,
       births: this.#births,
       adopt: (path, entry) => this.#adopt(path, 'plain', entry),
       adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
-      readOn: (tailer, copy) => {
-        this.#rekey(tailer, () => tailer.readOn(copy))
-        descriptors.used(tailer)
-      },
+      readOn: (tailer, copy) => this.#rekey(tailer, () => tailer.readOn(copy)),
       open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),
     })
@@ -94,6 +90,7 @@ export class Roster {
 
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean {
+    if (tailer.copy) return true
     const { descriptors, troubles } = this.#options
     try {
       if (!tailer.isOpen) {
@@ -246,6 +243,8 @@ export class Roster {
       const stat = fstatSync(fd, { bigint: true })
       const known = this.#tailers.get(keyOf(stat))
       if (known || !stat.isFile()) return known
+      // A folder has changed since its birth: it tells at once whether its file system keeps times of birth.
+      if (!this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
       const entry = this.#resumable(fd, stat, path, saved.take(stat.dev, stat.ino, away?.path ?? path))
       if (away && !entry) return undefined
       const atEnd = fromEnd && this.#sweep === 1
@@ -269,14 +268,13 @@ export class Roster {
 
   /** Takes up what is left of a file that is gone, in a copy of it. */
   #adoptCopy(entry: Entry, copy: Copy): Tailer {
-    const { context, decode, tailing, descriptors, saved } = this.#options
+    const { context, decode, tailing, saved } = this.#options
     saved.remove(entry)
     const name = entry.file ?? entry.path
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
     const tailer = new Tailer(entry.path, stat, context.origin(decode, name), positionOf(entry), tailing)
     tailer.readOn(copy)
     this.#tailers.set(tailer.key, tailer)
-    descriptors.used(tailer)
     this.#precede(name, tailer)
     return tailer
   }
@@ -307,8 +305,6 @@ export class Roster {
 
   /** The entry, if the file is still the one that it is about. */
   #resumable(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Entry | undefined {
-    // A folder has changed since its birth: it tells at once whether its file system keeps times of birth.
-    if (entry && !this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
     const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
     if (verdict === 'same') return entry
     // What it held may be in a copy.

@@ -78,7 +78,8 @@ export class Saved {
 
   put(entry: Entry): void {
     this.#entries.set(entryKey(entry), entry)
-    this.#paths.set(entry.path, entry)
+    // One that is there is found by its path, where its device got another number.
+    if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
   /** Takes this entry out. */

@@ -21,10 +21,7 @@ import {
 import { type Content, emptyStart, type Position, Positions } from './positions.js'
 import { Reads } from './reads.js'
 import type { Entry } from './saved.js'
-import type { TailerContext } from './tailing.js'
-
-/** Bytes of one read at most. */
-export const READ_BYTES = 256 * 1024
+import { READ_BYTES, type TailerContext } from './tailing.js'
 
 const EMPTY = Buffer.alloc(0)
 
@@ -59,6 +56,8 @@ export class Tailer {
   queued = false
   /** The file that this one took the name of: its rest comes first. */
   after: Tailer | undefined
+  /** What it is read from when it is gone itself. */
+  copy: Copy | undefined
   /** Not to be read before the one that had its name was looked for. */
   held = false
   /** What failed when it was last tried. */
@@ -68,8 +67,6 @@ export class Tailer {
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
-  /** What it is read from when it is gone itself. */
-  #copy: Copy | undefined
   #gone = false
   #reading = false
   #closing = false
@@ -108,12 +105,17 @@ export class Tailer {
   }
 
   get isOpen(): boolean {
-    return this.#fd !== undefined || this.#copy !== undefined
+    return this.#fd !== undefined || this.copy !== undefined
   }
 
   /** Nothing comes behind what was read of it, ever. */
   get isOver(): boolean {
-    return this.#copy?.endsAt(this.#at) === true
+    return this.copy?.endsAt(this.#at) === true
+  }
+
+  /** Whether others are to be read first. */
+  get waits(): boolean {
+    return this.after?.queued === true || this.copy?.waits === true
   }
 
   get reading(): boolean {
@@ -172,7 +174,7 @@ export class Tailer {
       return
     }
     this.#closing = false
-    this.#copy?.close()
+    this.copy?.close()
     if (this.#fd === undefined) return
     closeSync(this.#fd)
     this.#fd = undefined
@@ -189,7 +191,7 @@ export class Tailer {
   /** Goes on in a copy. */
   readOn(copy: Copy): void {
     this.leave()
-    this.#copy = copy
+    this.copy = copy
   }
 
   #goTo(position: Position): void {
@@ -225,7 +227,7 @@ export class Tailer {
 
   /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
   left(): number {
-    if (this.#copy) return this.isOver ? 0 : READ_BYTES
+    if (this.copy) return this.isOver ? 0 : READ_BYTES
     // A whole portion was there when last looked: should it not be any more, the read tells.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
@@ -272,8 +274,8 @@ export class Tailer {
     this.#roomOf = this.#splitter
     const before = this.#tail.bytes
     const at = this.#at - before
-    if (this.#copy)
-      return this.#settled(this.#copy.read(this.#context.before.subarray(0, before), room, this.#at, this.#tail))
+    if (this.copy)
+      return this.#settled(this.copy.read(this.#context.before.subarray(0, before), room, this.#at, this.#tail))
     const parts = before === 0 ? [room] : [this.#context.before.subarray(0, before), room]
     const result = this.#reads.read(this.#fd!, parts, at)
     return result instanceof Promise ? this.#settled(result) : result

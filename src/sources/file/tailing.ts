@@ -2,6 +2,9 @@ import type { Splitting } from '../../core/multiline-options.js'
 import type { Clock } from '../../lib/time.js'
 import type { Tailer } from './tailer.js'
 
+/** Bytes of one read at most. */
+export const READ_BYTES = 256 * 1024
+
 /** What the tailers of one source share. */
 export interface TailerContext {
   readonly clock: Clock

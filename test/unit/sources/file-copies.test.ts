@@ -1,7 +1,9 @@
 import {
   appendFileSync,
   copyFileSync,
+  readdirSync,
   readFileSync,
+  readlinkSync,
   renameSync,
   truncateSync,
   unlinkSync,
@@ -11,6 +13,7 @@ import {
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import type { EventBatch } from '../../../src/core/batch.js'
 import { sleep } from '../../../src/lib/time.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
@@ -261,6 +264,45 @@ t.test('a file that was empty, or of which nothing was delivered yet', async t =
   await next.stop()
 })
 
+t.test('many copies: few of them are open at a time', async t => {
+  const names = Array.from({ length: 60 }, (_, i) => `${i}.log`)
+  const rest = numbered(1, 12_000, ` ${'x'.repeat(60)}`)
+  const dir = t.testdir(Object.fromEntries(names.map(name => [name, `of ${name}\n`])))
+  const options = { include: [join(dir, '*.log')], follow: false }
+  const run = await tail(options)
+  await run.run
+  await run.stop()
+  for (const name of names) {
+    appendFileSync(join(dir, name), asText(rest))
+    compress(join(dir, name))
+    writeFileSync(join(dir, name), 'new\n')
+  }
+  let most = 0
+  const out = new (class extends Receiver {
+    override send(batch: EventBatch): Promise<void> {
+      most = Math.max(most, copiesOpen())
+      return super.send(batch)
+    }
+  })()
+  const next = await tail(options, run.checkpoints, out)
+  await next.run
+  for (const name of names) t.same(out.texts(join(dir, name)), [...rest, 'new'], name)
+  t.ok(most > 1 && most <= 16, `${most} copies were open`)
+  await next.stop()
+  await until(() => copiesOpen() === 0, 'all of them are closed')
+})
+
+function copiesOpen(): number {
+  const target = (fd: string) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`)
+    } catch {
+      return ''
+    }
+  }
+  return readdirSync('/proc/self/fd').filter(fd => target(fd).endsWith('.gz')).length
+}
+
 const open = (run: Tailing) => run.value('sluice_files_open')
 
 t.test('killed in the middle of a copy: it goes on there, and the new file still comes after it', async t => {
@@ -335,7 +377,10 @@ t.test('a file that was closed to save descriptors, and compressed before it was
     appendFileSync(a, `${i}\n`)
     compress(a, `${a}.${i}.gz`)
     writeFileSync(a, `new ${i}\n`)
-    await until(() => run.out.texts(a).includes(`new ${i}`) && run.out.texts(a).includes(String(i)), `rest ${i}`)
+    await until(
+      () => run.out.texts(a).includes(`new ${i}`) && run.out.texts(a).includes(String(i)),
+      () => `rest ${i}: ${JSON.stringify([run.out.texts(), run.log])}`,
+    )
   }
   await until(() => run.value('sluice_files_watched') === 2, 'copies are let go')
   t.same(run.out.texts(a), [...numbered(0, 10), '0', 'new 0', '1', 'new 1', '2', 'new 2'])
