@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type Backlog, measureBacklog } from './backlog.js'
 import { measureWatching } from './idle.js'
+import { formatIngest, type IngestResult } from './ingest.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
@@ -34,7 +35,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -132,6 +133,15 @@ async function main(): Promise<void> {
     const results = JSON.parse(child.stdout) as BufferResult[]
     if (options.json) report.buffer = results
     else process.stdout.write(`\n${formatBuffer(results)}`)
+  }
+  if (wants('ingest')) {
+    progress('the service takes events')
+    const child = spawnSync(process.execPath, [built('./ingest.js'), '--folder', folder], { encoding: 'utf8' })
+    progress('')
+    if (child.status !== 0) throw new Error(`the bench of ingest failed:\n${child.stderr}`)
+    const result = JSON.parse(child.stdout) as IngestResult
+    if (options.json) report.ingest = result
+    else process.stdout.write(`\n${formatIngest(result)}`)
   }
   for (const [id, files, active] of WATCHING) {
     if (!wants(id)) continue

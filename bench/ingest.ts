@@ -1,0 +1,189 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { EXCLUDED_HOST, makeInput } from './input.js'
+import { median, SLUICE } from './measure.js'
+
+/**
+ * Events a second that the service takes: the real program, a published pipeline with a throttle, requests of 1,000
+ * events over loopback, each answered when its events are done with. As a program it prints one JSON document.
+ */
+
+export interface IngestResult {
+  readonly events_per_second: number
+  /** Of the process of the service, for a million events. */
+  readonly cpu_seconds_per_million: number
+  readonly events: number
+  readonly wanted: number
+}
+
+const BATCH = 1000
+const BATCHES = 40
+const CONNECTIONS = 8
+const SECONDS = 4
+const ROUNDS = 3
+const WANTED = 400_000
+
+const PIPELINE = {
+  processors: {
+    limit_app: {
+      type: 'throttle',
+      inputs: ['ingest'],
+      limit: 100,
+      window: '1 Seconds',
+      key_field: '.app',
+      exclude: `if (.host equal '${EXCLUDED_HOST}')`,
+    },
+  },
+  destinations: { out: { type: 'blackhole', inputs: ['limit_app'] } },
+}
+
+export async function measureIngest(folder: string): Promise<IngestResult> {
+  mkdirSync(folder, { recursive: true })
+  const work = mkdtempSync(join(folder, 'sluice-ingest-'))
+  const config = join(work, 'service.yaml')
+  const service = { listen: '127.0.0.1:0', data_dir: join(work, 'state'), limits: { requests: 1_000_000_000 } }
+  writeFileSync(config, JSON.stringify({ metrics: { listen: '127.0.0.1:0' }, service }))
+  const made = JSON.parse(
+    execFileSync(process.execPath, [SLUICE, 'admin', 'init', '--config', config, '--json'], { encoding: 'utf8' }),
+  ) as { manager: { key: string }; service_account: { key: string } }
+  const child = spawn(process.execPath, [SLUICE, 'serve', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  try {
+    let log = ''
+    child.stderr.setEncoding('utf8').on('data', text => (log += text))
+    const url = await found(
+      () => /"url":"([^"]+)\/v3"/.exec(log)?.[1],
+      () => log,
+    )
+    const metrics = /"url":"([^"]+\/metrics)"/.exec(log)![1]!
+    const call = async (method: string, path: string, key: string, json?: unknown) => {
+      const headers = { authorization: `Token ${key}`, 'content-type': 'application/json' }
+      const body = json === undefined ? {} : { body: JSON.stringify(json) }
+      const response = await fetch(url + path, { method, headers, ...body })
+      if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`)
+      return ((await response.json()) as { data: { id: string } }).data
+    }
+    const { key } = made.service_account
+    await call('PUT', '/v3/account/feature/throttle', made.manager.key, { enabled: true })
+    const { id } = await call('POST', '/v3/pipeline', key, { title: 'bench', config: PIPELINE })
+    await call('POST', `/v3/pipeline/${id}/publish`, key, {})
+    const requests = makeRequests(work, id, key)
+    const port = Number(new URL(url).port)
+    const rates: number[] = []
+    const cpu: number[] = []
+    let sent = await send(port, requests, 1000)
+    for (let round = 0; round < ROUNDS; round++) {
+      const before = cpuSeconds(child.pid!)
+      const began = performance.now()
+      const events = await send(port, requests, SECONDS * 1000)
+      rates.push((events / (performance.now() - began)) * 1000)
+      cpu.push((cpuSeconds(child.pid!) - before) / (events / 1e6))
+      sent += events
+    }
+    const text = await (await fetch(metrics)).text()
+    const count = (name: string) =>
+      [
+        ...text.matchAll(
+          new RegExp(`^sluice_component_${name}_events_total\\{component_id="${id}/limit_app".* (\\d+)$`, 'gm'),
+        ),
+      ].reduce((sum, [, value]) => sum + Number(value), 0)
+    const done = count('sent') + count('discarded')
+    if (count('received') !== sent || done !== sent)
+      throw new Error(`sent ${sent}, received ${count('received')}, done with ${done}`)
+    return {
+      events_per_second: Math.round(median(rates)),
+      cpu_seconds_per_million: Number(median(cpu).toFixed(2)),
+      events: sent,
+      wanted: WANTED,
+    }
+  } finally {
+    process.removeListener('exit', kill)
+    kill()
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+async function found<T>(test: () => T | undefined, why: () => string): Promise<T> {
+  for (let i = 0; i < 500; i++) {
+    const value = test()
+    if (value !== undefined) return value
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+  throw new Error(`the service does not start:\n${why()}`)
+}
+
+/** Whole requests, ready to be written. */
+function makeRequests(folder: string, id: string, key: string): Buffer[] {
+  const input = makeInput(folder, BATCH * BATCHES, () => {})
+  const lines = readFileSync(input.path, 'utf8').trimEnd().split('\n')
+  return Array.from({ length: BATCHES }, (_, i) => {
+    const body = Buffer.from(`${lines.slice(i * BATCH, (i + 1) * BATCH).join('\n')}\n`)
+    const head = `POST /v3/ingest/${id} HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${key}\r\nContent-Type: application/x-ndjson\r\nContent-Length: ${body.length}\r\nIdempotency-Key: `
+    return Buffer.concat([Buffer.from(head), Buffer.from(`${''.padEnd(16, '-')}\r\n\r\n`), body])
+  })
+}
+
+let keys = 0
+
+/** One request after the other on each connection, each with a key of its own. Counts the events that were taken. */
+async function send(port: number, requests: readonly Buffer[], ms: number): Promise<number> {
+  const end = performance.now() + ms
+  let taken = 0
+  const run = (connection: number) =>
+    new Promise<void>((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1')
+      let at = connection
+      const next = () => {
+        if (performance.now() >= end) {
+          socket.end()
+          resolve()
+          return
+        }
+        const request = requests[at++ % requests.length]!
+        request.write((++keys).toString().padStart(16, '0'), request.indexOf('Idempotency-Key: ') + 17, 'latin1')
+        socket.write(request)
+      }
+      socket.setNoDelay(true)
+      socket.on('connect', next)
+      socket.on('error', reject)
+      let answer = ''
+      socket.on('data', text => {
+        answer += text
+        if (!answer.endsWith('}')) return
+        if (!answer.startsWith('HTTP/1.1 202')) return reject(new Error(answer))
+        answer = ''
+        taken += BATCH
+        next()
+      })
+    })
+  // Each its own requests: one that is still being written must not change.
+  await Promise.all(Array.from({ length: CONNECTIONS }, (_, i) => run(i * Math.floor(requests.length / CONNECTIONS))))
+  return taken
+}
+
+/** CPU time of a process so far, from /proc; NaN elsewhere. */
+function cpuSeconds(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return (Number(fields[11]) + Number(fields[12])) / 100
+  } catch {
+    return Number.NaN
+  }
+}
+
+export function formatIngest({ events_per_second: rate, cpu_seconds_per_million: cpu, wanted }: IngestResult): string {
+  const missed = rate < wanted ? ' (missed)' : ''
+  return `ingest over HTTP, ${BATCH} events a request, through a throttle: ${(rate / 1e6).toFixed(2)} M events/s${missed}, ${cpu} CPU-s per million; wanted: ${wanted / 1e6} M\n`
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { values } = parseArgs({ options: { folder: { type: 'string', default: tmpdir() } } })
+  process.stdout.write(`${JSON.stringify(await measureIngest(values.folder))}\n`)
+}
