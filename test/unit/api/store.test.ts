@@ -197,8 +197,7 @@ for (const [name, open] of Object.entries(STORES)) {
 }
 
 /** Writes pairs until it is killed, four at a time, and says which are acknowledged. */
-const writer = `import { writeSync } from 'node:fs'
-import { openLevelStore } from ${JSON.stringify(module)}
+const writer = `import { openLevelStore } from ${JSON.stringify(module)}
 const [path, from] = process.argv.slice(1)
 const store = await openLevelStore(path)
 let n = Number(from)
@@ -207,7 +206,7 @@ async function lane() {
   for (;;) {
     const i = n++
     await store.write([{ key: 'a/' + i, value: [i, value] }, { key: 'b/' + i, value: [i, value] }, { key: 'last', value: i }])
-    writeSync(1, i + '\\n')
+    await new Promise(resolve => process.stdout.write(i + '\\n', resolve))
   }
 }
 await Promise.all([lane(), lane(), lane(), lane()])`
