@@ -1,9 +1,10 @@
 import t from 'tap'
 import { performIn } from './case.js'
 import { makeScenario } from './generate.js'
-import { type Arrival, type Content, Failure, type Line, Model } from './model.js'
+import { Model } from './model.js'
 import { PLAIN, type Scenario, type Setup } from './scenario.js'
 import { shrink } from './shrink.js'
+import { type Arrival, type Content, Failure, type Line } from './written.js'
 
 /** A few short runs, and whether the machine would notice what it looks for. */
 
@@ -145,6 +146,30 @@ t.test('the model sees what is wrong, and only that', async t => {
       found = error instanceof Failure ? error.kind : error
     }
     t.equal(found, kind, what)
+  }
+})
+
+t.test('with a disk buffer, what was in it at a kill may be read again later', async t => {
+  for (const [killed, kind] of [
+    [true, undefined],
+    [false, 'repeated'],
+  ] as const) {
+    const { model, arrive, start } = written(5, { buffer: 'disk' })
+    arrive([0])
+    // From the buffer; the source came only to the second line before an end in order.
+    start(!killed, 1)
+    arrive([1, 2, 3, 4])
+    start(true, 2)
+    // All was read again, and is in the buffer.
+    start(false, 5)
+    arrive([2, 3, 4])
+    let found: unknown
+    try {
+      model.verify()
+    } catch (error) {
+      found = error instanceof Failure ? error.kind : error
+    }
+    t.equal(found, kind)
   }
 })
 

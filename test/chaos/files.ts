@@ -21,8 +21,9 @@ import {
 } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { gzipSync } from 'node:zlib'
-import type { Content, Line, Model } from './model.js'
+import type { Model } from './model.js'
 import { type Setup, SLOTS } from './scenario.js'
+import type { Content, Line } from './written.js'
 
 /** A file as the system knows it, whatever its names are. */
 export class Inode {
@@ -46,7 +47,10 @@ export class Files {
   readonly #model: Model
   readonly #inodes = new Map<string, Inode>()
   readonly #kept: Inode[] = []
+  readonly #seen = new Set<string>()
   #count = 0
+  /** How many new files got the inode of one before. */
+  reused = 0
 
   constructor(folder: string, setup: Setup, model: Model) {
     this.#setup = setup
@@ -112,6 +116,8 @@ export class Files {
   #adopt(path: string): Inode {
     const { dev, ino } = statSync(path, { bigint: true })
     const key = `${dev}:${ino}`
+    if (this.#seen.has(key)) this.reused++
+    this.#seen.add(key)
     const inode = new Inode(key, this.#model.newContent())
     this.#inodes.set(key, inode)
     return inode

@@ -1,12 +1,12 @@
 import { Seeded } from '../support/seeded.js'
 import { PLAIN, type Scenario, type Setup } from './scenario.js'
-import { nextStep } from './steps.js'
+import { makeSteps } from './steps.js'
 
 /** Everything about a run, of a seed alone. */
 export function makeScenario(seed: number, steps: number): Scenario {
   const random = new Seeded(seed * 2_654_435_761)
   const setup = makeSetup(random)
-  return { note: `seed ${seed}`, setup, steps: Array.from({ length: steps }, () => nextStep(random, setup)) }
+  return { note: `seed ${seed}`, setup, steps: makeSteps(random, setup, steps) }
 }
 
 function makeSetup(random: Seeded): Setup {

@@ -1,5 +1,6 @@
 import { headerText, idOf, lineText } from './lines.js'
 import type { Setup } from './scenario.js'
+import { type Arrival, type Birth, Content, Failure, Line, type Part, type Placement, type Take } from './written.js'
 
 /**
  * Knows every line that was written, and what became of it.
@@ -27,128 +28,6 @@ import type { Setup } from './scenario.js'
 
 /** A time limit that no machine is too busy for. */
 const SURE_MS = 1000
-
-export class Failure extends Error {
-  readonly kind: string
-  constructor(kind: string, message: string) {
-    super(message)
-    this.kind = kind
-  }
-}
-
-/** A request whose lines the receiver kept. */
-export interface Arrival {
-  /** The start of the daemon that sent it, from 1. */
-  readonly life: number
-  /** Of the request, in the order in which they began. */
-  readonly number: number
-  /** Whether the daemon must know that it arrived. */
-  clear: boolean
-}
-
-/** Bytes [from, to) of a line. */
-interface Part {
-  readonly line: Line
-  readonly from: number
-  readonly to: number
-  /** Too short to say for sure whose piece it is. */
-  readonly vague: boolean
-}
-
-interface Take extends Part {
-  readonly arrival: Arrival
-}
-
-/** Where a line stands in a file. */
-export interface Placement {
-  readonly line: Line
-  readonly content: Content
-  readonly start: number
-  excused: string | undefined
-  /** Covered by a checkpoint, with a disk buffer: it is safe there. */
-  kept: boolean
-  /** Safe there, and destroyed. */
-  destroyed: boolean
-}
-
-/** A start of the daemon: what may come again then. */
-export interface Birth {
-  /** The one before had ended in order, with nothing left, and nobody touched its files since. */
-  readonly clean: boolean
-  /** From which byte on each content is read again; those that are not here cannot be read. */
-  readonly from: ReadonlyMap<Content, number>
-  /** How long each content was. */
-  readonly sizes: ReadonlyMap<Content, number>
-}
-
-export class Line {
-  readonly id: string
-  readonly text: string
-  /** With its line end. */
-  readonly bytes: string
-  readonly placements: Placement[] = []
-  readonly takes: Take[] = []
-  /** Written to its end. */
-  whole = false
-  /** Was at the end of a file without its line end, or is longer than a line may be. */
-  inPieces = false
-  deadLetters = 0
-  /** A piece of it arrived, so that the others must. */
-  broken = false
-  /** Whether the receiver refused it for good at some time. */
-  refused = false
-
-  constructor(id: string, text: string, eol: string) {
-    this.id = id
-    this.text = text
-    this.bytes = text + eol
-  }
-
-  get arrived(): boolean {
-    if (this.deadLetters > 0 || this.takes.some(({ from, to }) => to - from >= this.text.length)) return true
-    return this.inPieces && this.gap >= this.text.length
-  }
-
-  /** Up to where its pieces arrived without one missing. */
-  get gap(): number {
-    let gap = 0
-    for (const { from, to } of [...this.takes].sort((a, b) => a.from - b.from)) if (from <= gap) gap = Math.max(gap, to)
-    return gap
-  }
-
-  get excused(): boolean {
-    return this.placements.every(({ excused }) => excused !== undefined)
-  }
-}
-
-/** What a file holds between two truncations. */
-export class Content {
-  readonly id: string
-  readonly lines: Placement[] = []
-  size = 0
-  /** Of the last line, when it is unfinished: how much of it is written. */
-  torn = 0
-  /** It was truncated. */
-  gone = false
-  /** Its file had no name in the pattern at some time. */
-  away = false
-  /** There is a compressed copy of it, to which nothing is added: it may be read from there. */
-  compressed = false
-  /** What it is a copy of. */
-  original: Content | undefined
-  /** It is, or has, a copy in the pattern, so that its lines may arrive more than once, in any order. */
-  copied = false
-  /** Its file held nothing but the first line before it was truncated: nobody can tell whether that is written again. */
-  ambiguous = false
-
-  constructor(id: string) {
-    this.id = id
-  }
-
-  get last(): Placement | undefined {
-    return this.lines.at(-1)
-  }
-}
 
 export class Model {
   readonly setup: Setup
@@ -414,6 +293,10 @@ export class Model {
     const reread = (birth: Birth) => start + before.to > (birth.from.get(content) ?? Number.POSITIVE_INFINITY)
     if (this.#births.slice(first, last).some(birth => !birth.clean && reread(birth))) return true
     if (this.setup.buffer === 'memory') return false
+    // What a killed daemon had put in the buffer and in no checkpoint may be delivered from there before it is read again.
+    const own = this.#births[first - 1]!
+    const wasThere = !own.clean && reread(own) && (own.sizes.get(content) ?? 0) > start
+    if (wasThere && this.#births.slice(first, last).some(reread)) return true
     // What a killed daemon had put in the buffer and not in a checkpoint is read again some time, however it ended since.
     const births = this.#births.slice(0, last)
     const covered = births.findLastIndex(birth => !reread(birth)) + 1
@@ -437,7 +320,7 @@ export class Model {
         if (number === undefined || vague) continue
         for (let skipped = last + 1; skipped < number; skipped++) {
           const { line: missed, excused } = content.lines[skipped]!
-          if (excused === undefined && missed.whole && !this.isHeader(missed) && missed.deadLetters === 0)
+          if (excused === undefined && missed.whole && !this.isHeader(missed) && !missed.refused)
             throw new Failure('order', `${line.id} before ${missed.id}`)
         }
         last = number

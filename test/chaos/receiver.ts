@@ -4,13 +4,14 @@ import type { AddressInfo, Socket } from 'node:net'
 import { TLSSocket, type Server as TlsServer } from 'node:tls'
 import { gunzipSync } from 'node:zlib'
 import type { Certificates } from './certificates.js'
-import type { Arrival } from './model.js'
 import type { Fault } from './scenario.js'
+import type { Arrival } from './written.js'
 
 /** A receiver without an answer breaks the connection after this long. */
 const HANG_MS = 600
 /** An answer later than this share of the time limit may have come too late. */
 const CLEAR_SHARE = 1 / 3
+const SLOW_READS = 10
 
 export interface ReceiverOptions {
   /** An address of the loopback network that nobody else uses, so that its port stays free while it is gone. */
@@ -97,7 +98,7 @@ export class Receiver {
       return
     }
     if (fault.fault === 'tls' && !this.#options.certificates) return
-    await this.heal()
+    await this.#mend()
     this.mode = fault
     this.#count(fault)
     if (fault.fault === 'gone') await this.close()
@@ -107,6 +108,16 @@ export class Receiver {
 
   /** From now on all is well; requests that wait for an answer get none. */
   async heal(): Promise<void> {
+    if (this.mode?.fault === 'gone' && this.mode.long) return
+    await this.#mend()
+  }
+
+  /** As `heal`, however long it was to last. */
+  async healForGood(): Promise<void> {
+    await this.#mend()
+  }
+
+  async #mend(): Promise<void> {
     const mode = this.mode
     this.mode = undefined
     this.script.length = 0
@@ -127,8 +138,10 @@ export class Receiver {
     for (const { arrival, ended } of this.#exchanges) if (ended >= from - this.#options.timeoutMs) arrival.clear = false
   }
 
-  #count({ fault }: Fault): void {
-    this.faults.set(fault, (this.faults.get(fault) ?? 0) + 1)
+  #count(fault: Fault): void {
+    const { status, when, long } = fault as { status?: number; when?: string; long?: boolean }
+    const name = [fault.fault, status ?? when ?? (long ? 'long' : undefined)].filter(Boolean).join(' ')
+    this.faults.set(name, (this.faults.get(name) ?? 0) + 1)
   }
 
   async #answer(request: http.IncomingMessage, response: http.ServerResponse): Promise<void> {
@@ -164,15 +177,20 @@ export class Receiver {
       return void response.writeHead(fault.status).end('no')
     }
     const arrival: Arrival = { life: Number(request.headers['x-life']), number, clear: false }
+    const divided = fault?.fault === 'some' ? divide(body, fault) : undefined
+    if (divided?.refused.length) this.#options.onRefused(divided.refused)
     const stored = (fault?.fault !== 'reset' && fault?.fault !== 'hang') || fault.stored
-    if (stored) this.#options.onArrival(arrival, body)
+    if (stored) this.#options.onArrival(arrival, divided?.taken ?? body)
     if (fault?.fault === 'reset' && fault.when === 'after') return cut(socket)
     if (fault?.fault === 'hang') return await this.#hang(socket)
     if (fault?.fault === 'reset') {
       response.writeHead(200, { 'content-length': '10' }).write('half', () => cut(socket))
       return
     }
-    response.writeHead(202).end()
+    if (divided) {
+      const { status, errors } = divided
+      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ errors }))
+    } else response.writeHead(202).end()
     response.on('finish', () => {
       const ended = performance.now()
       arrival.clear = ended - began < this.#options.timeoutMs * CLEAR_SHARE
@@ -185,7 +203,11 @@ export class Receiver {
     const chunks: Buffer[] = []
     try {
       if (fault?.fault === 'slow') await pause(fault.ms / 2)
-      for await (const chunk of request) chunks.push(chunk as Buffer)
+      for await (const chunk of request) {
+        chunks.push(chunk as Buffer)
+        // Slower than it is sent, so that the sender has to wait.
+        if (fault?.fault === 'slow' && chunks.length < SLOW_READS) await pause(fault.ms / SLOW_READS)
+      }
       if (fault?.fault === 'slow') await pause(fault.ms / 2)
     } catch {
       return undefined
@@ -212,6 +234,32 @@ export class Receiver {
 function cut(socket: Socket): void {
   if (socket instanceof TLSSocket) socket.destroy()
   else socket.resetAndDestroy()
+}
+
+interface Divided {
+  readonly status: number
+  readonly errors: object[]
+  readonly taken: Buffer
+  readonly refused: Buffer
+}
+
+/** Which lines of a body are taken, which are refused for good, and which are to come again: some at its end. */
+function divide(body: Buffer, { status, every, again }: Extract<Fault, { fault: 'some' }>): Divided {
+  const lines = body.toString('latin1').split(/(?<=\n)/)
+  const errors: object[] = []
+  const taken: string[] = []
+  const refused: string[] = []
+  for (const [index, line] of lines.entries()) {
+    if (again > 0 && index > lines.length / 2) errors.push({ index, status: again })
+    else if (index % every === every - 1) {
+      errors.push({ index, ...(index % 2 ? { status: 400, message: 'not this one' } : {}) })
+      refused.push(line)
+    } else if (status === 207) taken.push(line)
+  }
+  // A refusal that lists nothing would be one of the whole request.
+  if (errors.length === 0) return { status: 207, errors, taken: body, refused: Buffer.alloc(0) }
+  const join = (parts: string[]) => Buffer.from(parts.join(''), 'latin1')
+  return { status, errors, taken: join(taken), refused: join(refused) }
 }
 
 function count(body: Buffer): number {

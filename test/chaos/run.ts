@@ -1,15 +1,17 @@
 import { cpSync, lstatSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { perform } from './actions.js'
-import { Failure } from './model.js'
 import { Saved } from './saved.js'
 import { PLAIN, type Scenario, type Step } from './scenario.js'
 import { pause, type Surroundings, World } from './world.js'
+import { Failure } from './written.js'
 
 /** What happened in a run, or in many. */
 export interface Counts {
   runs: number
   steps: number
+  /** Steps for which there was nothing to do. */
+  idle: number
   lines: number
   arrived: number
   repeated: number
@@ -19,6 +21,8 @@ export interface Counts {
   kills: number
   ends: number
   freezes: number
+  /** New files that got the inode of one before. */
+  reused_inodes: number
   actions: Record<string, number>
   faults: Record<string, number>
   /** Lines that could be lost by nature, and were, by why. */
@@ -47,9 +51,9 @@ export async function run({ setup, steps, note }: Scenario, around: Surroundings
     world.start()
     for (const step of steps) {
       write(step)
-      await perform(world, step)
+      const done = await perform(world, step)
       world.check()
-      count(counts, step, world)
+      count(counts, step, done, world)
     }
     write('the end')
     await finish(world)
@@ -81,7 +85,7 @@ export async function run({ setup, steps, note }: Scenario, around: Surroundings
 async function finish(world: World): Promise<void> {
   const { model, files, setup } = world
   world.thaw()
-  await world.heal()
+  await world.heal(true)
   world.makeWritable()
   files.letGo()
   world.start()
@@ -149,6 +153,7 @@ export function emptyCounts(): Counts {
   return {
     runs: 0,
     steps: 0,
+    idle: 0,
     lines: 0,
     arrived: 0,
     repeated: 0,
@@ -158,21 +163,30 @@ export function emptyCounts(): Counts {
     kills: 0,
     ends: 0,
     freezes: 0,
+    reused_inodes: 0,
     actions: {},
     faults: {},
     lost: {},
   }
 }
 
-function count(counts: Counts, step: Step, world: World): void {
+function count(counts: Counts, step: Step, done: boolean, world: World): void {
   counts.steps++
-  counts.actions[step.do] = (counts.actions[step.do] ?? 0) + 1
+  if (!done) counts.idle++
+  else counts.actions[nameOf(step)] = (counts.actions[nameOf(step)] ?? 0) + 1
   if (step.do === 'freeze' && world.daemon?.frozenAt !== undefined) counts.freezes++
 }
 
-function collect(counts: Counts, { model, receiver, daemons }: World): void {
+function nameOf(step: Step): string {
+  const { names, which, how, where, all, recreate, tear } = step as Record<string, unknown>
+  const kind = names ?? (which && `${which} ${how}`) ?? where ?? (all && 'all') ?? (recreate && 'and create')
+  return [step.do, kind || (tear ? 'torn' : undefined)].filter(Boolean).join(' ')
+}
+
+function collect(counts: Counts, { model, files, receiver, daemons }: World): void {
   counts.runs = 1
   counts.requests = receiver.requests
+  counts.reused_inodes = files.reused
   counts.starts = daemons.length
   counts.kills = daemons.filter(({ told }) => told === 'SIGKILL').length
   counts.ends = daemons.filter(({ told }) => told === 'SIGTERM').length

@@ -60,10 +60,11 @@ export class Saved {
     }
   }
 
-  /** Whether a start looks where one of these names is: in the folder where the file was. */
+  /** Whether a start finds the file by one of these names: in the folder where it was, and the same by its bytes. */
   finds(key: string, paths: readonly string[]): boolean {
     const entry = this.#entries.get(key)
-    return entry !== undefined && paths.some(path => dirname(path) === dirname(entry.path))
+    if (entry === undefined) return false
+    return paths.some(path => dirname(path) === dirname(entry.path) && this.offset(key, path) !== undefined)
   }
 }
 
@@ -81,20 +82,20 @@ export function bufferFiles(stateFolder: string, destination: string): { ledger:
   return { ledger: join(folder, 'ledger'), segments: segments.map(name => join(folder, name)) }
 }
 
-/** Does to a document what a dying disk does; nothing when it is not there. */
-export function damage(path: string, how: 'empty' | 'cut' | 'flip', at: number): void {
-  let bytes: Buffer
+/** Does to a document what a dying disk does; false when it is not there, or the disk is not to be written. */
+export function damage(path: string, how: 'empty' | 'cut' | 'flip', at: number): boolean {
   try {
-    bytes = readFileSync(path)
+    const bytes = readFileSync(path)
+    const place = Math.floor(bytes.length * at)
+    if (how === 'empty') truncateSync(path, 0)
+    else if (how === 'cut') truncateSync(path, place)
+    else {
+      bytes[place] = bytes[place]! ^ (1 << Math.floor(at * 8))
+      writeFileSync(path, bytes)
+    }
+    return true
   } catch {
-    return
-  }
-  const place = Math.floor(bytes.length * at)
-  if (how === 'empty') truncateSync(path, 0)
-  else if (how === 'cut') truncateSync(path, place)
-  else {
-    bytes[place] = bytes[place]! ^ (1 << Math.floor(at * 8))
-    writeFileSync(path, bytes)
+    return false
   }
 }
 

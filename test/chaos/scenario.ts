@@ -72,8 +72,14 @@ export type Fault =
   | { readonly fault: 'refuse'; readonly status: number }
   /** One half of the next large request is accepted, the other refused. */
   | { readonly fault: 'half'; readonly status: number }
+  /**
+   * Single events of a request are refused by their index. With 207 the others are taken, up to those at the end that
+   * are to come again; with 4xx none is.
+   */
+  | { readonly fault: 'some'; readonly status: 207 | 400 | 422; readonly every: number; readonly again: 0 | 429 | 503 }
   | { readonly fault: 'tls' }
-  | { readonly fault: 'gone' }
+  /** For long: no step heals it but another fault that lasts. */
+  | { readonly fault: 'gone'; readonly long?: boolean }
 
 /** What is waited for before a file is destroyed: nothing, that the daemon has it open, that all of it was delivered. */
 export type Patience = 'none' | 'open' | 'taken'
@@ -112,7 +118,8 @@ export type Step =
   | { do: 'restart'; signal: 'KILL' | 'TERM' }
   | { do: 'freeze' }
   | { do: 'thaw' }
-  | { do: 'unwritable' }
+  /** all: the file system of the state can only be read. */
+  | { do: 'unwritable'; all?: boolean }
   | { do: 'full'; where: 'state' | 'logs' }
   | { do: 'writable' }
   | { do: 'damage'; which: Damaged; how: 'empty' | 'cut' | 'flip'; at: number }

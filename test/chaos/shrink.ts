@@ -22,7 +22,11 @@ export async function shrink(scenario: Scenario, fails: Fails, over: () => boole
     }
   }
   for (let i = 0; i < best.steps.length; i++) {
-    for (const simpler of simplerSteps(best.steps[i]!)) await better({ ...best, steps: best.steps.with(i, simpler) })
+    for (const simpler of simplerValues(best.steps[i]!)) {
+      // On top of what was made simpler before.
+      const step = { ...best.steps[i], ...simpler } as Step
+      await better({ ...best, steps: best.steps.with(i, step) })
+    }
   }
   return best
 }
@@ -42,17 +46,18 @@ async function fewerSteps(best: () => Scenario, better: (candidate: Scenario) =>
   }
 }
 
-function simplerSteps(step: Step): Step[] {
+/** Values that make a step simpler, each by itself. */
+function simplerValues(step: Step): object[] {
   if (step.do === 'append') {
-    const { tear } = step
+    const { tear, writes, lines, bytes } = step
     return [
-      ...(tear > 0 ? [{ ...step, tear: 0 }] : []),
-      ...(step.writes > 1 ? [{ ...step, writes: 1 }] : []),
-      ...(step.lines > 1 ? [{ ...step, lines: 1 }] : []),
-      ...(step.bytes > 60 ? [{ ...step, bytes: 60 }] : []),
+      ...(tear > 0 ? [{ tear: 0 }] : []),
+      ...(writes > 1 ? [{ writes: 1 }] : []),
+      ...(lines > 1 ? [{ lines: 1 }] : []),
+      ...(bytes > 60 ? [{ bytes: 60 }] : []),
     ]
   }
-  if ('lines' in step && step.lines > 1) return [{ ...step, lines: 1 }]
-  if (step.do === 'pause' && step.ms > 5) return [{ ...step, ms: 5 }]
+  if ('lines' in step && step.lines > 1) return [{ lines: 1 }]
+  if (step.do === 'pause' && step.ms > 5) return [{ ms: 5 }]
   return []
 }

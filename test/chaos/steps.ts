@@ -68,16 +68,16 @@ const KINDS: readonly Kind[] = [
   [2, random => ({ do: 'empty', slot: fileSlot(random) })],
   [4, random => ({ do: 'late', lines: random.pick([1, 1, 5]) })],
   [12, receiver],
-  [11, () => ({ do: 'heal' })],
-  [3, () => ({ do: 'kill' })],
-  [2, random => ({ do: 'term', wait: random.chance(0.8) })],
-  [14, random => ({ do: 'start', wait: random.chance(0.6) })],
+  [10, () => ({ do: 'heal' })],
+  [4, () => ({ do: 'kill' })],
+  [3, random => ({ do: 'term', wait: random.chance(0.8) })],
+  [30, random => ({ do: 'start', wait: random.chance(0.6) })],
   [4, random => ({ do: 'restart', signal: random.pick(['KILL', 'KILL', 'TERM']) })],
-  [2, () => ({ do: 'freeze' })],
-  [9, () => ({ do: 'thaw' })],
-  [1.5, () => ({ do: 'unwritable' })],
+  [3, () => ({ do: 'freeze' })],
+  [40, () => ({ do: 'thaw' })],
+  [2, (random, { state }) => ({ do: 'unwritable', all: state === 'tmpfs' && random.chance(0.7) })],
   [1.5, (random, { logs }) => ({ do: 'full', where: logs === 'tmpfs' ? random.pick(['state', 'logs']) : 'state' })],
-  [6, () => ({ do: 'writable' })],
+  [12, () => ({ do: 'writable' })],
   [
     2,
     (random, { buffer }) => ({
@@ -95,8 +95,80 @@ const KINDS: readonly Kind[] = [
 ]
 const TOTAL = KINDS.reduce((sum, [weight]) => sum + weight, 0)
 
-/** A step at random, more of those that happen often. */
-export function nextStep(random: Seeded, setup: Setup): Step {
+/** What was done so far, as far as it tells which steps would come to nothing. */
+class Course {
+  #running = true
+  #frozen = false
+  #ill = false
+  #unwritable = false
+
+  wouldDoNothing(step: Step): boolean {
+    switch (step.do) {
+      case 'start':
+        return this.#running
+      case 'kill':
+      case 'term':
+        return !this.#running
+      case 'freeze':
+        return !this.#running || this.#frozen
+      case 'thaw':
+        return !this.#frozen
+      case 'heal':
+        return !this.#ill
+      case 'writable':
+        return !this.#unwritable
+      case 'taken':
+      case 'saved':
+        return !this.#running || this.#frozen || this.#ill || this.#unwritable
+      default:
+        return false
+    }
+  }
+
+  note(step: Step): void {
+    switch (step.do) {
+      case 'start':
+      case 'restart':
+        this.#running = true
+        this.#frozen = false
+        break
+      case 'kill':
+      case 'term':
+      case 'damage':
+        this.#running = this.#frozen = false
+        break
+      case 'freeze':
+      case 'thaw':
+        this.#frozen = step.do === 'freeze'
+        break
+      case 'receiver':
+        this.#ill ||= step.times === undefined
+        break
+      case 'heal':
+        this.#ill = false
+        break
+      case 'unwritable':
+      case 'full':
+      case 'writable':
+        this.#unwritable = step.do !== 'writable'
+    }
+  }
+}
+
+/** Steps at random, more of those that happen often. */
+export function makeSteps(random: Seeded, setup: Setup, count: number): Step[] {
+  const course = new Course()
+  const steps: Step[] = []
+  while (steps.length < count) {
+    const step = makeStep(random, setup)
+    if (course.wouldDoNothing(step)) continue
+    course.note(step)
+    steps.push(step)
+  }
+  return steps
+}
+
+function makeStep(random: Seeded, setup: Setup): Step {
   let at = random.next() * TOTAL
   for (const [weight, make] of KINDS) {
     at -= weight
@@ -117,7 +189,7 @@ function append(random: Seeded): Step {
   }
 }
 
-const FAULTS: readonly ((random: Seeded) => Fault)[] = [
+const FAULTS: readonly ((random: Seeded, setup: Setup) => Fault)[] = [
   () => ({ fault: 'status', status: 503 }),
   random => ({ fault: 'status', status: random.pick([500, 502, 408]), early: random.chance(0.5) }),
   random => ({ fault: 'status', status: 429, ...(random.chance(0.5) ? { retryAfter: random.pick([0, 1]) } : {}) }),
@@ -131,14 +203,27 @@ const FAULTS: readonly ((random: Seeded) => Fault)[] = [
   random => ({ fault: 'too_large', events: random.pick([1, 3, 20]) }),
   random => ({ fault: 'refuse', status: random.pick([400, 404, 422]) }),
   random => ({ fault: 'half', status: random.pick([400, 422]) }),
+  some,
+  some,
   () => ({ fault: 'tls' }),
   () => ({ fault: 'gone' }),
-  () => ({ fault: 'gone' }),
+  random => ({ fault: 'gone', long: random.chance(0.5) }),
 ]
 
-function receiver(random: Seeded): Step {
-  const fault = random.pick(FAULTS)(random)
+/** Lines as they are can be pieces of one: there only halves can be refused. */
+function some(random: Seeded, { format }: Setup): Fault {
+  if (format === 'raw') return { fault: 'half', status: random.pick([400, 422]) }
+  return {
+    fault: 'some',
+    status: random.pick([207, 207, 400, 422]),
+    every: random.pick([1, 2, 5]),
+    again: random.pick([0, 429, 503]),
+  }
+}
+
+function receiver(random: Seeded, setup: Setup): Step {
+  const fault = random.pick(FAULTS)(random, setup)
   // What is final is for some requests only, so that not everything ends as dead letters.
-  const some = fault.fault === 'refuse' || fault.fault === 'half' || random.chance(0.5)
-  return { do: 'receiver', fault, ...(some ? { times: random.pick([1, 1, 2, 5]) } : {}) }
+  const final = ['refuse', 'half', 'some'].includes(fault.fault)
+  return { do: 'receiver', fault, ...(final || random.chance(0.5) ? { times: random.pick([1, 1, 2, 5]) } : {}) }
 }

@@ -1,9 +1,7 @@
-import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
   rmdirSync,
@@ -11,17 +9,18 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Scrape } from '../support/daemon.js'
 import { type Certificates, SERVER_NAME } from './certificates.js'
 import { Daemon } from './daemon.js'
 import { Files, type Inode } from './files.js'
 import { textOf, textsOf } from './lines.js'
-import { type Content, Failure, Model } from './model.js'
+import { Model } from './model.js'
+import { Mounts } from './mounts.js'
 import { Receiver } from './receiver.js'
 import { documentPaths, Saved, SOURCE } from './saved.js'
 import type { Setup } from './scenario.js'
+import { type Content, Failure } from './written.js'
 
 export const DESTINATION = 'out'
 const SHUTDOWN = '2s'
@@ -70,7 +69,7 @@ export class World {
   /** The daemon ended in order, with nothing left, and its checkpoint was left alone since. */
   clean = false
   readonly #around: Surroundings
-  readonly #mounts: string[] = []
+  readonly #mounts = new Mounts()
   readonly #keyFile: string
   #deadLettersRead = 0
   #broken: unknown
@@ -98,8 +97,8 @@ export class World {
   async open(): Promise<void> {
     mkdirSync(this.state)
     mkdirSync(this.files.logs)
-    if (this.setup.state === 'tmpfs') this.#mount(this.state, '4m')
-    if (this.setup.logs === 'tmpfs') this.#mount(this.files.logs, '8m')
+    if (this.setup.state === 'tmpfs') this.#mounts.make(this.state, '4m')
+    if (this.setup.logs === 'tmpfs') this.#mounts.make(this.files.logs, '8m')
     this.files.make()
     this.#giveKey()
     await this.receiver.listen()
@@ -110,23 +109,7 @@ export class World {
     this.daemon?.signal('SIGKILL')
     await this.daemon?.exit
     await this.receiver.close()
-    this.#unmount()
-  }
-
-  #mount(path: string, size: string): void {
-    if (!mayMount()) return
-    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${size},mode=0755`, 'tmpfs', path])
-    if (this.#mounts.push(path) === 1) process.once('exit', this.#unmount)
-  }
-
-  readonly #unmount = () => {
-    for (const path of this.#mounts.splice(0)) execFileSync('umount', ['-l', path])
-    process.removeListener('exit', this.#unmount)
-  }
-
-  /** Whether this folder is a small file system of its own. */
-  isMount(path: string): boolean {
-    return this.#mounts.includes(path)
+    this.#mounts.end()
   }
 
   /** Ends the run when something is wrong that nobody waits for. */
@@ -219,8 +202,8 @@ export class World {
     }
   }
 
-  async heal(): Promise<void> {
-    await this.receiver.heal()
+  async heal(forGood = false): Promise<void> {
+    await (forGood ? this.receiver.healForGood() : this.receiver.heal())
     this.#giveKey()
   }
 
@@ -342,18 +325,20 @@ export class World {
     this.clean = last.undelivered === 0 && !this.stateFault
   }
 
-  freeze(): void {
-    if (!this.daemon?.awake) return
+  freeze(): boolean {
+    if (!this.daemon?.awake) return false
     this.daemon.frozenAt = performance.now()
     this.daemon.signal('SIGSTOP')
+    return true
   }
 
-  thaw(): void {
+  thaw(): boolean {
     const { daemon } = this
-    if (!daemon?.running || daemon.frozenAt === undefined) return
+    if (!daemon?.running || daemon.frozenAt === undefined) return false
     daemon.signal('SIGCONT')
     this.receiver.stoodStill(daemon.frozenAt, performance.now())
     daemon.frozenAt = undefined
+    return true
   }
 
   /** In the place of the file that is written before it takes the checkpoint's name. */
@@ -361,19 +346,24 @@ export class World {
     return `${documentPaths(this.state)[0]}.new`
   }
 
-  makeUnwritable(): void {
+  /** False: not now. */
+  makeUnwritable(all: boolean): boolean {
     try {
-      mkdirSync(this.#obstacle, { recursive: true })
+      if (!all) mkdirSync(this.#obstacle, { recursive: true })
+      else if (!this.#mounts.has(this.state)) return false
+      else this.#mounts.onlyToBeRead(this.state)
       this.stateFault = true
+      return true
     } catch {
       // It is being written this moment.
+      return false
     }
   }
 
   /** False: its size has no such bound here. */
   fill(where: 'state' | 'logs'): boolean {
     const folder = where === 'state' ? this.state : this.files.logs
-    if (!this.isMount(folder)) return false
+    if (!this.#mounts.has(folder)) return false
     if (where === 'state') this.stateFault = true
     try {
       for (let size = 65_536; size >= 1; ) {
@@ -388,6 +378,7 @@ export class World {
   }
 
   makeWritable(): void {
+    if (this.#mounts.has(this.state)) this.#mounts.toBeWritten(this.state)
     for (const folder of [this.state, this.files.logs]) rmSync(join(folder, 'filler'), { force: true })
     if (existsSync(this.#obstacle) && statSync(this.#obstacle).isDirectory()) rmdirSync(this.#obstacle)
     this.stateFault = false
@@ -397,27 +388,6 @@ export class World {
     const url = this.daemon?.metricsUrl
     if (url === undefined) throw new Failure('log', 'no address of metrics')
     return new Scrape(await (await fetch(url)).text())
-  }
-}
-
-let mounting: boolean | undefined
-/** Whether this user can make small file systems: root, and not in every container. */
-export function mayMount(): boolean {
-  mounting ??= tryMount()
-  return mounting
-}
-
-function tryMount(): boolean {
-  if (process.getuid?.() !== 0) return false
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-mount-'))
-  try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64k', 'tmpfs', folder], { stdio: 'pipe' })
-    execFileSync('umount', [folder])
-    return true
-  } catch {
-    return false
-  } finally {
-    rmdirSync(folder)
   }
 }
 
