@@ -7,16 +7,17 @@ import type { Logger } from 'pino'
 import type { z } from 'zod'
 import { parseOptions } from '../../config/parse-options.js'
 import { errorCode } from '../../core/errors.js'
+import { type Clock, systemClock } from '../../lib/time.js'
 import { statusOf } from '../../sources/http/answers.js'
 import { ApiError } from '../domain/errors.js'
-import type { Principal } from '../domain/principal.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
 import { leaveBody, takeJson } from './json-body.js'
-import { bareAnswer, identityHeaders, refusalFor, sendRefusal } from './refusals.js'
+import { bareAnswer } from './refusals.js'
 import { RequestCounts } from './request-counts.js'
-import type { Reply, Route } from './route.js'
+import type { Route } from './route.js'
 import { allRoutes } from './routes.js'
+import { Sender } from './sender.js'
 
 /** The HTTP of the service: every route, authentication in front of each, envelopes around what they say. */
 
@@ -26,6 +27,7 @@ export interface AppOptions {
   readonly ingest?: Ingest | undefined
   readonly log: Logger
   readonly counts?: RequestCounts
+  readonly clock?: Clock
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
   readonly maxConnections: number
@@ -35,16 +37,6 @@ export interface AppOptions {
   readonly tls?: TlsOptions | undefined
 }
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Methods that the path has, where this one is not among them. */
-    allow?: string
-  }
-  interface FastifyRequest {
-    principal: Principal | undefined
-  }
-}
-
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
 /** Longer parts of a path are of no id. */
 const LONGEST_PARAM = 100
@@ -52,57 +44,46 @@ const LONGEST_PARAM = 100
 /** The app, ready to listen. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
-  const app = create(options)
+  const sender = new Sender(log, counts, options.clock ?? systemClock)
+  const app = create(options, sender)
   app.decorateRequest('principal', undefined)
-  app.setErrorHandler((error, request, reply) => sendRefusal(refusalFor(error, log, request.id), request, reply))
-  app.addHook('onRequest', async (request, reply) => {
+  app.decorateRequest('began', 0)
+  app.decorateRequest('route', 'unknown')
+  app.setErrorHandler((error, request, reply) => sender.refuse(error, request, reply))
+  const enter = async (request: FastifyRequest): Promise<void> => {
     const { headers } = request
-    reply.header('x-request-id', request.id)
-    // Nobody needs a key to hear that there is no such path; who brings one is told with it.
-    if (!request.is404 || headers.authorization !== undefined) {
-      const delegate = headers['x-delegate-account-id']
-      request.principal = await service.authenticate({
-        authorization: headers.authorization,
-        delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
-        address: request.ip,
-        requestId: request.id,
-      })
-      reply.headers(identityHeaders(request.principal))
-    }
-    if (request.is404) throw new ApiError(404, 'not_found', 'there is no such path')
-    const { allow } = request.routeOptions.config
-    if (allow === undefined) return
-    throw new ApiError(405, 'method_not_allowed', `use one of ${allow}`, { headers: { allow } })
-  })
-  app.addHook('onResponse', (request, reply, done) => {
-    const route = request.routeOptions.url ?? 'unknown'
-    counts.add(request.method, route, reply.statusCode, reply.elapsedTime)
-    if (log.isLevelEnabled('debug')) {
-      const { id, method, principal } = request
-      const fields = { request_id: id, method, route, status: reply.statusCode, subject: principal?.subject.id }
-      log.debug(fields, 'request')
-    }
+    const delegate = headers['x-delegate-account-id']
+    request.principal = await service.authenticate({
+      authorization: headers.authorization,
+      delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
+      address: request.ip,
+      requestId: request.id,
+    })
+  }
+  app.addHook('onRequest', (request, _reply, done) => {
+    sender.begin(request)
     done()
   })
-  app.setNotFoundHandler(() => {
+  app.setNotFoundHandler(async request => {
+    // Nobody needs a key to hear that there is no such path; who brings one is told with it.
+    if (request.headers.authorization !== undefined) await enter(request)
     throw new ApiError(404, 'not_found', 'there is no such path')
   })
   const routes = allRoutes(options.ingest)
+  const shared = { service, sender, enter }
+  leaveBody(app)
+  for (const route of routes) if (!route.body) serve(app, route, shared)
+  refuseOtherMethods(app, routes, enter)
   await app.register(async plugin => {
     takeJson(plugin)
-    for (const route of routes) if (route.body) serve(plugin, route, service)
-  })
-  await app.register(async plugin => {
-    leaveBody(plugin)
-    for (const route of routes) if (!route.body) serve(plugin, route, service)
-    refuseOtherMethods(plugin, routes)
+    for (const route of routes) if (route.body) serve(plugin, route, shared)
   })
   await app.ready()
   return app
 }
 
-function create(options: AppOptions): FastifyInstance {
-  const { log, trustedProxies, tls } = options
+function create(options: AppOptions, sender: Sender): FastifyInstance {
+  const { trustedProxies, tls } = options
   const common = {
     logger: false,
     genReqId: () => randomUUID(),
@@ -113,8 +94,10 @@ function create(options: AppOptions): FastifyInstance {
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     routerOptions: { maxParamLength: LONGEST_PARAM },
-    frameworkErrors: (error: unknown, request: FastifyRequest, reply: FastifyReply) =>
-      void sendRefusal(refusalFor(error, log, request.id), request, reply),
+    frameworkErrors: (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+      sender.begin(request)
+      sender.refuse(error, request, reply)
+    },
     clientErrorHandler: (error: Error, socket: Socket) => notUnderstood(error, socket),
   } as const
   // A request without a Host is answered by the app, too, with its id.
@@ -149,13 +132,24 @@ function notUnderstood(error: Error, socket: Socket): void {
   socket.end(bareAnswer(status, reason, randomUUID(), message))
 }
 
-function serve(app: FastifyInstance, route: Route, service: Service): void {
+/** Finds out who asks; throws what the service refuses. */
+type Enter = (request: FastifyRequest) => Promise<void>
+
+function serve(
+  app: FastifyInstance,
+  route: Route,
+  { service, sender, enter }: { service: Service; sender: Sender; enter: Enter },
+): void {
   const { method, query, body } = route
   const usual = query?.parse({})
   const status = Number(Object.keys(route.answers)[0])
   app.route({
     method,
     url: urlOf(route.path),
+    onRequest: request => {
+      request.route = route.path
+      return enter(request)
+    },
     handler: async (request, reply) => {
       const given = request.query as object
       const result = await route.handle({
@@ -167,20 +161,24 @@ function serve(app: FastifyInstance, route: Route, service: Service): void {
         request,
         reply,
       } as never)
-      return answer(reply, route, result, status)
+      sender.answer(request, reply, route, result, status)
     },
   })
 }
 
 /** Answers 405 to what no route of a path is for. */
-function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[]): void {
+function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], enter: Enter): void {
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)
     if (own.includes('GET')) own.push('HEAD')
     const others = METHODS.filter(method => !own.includes(method))
-    const config = { allow: own.join(', ') }
-    // It never gets there: the hook in front of every route refuses it.
-    app.route({ method: others, url: urlOf(path), config, handler: async () => undefined, exposeHeadRoute: false })
+    const allow = own.join(', ')
+    const onRequest = async (request: FastifyRequest) => {
+      request.route = path
+      await enter(request)
+      throw new ApiError(405, 'method_not_allowed', `use one of ${allow}`, { headers: { allow } })
+    }
+    app.route({ method: others, url: urlOf(path), onRequest, handler: async () => undefined, exposeHeadRoute: false })
   }
 }
 
@@ -199,17 +197,4 @@ function read<S extends z.ZodObject>(schema: S, value: unknown, what: 'query' | 
   const text = first ? `: ${first.path ? `${first.path} ` : ''}${first.message}` : ''
   const more = faults.length > 1 ? `, and ${faults.length - 1} more` : ''
   throw new ApiError(400, `invalid_${what}`, `the ${what} does not hold${text}${more}`, { errors: faults })
-}
-
-function answer(reply: FastifyReply, route: Route, result: Reply, usual: number): unknown {
-  const { status = usual, headers, one, page, raw } = result
-  reply.code(status)
-  if (headers) reply.headers(headers)
-  const { answers } = route
-  if (one !== undefined) return { meta: { type: answers[status]?.one?.[0] }, data: one }
-  if (page) {
-    const { items, next, limit } = page
-    return { meta: { type: answers[status]?.list?.[0], page: { limit, next } }, data: items }
-  }
-  return raw === undefined ? reply.send() : raw
 }

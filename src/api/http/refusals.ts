@@ -1,28 +1,9 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
-import { readPast } from '../../sources/http/answers.js'
 import { ApiError } from '../domain/errors.js'
-import type { Principal } from '../domain/principal.js'
-import { rateHeaders } from '../domain/rate-limiter.js'
 import { StoreError } from '../store/store.js'
 
 /** From whatever was thrown to the envelope of refusals. */
-
-/** Who the service took the client for: headers of every authenticated answer. */
-export function identityHeaders(principal: Principal): Record<string, string> {
-  const { subject, account, enterpriseId, rate } = principal
-  const headers = rateHeaders(rate)
-  headers['x-auth-subject-id'] = subject.id
-  headers['x-auth-subject-email'] = subject.email
-  headers['x-auth-enterprise-id'] = enterpriseId
-  headers['x-auth-access-type'] = 'access'
-  if (account) {
-    headers['x-auth-account-id'] = account.id
-    headers['x-auth-account-short-id'] = account.shortId
-  }
-  return headers
-}
 
 /** What the framework refuses by itself, by its code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
@@ -54,17 +35,6 @@ export function refusalFor(error: unknown, log: Logger, requestId: string): ApiE
     'request failed',
   )
   return new ApiError(500, 'failed', `something went wrong here; the log of the service tells more at ${requestId}`)
-}
-
-/** Sends a refusal, and reads past what is left of a body so that the client gets to see it. */
-export function sendRefusal(refusal: ApiError, request: FastifyRequest, reply: FastifyReply): FastifyReply {
-  if (refusal.principal) reply.headers(identityHeaders(refusal.principal))
-  reply.header('x-request-id', request.id).headers(refusal.headers)
-  if (!request.raw.complete) {
-    readPast(request.raw, () => {})
-    reply.removeHeader('connection')
-  }
-  return reply.code(refusal.status).send({ code: refusal.code, message: refusal.message, errors: refusal.errors })
 }
 
 /** The answer to what is no request, on a bare socket. */

@@ -1,0 +1,116 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import type { Clock } from '../../lib/time.js'
+import { readPast } from '../../sources/http/answers.js'
+import type { Page } from '../domain/documents.js'
+import type { Principal } from '../domain/principal.js'
+import { rateHeaders } from '../domain/rate-limiter.js'
+import { refusalFor } from './refusals.js'
+import type { RequestCounts } from './request-counts.js'
+import type { Reply, Route } from './route.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    principal: Principal | undefined
+    /** When it came, on the clock of the sender. */
+    began: number
+    /** The path as it is declared. */
+    route: string
+  }
+}
+
+const JSON_TYPE = 'application/json; charset=utf-8'
+
+/**
+ * Puts answers into their envelopes, with the headers of every answer, and writes them past the framework: what that
+ * would do to headers and bodies is done already, and costs more than the rest of a short request.
+ */
+export class Sender {
+  readonly #log: Logger
+  readonly #counts: RequestCounts
+  readonly #clock: Clock
+  /** The same page object always is the same text. */
+  readonly #pages = new WeakMap<Page<unknown>, string>()
+
+  constructor(log: Logger, counts: RequestCounts, clock: Clock) {
+    this.#log = log
+    this.#counts = counts
+    this.#clock = clock
+  }
+
+  begin(request: FastifyRequest): void {
+    request.began = this.#clock.now()
+  }
+
+  /** `usual` is the status where the handler says nothing of it. */
+  answer(request: FastifyRequest, reply: FastifyReply, route: Route, result: Reply, usual: number): void {
+    const { status = usual, headers, one, page, raw } = result
+    const { answers } = route
+    let text: string | undefined
+    if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
+    else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
+    else if (raw !== undefined) text = JSON.stringify(raw)
+    this.#send(request, reply, status, request.principal, headers, text)
+  }
+
+  /** Whatever was thrown. What is left of a body is read past, so that the client gets to see the answer. */
+  refuse(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
+    const refusal = refusalFor(error, this.#log, request.id)
+    const { status, code, message, errors, headers } = refusal
+    if (!request.raw.complete) readPast(request.raw, () => {})
+    const text = JSON.stringify({ code, message, errors })
+    this.#send(request, reply, status, refusal.principal ?? request.principal, headers, text)
+  }
+
+  #pageText(page: Page<unknown>, type: string | undefined): string {
+    let text = this.#pages.get(page)
+    if (text === undefined) {
+      const { items, next, limit } = page
+      text = JSON.stringify({ meta: { type, page: { limit, next } }, data: items })
+      this.#pages.set(page, text)
+    }
+    return text
+  }
+
+  #send(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    status: number,
+    principal: Principal | undefined,
+    more: Readonly<Record<string, string>> | undefined,
+    text: string | undefined,
+  ): void {
+    const { raw } = reply
+    reply.hijack()
+    this.#tell(request, status, principal)
+    if (raw.headersSent || raw.destroyed) return
+    const headers = ['x-request-id', request.id]
+    if (principal) addIdentity(headers, principal, more)
+    if (more) for (const name in more) headers.push(name, more[name]!)
+    if (text !== undefined) headers.push('content-type', JSON_TYPE, 'content-length', String(Buffer.byteLength(text)))
+    raw.writeHead(status, headers)
+    if (text === undefined || request.method === 'HEAD') raw.end()
+    else raw.end(text)
+  }
+
+  #tell(request: FastifyRequest, status: number, principal: Principal | undefined): void {
+    const { method, route } = request
+    this.#counts.add(method, route, status, this.#clock.now() - request.began)
+    if (this.#log.isLevelEnabled('debug')) {
+      this.#log.debug({ request_id: request.id, method, route, status, subject: principal?.subject.id }, 'request')
+    }
+  }
+}
+
+/** Who the service took the client for, and what is left of its requests; not what `more` says anew. */
+function addIdentity(
+  headers: string[],
+  { subject, account, enterpriseId, rate }: Principal,
+  more: Readonly<Record<string, string>> = {},
+): void {
+  headers.push('x-auth-subject-id', subject.id, 'x-auth-subject-email', subject.email)
+  headers.push('x-auth-enterprise-id', enterpriseId, 'x-auth-access-type', 'access')
+  if (account) headers.push('x-auth-account-id', account.id, 'x-auth-account-short-id', account.shortId)
+  const left = rateHeaders(rate)
+  for (const name in left) if (more[name] === undefined) headers.push(name, left[name]!)
+}
