@@ -154,7 +154,6 @@ export class HostedPipeline {
     const path = (request.url ?? '').replace(/\?.*$/s, '')
     const { content, gzip } = checkRequest(request, path, maxBody)
     const key = keyOf(request)
-    await this.#updating
     const lease = bothLeases(this.#quota.lease(), () => this.#options.quota.lease())
     this.#requests++
     let answer: Promise<Answer> | undefined

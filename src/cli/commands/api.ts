@@ -21,6 +21,19 @@ const words = (text: string | undefined) => text?.split(',').map(word => word.tr
 /** Calls of the service. The longer names come first: the first that fits is taken. */
 export const apiCommands: readonly Command[] = [
   command({
+    name: 'fleet',
+    summary: 'Shows the daemons that run pipelines of the service: which revision each runs, and who is behind.',
+    text: [
+      `The state is ready, holding (a destination waits for an operator), starting or failed; silent: no report for five minutes. ${ENVIRONMENT}`,
+    ],
+    options: { ...CONNECTION, json: { type: 'boolean', text: 'Prints the reports as JSON.' } },
+    examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
+    async run({ options }, io) {
+      const { fleet } = await import('../fleet.js')
+      return fleet(options, io)
+    },
+  }),
+  command({
     name: 'api whoami',
     summary: 'Tells what the access key is: its type, subject, account, scopes and expiry.',
     text: [PRINTS],

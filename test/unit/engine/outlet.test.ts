@@ -1,15 +1,16 @@
 import { Writable } from 'node:stream'
 import t from 'tap'
 import { EventBatch } from '../../../src/core/batch.js'
+import { parseFieldPath } from '../../../src/core/field-path.js'
+import { FieldReader } from '../../../src/core/field-reader.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
 import { Input, Junction } from '../../../src/engine/junction.js'
 import { SourceOutlet } from '../../../src/engine/outlet.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { originOf } from '../../support/lines.js'
 
-/** Takes any number of batches and settles none. */
-function setUp(maxBytes: number) {
-  const taken: EventBatch[] = []
+function junctionTo(taken: EventBatch[]): Junction {
   const stream = new Writable({
     objectMode: true,
     highWaterMark: 1_000_000,
@@ -20,6 +21,13 @@ function setUp(maxBytes: number) {
   })
   const junction = new Junction()
   junction.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
+  return junction
+}
+
+/** Takes any number of batches and settles none. */
+function setUp(maxBytes: number) {
+  const taken: EventBatch[] = []
+  const junction = junctionTo(taken)
   const counters = new ComponentCounters('in', 'source', 'fake')
   const outlet = new SourceOutlet(junction, counters, maxBytes)
   const batchOf = (text: string) =>
@@ -78,4 +86,35 @@ t.test('closed: nobody waits any more', async t => {
   outlet.close()
   await new Promise(resolve => setImmediate(resolve))
   t.ok(waits())
+})
+
+t.test('with other components behind it: what was made before is read as they want it', async t => {
+  const wanted = new WantedNames()
+  wanted.slot('before')
+  const { taken, outlet } = setUp(1_000_000)
+  const batchOf = (text: string) =>
+    new EventBatch(
+      new LineSplitter(1 << 20).push(Buffer.from(text))!,
+      { source: 'in', host: 'here', decode: 'json', wanted },
+      0,
+      outlet.ack(() => {}),
+    )
+  const [early, gated] = [batchOf('{"b":"one","a":"two"}\n'), batchOf('{"b":"three","a":"four"}\n')]
+  outlet.hold()
+  const sent = outlet.send(gated)
+  wanted.clear()
+  const readers = ['.a', '.b'].map(path => new FieldReader(parseFieldPath(path), wanted))
+  outlet.attach(junctionTo(taken), 1_000_000)
+  await sent
+  await outlet.send(early)
+  const read = taken.map(batch =>
+    readers.map(reader => {
+      reader.load(batch, 0)
+      return reader.text()
+    }),
+  )
+  t.same(read, [
+    ['four', 'three'],
+    ['two', 'one'],
+  ])
 })

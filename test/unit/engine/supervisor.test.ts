@@ -22,6 +22,8 @@ import { tcp } from '../../../src/sources/tcp.js'
 
 /** What the destinations of a test got, by their id. */
 let got: Record<string, string[]> = {}
+/** How often one was made, whether it came to something or not. */
+let made = 0
 
 const collect = defineDestination({
   type: 'collect',
@@ -32,6 +34,7 @@ const collect = defineDestination({
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
   create({ how }, { id }) {
+    made++
     if (how === 'cannot_be_made') throw new Error('no such thing')
     return {
       async start() {
@@ -193,9 +196,11 @@ for (const how of ['hangs', 'holds']) {
 t.test('what cannot be built changes nothing', async t => {
   const it = await start(t, SHAPES[0]!)
   await it.send(5)
+  made = 0
   const bad = it.replace(`destinations: { a: { type: collect, ${INPUTS}, how: cannot_be_made } }`)
   await t.rejects(bad, { message: 'no such thing' })
   t.equal(it.supervisor.replaced, 0)
+  t.equal(made, 1, 'it was tried beside the one that runs')
   const elsewhere = { ...it.supervisor.config, dataDir: '/nowhere' }
   await t.rejects(it.supervisor.replace(elsewhere), { message: /data_dir/ })
   await it.send(5)

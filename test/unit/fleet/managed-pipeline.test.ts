@@ -2,6 +2,8 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import type { DaemonDocument } from '../../../src/api/domain/documents.js'
+import { fleetText } from '../../../src/cli/fleet.js'
 import { components } from '../../../src/components.js'
 import type { Config } from '../../../src/config/load.js'
 import { ManagedConfig } from '../../../src/config/managed-config.js'
@@ -260,4 +262,38 @@ t.test('revisions that follow, and reports of them', async t => {
   const reports = it.reports.length
   await leave()
   t.ok(it.reports.length > reports, 'a last report')
+})
+
+t.test('the fleet as a table', async t => {
+  const daemon = (host: string, more: object) =>
+    ({
+      id: host,
+      host,
+      started_at: null,
+      reported_at: '2026-01-01T00:00:00.000Z',
+      pipeline_id: 'p',
+      version: '1',
+      revision: 3,
+      published_revision: 3,
+      behind: false,
+      silent: false,
+      health: 'ready',
+      error: null,
+      totals: { received: 1500, delivered: 20 },
+      ...more,
+    }) as DaemonDocument
+  t.match(fleetText([], 80), /No daemon/)
+  const text = fleetText(
+    [
+      daemon('web-1', {}),
+      daemon('web-2', { revision: 2, behind: true, error: 'why' }),
+      daemon('web-3', { silent: true }),
+    ],
+    80,
+  )
+  t.match(text, /^web-1 +p +3 +ready +1.50k +20 +1$/m)
+  t.match(text, /^web-2 +p +2 of 3 +ready/m)
+  t.match(text, /^web-3 .*silent/m)
+  t.match(text, /^! web-2: why$/m)
+  t.match(text, /3 daemons, 1 behind, 1 silent$/)
 })
