@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { type ApiResult, formatApi, measureApi } from './api.js'
 import { type Backlog, measureBacklog } from './backlog.js'
 import { measureWatching } from './idle.js'
 import { formatIngest, type IngestResult } from './ingest.js'
@@ -35,7 +36,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'api', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -133,6 +134,11 @@ async function main(): Promise<void> {
     const results = JSON.parse(child.stdout) as BufferResult[]
     if (options.json) report.buffer = results
     else process.stdout.write(`\n${formatBuffer(results)}`)
+  }
+  if (wants('api')) {
+    const results: ApiResult[] = await measureApi(progress)
+    if (options.json) report.api = results
+    else process.stdout.write(`\n${formatApi(results)}`)
   }
   if (wants('ingest')) {
     progress('the service takes events')

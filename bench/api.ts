@@ -1,0 +1,127 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { built, median } from './measure.js'
+
+/**
+ * Requests a second of authenticated calls at 10,000 keys and 1,000 accounts, beside the same framework answering the
+ * same bytes to anybody: in turns, so that a slow moment of the machine hits all of them.
+ */
+
+export interface ApiResult {
+  readonly id: 'constant' | 'get' | 'head'
+  readonly requestsPerSecond: number
+  /** Of the rate of the constant by the same method. */
+  readonly share: number
+}
+
+const WANTED_SHARE = 0.7
+const CONNECTIONS = 32
+const SECONDS = 3
+const ROUNDS = 5
+
+interface Server {
+  readonly url: URL
+  readonly keys: readonly string[]
+  stop(): void
+}
+
+async function start(...args: string[]): Promise<Server> {
+  const child = spawn(process.execPath, [built('./api-server.js'), ...args], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  let text = ''
+  for await (const part of child.stdout) {
+    text += part
+    if (text.endsWith('\n')) break
+  }
+  const { url, keys } = JSON.parse(text) as { url: string; keys: string[] }
+  return {
+    url: new URL(url),
+    keys,
+    stop() {
+      process.removeListener('exit', kill)
+      kill()
+    },
+  }
+}
+
+/** One request after the other on each connection, each with another key. Counts the answers, which must be 200. */
+async function load({ url, keys }: Server, method: 'GET' | 'HEAD', ms: number): Promise<number> {
+  let answered = 0
+  let next = 0
+  const requests = keys.map(key =>
+    Buffer.from(`${method} /v3/pipeline HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${key}\r\n\r\n`),
+  )
+  const sockets: Socket[] = []
+  await new Promise<void>((resolve, reject) => {
+    const begin = () => {
+      const socket = connect(Number(url.port), url.hostname)
+      sockets.push(socket)
+      const send = () => socket.write(requests[next++ % requests.length]!)
+      let left = 0
+      socket.on('connect', send).on('error', reject)
+      socket.on('data', part => {
+        if (left > 0) left -= part.length
+        else {
+          const end = part.indexOf('\r\n\r\n')
+          if (end < 0 || part.toString('latin1', 9, 12) !== '200') return reject(new Error(part.toString('latin1')))
+          const [, length = '0'] = /content-length: (\d+)/i.exec(part.toString('latin1', 0, end)) ?? []
+          left = method === 'HEAD' ? 0 : Number(length) - (part.length - end - 4)
+        }
+        if (left > 0) return
+        answered++
+        send()
+      })
+    }
+    for (let i = 0; i < CONNECTIONS; i++) begin()
+    setTimeout(resolve, ms)
+  })
+  for (const socket of sockets)
+    socket
+      .removeAllListeners()
+      .on('error', () => {})
+      .destroy()
+  return answered / (ms / 1000)
+}
+
+export async function measureApi(progress: (text: string) => void): Promise<ApiResult[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-api-'))
+  progress('the API: making 10,000 keys')
+  const state = join(folder, 'state')
+  execFileSync(process.execPath, [built('./api-server.js'), 'fill', state], { stdio: 'inherit' })
+  const servers = [await start('constant'), await start('service', state)] as const
+  try {
+    const rates: Record<string, number[]> = {}
+    for (let round = 0; round <= ROUNDS; round++) {
+      for (const method of ['GET', 'HEAD'] as const) {
+        for (const [i, server] of servers.entries()) {
+          progress(`the API: round ${round} of ${ROUNDS}`)
+          const rate = await load(server, method, SECONDS * (round === 0 ? 500 : 1000))
+          if (round > 0) (rates[`${i} ${method}`] ??= []).push(rate)
+        }
+      }
+    }
+    const of = (name: string) => median(rates[name]!)
+    return [
+      { id: 'constant', requestsPerSecond: of('0 GET'), share: 1 },
+      { id: 'get', requestsPerSecond: of('1 GET'), share: of('1 GET') / of('0 GET') },
+      { id: 'head', requestsPerSecond: of('1 HEAD'), share: of('1 HEAD') / of('0 HEAD') },
+    ]
+  } finally {
+    for (const server of servers) server.stop()
+    rmSync(folder, { recursive: true, force: true })
+    progress('')
+  }
+}
+
+export function formatApi(results: readonly ApiResult[]): string {
+  const names = { constant: 'the same bytes to anybody', get: 'GET /v3/pipeline', head: 'HEAD /v3/pipeline' }
+  const lines = results.map(({ id, requestsPerSecond, share }) => {
+    const missed = share < WANTED_SHARE ? ' (missed)' : ''
+    return `API, ${names[id]}: ${Math.round(requestsPerSecond)} requests/s, ${share.toFixed(2)} of the constant${missed}\n`
+  })
+  return `${lines.join('')}wanted: ${WANTED_SHARE} of the constant, with 10,000 keys in 1,000 accounts\n`
+}
