@@ -1,12 +1,11 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { EXCLUDED_HOST, makeInput } from './input.js'
-import { median, SLUICE } from './measure.js'
+import { median } from './measure.js'
+import { cpuSeconds, startService } from './service.js'
 
 /**
  * Events a second that the service takes: the real program, a published pipeline with a throttle, requests of 1,000
@@ -43,32 +42,9 @@ const PIPELINE = {
 }
 
 export async function measureIngest(folder: string): Promise<IngestResult> {
-  mkdirSync(folder, { recursive: true })
-  const work = mkdtempSync(join(folder, 'sluice-ingest-'))
-  const config = join(work, 'service.yaml')
-  const service = { listen: '127.0.0.1:0', data_dir: join(work, 'state'), limits: { requests: 1_000_000_000 } }
-  writeFileSync(config, JSON.stringify({ metrics: { listen: '127.0.0.1:0' }, service }))
-  const made = JSON.parse(
-    execFileSync(process.execPath, [SLUICE, 'admin', 'init', '--config', config, '--json'], { encoding: 'utf8' }),
-  ) as { manager: { key: string }; service_account: { key: string } }
-  const child = spawn(process.execPath, [SLUICE, 'serve', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
-  const kill = () => child.kill('SIGKILL')
-  process.once('exit', kill)
+  const served = await startService(folder)
+  const { url, call, made, work, pid } = served
   try {
-    let log = ''
-    child.stderr.setEncoding('utf8').on('data', text => (log += text))
-    const url = await found(
-      () => /"url":"([^"]+)\/v3"/.exec(log)?.[1],
-      () => log,
-    )
-    const metrics = /"url":"([^"]+\/metrics)"/.exec(log)![1]!
-    const call = async (method: string, path: string, key: string, json?: unknown) => {
-      const headers = { authorization: `Token ${key}`, 'content-type': 'application/json' }
-      const body = json === undefined ? {} : { body: JSON.stringify(json) }
-      const response = await fetch(url + path, { method, headers, ...body })
-      if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`)
-      return ((await response.json()) as { data: { id: string } }).data
-    }
     const { key } = made.service_account
     await call('PUT', '/v3/account/feature/throttle', made.manager.key, { enabled: true })
     const { id } = await call('POST', '/v3/pipeline', key, { title: 'bench', config: PIPELINE })
@@ -79,14 +55,14 @@ export async function measureIngest(folder: string): Promise<IngestResult> {
     const cpu: number[] = []
     let sent = await send(port, requests, 1000)
     for (let round = 0; round < ROUNDS; round++) {
-      const before = cpuSeconds(child.pid!)
+      const before = cpuSeconds(pid)
       const began = performance.now()
       const events = await send(port, requests, SECONDS * 1000)
       rates.push((events / (performance.now() - began)) * 1000)
-      cpu.push((cpuSeconds(child.pid!) - before) / (events / 1e6))
+      cpu.push((cpuSeconds(pid) - before) / (events / 1e6))
       sent += events
     }
-    const text = await (await fetch(metrics)).text()
+    const text = await (await fetch(served.metrics)).text()
     const count = (name: string) =>
       [
         ...text.matchAll(
@@ -103,19 +79,8 @@ export async function measureIngest(folder: string): Promise<IngestResult> {
       wanted: WANTED,
     }
   } finally {
-    process.removeListener('exit', kill)
-    kill()
-    rmSync(work, { recursive: true, force: true })
+    served.stop()
   }
-}
-
-async function found<T>(test: () => T | undefined, why: () => string): Promise<T> {
-  for (let i = 0; i < 500; i++) {
-    const value = test()
-    if (value !== undefined) return value
-    await new Promise(resolve => setTimeout(resolve, 20))
-  }
-  throw new Error(`the service does not start:\n${why()}`)
 }
 
 /** Whole requests, ready to be written. */
@@ -165,17 +130,6 @@ async function send(port: number, requests: readonly Buffer[], ms: number): Prom
   // Each its own requests: one that is still being written must not change.
   await Promise.all(Array.from({ length: CONNECTIONS }, (_, i) => run(i * Math.floor(requests.length / CONNECTIONS))))
   return taken
-}
-
-/** CPU time of a process so far, from /proc; NaN elsewhere. */
-function cpuSeconds(pid: number): number {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return (Number(fields[11]) + Number(fields[12])) / 100
-  } catch {
-    return Number.NaN
-  }
 }
 
 export function formatIngest({ events_per_second: rate, cpu_seconds_per_million: cpu, wanted }: IngestResult): string {

@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { type ApiResult, formatApi, measureApi } from './api.js'
 import { type Backlog, measureBacklog } from './backlog.js'
+import { type FleetResult, formatFleet } from './fleet.js'
 import { measureWatching } from './idle.js'
 import { formatIngest, type IngestResult } from './ingest.js'
 import { type Input, makeInput } from './input.js'
@@ -148,6 +149,15 @@ async function main(): Promise<void> {
     const result = JSON.parse(child.stdout) as IngestResult
     if (options.json) report.ingest = result
     else process.stdout.write(`\n${formatIngest(result)}`)
+  }
+  if (wants('fleet')) {
+    progress('daemons ask the service')
+    const child = spawnSync(process.execPath, [built('./fleet.js'), '--folder', folder], { encoding: 'utf8' })
+    progress('')
+    if (child.status !== 0) throw new Error(`the bench of the fleet failed:\n${child.stderr}`)
+    const result = JSON.parse(child.stdout) as FleetResult
+    if (options.json) report.fleet = result
+    else process.stdout.write(`\n${formatFleet(result)}`)
   }
   for (const [id, files, active] of WATCHING) {
     if (!wants(id)) continue

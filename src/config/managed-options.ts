@@ -20,7 +20,7 @@ export const managedOptions = z.strictObject({
     .prefault('10 Seconds')
     .describe('How often it is asked for another revision, give or take a fifth.'),
   report_interval: duration(1000)
-    .prefault('30 Seconds')
+    .prefault('60 Seconds')
     .describe('How often the daemon reports its revision, health and totals; a change is reported at once.'),
 })
 

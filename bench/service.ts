@@ -1,0 +1,66 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { SLUICE } from './measure.js'
+
+/** The real service as a process of its own, for as long as it is measured. */
+export interface Served {
+  readonly url: string
+  /** The address of its metrics. */
+  readonly metrics: string
+  readonly pid: number
+  readonly work: string
+  readonly made: { readonly manager: { readonly key: string }; readonly service_account: { readonly key: string } }
+  /** A call with JSON; resolves with `data` of the answer. */
+  call(method: string, path: string, key: string, json?: unknown): Promise<{ id: string }>
+  stop(): void
+}
+
+export async function startService(folder: string): Promise<Served> {
+  mkdirSync(folder, { recursive: true })
+  const work = mkdtempSync(join(folder, 'sluice-service-'))
+  const config = join(work, 'service.yaml')
+  const service = { listen: '127.0.0.1:0', data_dir: join(work, 'state'), limits: { requests: 1_000_000_000 } }
+  writeFileSync(config, JSON.stringify({ metrics: { listen: '127.0.0.1:0' }, service }))
+  const init = ['admin', 'init', '--config', config, '--json']
+  const made = JSON.parse(execFileSync(process.execPath, [SLUICE, ...init], { encoding: 'utf8' })) as Served['made']
+  const child = spawn(process.execPath, [SLUICE, 'serve', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  let log = ''
+  child.stderr.setEncoding('utf8').on('data', text => (log += text))
+  for (let i = 0; i < 500 && !/\/v3"/.test(log); i++) await new Promise(resolve => setTimeout(resolve, 20))
+  const url = /"url":"([^"]+)\/v3"/.exec(log)?.[1]
+  const metrics = /"url":"([^"]+\/metrics)"/.exec(log)?.[1]
+  if (!url || !metrics) throw new Error(`the service does not start:\n${log}`)
+  return {
+    url,
+    metrics,
+    pid: child.pid!,
+    work,
+    made,
+    async call(method, path, key, json) {
+      const headers = { authorization: `Token ${key}`, 'content-type': 'application/json' }
+      const body = json === undefined ? {} : { body: JSON.stringify(json) }
+      const response = await fetch(url + path, { method, headers, ...body })
+      if (!response.ok) throw new Error(`${method} ${path}: ${await response.text()}`)
+      return ((await response.json()) as { data: { id: string } }).data
+    },
+    stop() {
+      process.removeListener('exit', kill)
+      kill()
+      rmSync(work, { recursive: true, force: true })
+    },
+  }
+}
+
+/** CPU time of a process so far, from /proc; NaN elsewhere. */
+export function cpuSeconds(pid: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return (Number(fields[11]) + Number(fields[12])) / 100
+  } catch {
+    return Number.NaN
+  }
+}
