@@ -39,14 +39,23 @@ const NASTY = [
 
 const VALUES: readonly unknown[] = [null, true, -1, 1e308, 0.5, 2 ** 53, '', [], {}, [[]], { a: { b: {} } }, ...NASTY]
 
-/** The same requests for the same seed. `known` are ids that exist, keys that work. */
+/** Ids that exist, or did; they change as answers come. Keys that work. */
+export interface Known {
+  readonly ids: string[]
+  readonly keys: readonly string[]
+  /** The key that may do most, and that of the enterprise. */
+  readonly manager: string
+  readonly enterprise: string
+}
+
+/** Made of a seed, and of what is known at the time. */
 export class Requests {
   readonly #seeded: Seeded
   readonly #document: Json
-  readonly #known: { readonly ids: readonly string[]; readonly keys: readonly string[] }
+  readonly #known: Known
   readonly #operations: { template: string; method: string; operation: Json }[]
 
-  constructor(seed: number, document: Json, known: { ids: readonly string[]; keys: readonly string[] }) {
+  constructor(seed: number, document: Json, known: Known) {
     this.#seeded = new Seeded(seed)
     this.#document = document
     this.#known = known
@@ -102,9 +111,13 @@ export class Requests {
 
   #content(operation: Json): Pick<FuzzRequest, 'headers' | 'body'> {
     const headers: Record<string, string> = {}
-    const key = this.#chance(0.95) ? this.#pick(this.#known.keys) : this.#pick(['sts_0', `ste_${'0'.repeat(40)}`, 'x'])
+    const { keys, manager, enterprise } = this.#known
+    const fitting = operation['x-scope'] === 'enterprise:manage' ? enterprise : manager
+    const wrong = ['sts_0', `ste_${'0'.repeat(40)}`, 'x']
+    const key = this.#chance(0.6) ? fitting : this.#pick(this.#chance(0.95) ? keys : wrong)
     if (!this.#chance(0.02)) headers.authorization = `${this.#chance(0.02) ? 'Bearer' : 'Token'} ${key}`
-    if (this.#chance(0.1)) headers['x-delegate-account-id'] = this.#pick([...this.#known.ids, 'x', '0'.repeat(24)])
+    if (this.#chance(key === enterprise ? 0.4 : 0.03))
+      headers['x-delegate-account-id'] = this.#pick([...this.#known.ids, 'x', '0'.repeat(24)])
     for (const { name, in: where } of operation.parameters) {
       if (where === 'header' && name !== 'x-delegate-account-id' && this.#chance(0.2))
         headers[name] = this.#pick(['"1"', '*', 'W/"x"', 'x, y', 'gzip', '', '"'])
@@ -114,6 +127,7 @@ export class Requests {
     const type = this.#pick(Object.keys(content))
     headers['content-type'] = this.#chance(0.03) ? 'text/xml' : type
     const schema = content[type].schema
+    if (type === 'application/x-ndjson' && this.#chance(0.7)) return { headers, body: '{"a":1}\n{"a":2}\n' }
     const value = JSON.stringify(this.#value(schema, 0)) ?? ''
     if (this.#chance(0.05)) return { headers, body: value.slice(0, Math.floor(this.#seeded.next() * value.length)) }
     if (this.#chance(0.02)) return { headers, body: '['.repeat(2000) }

@@ -11,6 +11,7 @@ export interface FuzzReport {
 }
 
 const ABREAST = 8
+const MOST_IDS = 40
 
 /** Sends `count` requests made of `seed` to a service in `folder`. */
 export async function fuzz(folder: string, seed: number, count: number): Promise<FuzzReport> {
@@ -41,13 +42,21 @@ export async function fuzz(folder: string, seed: number, count: number): Promise
       made.enterprise_service_account.key,
       viewer.body.data.key,
     ]
-    return await sendAll(running.url, new Requests(seed, document, { ids, keys }), new Answers(document), count)
+    const known = { ids, keys, manager: made.manager.key, enterprise: made.enterprise_service_account.key }
+    return await sendAll(running.url, new Requests(seed, document, known), new Answers(document), count, ids)
   } finally {
     await running.close()
   }
 }
 
-async function sendAll(url: string, requests: Requests, answers: Answers, count: number): Promise<FuzzReport> {
+async function sendAll(
+  url: string,
+  requests: Requests,
+  answers: Answers,
+  count: number,
+  ids: string[],
+): Promise<FuzzReport> {
+  const begun = ids.length
   const report: FuzzReport = { statuses: {}, problems: [] }
   let left = count
   const sender = async () => {
@@ -55,6 +64,8 @@ async function sendAll(url: string, requests: Requests, answers: Answers, count:
       const request = requests.next()
       const { method, path, headers, body, template } = request
       const got = await send(url, method, path, { headers, ...(body === undefined ? {} : { body }) })
+      // What was made can be used, and what was removed must not be all there is.
+      if (got.status === 201 && ids.push(got.body.data.id) > MOST_IDS) ids.splice(begun, 1)
       report.statuses[got.status] = (report.statuses[got.status] ?? 0) + 1
       // A path that was spoiled may be another one, or none.
       const own = new RegExp(`^${template.replace(/\{\w+\}/g, '[^/]+')}$`).test(path.replace(/\?.*/s, ''))
