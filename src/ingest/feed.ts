@@ -40,7 +40,8 @@ export class Feed {
     summary: 'Events that are sent to the pipeline.',
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],
-    create: (_options, context) => ({ run: (out, signal) => this.#run(context, out, signal) }),
+    // Who sent them could send them again, but need not hear of a publish.
+    create: (_options, context) => ({ once: true, run: (out, signal) => this.#run(context, out, signal) }),
   })
   #open: { context: SourceContext; out: Outlet } | undefined
   readonly #reading = new Set<(refusal: Refusal) => void>()

@@ -74,6 +74,8 @@ export class HostedPipeline {
   #refused = 0
   #updating: Promise<void> = Promise.resolve()
   #requests = 0
+  #hasEnded = false
+  #isStopped = false
 
   /** Throws NotHosted, or whatever keeps it from being built. */
   static async start(published: Published, options: HostedOptions): Promise<HostedPipeline> {
@@ -102,7 +104,14 @@ export class HostedPipeline {
     this.#keys = parts.keys
     this.#supervisor = parts.supervisor
     this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettled)
-    this.#run = parts.supervisor.run()
+    this.#run = parts.supervisor.run().then(() => {
+      this.#hasEnded = true
+    })
+  }
+
+  /** It could not start, or was stopped. */
+  get hasEnded(): boolean {
+    return this.#hasEnded
   }
 
   /** The revision that runs. */
@@ -151,6 +160,10 @@ export class HostedPipeline {
   /** Takes the events of a request. Throws a Refusal. */
   async take(request: IncomingMessage): Promise<Answer> {
     const { maxBody } = this.#options
+    if (this.#hasEnded && !this.#isStopped) {
+      const message = `revision ${this.#revision} of the pipeline cannot start here: the log of the service tells why`
+      throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
+    }
     const path = (request.url ?? '').replace(/\?.*$/s, '')
     const { content, gzip } = checkRequest(request, path, maxBody)
     const key = keyOf(request)
@@ -210,6 +223,7 @@ export class HostedPipeline {
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
+    this.#isStopped = true
     this.#supervisor.stop(deadline)
     await this.#run
     await this.#keys.close()

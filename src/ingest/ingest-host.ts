@@ -49,7 +49,7 @@ export class IngestHost {
   /** Runs what is published at once, where it runs already, or has events to deliver. */
   async publish(published: Published): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
-    if (running) return running.update(published)
+    if (running && !running.hasEnded) return running.update(published)
     if (!existsSync(join(this.#options.folder, published.id, 'state', 'buffer'))) return
     await this.#hosted(published).catch(error => {
       this.#options.log.warn(
@@ -78,7 +78,10 @@ export class IngestHost {
   async #hosted(published: Published): Promise<HostedPipeline> {
     const { id } = published
     const running = this.#running.get(id)
-    if (running) {
+    if (running?.hasEnded && running.revision !== published.revision) {
+      // That one could not start: another may.
+      await this.#end(running, AbortSignal.abort())
+    } else if (running) {
       this.#running.delete(id)
       this.#running.set(id, running)
       return running

@@ -30,12 +30,15 @@ let stage: Stage
 const collect = defineDestination({
   type: 'blackhole',
   summary: 'Keeps what it gets.',
-  options: z.strictObject({ broken: z.boolean().default(false) }),
+  options: z.strictObject({ broken: z.boolean().default(false), cannot_start: z.boolean().default(false) }),
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
-  create({ broken }) {
+  create({ broken, cannot_start }) {
     if (broken) throw new Error('it is broken')
     return {
+      async start() {
+        if (cannot_start) throw new Error('not here')
+      },
       async write(request) {
         await stage.gate
         if (stage.holds) throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
@@ -295,6 +298,19 @@ t.test('a revision that cannot run leaves the one before it', async t => {
   await publish(BUFFERED)
   t.match(await post(line(4)), { status: 202 })
   t.same(stage.got.slice(0, 3), [line(1), line(2), line(3)])
+})
+
+t.test('a pipeline that cannot start says so, until another revision is published', async t => {
+  const { publish, post } = await start(t)
+  await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
+  await post(line(1))
+  await soon()
+  t.match(await post(line(1)), { status: 503, code: 'pipeline_cannot_run', retryAfter: '30' })
+  await publish(PIPELINE)
+  t.match(await post(line(2)), { status: 202 })
+  await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
+  for (let n = 3; n < 6; n++) t.match(await post(line(n)), { status: 202 }, 'the one before runs again')
+  t.same(new Set(stage.got), new Set([2, 3, 4, 5].map(line)))
 })
 
 t.test('what cannot run here holds what is sent, and says why', async t => {
