@@ -80,8 +80,8 @@ async function answer(message: IncomingMessage, controls: Controls): Promise<{ s
     return { status: 200, body: (await control(await readInput(message))) ?? {} }
   } catch (error) {
     const status = error instanceof ApiError ? error.status : 500
-    const code = error instanceof ApiError ? error.code : 'failed'
-    return { status, body: { code, message: errorText(error), errors: [] } }
+    const { code, errors } = error instanceof ApiError ? error : { code: 'failed', errors: [] }
+    return { status, body: { code, message: errorText(error), errors } }
   }
 }
 
@@ -107,9 +107,10 @@ export async function callControl(
     const call = withShortPath(controlPath(dataDir), short => post(short, name, JSON.stringify(input)))
     release = call.release
     const { status, text } = await call.result
-    const body = JSON.parse(text) as { code?: string; message?: string }
+    const body = JSON.parse(text) as { code?: string; message?: string; errors?: ApiError['errors'] }
     if (status === 200) return { body }
-    throw new ApiError(status, body.code ?? 'failed', body.message ?? `the service answered ${status}`)
+    const { code = 'failed', message = `the service answered ${status}`, errors = [] } = body
+    throw new ApiError(status, code, message, { errors })
   } catch (error) {
     const code = errorCode(error)
     if (code === 'ENOENT' || code === 'ECONNREFUSED') return undefined
