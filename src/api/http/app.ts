@@ -69,6 +69,10 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     if (request.headers.authorization !== undefined) await enter(request)
     throw new ApiError(404, 'not_found', 'there is no such path')
   })
+  app.addHook('preClose', done => {
+    sender.close()
+    done()
+  })
   const routes = allRoutes(options.ingest)
   const shared = { service, sender, enter }
   leaveBody(app)

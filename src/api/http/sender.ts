@@ -32,10 +32,17 @@ export class Sender {
   /** The same page object always is the same text. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
 
+  #closing = false
+
   constructor(log: Logger, counts: RequestCounts, clock: Clock) {
     this.#log = log
     this.#counts = counts
     this.#clock = clock
+  }
+
+  /** From now on each answer is the last of its connection: an idle one would keep the server from its end. */
+  close(): void {
+    this.#closing = true
   }
 
   begin(request: FastifyRequest): void {
@@ -88,6 +95,7 @@ export class Sender {
     if (principal) addIdentity(headers, principal, more)
     if (more) for (const name in more) headers.push(name, more[name]!)
     if (text !== undefined) headers.push('content-type', JSON_TYPE, 'content-length', String(Buffer.byteLength(text)))
+    if (this.#closing) headers.push('connection', 'close')
     raw.writeHead(status, headers)
     if (text === undefined || request.method === 'HEAD') raw.end()
     else raw.end(text)

@@ -465,3 +465,31 @@ t.test('drafts, revisions, publishing and rolling back; ETags keep changes apart
   await ok(204, 'DELETE', path, sts)
   await ok(404, 'GET', path, sts)
 })
+
+t.test('an end waits for what is under way, and for no connection that is open', async t => {
+  let release = () => {}
+  const held = new Promise<void>(resolve => {
+    release = resolve
+  })
+  const running = await startService(join(t.testdir({}), 'state'), {
+    ingest: {
+      async ingest() {
+        await held
+        return { status: 202 }
+      },
+    },
+  })
+  const { key } = running.made.manager
+  await running.send('HEAD', '/v3/pipeline', { key })
+  const under = running.send('POST', '/v3/ingest/x', { key, body: '{}' })
+  await new Promise(resolve => setTimeout(resolve, 100))
+  const closed = running.close()
+  await new Promise(resolve => setTimeout(resolve, 50))
+  release()
+  const got = await under
+  t.equal(got.status, 202)
+  t.equal(got.headers.get('connection'), 'close')
+  const begin = performance.now()
+  await closed
+  t.ok(performance.now() - begin < 2000, 'though the client would have kept its connection')
+})
