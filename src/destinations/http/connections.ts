@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { Socket } from 'node:net'
-import { Agent, buildConnector } from 'undici'
+import undici, { type Agent, type buildConnector } from 'undici'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import type { HttpOptions } from './options.js'
 
@@ -28,7 +28,8 @@ export async function openConnections({ tls, connect_timeout: timeout }: HttpOpt
     })
   }
   const [ca, cert, key] = [await read('ca_file'), await read('cert_file'), await read('key_file')]
-  const connector = buildConnector({
+  // By way of the default export: its names were seen to be missing once, in a process that was just starting.
+  const connector = undici.buildConnector({
     timeout,
     rejectUnauthorized: true,
     ...(ca && { ca }),
@@ -51,7 +52,7 @@ export async function openConnections({ tls, connect_timeout: timeout }: HttpOpt
     })
     if (socket instanceof Socket) connecting.add(socket)
   }
-  const agent = new Agent({
+  const agent = new undici.Agent({
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: 0,
     bodyTimeout: STALLED_BODY_MS,
