@@ -1,4 +1,4 @@
-import { appendFileSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
@@ -121,7 +121,8 @@ t.test('file: an event that waits is neither lost nor cut by a kill or an end', 
     await first.scrapedUntil(scrape => scrape.sum('sluice_file_unread_bytes') === 11)
     t.same(messages(out), ['S1\n a'], `${signal}: the second event waits`)
     // So that the first is not delivered again.
-    await first.until(() => /"offset":6\b/.test(readFileSync(join(folder, 'state/checkpoints/log.json'), 'utf8')))
+    const saved = join(folder, 'state/checkpoints/log.json')
+    await first.until(() => existsSync(saved) && /"offset":6\b/.test(readFileSync(saved, 'utf8')))
     if (signal === 'SIGKILL') {
       first.child.kill(signal)
       t.equal(await first.exit, signal)
