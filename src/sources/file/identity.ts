@@ -1,4 +1,5 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { type Frame, LINE_END } from '../../lib/line-splitter.js'
 
@@ -82,7 +83,7 @@ export function goneKey(key: string, birth: bigint, head: Fingerprint): string {
 export function openKnown(path: string, key: string, birth: bigint, births: BirthTimes): number | undefined {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   const stat = fstatSync(fd, { bigint: true })
-  if (keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth)) return fd
+  if (keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth, path)) return fd
   closeSync(fd)
   return undefined
 }
@@ -123,8 +124,14 @@ export class BirthTimes {
     return this.#kept.has(stat.dev)
   }
 
-  /** Whether the file cannot be the one that was born at `birth`. */
-  differ(stat: BigIntStats, birth: bigint): boolean {
-    return birth !== 0n && stat.birthtimeNs !== birth && this.kept(stat)
+  /** Whether the file, found at `path`, cannot be the one that was born at `birth`. */
+  differ(stat: BigIntStats, birth: bigint, path?: string): boolean {
+    if (birth === 0n || stat.birthtimeNs === birth) return false
+    // A folder has changed since its own birth: it tells at once whether its file system keeps them.
+    if (path !== undefined && !this.kept(stat)) {
+      const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
+      if (folder) this.learn(folder)
+    }
+    return this.kept(stat)
   }
 }

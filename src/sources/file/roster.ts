@@ -194,7 +194,7 @@ export class Roster {
     this.#births.learn(stat)
     let tailer = this.#tailers.get(keyOf(stat))
     // While a file is open nobody else gets its inode.
-    if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth)) {
+    if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
       this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')
       this.#rekey(tailer, () => tailer!.leave())
       for (const at of [tailer.path, tailer.found]) if (this.#paths.get(at) === tailer) this.#vacate(at)
