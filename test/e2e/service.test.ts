@@ -94,7 +94,7 @@ t.test('init, before and while it runs; once', { timeout: 60_000 }, async t => {
   // A path that is too long for a socket.
   const folder = join(t.testdir({ ['d'.repeat(120)]: {} }), 'd'.repeat(120))
   const { running, url, config, state } = await serve(t, folder)
-  t.match(running.stderr, /call sluice admin init/)
+  await running.until(() => running.stderr.includes('call sluice admin init'))
   const wrong = await run(['admin', 'init', '--config', config, '--email', 'nobody'])
   t.match(wrong, { code: 1, stdout: '', stderr: /^sluice: \S*[eE]mail\S* must be an e-mail address\n$/ })
   const made = await init(t, config)
