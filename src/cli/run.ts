@@ -1,7 +1,8 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
+import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { ConfigError, errorText, formatProblem } from '../core/errors.js'
+import { errorText, formatProblem } from '../core/errors.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
@@ -12,6 +13,7 @@ import { formatDuration } from '../lib/units.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { onReload } from './reload.js'
 import { Servers } from './run-servers.js'
 
 const CHECK_MS = 10_000
@@ -68,7 +70,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     origin.wentBack?.(error)
   }
   const pipeline = await Supervisor.build(config, around, wentBack)
-  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline) ? 1 : 0))
+  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline.states()) ? 1 : 0))
   const servers = new Servers(
     { metrics: () => metrics.render(), contentType: metrics.contentType, destinations: () => pipeline.states() },
     log,
@@ -91,47 +93,6 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     stopChecks()
     servers.close()
   }
-}
-
-function isReady(pipeline: Supervisor): boolean {
-  return pipeline.states().every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
-}
-
-/** At SIGHUP the configuration is read again, and takes the place of the one that runs. One that is wrong changes nothing. */
-function onReload(
-  read: () => Config,
-  pipeline: Supervisor,
-  servers: Servers,
-  metrics: Metrics,
-  log: Logger,
-): () => void {
-  const counts = { done: 0, failed: 0 }
-  const help = 'Times that the configuration was read again, by what came of it.'
-  metrics.series('counter', 'sluice_config_reloads_total', help, ['result'], () =>
-    Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
-  )
-  let last = true
-  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last one took place.', () => (last ? 1 : 0))
-  const reload = async () => {
-    try {
-      const next = read()
-      for (const warning of next.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
-      await pipeline.replace(next)
-      await servers.listen(next.metrics)
-      counts.done++
-      last = true
-      log.info({ config: next.files }, 'another configuration runs now')
-    } catch (error) {
-      counts.failed++
-      last = false
-      const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
-      const text = 'the configuration was not taken: the one that ran goes on'
-      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
-    }
-  }
-  const onSignal = () => void reload()
-  process.on('SIGHUP', onSignal)
-  return () => process.off('SIGHUP', onSignal)
 }
 
 /** The first SIGTERM or SIGINT ends the run in order; `second` resolves at the next. */
