@@ -54,7 +54,7 @@ destinations:
     progress('a backlog: it drains')
     const lines = copies * input.lines
     const began = performance.now()
-    await daemon.until('sluice_component_sent_events_total', 'component_id="upstream"', lines, DRAIN_MS)
+    await daemon.until('sluice_component_sent_events_total', { component_id: 'upstream' }, lines, DRAIN_MS)
     const drainedPerSecond = Math.round(lines / ((performance.now() - began) / 1000))
     receiver.send('counts')
     const [counts] = (await once(receiver, 'message')) as [{ lines: number; bytes: number }]

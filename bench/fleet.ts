@@ -5,7 +5,8 @@ import { AccessKey } from '../src/core/access-key.js'
 import { auth } from '../src/core/auth-options.js'
 import { Secret } from '../src/core/options.js'
 import { linkTo } from '../src/fleet/service-link.js'
-import { cpuSeconds, startService } from './service.js'
+import { cpuSeconds } from './measure.js'
+import { startService } from './service.js'
 
 /**
  * What 500 daemons cost the service that ask for their pipeline and report as often as daemons do, while nothing

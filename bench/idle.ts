@@ -34,7 +34,7 @@ destinations: { nowhere: { type: blackhole, inputs: [logs] } }
   )
   try {
     const sent = (events: number) =>
-      daemon.until('sluice_component_sent_events_total', 'component_id="nowhere"', events, START_MS)
+      daemon.until('sluice_component_sent_events_total', { component_id: 'nowhere' }, events, START_MS)
     await sent(files)
     await wait(SETTLE_MS)
     const before = daemon.cpuSeconds()
@@ -50,7 +50,7 @@ destinations: { nowhere: { type: blackhole, inputs: [logs] } }
     }
     const cpuShare = (daemon.cpuSeconds() - before) / ((performance.now() - began) / 1000)
     await sent(files + written)
-    const openFiles = await daemon.metric('sluice_files_open')
+    const openFiles = (await daemon.scrape()).sum('sluice_files_open')
     return { files, active, seconds, cpuShare, rssBytes: daemon.rssBytes().now, openFiles }
   } finally {
     await daemon.stop()

@@ -3,9 +3,10 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { Scrape } from '../src/cli/scrape.js'
 import { EXCLUDED_HOST, makeInput } from './input.js'
-import { median } from './measure.js'
-import { cpuSeconds, startService } from './service.js'
+import { cpuSeconds, median } from './measure.js'
+import { startService } from './service.js'
 
 /**
  * Events a second that the service takes: the real program, a published pipeline with a throttle, requests of 1,000
@@ -62,13 +63,9 @@ export async function measureIngest(folder: string): Promise<IngestResult> {
       cpu.push((cpuSeconds(pid) - before) / (events / 1e6))
       sent += events
     }
-    const text = await (await fetch(served.metrics)).text()
+    const scrape = new Scrape(await (await fetch(served.metrics)).text())
     const count = (name: string) =>
-      [
-        ...text.matchAll(
-          new RegExp(`^sluice_component_${name}_events_total\\{component_id="${id}/limit_app".* (\\d+)$`, 'gm'),
-        ),
-      ].reduce((sum, [, value]) => sum + Number(value), 0)
+      scrape.sum(`sluice_component_${name}_events_total`, { component_id: `${id}/limit_app` })
     const done = count('sent') + count('discarded')
     if (count('received') !== sent || done !== sent)
       throw new Error(`sent ${sent}, received ${count('received')}, done with ${done}`)

@@ -11,6 +11,7 @@ import { formatIngest, type IngestResult } from './ingest.js'
 import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
+import { formatScrape, measureScrape, type ScrapeResult } from './scrape.js'
 import {
   type BufferResult,
   formatBacklog,
@@ -37,7 +38,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'api', 'fleet', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -158,6 +159,13 @@ async function main(): Promise<void> {
     const result = JSON.parse(child.stdout) as FleetResult
     if (options.json) report.fleet = result
     else process.stdout.write(`\n${formatFleet(result)}`)
+  }
+  if (wants('scrape')) {
+    progress('scrapes of many series')
+    const result: ScrapeResult = await measureScrape(folder)
+    progress('')
+    if (options.json) report.scrape = result
+    else process.stdout.write(`\n${formatScrape(result)}`)
   }
   for (const [id, files, active] of WATCHING) {
     if (!wants(id)) continue

@@ -1,5 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { SLUICE } from './measure.js'
 
@@ -51,16 +51,5 @@ export async function startService(folder: string): Promise<Served> {
       kill()
       rmSync(work, { recursive: true, force: true })
     },
-  }
-}
-
-/** CPU time of a process so far, from /proc; NaN elsewhere. */
-export function cpuSeconds(pid: number): number {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return (Number(fields[11]) + Number(fields[12])) / 100
-  } catch {
-    return Number.NaN
   }
 }

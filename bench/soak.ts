@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { appendFileSync, mkdirSync, mkdtempSync, renameSync, rmSync, unlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -7,7 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { LOOP_DELAY_MS } from '../src/engine/metrics.js'
-import { SLUICE } from './measure.js'
+import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
 
 /** `npm run soak`: hours of a busy machine in small: files that rotate, a receiver that fails now and then. */
@@ -89,8 +88,8 @@ async function main(): Promise<number> {
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   const daemon = startDaemon(folder, (server.address() as AddressInfo).port)
   try {
-    const url = await daemon.url()
-    const { written, samples } = await run(folder, receiver, url, seconds, perTick)
+    await daemon.url()
+    const { written, samples } = await run(folder, receiver, daemon, seconds, perTick)
     receiver.status = 202
     const total = () => receiver.next.reduce((sum, n) => sum + n, 0)
     for (const end = Date.now() + 120_000; total() < written && Date.now() < end; ) await wait(200)
@@ -114,15 +113,12 @@ async function main(): Promise<number> {
   }
 }
 
-function startDaemon(folder: string, port: number) {
+function startDaemon(folder: string, port: number): RunningDaemon {
   mkdirSync(join(folder, 'logs'))
   writeFileSync(join(folder, 'key'), 'soak-key\n', { mode: 0o600 })
-  const config = join(folder, 'sluice.yaml')
-  writeFileSync(
-    config,
-    `data_dir: ${JSON.stringify(join(folder, 'state'))}
-metrics: { listen: 127.0.0.1:0 }
-sources:
+  return new RunningDaemon(
+    folder,
+    `sources:
   logs: { type: file, include: [${JSON.stringify(join(folder, 'logs', '*.log'))}], decode: json }
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1000000, window: 1s, key_field: .app }
@@ -136,30 +132,9 @@ destinations:
     retry: { initial: 200ms, max: 2s }
 `,
   )
-  const child = spawn(process.execPath, [SLUICE, 'run', '--config', config], { stdio: ['ignore', 'ignore', 'pipe'] })
-  const gone = new Promise<number | null>(resolve => child.on('close', resolve))
-  process.once('exit', () => child.kill('SIGKILL'))
-  let stderr = ''
-  child.stderr.setEncoding('utf8').on('data', text => {
-    if (stderr.length < 100_000) stderr += text
-  })
-  return {
-    async url(): Promise<string> {
-      for (let i = 0; i < 200; i++) {
-        const found = /"url":"([^"]+)"/.exec(stderr)?.[1]
-        if (found) return found
-        await wait(50)
-      }
-      throw new Error(`the daemon did not start:\n${stderr}`)
-    },
-    stop(): Promise<number | null> {
-      child.kill('SIGTERM')
-      return gone
-    },
-  }
 }
 
-async function run(folder: string, receiver: Receiver, url: string, seconds: number, perTick: number) {
+async function run(folder: string, receiver: Receiver, daemon: RunningDaemon, seconds: number, perTick: number) {
   const samples: Sample[] = []
   const next = new Array<number>(FILES).fill(0)
   const rest = 'x'.repeat(120)
@@ -182,7 +157,7 @@ async function run(folder: string, receiver: Receiver, url: string, seconds: num
     }
     if (elapsed >= sampleAt) {
       sampleAt += SAMPLE_MS
-      samples.push(await sample(url, elapsed / 1000))
+      samples.push(await sample(daemon, elapsed / 1000))
       if (process.stderr.isTTY) process.stderr.write(`\r${Math.round(elapsed / 1000)} of ${seconds} s`)
     }
     await wait(Math.max(0, began + tick * TICK_MS - Date.now()))
@@ -202,19 +177,14 @@ function rotate(logs: string, round: number): void {
   }
 }
 
-async function sample(url: string, seconds: number): Promise<Sample> {
-  const text = await (await fetch(url)).text()
-  const sum = (name: string) => {
-    let total = 0
-    for (const [, value] of text.matchAll(new RegExp(`^${name}(?:\\{[^}]*\\})? (\\S+)$`, 'gm'))) total += Number(value)
-    return total
-  }
+async function sample(daemon: RunningDaemon, seconds: number): Promise<Sample> {
+  const scrape = await daemon.scrape()
   return {
     seconds,
-    rssBytes: sum('process_resident_memory_bytes'),
-    descriptors: sum('process_open_fds'),
-    loopDelayMs: sum('nodejs_eventloop_lag_p99_seconds') * 1000 - LOOP_DELAY_MS,
-    unreadBytes: sum('sluice_file_unread_bytes'),
+    rssBytes: scrape.sum('process_resident_memory_bytes'),
+    descriptors: scrape.sum('process_open_fds'),
+    loopDelayMs: scrape.sum('nodejs_eventloop_lag_p99_seconds') * 1000 - LOOP_DELAY_MS,
+    unreadBytes: scrape.sum('sluice_file_unread_bytes'),
   }
 }
 

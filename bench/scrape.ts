@@ -1,0 +1,95 @@
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { built, median } from './measure.js'
+import { RunningDaemon } from './running.js'
+
+/** What a scrape of many series costs the daemon. */
+export interface ScrapeResult {
+  readonly series: number
+  readonly bytes: number
+  /** The longest that a scrape held the event loop up, by what was asked for. */
+  readonly held_up_ms: Readonly<Record<string, { readonly median: number; readonly worst: number }>>
+  readonly cpu_ms: Readonly<Record<string, number>>
+  readonly wanted_ms: number
+}
+
+const WANTED_SERIES = 10_000
+/** Each component has so many series with a throttle's, or one or two more. */
+const SERIES_A_THROTTLE = 12
+const SCRAPES = 20
+const PERIOD_MS = 150
+const WANTED_MS = 20
+const OPENMETRICS = 'application/openmetrics-text; version=1.0.0'
+const WAYS: Readonly<Record<string, Record<string, string>>> = {
+  text: { accept: 'text/plain', 'accept-encoding': 'identity' },
+  'text, gzip': { accept: 'text/plain', 'accept-encoding': 'gzip' },
+  'OpenMetrics, gzip': { accept: OPENMETRICS, 'accept-encoding': 'gzip' },
+}
+
+export async function measureScrape(folder: string): Promise<ScrapeResult> {
+  mkdirSync(folder, { recursive: true })
+  const work = mkdtempSync(join(folder, 'sluice-scrape-'))
+  const throttles = Array.from(
+    { length: Math.ceil(WANTED_SERIES / SERIES_A_THROTTLE) },
+    (_, i) => `  limit_${i}: { type: throttle, inputs: [lines], limit: ${i + 1}, window: 1h, key_field: .app }\n`,
+  )
+  const daemon = new RunningDaemon(
+    work,
+    `sources: { lines: { type: stdin, decode: json } }
+processors:
+${throttles.join('')}destinations: { nowhere: { type: blackhole, inputs: [${throttles.map((_, i) => `limit_${i}`).join(', ')}] } }
+`,
+    { imports: [built('./loop-probe.js')], stdin: true },
+  )
+  try {
+    const url = await daemon.url()
+    daemon.stdin.write('{"app":"a"}\n'.repeat(100))
+    await daemon.until('sluice_component_sent_events_total', { component_id: 'nowhere' }, throttles.length, 60_000)
+    const text = await (await fetch(url)).text()
+    const series = text.split('\n').filter(line => line !== '' && !line.startsWith('#')).length
+    if (series < WANTED_SERIES) throw new Error(`only ${series} series`)
+    const held: Record<string, { median: number; worst: number }> = {}
+    const cpu: Record<string, number> = {}
+    for (const [way, headers] of Object.entries(WAYS)) {
+      const longest: number[] = []
+      for (let i = 0; i < SCRAPES; i++) {
+        daemon.child.send('watch')
+        await scrape(url, headers)
+        daemon.child.send('tell')
+        const [ms] = (await once(daemon.child, 'message')) as [number]
+        longest.push(ms)
+      }
+      held[way] = { median: round(median(longest)), worst: round(Math.max(...longest)) }
+      const before = daemon.cpuSeconds()
+      const began = performance.now()
+      for (let i = 1; i <= SCRAPES; i++) {
+        await scrape(url, headers)
+        await new Promise(resolve => setTimeout(resolve, Math.max(0, began + i * PERIOD_MS - performance.now())))
+      }
+      cpu[way] = round(((daemon.cpuSeconds() - before) / SCRAPES) * 1000)
+    }
+    return { series, bytes: text.length, held_up_ms: held, cpu_ms: cpu, wanted_ms: WANTED_MS }
+  } finally {
+    await daemon.stop()
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+async function scrape(url: string, headers: Record<string, string>): Promise<void> {
+  const answer = await fetch(url, { headers })
+  await answer.arrayBuffer()
+  if (answer.status !== 200) throw new Error(`a scrape was answered by ${answer.status}`)
+}
+
+function round(ms: number): number {
+  return Number(ms.toFixed(1))
+}
+
+export function formatScrape(result: ScrapeResult): string {
+  const lines = Object.entries(result.held_up_ms).map(([way, { median, worst }]) => {
+    const missed = worst > result.wanted_ms ? ' (missed)' : ''
+    return `scrape of ${result.series} series, ${way}: the event loop is held up for ${median} ms, at worst ${worst} ms${missed}; ${result.cpu_ms[way]} ms CPU\n`
+  })
+  return `${lines.join('')}wanted: at most ${result.wanted_ms} ms of the event loop\n`
+}
