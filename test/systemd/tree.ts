@@ -192,19 +192,19 @@ function sweep(boots: string): void {
 }
 
 /**
- * In a mount namespace of its own: the tree of this boot as `$root`, over the made one where the kernel can do that, else
- * as a copy of it. Then systemd-nspawn takes the place of the shell.
+ * In namespaces of its own, of which it is the process 1: the tree of this boot, over the made one where the kernel can do
+ * that, else as a copy of it. When the shell ends, however that is, the kernel ends whatever is in there.
  */
 const START = `
 set -e
 base=$1 boot=$2 name=$3; shift 3
-for group in "$@"; do mkdir "$group/$name"; echo $$ >"$group/$name/cgroup.procs"; done
+for group in "$@"; do mkdir "$group/$name"; echo 0 >"$group/$name/cgroup.procs"; done
 mkdir -p "$boot/root" "$boot/work"
 mount -t overlay overlay -o "lowerdir=$base,upperdir=$boot/upper,workdir=$boot/work" "$boot/root" 2>/dev/null || {
   cp -a --reflink=auto "$base/." "$boot/root/"
   cp -a "$boot/upper/." "$boot/root/"
 }
-exec systemd-nspawn --quiet --directory="$boot/root" --machine="$name" --register=no --keep-unit --boot --console=pipe \\
+systemd-nspawn --quiet --directory="$boot/root" --machine="$name" --register=no --keep-unit --boot --console=pipe \\
   --link-journal=no --timezone=off --bind-ro="$NODE:/usr/bin/node"
 `
 
@@ -252,7 +252,8 @@ export class Tree {
     this.#folder = folder
     this.#name = name
     this.#groups = controlGroups()
-    const args = ['--pdeathsig', 'KILL', 'unshare', '--mount', '--propagation', 'private', 'sh', '-c', START, 'sh']
+    const own = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child=KILL', '--mount-proc']
+    const args = ['--pdeathsig', 'KILL', 'unshare', ...own, 'sh', '-c', START, 'sh']
     const env = { PATH, NODE: process.execPath }
     const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe']
     this.#container = spawn('setpriv', [...args, base, folder, name, ...this.#groups], { env, stdio })
@@ -285,17 +286,17 @@ export class Tree {
     throw new Error(`the tree is ${stdout.trim()}\n${stderr}${units}${this.#console}`)
   }
 
-  /** The process 1 of the container is the child of systemd-nspawn that is 1 in its own namespace. */
+  /** The process 1 of the container is the one that is 1 in a namespace within the namespace that it is started in. */
   #findInit(): boolean {
-    const { pid } = this.#container
+    const below = [this.#container.pid!]
     try {
-      for (const child of readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ')) {
-        if (!child) continue
-        const status = readFileSync(`/proc/${child}/status`, 'utf8')
-        if (/^NSpid:\s+\d+\s+1$/m.test(status)) this.#init = Number(child)
+      for (const pid of below) {
+        if (/^NSpid:\s+\d+\s+\d+\s+1$/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'))) this.#init = pid
+        const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+        if (children) below.push(...children.split(' ').map(Number))
       }
     } catch {
-      // Not yet, or no more.
+      // One of them is gone: the next look finds it.
     }
     return this.#init > 0
   }
