@@ -11,6 +11,11 @@ export interface Told {
   destinations(): { id: string; state: string; reason: string | undefined }[]
 }
 
+/** Whether nothing is held up: a destination that was validated once and is tried again is ready, too. */
+export function isReady(destinations: readonly { readonly state: string }[]): boolean {
+  return destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
+}
+
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
 export async function serveAdmin(listen: { host: string; port: number }, told: Told): Promise<Server> {
   const server = createAdmin(told, undefined)
@@ -71,7 +76,7 @@ async function answer(
       return
     case '/readyz': {
       const destinations = told.destinations()
-      const ready = destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
+      const ready = isReady(destinations)
       sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not ready', destinations })
       return
     }

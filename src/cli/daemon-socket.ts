@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
-import http from 'node:http'
-import { socketPath } from '../admin/socket.js'
+import type { IncomingMessage } from 'node:http'
+import { askSocket, socketPath } from '../admin/socket.js'
 import { components } from '../components.js'
 import { loadConfig } from '../config/load.js'
 import { errorCode } from '../core/errors.js'
@@ -25,11 +25,12 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
 }
 
 /** What the daemon answers; the body still to be read. Errors say what to do. */
-export function ask(socket: string, path: string): Promise<http.IncomingMessage> {
-  return new Promise((resolve, reject) => {
-    const request = http.get({ socketPath: socket, path }, resolve)
-    request.on('error', error => reject(new Error(advice(socket, error), { cause: error })))
-  })
+export async function ask(socket: string, path: string): Promise<IncomingMessage> {
+  try {
+    return await askSocket(socket, { path })
+  } catch (error) {
+    throw new Error(advice(socket, error), { cause: error })
+  }
 }
 
 function advice(socket: string, error: unknown): string {
@@ -43,11 +44,4 @@ function advice(socket: string, error: unknown): string {
     default:
       return `the daemon at ${socket} does not answer`
   }
-}
-
-/** The whole body as text. */
-export async function textOf(response: http.IncomingMessage): Promise<string> {
-  let text = ''
-  for await (const part of response.setEncoding('utf8')) text += part
-  return text
 }

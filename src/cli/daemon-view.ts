@@ -1,5 +1,6 @@
+import { textOf } from '../admin/socket.js'
 import type { Io } from './command-line.js'
-import { ask, textOf } from './daemon-socket.js'
+import { ask } from './daemon-socket.js'
 import { Scrape } from './scrape.js'
 
 /** What a daemon says of itself at one moment. */

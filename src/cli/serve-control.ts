@@ -1,6 +1,7 @@
-import { chmodSync, closeSync, constants, openSync, rmSync } from 'node:fs'
-import { createServer, type IncomingMessage, request, type Server } from 'node:http'
-import { basename, dirname, join, relative } from 'node:path'
+import { rmSync } from 'node:fs'
+import { createServer, type IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { askSocket, listenAtSocket, textOf } from '../admin/socket.js'
 import { ApiError } from '../api/domain/errors.js'
 import { errorCode, errorText } from '../core/errors.js'
 
@@ -14,61 +15,25 @@ import { errorCode, errorText } from '../core/errors.js'
 export type Controls = Readonly<Record<string, (input: Readonly<Record<string, unknown>>) => Promise<unknown>>>
 
 const NAME = 'admin.sock'
-/** What the system takes for the path of a socket, without the zero at its end, on every platform. */
-const LONGEST_PATH = 100
 const LONGEST_BODY = 64 * 1024
 
 export const controlPath = (dataDir: string): string => join(dataDir, NAME)
 
-/** Calls `use` with a way to name `path` that is short enough for a socket. */
-function withShortPath<T>(path: string, use: (short: string) => T): { result: T; release: () => void } {
-  const near = relative(process.cwd(), path)
-  const short = [path, near].find(text => Buffer.byteLength(text) <= LONGEST_PATH)
-  if (short !== undefined) return { result: use(short), release: () => {} }
-  const folder = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY)
-  return { result: use(`/proc/self/fd/${folder}/${basename(path)}`), release: () => closeSync(folder) }
-}
-
 /** Serves `controls` until the returned function is called. */
 export async function serveControls(dataDir: string, controls: Controls): Promise<() => void> {
   const path = controlPath(dataDir)
-  rmSync(path, { force: true })
   const server = createServer((message, response) => {
     void answer(message, controls).then(({ status, body }) => {
       response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
     })
   })
-  const { release } = await listen(server, path)
-  server.on('error', () => {})
+  await listenAtSocket(server, path).catch(error => {
+    throw new Error(`cannot listen on ${path}: ${errorText(error)}`, { cause: error })
+  })
   return () => {
     server.close()
     server.closeAllConnections()
-    release()
     rmSync(path, { force: true })
-  }
-}
-
-async function listen(server: Server, path: string): Promise<{ release: () => void }> {
-  // Nobody else gets in between the making of the socket and the change of its mode.
-  const before = process.umask(0o177)
-  try {
-    const { result, release } = withShortPath(
-      path,
-      short =>
-        new Promise<void>((resolve, reject) => {
-          server.once('error', reject)
-          server.listen(short, resolve)
-        }),
-    )
-    process.umask(before)
-    await result.catch(error => {
-      release()
-      throw new Error(`cannot listen on ${path}: ${errorText(error)}`, { cause: error })
-    })
-    chmodSync(path, 0o600)
-    return { release }
-  } finally {
-    process.umask(before)
   }
 }
 
@@ -102,11 +67,10 @@ export async function callControl(
   name: string,
   input: object,
 ): Promise<{ body: unknown } | undefined> {
-  let release = () => {}
   try {
-    const call = withShortPath(controlPath(dataDir), short => post(short, name, JSON.stringify(input)))
-    release = call.release
-    const { status, text } = await call.result
+    const answer = await askSocket(controlPath(dataDir), { path: `/${name}`, method: 'POST' }, JSON.stringify(input))
+    const text = await textOf(answer)
+    const status = answer.statusCode ?? 0
     const body = JSON.parse(text) as { code?: string; message?: string; errors?: ApiError['errors'] }
     if (status === 200) return { body }
     const { code = 'failed', message = `the service answered ${status}`, errors = [] } = body
@@ -116,23 +80,5 @@ export async function callControl(
     if (code === 'ENOENT' || code === 'ECONNREFUSED') return undefined
     if (code === 'EACCES') throw new Error('the service runs as another user: call this as that user', { cause: error })
     throw error
-  } finally {
-    release()
   }
-}
-
-function post(socketPath: string, name: string, body: string): Promise<{ status: number; text: string }> {
-  return new Promise((resolve, reject) => {
-    const call = request({ socketPath, path: `/${name}`, method: 'POST' }, response => {
-      let text = ''
-      response.setEncoding('utf8')
-      response.on('data', (part: string) => {
-        text += part
-      })
-      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }))
-      response.on('error', reject)
-    })
-    call.on('error', reject)
-    call.end(body)
-  })
 }

@@ -1,6 +1,7 @@
 import split2 from 'split2'
+import { textOf } from '../admin/socket.js'
 import { type Io, UsageError } from './command-line.js'
-import { ask, type DaemonOptions, findSocket, textOf } from './daemon-socket.js'
+import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
 import { EXIT } from './dispatch.js'
 
 export interface TapOptions extends DaemonOptions {

@@ -1,0 +1,37 @@
+import { existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { join } from 'node:path'
+import t from 'tap'
+import { askSocket, listenAtSocket, socketPath, textOf } from '../../../src/admin/socket.js'
+
+const open = () => readdirSync('/proc/self/fd').length
+
+t.test('a socket at a path of any length, for its owner alone', async t => {
+  const far = join(t.testdir({}), 'a'.repeat(120), 'b'.repeat(120))
+  mkdirSync(far, { recursive: true })
+  const before = open()
+  for (const folder of [t.testdirName, far]) {
+    const path = socketPath(folder)
+    writeFileSync(path, 'left by a process that is gone')
+    const server = createServer((request, response) => {
+      void textOf(request).then(body => response.writeHead(202).end(`${request.method} ${request.url} ${body}`))
+    })
+    const mask = process.umask()
+    await listenAtSocket(server, path)
+    t.equal(process.umask(), mask)
+    t.equal(statSync(path).mode & 0o777, 0o600)
+    const answer = await askSocket(path, { path: '/x?y', method: 'POST' }, 'text')
+    t.same([answer.statusCode, await textOf(answer)], [202, 'POST /x?y text'])
+    await new Promise(resolve => {
+      server.close(resolve)
+      server.closeAllConnections()
+    })
+    t.notOk(existsSync(path), 'the socket goes with its server')
+    await t.rejects(askSocket(path, { path: '/' }), { code: 'ENOENT' })
+    writeFileSync(path, '')
+    await t.rejects(askSocket(path, { path: '/' }), { code: 'ECONNREFUSED' })
+  }
+  await t.rejects(askSocket(join(far, 'none'.repeat(30), 'x'), { path: '/' }), { code: 'ENOENT' })
+  await t.rejects(listenAtSocket(createServer(), join(t.testdirName, 'none', 'x')), { code: 'ENOENT' })
+  t.equal(open(), before, 'no descriptor is left')
+})
