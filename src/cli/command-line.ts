@@ -3,12 +3,17 @@ import { NearestName } from '../lib/nearest.js'
 
 /** What a command may be given behind its name, and the reading of it. */
 
+/** What a value is, for whoever completes it in a shell: a path, the id of a component, or one of some words. */
+export type Takes = 'file' | 'folder' | 'component' | 'throttle' | 'destination' | readonly string[]
+
 export interface OptionSpec {
   readonly type: 'string' | 'boolean'
   /** What the value is called in the help: `FILE`. */
   readonly value?: string
   readonly short?: string
   readonly required?: true
+  /** Not needed where `value` is FILE or FOLDER. */
+  readonly takes?: Takes
   readonly text: string
 }
 export type OptionSpecs = Readonly<Record<string, OptionSpec>>
@@ -18,6 +23,7 @@ export interface Operands {
   readonly name: string
   readonly min: number
   readonly max: number
+  readonly takes?: Takes
   readonly text: string
 }
 

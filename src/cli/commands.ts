@@ -2,6 +2,7 @@ import { type Command, command, UsageError } from './command-line.js'
 import { apiCommands } from './commands/api.js'
 import { lookCommands } from './commands/look.js'
 import { serviceCommands } from './commands/service.js'
+import { DAEMON_OPTIONS } from './daemon-options.js'
 
 /** Every command. The help, and whatever else describes the command line, is made from this table. */
 export const commands: readonly Command[] = [
@@ -88,7 +89,13 @@ export const commands: readonly Command[] = [
         required: true,
         text: 'The configuration with the throttle.',
       },
-      component: { type: 'string', value: 'ID', required: true, text: 'The id of the throttle in it.' },
+      component: {
+        type: 'string',
+        value: 'ID',
+        required: true,
+        takes: 'throttle',
+        text: 'The id of the throttle in it.',
+      },
       time: {
         type: 'string',
         value: 'PATH',
@@ -115,7 +122,7 @@ export const commands: readonly Command[] = [
         type: 'boolean',
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}.',
       },
-      report: { type: 'string', value: 'OUT.html', text: 'Writes the result as a page, too.' },
+      report: { type: 'string', value: 'OUT.html', takes: 'file', text: 'Writes the result as a page, too.' },
     },
     operands: {
       name: 'INPUT',
@@ -149,7 +156,13 @@ export const commands: readonly Command[] = [
         required: true,
         text: 'The configuration with the destination.',
       },
-      destination: { type: 'string', value: 'ID', required: true, text: 'The id of the destination in it.' },
+      destination: {
+        type: 'string',
+        value: 'ID',
+        required: true,
+        takes: 'destination',
+        text: 'The id of the destination in it.',
+      },
       'dry-run': { type: 'boolean', text: 'Only tells what there is to send, by reason. Changes nothing.' },
     },
     operands: {
@@ -179,6 +192,48 @@ export const commands: readonly Command[] = [
     async run(_call, io) {
       const { docs } = await import('./docs.js')
       return docs(io)
+    },
+  }),
+  command({
+    name: 'docs man',
+    summary: 'Writes the manual page to standard output: what the help of every command says, in roff.',
+    options: {},
+    examples: [{ title: 'to read it', line: 'sluice docs man | man -l -' }],
+    async run(_call, io) {
+      const { man } = await import('./docs.js')
+      return man(commands, io)
+    },
+  }),
+  command({
+    name: 'completion',
+    summary: 'Writes the script that lets a shell complete commands, options, files and ids of components.',
+    text: [
+      'For bash, zsh or fish. With `ids` it writes what the scripts ask for while somebody types: the ids of the components of the running daemon, or of a configuration.',
+    ],
+    options: {
+      ...DAEMON_OPTIONS,
+      of: {
+        type: 'string',
+        value: 'KIND',
+        takes: ['component', 'throttle', 'destination'],
+        text: 'With ids: which ones; component (default), throttle or destination.',
+      },
+    },
+    operands: {
+      name: 'SHELL',
+      min: 1,
+      max: 1,
+      takes: ['bash', 'zsh', 'fish', 'ids'],
+      text: 'bash, zsh or fish; or ids.',
+    },
+    examples: [
+      { title: 'in ~/.bashrc', line: 'source <(sluice completion bash)' },
+      { title: 'in ~/.zshrc, behind compinit', line: 'source <(sluice completion zsh)' },
+      { title: 'for fish', line: 'sluice completion fish > ~/.config/fish/completions/sluice.fish' },
+    ],
+    async run({ options, operands }, io) {
+      const { completion } = await import('./completion.js')
+      return completion(operands[0]!, options, commands, io)
     },
   }),
   command({

@@ -3,5 +3,10 @@ import type { OptionSpecs } from './command-line.js'
 /** How the commands that look into a daemon find it. */
 export const DAEMON_OPTIONS = {
   config: { type: 'string', short: 'c', value: 'FILE', text: 'The configuration of the daemon: it says where it is.' },
-  socket: { type: 'string', value: 'PATH', text: 'Its socket, instead: sluice.sock in its data_dir.' },
+  socket: {
+    type: 'string',
+    value: 'PATH',
+    takes: 'file',
+    text: 'Its socket, instead: sluice.sock in its data_dir.',
+  },
 } as const satisfies OptionSpecs

@@ -4,9 +4,11 @@ import { components } from '../components.js'
 import { jsonSchema } from '../config/json-schema.js'
 import { referenceText } from '../config/reference.js'
 import type { AnyDefinition } from '../core/component.js'
-import { packageFolder } from '../lib/version.js'
-import type { Io } from './command-line.js'
+import { systemClock } from '../lib/time.js'
+import { packageFolder, packageVersion } from '../lib/version.js'
+import type { Command, Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { manPage } from './man.js'
 
 /** What `sluice docs config` writes, by file name. */
 export function generatedFiles(known: readonly AnyDefinition[] = components): Readonly<Record<string, string>> {
@@ -24,5 +26,13 @@ export function docs(io: Pick<Io, 'stdout'>, folder: string = join(packageFolder
     writeFileSync(file, text)
     io.stdout.write(`${file}\n`)
   }
+  return EXIT.done
+}
+
+/** Writes the manual page; its date is that of SOURCE_DATE_EPOCH where that is set, so that a build can be repeated. */
+export function man(commands: readonly Command[], io: Pick<Io, 'stdout' | 'env'>): number {
+  const seconds = Number(io.env.SOURCE_DATE_EPOCH || Number.NaN)
+  const time = Number.isSafeInteger(seconds) ? seconds * 1000 : systemClock.wall()
+  io.stdout.write(manPage(commands, packageVersion(), new Date(time).toISOString().slice(0, 10)))
   return EXIT.done
 }

@@ -4,6 +4,28 @@ import type { Command, OptionSpec } from './command-line.js'
 
 const WIDTH = 80
 
+export const ABOUT =
+  'sluice ships logs: it tails files and standard input, limits them by key, delivers at least once, and accounts for every event.'
+
+type Rows = readonly (readonly [string, string])[]
+
+export const GLOBAL_OPTIONS: Rows = [
+  ['-h, --help', 'Shows this text; behind a command, the text of that command.'],
+  ['-V, --version', 'Shows the version.'],
+]
+
+export const EXIT_CODES: Rows = [
+  ['0', 'Done.'],
+  ['1', 'Failed; the reason is on standard error.'],
+  ['2', 'The command line is wrong.'],
+  ['78', 'The configuration is wrong; each error is on standard error with its file, line and column.'],
+]
+
+export const ENVIRONMENT: Rows = [
+  ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: what the daemon logs.'],
+  ['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.'],
+]
+
 /** Breaks `text` at spaces, so that no line is longer than the terminal of old; later lines begin with `indent`. */
 function wrap(text: string, indent = ''): string {
   let line = ''
@@ -19,13 +41,14 @@ function wrap(text: string, indent = ''): string {
 }
 
 /** Two columns; the first as wide as its longest entry. */
-function columns(rows: readonly (readonly [string, string])[]): string {
+function columns(rows: Rows): string {
   const width = Math.max(...rows.map(([left]) => left.length)) + 2
   const indent = ' '.repeat(width + 2)
   return rows.map(([left, right]) => `  ${left.padEnd(width)}${wrap(right, indent)}\n`).join('')
 }
 
-function flag(name: string, { short, value }: Pick<OptionSpec, 'short' | 'value'>): string {
+/** An option as the help shows it: `-c, --config FILE`. */
+export function flag(name: string, { short, value }: Pick<OptionSpec, 'short' | 'value'>): string {
   return `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
 }
 
@@ -60,24 +83,11 @@ export function commandHelp(command: Command): string {
 
 export function globalHelp(commands: readonly Command[]): string {
   return [
-    wrap(
-      'sluice ships logs: it tails files and standard input, limits them by key, delivers at least once, and accounts for every event.\n',
-    ),
+    wrap(`${ABOUT}\n`),
     'Usage: sluice COMMAND [OPTION…]\n',
     `Commands:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,
-    `Options:\n${columns([
-      ['-h, --help', 'Shows this text; behind a command, the text of that command.'],
-      ['-V, --version', 'Shows the version.'],
-    ])}`,
-    `Exit codes:\n${columns([
-      ['0', 'Done.'],
-      ['1', 'Failed; the reason is on standard error.'],
-      ['2', 'The command line is wrong.'],
-      ['78', 'The configuration is wrong; each error is on standard error with its file, line and column.'],
-    ])}`,
-    `Environment:\n${columns([
-      ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: what the daemon logs.'],
-      ['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.'],
-    ])}`,
+    `Options:\n${columns(GLOBAL_OPTIONS)}`,
+    `Exit codes:\n${columns(EXIT_CODES)}`,
+    `Environment:\n${columns(ENVIRONMENT)}`,
   ].join('\n')
 }

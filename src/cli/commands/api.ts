@@ -140,7 +140,7 @@ export const apiCommands: readonly Command[] = [
       summary: `${name === 'enable' ? 'Enables' : 'Disables'} a feature in beta for the account of the key: throttle.`,
       text: [`For the manager of the account, with a personal key. ${PRINTS}`],
       options: CONNECTION,
-      operands: { name: 'FEATURE', min: 1, max: 1, text: 'throttle.' },
+      operands: { name: 'FEATURE', min: 1, max: 1, takes: ['throttle'], text: 'throttle.' },
       examples: [{ title: 'for pipelines with a throttle', line: `sluice api ${name} throttle` }],
       async run({ options, operands }, io) {
         return (await load()).withClient(options, io, client =>
@@ -159,7 +159,13 @@ export const apiCommands: readonly Command[] = [
       type: { type: 'string', value: 'TYPE', text: 'Content type of the body, application/json without it.' },
       include: { type: 'boolean', short: 'i', text: 'Prints status and headers as well.' },
     },
-    operands: { name: 'METHOD PATH', min: 2, max: 2, text: 'As in GET /v3/pipeline.' },
+    operands: {
+      name: 'METHOD PATH',
+      min: 2,
+      max: 2,
+      takes: ['GET', 'POST', 'PUT', 'DELETE', 'HEAD'],
+      text: 'As in GET /v3/pipeline.',
+    },
     examples: [
       { title: 'what pipelines are there?', line: 'sluice api GET /v3/pipeline' },
       {

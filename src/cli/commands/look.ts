@@ -25,7 +25,14 @@ export const lookCommands: readonly Command[] = [
   command({
     name: 'graph',
     summary: 'Draws which component of a configuration feeds which: as text, for Mermaid or for Graphviz.',
-    options: { format: { type: 'string', value: 'FORMAT', text: 'How: text (default), mermaid or dot.' } },
+    options: {
+      format: {
+        type: 'string',
+        value: 'FORMAT',
+        takes: ['text', 'mermaid', 'dot'],
+        text: 'How: text (default), mermaid or dot.',
+      },
+    },
     operands: FILE,
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },
@@ -79,7 +86,13 @@ export const lookCommands: readonly Command[] = [
       where: { type: 'string', value: 'CONDITION', text: 'Only events that match.' },
       discarded: { type: 'boolean', text: 'The events that the component discards, instead.' },
     },
-    operands: { name: 'COMPONENT', min: 1, max: 1, text: 'Its id, or a side output as in limit_app.discarded.' },
+    operands: {
+      name: 'COMPONENT',
+      min: 1,
+      max: 1,
+      takes: 'component',
+      text: 'Its id, or a side output as in limit_app.discarded.',
+    },
     examples: [
       {
         title: 'ten errors of one application',
