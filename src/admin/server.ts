@@ -1,12 +1,17 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { promisify } from 'node:util'
+import { gzip } from 'node:zlib'
+import { CONTENT_TYPES, type Format } from '../lib/exposition.js'
+import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'
 import { streamTap, type Tappable } from './tap.js'
 
+const compress = promisify(gzip)
+
 /** What the daemon tells about itself. */
 export interface Told {
-  /** Prometheus text. */
-  metrics(): Promise<string>
-  readonly contentType: string
+  /** The text of a scrape. */
+  metrics(format: Format): Promise<Buffer>
   /** Every destination, and why it is not ready. */
   destinations(): { id: string; state: string; reason: string | undefined }[]
 }
@@ -67,8 +72,7 @@ async function answer(
   }
   switch (pathname) {
     case '/metrics': {
-      const text = await told.metrics()
-      response.writeHead(200, { 'content-type': told.contentType }).end(text)
+      await sendMetrics(request, response, told)
       return
     }
     case '/healthz':
@@ -82,6 +86,18 @@ async function answer(
     }
     default:
       sendJson(response, 404, { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] })
+  }
+}
+
+async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, told: Told): Promise<void> {
+  const format = formatFor(headers.accept)
+  const text = await told.metrics(format)
+  const about = { 'content-type': CONTENT_TYPES[format], vary: 'Accept, Accept-Encoding' }
+  if (!takesGzip(headers['accept-encoding'])) response.writeHead(200, about).end(text)
+  // In a thread of its own; the fastest level makes a scrape a tenth as long already.
+  else {
+    const body = await compress(text, { level: 1 })
+    response.writeHead(200, { ...about, 'content-encoding': 'gzip' }).end(body)
   }
 }
 

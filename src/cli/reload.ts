@@ -15,7 +15,7 @@ export function onReload(
 ): () => void {
   const counts = { done: 0, failed: 0 }
   const help = 'Times that the configuration was read again, by what came of it.'
-  metrics.series('counter', 'sluice_config_reloads_total', help, ['result'], () =>
+  metrics.series('counter', 'sluice_config_reloads_total', help, () =>
     Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
   )
   let last = true

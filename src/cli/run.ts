@@ -71,10 +71,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
   const pipeline = await Supervisor.build(config, around, wentBack)
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline.states()) ? 1 : 0))
-  const servers = new Servers(
-    { metrics: () => metrics.render(), contentType: metrics.contentType, destinations: () => pipeline.states() },
-    log,
-  )
+  const servers = new Servers({ metrics: format => metrics.render(format), destinations: () => pipeline.states() }, log)
   await servers.open(config, pipeline)
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const signals = onSignals(pipeline, () => pipeline.config.shutdownTimeoutMs, log)

@@ -6,28 +6,27 @@ import type { Metrics } from '../engine/metrics.js'
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
   const one = (value: number) => [{ labels: {}, value }]
   metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))
-  const labels = ['method', 'route', 'status']
   const of = (value: 'requests' | 'seconds') => () =>
     [...counts.all()].map(count => ({
       labels: { method: count.method, route: count.route, status: String(count.status) },
       value: count[value],
     }))
-  metrics.series('counter', 'sluice_api_requests_total', 'Requests that were answered.', labels, of('requests'))
+  metrics.series('counter', 'sluice_api_requests_total', 'Requests that were answered.', of('requests'))
   const help = 'Time that requests took, in seconds.'
-  metrics.series('counter', 'sluice_api_request_seconds_total', help, labels, of('seconds'))
-  metrics.series('counter', 'sluice_api_authenticated_total', 'Requests with a valid key.', [], () =>
+  metrics.series('counter', 'sluice_api_request_seconds_total', help, of('seconds'))
+  metrics.series('counter', 'sluice_api_authenticated_total', 'Requests with a valid key.', () =>
     one(service.counts().authenticated),
   )
-  metrics.series('counter', 'sluice_api_refused_keys_total', 'Requests with a refused key.', ['problem'], () =>
+  metrics.series('counter', 'sluice_api_refused_keys_total', 'Requests with a refused key.', () =>
     Object.entries(service.counts().refusedKeys).map(([problem, value]) => ({ labels: { problem }, value })),
   )
-  metrics.series('counter', 'sluice_api_rate_limited_total', 'Requests above the limit of a key or address.', [], () =>
+  metrics.series('counter', 'sluice_api_rate_limited_total', 'Requests above the limit of a key or address.', () =>
     one(service.counts().rateLimited),
   )
-  metrics.series('gauge', 'sluice_api_keys_expiring_soon', 'Keys that expire soon: rotate them.', [], () =>
+  metrics.series('gauge', 'sluice_api_keys_expiring_soon', 'Keys that expire soon: rotate them.', () =>
     one(service.counts().keysExpiringSoon),
   )
-  metrics.series('gauge', 'sluice_api_keys_expired', 'Keys that have expired and are still there.', [], () =>
+  metrics.series('gauge', 'sluice_api_keys_expired', 'Keys that have expired and are still there.', () =>
     one(service.counts().keysExpired),
   )
 }

@@ -11,6 +11,7 @@ import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import { ConfigError, errorCode, errorText, formatProblem } from '../core/errors.js'
 import { Metrics } from '../engine/metrics.js'
+import type { Format } from '../lib/exposition.js'
 import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { TlsFiles } from '../sources/listen/tls.js'
@@ -156,8 +157,7 @@ async function listenForMetrics(
   if (!config.metrics) return undefined
   const address = config.metricsGiven ? config.metrics : USUAL_METRICS
   const told = {
-    metrics: () => metrics.render(),
-    contentType: metrics.contentType,
+    metrics: (format: Format) => metrics.render(format),
     destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
   }
   try {

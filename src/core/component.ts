@@ -48,9 +48,23 @@ export type Processor = Transform &
 /** One attempt at a time: retry, batching, holding and dead letters are the engine's (engine/delivery.ts). */
 export interface Destination extends Lifecycle {
   /** Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`. */
-  write(request: readonly EventBatch[], signal: AbortSignal): Promise<void>
+  // biome-ignore lint/suspicious/noConfusingVoidType: most destinations know nothing of a request but that it was accepted
+  write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt | void>
   /** While on hold: whether something changed (a key was replaced) so that a new attempt makes sense at once. */
   changed?(): Promise<boolean>
+}
+
+/** The request by which something was counted last; OpenMetrics shows it. */
+export interface Exemplar {
+  readonly requestId: string
+  /** Wall clock in milliseconds. */
+  readonly at: number
+}
+
+/** What is known of a request that was accepted. */
+export interface Receipt {
+  /** What the receiver calls it. */
+  readonly requestId: string | undefined
 }
 
 /** What one component counts, as plain numbers; engine/metrics.ts turns them into Prometheus series. */
@@ -64,12 +78,17 @@ export interface ComponentMetrics {
   /** Something went wrong without an event being lost; `kind` is a label. */
   failed(kind: string): void
   /** A counter of the component's own; the same object each time for the same name and labels. */
-  counter(name: string, help: string, labels?: Record<string, string>): { value: number }
+  counter(name: string, help: string, labels?: Record<string, string>): { value: number; exemplar?: Exemplar }
   /** A gauge, read at each scrape. */
   gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
   /** Gauges that come and go: read at each scrape. */
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
-  histogram(name: string, help: string, buckets: readonly number[]): { observe(value: number): void }
+  histogram(name: string, help: string, buckets: readonly number[]): Observer
+}
+
+/** Takes what a histogram is made of. */
+export interface Observer {
+  observe(value: number, exemplar?: Exemplar): void
 }
 
 /** A source's saved positions: one JSON document a source, written soon after it changed, atomically. */

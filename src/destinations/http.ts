@@ -5,7 +5,7 @@ import type { Dispatcher } from 'undici'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
 import { AccessKey } from '../core/access-key.js'
 import type { EventBatch } from '../core/batch.js'
-import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
+import { type Destination, type DestinationContext, defineDestination, type Receipt } from '../core/component.js'
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
@@ -57,7 +57,7 @@ class HttpDestination implements Destination {
     else await this.#validate(validate, signal)
   }
 
-  async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
+  async write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt> {
     const { url, method, encoding, compression } = this.#options
     const { body, idempotencyKey } = await this.#prepare(request)
     const headers: Record<string, string> = {
@@ -67,12 +67,14 @@ class HttpDestination implements Destination {
     if (compression !== 'none') headers['content-encoding'] = compression
     try {
       const answer = await this.#send(url, method, headers, body, signal)
-      this.#count(String(answer.statusCode))
+      const requestId = text(answer.headers['x-request-id'])
+      this.#count(String(answer.statusCode), requestId)
       const place = `${method} ${withoutQuery(url)}`
       if (!isSuccess(answer.statusCode)) throw await this.#refusal(answer, place, request)
       const refused = await this.#refusedOf(answer, place, request)
       this.#finish(request, body)
       if (refused) throw refused
+      return { requestId }
     } catch (error) {
       if (error instanceof DeliveryError && error.status === undefined && error.failure === 'retry')
         this.#count(error.reason)
@@ -245,9 +247,12 @@ class HttpDestination implements Destination {
     return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
   }
 
-  #count(status: string): void {
+  #count(status: string, requestId?: string): void {
+    const { metrics, clock } = this.#context
     const help = 'Requests by the status of the answer, or by why there was none.'
-    this.#context.metrics.counter('sluice_http_requests_total', help, { status }).value++
+    const counter = metrics.counter('sluice_http_requests_total', help, { status })
+    counter.value++
+    if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }
   }
 
   #warnOfPlainKey(): void {

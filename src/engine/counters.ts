@@ -1,4 +1,4 @@
-import type { ComponentMetrics, Kind } from '../core/component.js'
+import type { ComponentMetrics, Exemplar, Kind, Observer } from '../core/component.js'
 
 export interface Amount {
   events: number
@@ -31,13 +31,14 @@ const GIVEN_BACK = 'given_back'
 export interface Counter {
   readonly labels: Record<string, string>
   value: number
+  exemplar?: Exemplar
 }
 
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
   /** What there is to show at this moment. */
-  read(): Iterable<{ labels: Record<string, string>; value: number }>
+  read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
 
 export interface Histogram {
@@ -46,6 +47,8 @@ export interface Histogram {
   readonly buckets: readonly number[]
   /** How many fell below each bound (not cumulated), the last one beyond all. */
   readonly counts: number[]
+  /** The last one of each. */
+  readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
   sum: number
 }
 
@@ -132,21 +135,22 @@ export class ComponentCounters implements ComponentMetrics {
     else this.series.set(name, [series])
   }
 
-  histogram(name: string, help: string, buckets: readonly number[]): { observe(value: number): void } {
+  histogram(name: string, help: string, buckets: readonly number[]): Observer {
     const known = this.histograms.get(name)
     const histogram = known?.buckets.length === buckets.length ? known : this.#newHistogram(name, help, buckets)
     return {
-      observe: value => {
+      observe: (value, exemplar) => {
         let i = 0
         while (i < buckets.length && value > buckets[i]!) i++
         histogram.counts[i]!++
         histogram.sum += value
+        if (exemplar) histogram.exemplars[i] = { ...exemplar, value }
       },
     }
   }
 
   #newHistogram(name: string, help: string, buckets: readonly number[]): Histogram {
-    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), sum: 0 }
+    const histogram: Histogram = { help, buckets, counts: new Array(buckets.length + 1).fill(0), exemplars: [], sum: 0 }
     this.histograms.set(name, histogram)
     return histogram
   }

@@ -2,7 +2,7 @@ import { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
 import { STREAM_DEPTH } from '../core/batch-transform.js'
-import type { ComponentMetrics, Destination } from '../core/component.js'
+import type { ComponentMetrics, Destination, Observer } from '../core/component.js'
 import type { DeliveryOptions } from '../core/delivery-options.js'
 import { DeliveryError, errorText } from '../core/errors.js'
 import type { Random } from '../lib/backoff.js'
@@ -11,6 +11,7 @@ import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import type { Amount } from './counters.js'
 import type { DeadLetters } from './dead-letter.js'
+import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
 
 /**
  * From batches to requests, and each request to its end. Invariants: every batch written is in the batcher or in
@@ -57,7 +58,7 @@ export class Delivery extends Writable {
   /** Requests whose parts are not settled. */
   readonly #unsettled = new Set<Request>()
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  readonly #latency: { observe(value: number): void }
+  readonly #latency: Observer
   #running = 0
   #started = false
   #over = false
@@ -103,6 +104,18 @@ export class Delivery extends Writable {
   /** Why it holds or tries again, for people. */
   get reason(): string | undefined {
     return this.#attempts.error?.message
+  }
+
+  /** Why it holds or tries again, for people. */
+  get reason(): string | undefined {
+    return this.#attempts.error?.message
+  }
+
+  /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */
+  get owes(): boolean {
+    const batcher = this.#batcher
+    if (this.state !== 'ready' || batcher.empty || this.#running >= this.#options.max_in_flight) return false
+    return batcher.full || batcher.dueAt <= this.#context.clock.now()
   }
 
   /**
@@ -304,10 +317,16 @@ export class Delivery extends Writable {
   async #write(parts: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const { clock } = this.#context
     const began = clock.now()
+    let requestId: string | undefined
     try {
-      await this.#destination.write(parts, signal)
+      const accepted = await this.#destination.write(parts, signal)
+      if (accepted) requestId = accepted.requestId
+    } catch (error) {
+      if (error instanceof DeliveryError) requestId = error.requestId
+      throw error
     } finally {
-      this.#latency.observe((clock.now() - began) / 1000)
+      const exemplar = requestId === undefined ? undefined : { requestId, at: clock.wall() }
+      this.#latency.observe((clock.now() - began) / 1000, exemplar)
     }
   }
 
@@ -376,23 +395,4 @@ function add(amount: Amount, events: number, bytes: number): Amount {
 function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
   if (rejected === undefined || failure === 'too_large') return false
   return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0
-}
-
-/** What a destination throws that is not a DeliveryError is taken as something that passes. */
-function judgeWrite(error: unknown): DeliveryError {
-  if (error instanceof DeliveryError) return error
-  return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
-}
-
-/** At the start nothing can be refused but the destination's own settings: an operator must look. */
-function judgeStart(error: unknown): DeliveryError {
-  if (!(error instanceof DeliveryError)) throw error
-  if (error.failure === 'retry' || error.failure === 'hold') return error
-  const { reason, status, requestId } = error
-  return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
-}
-
-function judgeDeadLetter(cause: unknown): DeliveryError {
-  const message = `the dead letter cannot be written: ${errorText(cause)}`
-  return new DeliveryError(message, { failure: 'retry', reason: 'dead_letter', cause })
 }

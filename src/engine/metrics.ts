@@ -1,10 +1,18 @@
 import type { Logger } from 'pino'
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
-import type { Kind } from '../core/component.js'
+import { collectDefaultMetrics, Registry } from 'prom-client'
+import type { Exemplar, Kind } from '../core/component.js'
+import { Exposition, type Family, type Format, labelText, nextTurn, type ShownExemplar } from '../lib/exposition.js'
 import { packageVersion } from '../lib/version.js'
 import { ComponentCounters, type CounterSet } from './counters.js'
 
-type Labels = Record<string, string>
+type Labels = Readonly<Record<string, string>>
+
+interface About {
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  /** All of them, where they are not those of components. */
+  readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
+}
 
 /** prom-client's defaults whose names promtool objects to: gauges that end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
@@ -12,205 +20,195 @@ const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total',
 /** How often the delay of the event loop is measured; it is part of what is measured. */
 export const LOOP_DELAY_MS = 100
 
-const COMPONENT = ['component_id', 'component_kind', 'component_type'] as const
+/** So many components are read between turns of the event loop. */
+const SLICE = 100
 
-/** All metrics of one daemon. Components count plain numbers (counters.ts); they become series at a scrape. */
+const RECEIVED = 'that reached the component'
+const SENT = 'that the component passed on, or that its receiver accepted'
+const DISCARDED = 'deliberately not passed on, by reason'
+const OF_COMPONENTS: Readonly<Record<string, About>> = {
+  sluice_component_received_events_total: { type: 'counter', help: `Events ${RECEIVED}.` },
+  sluice_component_received_bytes_total: { type: 'counter', help: `Bytes ${RECEIVED}.` },
+  sluice_component_sent_events_total: { type: 'counter', help: `Events ${SENT}.` },
+  sluice_component_sent_bytes_total: { type: 'counter', help: `Bytes ${SENT}.` },
+  sluice_component_discarded_events_total: { type: 'counter', help: `Events ${DISCARDED}.` },
+  sluice_component_discarded_bytes_total: { type: 'counter', help: `Bytes ${DISCARDED}.` },
+  sluice_component_in_flight_events: { type: 'gauge', help: 'Events inside the component.' },
+  sluice_component_in_flight_bytes: { type: 'gauge', help: 'Bytes inside the component.' },
+  sluice_component_errors_total: { type: 'counter', help: 'Things that went wrong, by kind.' },
+  sluice_conservation_errors_total: {
+    type: 'counter',
+    help: 'Checks that found received, sent, discarded and in flight not to add up.',
+  },
+}
+
+/**
+ * All metrics of one daemon. Components count plain numbers (counters.ts), which become text at a scrape: those of one
+ * component at one moment, so that they add up, and some components in a turn of the event loop. The metrics of the
+ * process are prom-client's; by way of it the others would hold the loop up for long where there are many.
+ */
 export class Metrics implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
-  readonly #registry = new Registry()
+  readonly #process = new Registry()
+  /** Whatever was shown once keeps its head. */
+  readonly #known = new Map<string, About>()
   readonly #log: Logger
   readonly #imbalances = new Map<string, number>()
-  /** Names of series that components made, registered when first seen. */
-  readonly #known = new Set<string>()
+  readonly #labels = new WeakMap<ComponentCounters, { readonly id: string; readonly all: string }>()
 
   constructor(log: Logger) {
     this.#log = log
     // What measures the delay of the event loop wakes the process this often: every 10 ms would cost more than 2,000 idle files.
-    collectDefaultMetrics({ register: this.#registry, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
-    for (const name of MISNAMED) this.#registry.removeSingleMetric(name)
-    this.#gauge('sluice_build_info', 'Which program this is; always 1.', ['version', 'node'], set =>
-      set({ version: packageVersion(), node: process.version }, 1),
-    )
-    this.#amounts('received', 'that reached the component', c => [[{}, c.received]])
-    this.#amounts('sent', 'that the component passed on, or that its receiver accepted', c => [[{}, c.passed]])
-    this.#amounts('discarded', 'deliberately not passed on, by reason', c =>
-      [...c.discards].map(([reason, amount]) => [{ reason }, amount] as const),
-    )
-    for (const unit of ['events', 'bytes'] as const) {
-      this.#gauge(`sluice_component_in_flight_${unit}`, `${title(unit)} inside the component.`, [...COMPONENT], set => {
-        for (const c of this.components.values()) set(labelsOf(c), c.inFlight()[unit])
-      })
-    }
-    this.#counter('sluice_component_errors_total', 'Things that went wrong, by kind.', [...COMPONENT, 'kind'], inc => {
-      for (const c of this.components.values()) for (const [kind, n] of c.failures) inc({ ...labelsOf(c), kind }, n)
-    })
-    const help = 'Checks that found received, sent, discarded and in flight not to add up.'
-    this.#counter('sluice_conservation_errors_total', help, ['component_id'], inc => {
-      for (const c of this.components.values()) inc({ component_id: c.id }, this.#imbalances.get(c.id) ?? 0)
-    })
+    collectDefaultMetrics({ register: this.#process, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
+    for (const name of MISNAMED) this.#process.removeSingleMetric(name)
+    const build = { version: packageVersion(), node: process.version }
+    this.series('gauge', 'sluice_build_info', 'Which program this is; always 1.', () => [{ labels: build, value: 1 }])
+    for (const [name, about] of Object.entries(OF_COMPONENTS)) this.#known.set(name, about)
   }
 
   /** The counters of a component; the same ones for the same id, so that counts survive a rebuilt pipeline. */
   component(id: string, kind: Kind, type: string): ComponentCounters {
-    const known = this.components.get(id)
-    if (known && known.kind === kind && known.type === type) return known
+    const present = this.components.get(id)
+    if (present && present.kind === kind && present.type === type) return present
     // What another component of this id counted is not forgotten.
-    if (known) this.components.set(`${id} ${known.kind} ${known.type}`, known)
-    const counters = new ComponentCounters(id, kind, type)
+    if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
+    const aside = `${id} ${kind} ${type}`
+    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type)
+    this.components.delete(aside)
     this.components.set(id, counters)
     return counters
   }
 
   /** Gauges of the daemon itself, without a component. */
   daemonGauge(name: string, help: string, read: () => number): void {
-    this.#gauge(name, help, [], set => set({}, read()))
+    this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
 
   /** Series beside those of components, read at each scrape. */
-  series(
-    type: 'counter' | 'gauge',
-    name: string,
-    help: string,
-    labelNames: readonly string[],
-    read: () => Iterable<{ readonly labels: Labels; readonly value: number }>,
-  ): void {
-    const each = (put: (labels: Labels, n: number) => void) => {
-      for (const { labels, value } of read()) put(labels, value)
-    }
-    if (type === 'counter') this.#counter(name, help, [...labelNames], each)
-    else this.#gauge(name, help, [...labelNames], each)
+  series(type: 'counter' | 'gauge', name: string, help: string, read: NonNullable<About['read']>): void {
+    this.#known.set(name, { type, help, read })
   }
 
   /** Checks received = sent + discarded + in flight for each component; counts and logs where it does not hold. */
   checkConservation(): boolean {
     let holds = true
-    for (const c of this.components.values()) {
-      const off = c.imbalance()
-      if (off.events === 0 && off.bytes === 0) continue
-      holds = false
-      const before = this.#imbalances.get(c.id) ?? 0
-      this.#imbalances.set(c.id, before + 1)
-      if (before === 0) {
-        this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'events are not all accounted for')
-      }
-    }
+    for (const c of this.components.values()) if (!this.#check(c)) holds = false
     return holds
   }
 
+  #check(c: ComponentCounters): boolean {
+    const off = c.imbalance()
+    if (off.events === 0 && off.bytes === 0) return true
+    const before = this.#imbalances.get(c.id) ?? 0
+    this.#imbalances.set(c.id, before + 1)
+    if (before === 0) {
+      this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'events are not all accounted for')
+    }
+    return false
+  }
+
   /** The text of a scrape. */
-  async render(): Promise<string> {
-    this.checkConservation()
-    this.#registerNew()
-    return this.#registry.metrics()
+  async render(format: Format = 'text'): Promise<Buffer> {
+    const to = new Exposition(format)
+    await this.#readProcess(to)
+    // Components of different types that had one id after the other share the series that do not tell the type.
+    const shared = [...this.components].some(([key, { id }]) => key !== id)
+    const families = new Map<string, Family>()
+    const familyOf = (name: string, about: About): Family => {
+      let family = families.get(name)
+      if (!family) {
+        if (!this.#known.has(name)) this.#known.set(name, { type: about.type, help: about.help })
+        const { type, help, read } = this.#known.get(name)!
+        family = to.family(name, type, help, shared || read !== undefined)
+        families.set(name, family)
+      }
+      return family
+    }
+    for (const [name, about] of this.#known) {
+      const family = familyOf(name, about)
+      for (const { labels, value } of about.read?.() ?? []) family.add(labelText(labels), value)
+    }
+    for (const [i, c] of [...this.components.values()].entries()) {
+      if (i > 0 && i % SLICE === 0) await nextTurn()
+      this.#check(c)
+      this.#readAmounts(c, name => families.get(name)!)
+      this.#readOwn(c, familyOf, to)
+    }
+    return await to.end()
   }
 
-  get contentType(): string {
-    return this.#registry.contentType
+  async #readProcess(to: Exposition): Promise<void> {
+    for (const { name, help, type, values } of await this.#process.getMetricsAsJSON()) {
+      const family = to.family(name, String(type), help)
+      for (const { labels, value, ...rest } of values) {
+        const shown = Object.entries(labels).map(([name, value]) => [
+          name,
+          typeof value === 'number' ? to.bound(value) : String(value),
+        ])
+        const part = 'metricName' in rest && typeof rest.metricName === 'string' ? rest.metricName : name
+        family.add(labelText(Object.fromEntries(shown)), value, undefined, part)
+      }
+    }
   }
 
-  #amounts(
-    what: string,
-    help: string,
-    read: (c: ComponentCounters) => Iterable<readonly [Labels, { events: number; bytes: number }]>,
-  ): void {
-    const names = what === 'discarded' ? [...COMPONENT, 'reason'] : [...COMPONENT]
-    for (const unit of ['events', 'bytes'] as const) {
-      this.#counter(`sluice_component_${what}_${unit}_total`, `${title(unit)} ${help}.`, names, inc => {
-        for (const c of this.components.values()) {
-          for (const [labels, amount] of read(c)) inc({ ...labelsOf(c), ...labels }, amount[unit])
+  /** What every component counts. */
+  #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
+    const { id, all } = this.#labelsOf(c)
+    to('sluice_component_received_events_total').add(all, c.received.events)
+    to('sluice_component_received_bytes_total').add(all, c.received.bytes)
+    to('sluice_component_sent_events_total').add(all, c.passed.events)
+    to('sluice_component_sent_bytes_total').add(all, c.passed.bytes)
+    for (const [reason, { events, bytes }] of c.discards) {
+      const labels = `${all},${labelText({ reason })}`
+      to('sluice_component_discarded_events_total').add(labels, events)
+      to('sluice_component_discarded_bytes_total').add(labels, bytes)
+    }
+    const { events, bytes } = c.inFlight()
+    to('sluice_component_in_flight_events').add(all, events)
+    to('sluice_component_in_flight_bytes').add(all, bytes)
+    for (const [kind, n] of c.failures) to('sluice_component_errors_total').add(`${all},${labelText({ kind })}`, n)
+    to('sluice_conservation_errors_total').add(id, this.#imbalances.get(c.id) ?? 0)
+  }
+
+  /** What components of its type count besides. */
+  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, exposition: Exposition): void {
+    const { id } = this.#labelsOf(c)
+    for (const [name, all] of c.series) {
+      if (!all[0]) continue
+      const family = to(name, all[0])
+      for (const series of all) {
+        for (const { labels, value, exemplar } of series.read()) {
+          const own = labelText(labels)
+          family.add(own === '' ? id : `${id},${own}`, value, exemplar && shown(exemplar, 1))
         }
-      })
+      }
+    }
+    for (const [name, { help, buckets, counts, exemplars, sum }] of c.histograms) {
+      const family = to(name, { type: 'histogram', help })
+      let count = 0
+      for (let i = 0; i <= buckets.length; i++) {
+        count += counts[i]!
+        const last = exemplars[i]
+        const le = exposition.bound(buckets[i] ?? Number.POSITIVE_INFINITY)
+        family.add(`le="${le}",${id}`, count, last && shown(last, last.value), `${name}_bucket`)
+      }
+      family.add(id, sum, undefined, `${name}_sum`)
+      family.add(id, count, undefined, `${name}_count`)
     }
   }
 
-  #counter(name: string, help: string, labelNames: string[], read: (inc: (labels: Labels, n: number) => void) => void) {
-    new Counter({
-      name,
-      help,
-      labelNames,
-      registers: [this.#registry],
-      collect() {
-        this.reset()
-        read((labels, n) => this.inc(labels, n))
-      },
-    })
-  }
-
-  #gauge(name: string, help: string, labelNames: string[], read: (set: (labels: Labels, n: number) => void) => void) {
-    new Gauge({
-      name,
-      help,
-      labelNames,
-      registers: [this.#registry],
-      collect() {
-        this.reset()
-        read((labels, n) => this.set(labels, n))
-      },
-    })
-  }
-
-  /** Series that components made since the last scrape. All of one name have the same labels. */
-  #registerNew(): void {
-    for (const c of this.components.values()) {
-      for (const [name, [first]] of c.series) {
-        if (this.#known.has(name) || !first) continue
-        const [example] = first.read()
-        if (!example) continue
-        this.#known.add(name)
-        const names = ['component_id', ...Object.keys(example.labels)]
-        const read = (put: (labels: Labels, n: number) => void) => this.#readSeries(name, put)
-        if (first.type === 'counter') this.#counter(name, first.help, names, read)
-        else this.#gauge(name, first.help, names, read)
-      }
-      for (const [name, { help, buckets }] of c.histograms) {
-        if (this.#known.has(name)) continue
-        this.#known.add(name)
-        this.#histogram(name, help, buckets)
-      }
+  #labelsOf(c: ComponentCounters): { readonly id: string; readonly all: string } {
+    let text = this.#labels.get(c)
+    if (!text) {
+      const { id, kind, type } = c
+      const all = labelText({ component_id: id, component_kind: kind, component_type: type })
+      text = { id: labelText({ component_id: id }), all }
+      this.#labels.set(c, text)
     }
-  }
-
-  #readSeries(name: string, put: (labels: Labels, n: number) => void): void {
-    for (const c of this.components.values()) {
-      for (const series of c.series.get(name) ?? []) {
-        for (const { labels, value } of series.read()) put({ component_id: c.id, ...labels }, value)
-      }
-    }
-  }
-
-  /** prom-client has no way to set a histogram: this one shows our counts as if it had observed them. */
-  #histogram(name: string, help: string, buckets: readonly number[]): void {
-    const components = this.components
-    const histogram = new Histogram({
-      name,
-      help,
-      labelNames: ['component_id'],
-      buckets: [...buckets],
-      registers: [this.#registry],
-    })
-    histogram.get = async () => {
-      const values = []
-      for (const c of components.values()) {
-        const own = c.histograms.get(name)
-        if (!own) continue
-        let count = 0
-        for (let i = 0; i <= own.buckets.length; i++) {
-          count += own.counts[i]!
-          const le = i === own.buckets.length ? '+Inf' : own.buckets[i]!
-          values.push({ labels: { le, component_id: c.id }, value: count, metricName: `${name}_bucket` })
-        }
-        values.push({ labels: { component_id: c.id }, value: own.sum, metricName: `${name}_sum` })
-        values.push({ labels: { component_id: c.id }, value: count, metricName: `${name}_count` })
-      }
-      return { name, help, type: 'histogram', values, aggregator: 'sum' } as never
-    }
+    return text
   }
 }
 
-function labelsOf(c: ComponentCounters): Labels {
-  return { component_id: c.id, component_kind: c.kind, component_type: c.type }
-}
-
-function title(unit: string): string {
-  return unit[0]!.toUpperCase() + unit.slice(1)
+function shown({ requestId, at }: Exemplar, value: number): ShownExemplar {
+  return { labels: { request_id: requestId }, value, at }
 }

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { ComponentMetrics } from '../../core/component.js'
+import type { ComponentMetrics, Observer } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import type { Clock } from '../../lib/time.js'
 import { formatSize } from '../../lib/units.js'
@@ -21,7 +21,7 @@ export class BufferReport {
   readonly #folder: BufferFolder
   readonly #metrics: BufferMetrics
   readonly #corruptBytes: { value: number }
-  readonly #groupTime: { observe(value: number): void }
+  readonly #groupTime: Observer
   readonly #toldAt = new Map<string, number>()
   /** Whether it was told that the buffer cannot be written. */
   #trouble = false

@@ -262,6 +262,6 @@ destinations:
   )
   await engine.run()
   t.notOk(metrics.checkConservation())
-  t.match(await metrics.render(), /sluice_conservation_errors_total\{component_id="bad"\} 2/)
-  t.match(await metrics.render(), /sluice_conservation_errors_total\{component_id="out"\} 0/)
+  t.match(String(await metrics.render()), /sluice_conservation_errors_total\{component_id="bad"\} 2/)
+  t.match(String(await metrics.render()), /sluice_conservation_errors_total\{component_id="out"\} 0/)
 })

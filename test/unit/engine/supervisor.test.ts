@@ -165,7 +165,7 @@ t.test('replaced again and again under traffic: nothing is lost, nothing comes t
     Object.values(got).flat().length,
   )
   t.notMatch(
-    await it.metrics.render(),
+    String(await it.metrics.render()),
     /holding\{component_id="b"/,
     'components that are gone show nothing of themselves',
   )

@@ -116,7 +116,7 @@ async function start(
       const gauge = (text: string, name: string) =>
         Number(new RegExp(`^sluice_ingest_unanswered_${name} (\\d+)`, 'm').exec(text)?.[1])
       for (let i = 0; i < 2000; i++) {
-        const text = await metrics.render()
+        const text = String(await metrics.render())
         if (gauge(text, 'requests') === requests && gauge(text, 'bytes') >= leastBytes) return
         await soon(5)
       }
@@ -281,9 +281,9 @@ t.test('a publish in the middle of requests: nothing is lost, nothing comes twic
   t.equal(stage.got.length, n)
   t.equal(new Set(stage.got).size, n)
   t.ok(metrics.checkConservation())
-  t.match(await metrics.render(), /received_events_total\{component_id="p\/out"/)
+  t.match(String(await metrics.render()), /received_events_total\{component_id="p\/out"/)
   await host.remove('p')
-  t.notMatch(await metrics.render(), /component_id="p\/out"/, 'a pipeline that is gone is not shown any more')
+  t.notMatch(String(await metrics.render()), /component_id="p\/out"/, 'a pipeline that is gone is not shown any more')
 })
 
 t.test('a revision that cannot run leaves the one before it', async t => {

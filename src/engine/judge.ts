@@ -1,0 +1,21 @@
+import { DeliveryError, errorText } from '../core/errors.js'
+
+/** What a destination throws that is not a DeliveryError is taken as something that passes. */
+export function judgeWrite(error: unknown): DeliveryError {
+  if (error instanceof DeliveryError) return error
+  return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
+}
+
+/** At the start nothing can be refused but the destination's own settings: an operator must look. */
+export function judgeStart(error: unknown): DeliveryError {
+  if (!(error instanceof DeliveryError)) throw error
+  if (error.failure === 'retry' || error.failure === 'hold') return error
+  const { reason, status, requestId } = error
+  return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
+}
+
+/** A dead letter is tried until it is safe. */
+export function judgeDeadLetter(cause: unknown): DeliveryError {
+  const message = `the dead letter cannot be written: ${errorText(cause)}`
+  return new DeliveryError(message, { failure: 'retry', reason: 'dead_letter', cause })
+}
