@@ -34,6 +34,7 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
       written.push(...changes.map(change => JSON.stringify(change)))
       return level.write(changes, expected)
     },
+    watch: (prefix, changed) => level.watch(prefix, changed),
     backup: path => level.backup(path),
     close: () => level.close(),
   }
@@ -60,7 +61,7 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
 }
 
 /** Who has this key, perhaps within another account. */
-export function as(service: Service, key: string, delegateAccountId?: string): Promise<Principal> {
+export async function as(service: Service, key: string, delegateAccountId?: string): Promise<Principal> {
   return service.authenticate({
     authorization: `Token ${key}`,
     delegateAccountId,

@@ -1,14 +1,13 @@
 import type { Context } from './context.js'
-import { Derived } from './derived.js'
 import { ApiError, forbidden, unauthorized } from './errors.js'
+import { type Grant, Grants } from './grants.js'
 import { ID } from './ids.js'
 import { isKey, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { RateLimiter, rateHeaders } from './rate-limiter.js'
-import { type AccountRecord, at, type KeyRecord, type ServiceAccountRecord, type UserRecord } from './records.js'
-import { ROLE_SCOPES } from './scopes.js'
+import { type AccountRecord, at } from './records.js'
 
-/** From the headers of one request to who asks. Everything is read from the store each time: what changed acts at once. */
+/** From the headers of one request to who asks. What changed in the store acts at the next request. */
 
 export interface AuthenticateRequest {
   readonly authorization?: string | undefined
@@ -19,10 +18,10 @@ export interface AuthenticateRequest {
   readonly requestId?: string | undefined
 }
 
+/** How nearly everybody writes it. */
+const USUAL_START = 'Token '
 /** Longer headers hold no key. */
 const LONGEST_HEADER = 200
-
-type Subject = Pick<Principal, 'subject' | 'scopes' | 'role'>
 
 export class Authentication {
   readonly refused: Record<string, number> = { missing: 0, malformed: 0, unknown: 0, expired: 0, revoked: 0 }
@@ -30,45 +29,42 @@ export class Authentication {
   rateLimited = 0
   readonly #context: Context
   readonly #keys: Keys
+  readonly #grants: Grants
   readonly #requests: RateLimiter
   readonly #failures: RateLimiter
-  readonly #places = new Derived(placesOf)
-  readonly #subjects = new Derived(subjectOf)
-  readonly #accounts = new Derived(({ id, short_id }: AccountRecord) => ({ id, shortId: short_id }))
 
   constructor(context: Context, keys: Keys) {
     this.#context = context
     this.#keys = keys
+    this.#grants = new Grants(context, keys)
     this.#requests = new RateLimiter(context.limits.requestsPerKey, context.clock)
     this.#failures = new RateLimiter(context.limits.failedTries, context.clock)
   }
 
-  async authenticate(request: AuthenticateRequest): Promise<Principal> {
-    const key = this.#keyOf(request)
-    const record = await this.#keys.find(key)
-    if (!record) throw this.#guessed(request, 'unknown', 'nobody has this access key')
-    if (record.revoked_at !== null)
-      throw this.#refuse('revoked', 'this access key was revoked; use the one that replaced it')
-    if (isOver(record, this.#context.time())) {
-      throw this.#refuse('expired', `this access key expired at ${record.expires_at}; make a new one`)
+  /** At once, where what the key gives is remembered and nothing else has to be read. */
+  authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
+    const hash = this.#keys.hash(this.#keyOf(request))
+    const known = this.#grants.known(hash)
+    if (known) return this.#enter(request, known)
+    return this.#grants.read(hash).then(grant => this.#enter(request, grant))
+  }
+
+  #enter(request: AuthenticateRequest, grant: Grant | undefined): Principal | Promise<Principal> {
+    if (!grant) throw this.#guessed(request, 'unknown', 'nobody has this access key')
+    if (grant.revoked) throw this.#refuse('revoked', 'this access key was revoked; use the one that replaced it')
+    if (isOver(grant.expiresAt, this.#context.time())) {
+      throw this.#refuse('expired', `this access key expired at ${grant.expiresAt}; make a new one`)
     }
-    const { subject: place, account: accountPlace } = this.#places.of(record)
-    const found = await this.#context.read<ServiceAccountRecord | UserRecord>(place)
-    const subject = found && owns(found, record) ? this.#subjectFor(found, record) : undefined
-    const account = accountPlace === undefined ? undefined : await this.#context.read<AccountRecord>(accountPlace)
-    // Its subject or account is gone, and all keys with it.
-    if (!subject || (accountPlace !== undefined && !account))
-      throw this.#refuse('revoked', 'this access key was revoked')
-    const rate = this.#requests.take(record.id)
+    const rate = this.#requests.take(grant.keyId)
     const principal: Principal = {
-      type: record.type,
-      subject: subject.subject,
-      enterpriseId: record.enterprise_id,
-      account: account && this.#accounts.of(account),
-      scopes: subject.scopes,
-      role: subject.role,
-      keyId: record.id,
-      expiresAt: record.expires_at,
+      type: grant.type,
+      subject: grant.subject,
+      enterpriseId: grant.enterpriseId,
+      account: grant.account,
+      scopes: grant.scopes,
+      role: grant.role,
+      keyId: grant.keyId,
+      expiresAt: grant.expiresAt,
       delegated: false,
       rate,
       address: request.address,
@@ -80,7 +76,7 @@ export class Authentication {
       throw new ApiError(429, 'too_many_requests', message, { headers: rateHeaders(rate), principal })
     }
     this.authenticated++
-    this.#keys.used(record.id)
+    this.#keys.used(grant.keyId)
     return request.delegateAccountId === undefined ? principal : this.#delegate(principal, request.delegateAccountId)
   }
 
@@ -89,6 +85,8 @@ export class Authentication {
     if (authorization === undefined || authorization.trim() === '') {
       throw this.#refuse('missing', 'send an access key: "Authorization: Token KEY"')
     }
+    const usual = authorization.startsWith(USUAL_START) ? authorization.slice(USUAL_START.length) : ''
+    if (isKey(usual)) return usual
     const match = authorization.length <= LONGEST_HEADER ? /^ *token +(\S+) *$/i.exec(authorization) : null
     const key = match?.[1]
     if (key !== undefined && isKey(key)) return key
@@ -96,13 +94,6 @@ export class Authentication {
       ? 'this is not an access key: one is sts_, ste_ or sta_ and 40 hexadecimal digits'
       : 'the header must be "Authorization: Token KEY"'
     throw this.#guessed(request, 'malformed', message)
-  }
-
-  #subjectFor(found: ServiceAccountRecord | UserRecord, { scopes }: KeyRecord): Subject {
-    const subject = this.#subjects.of(found)
-    return scopes === null
-      ? subject
-      : { ...subject, scopes: new Set([...subject.scopes].filter(scope => scopes.includes(scope))) }
   }
 
   async #delegate(principal: Principal, accountId: string): Promise<Principal> {
@@ -142,34 +133,6 @@ export class Authentication {
     const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
     return new ApiError(429, 'too_many_failed_tries', 'too many wrong access keys from this address; wait', { headers })
   }
-}
-
-/** Where the subject and the account of a key are. */
-function placesOf({ type, enterprise_id, account_id, subject_id }: KeyRecord) {
-  const account = account_id === null ? undefined : at.account(enterprise_id, account_id)
-  return type === 'personal'
-    ? { subject: at.user(enterprise_id, account_id!, subject_id), account }
-    : { subject: at.serviceAccount(enterprise_id, account_id, subject_id), account }
-}
-
-/** Whether a key is still one of those that its subject has. Users do not count theirs. */
-function owns(subject: ServiceAccountRecord | UserRecord, { id }: KeyRecord): boolean {
-  return 'role' in subject || subject.key?.id === id || subject.old_key?.id === id
-}
-
-function subjectOf(record: ServiceAccountRecord | UserRecord): Subject {
-  const { id, title } = record
-  if ('role' in record) {
-    const { email, role } = record
-    return { subject: { id, email, title }, scopes: new Set(ROLE_SCOPES[role]), role }
-  }
-  const subject = { id, email: serviceAccountEmail(id), title }
-  return { subject, scopes: new Set(record.scopes), role: undefined }
-}
-
-/** The address that stands for a service account wherever one of a subject is shown. */
-export function serviceAccountEmail(id: string): string {
-  return `${id}@service-account.invalid`
 }
 
 /** Of an IPv6 address the 64 bits that one customer has; otherwise the address. */

@@ -60,7 +60,7 @@ export class Keys {
   make({ type, subjectId, enterpriseId, accountId, scopes, expiresInMs }: NewKey): MadeKey {
     const context = this.#context
     const key = PREFIXES[type] + context.random(RANDOM_BYTES).toString('hex')
-    const hash = this.#hash(key).toString('hex')
+    const hash = this.hash(key).toString('hex')
     const ref: KeyRef = {
       id: context.ids.next(),
       hash,
@@ -79,9 +79,13 @@ export class Keys {
     return { key, ref, changes: [{ key: at.key(hash), value: record }, ...endOf(ref)] }
   }
 
-  /** Whose key it is, dead ones too; undefined: nobody's. */
-  async find(key: string): Promise<KeyRecord | undefined> {
-    const hash = this.#hash(key)
+  /** What is kept of a key, and what it is found by. */
+  hash(key: string): Buffer {
+    return createHmac('sha256', this.#secret).update(key).digest()
+  }
+
+  /** Whose key has this hash, dead ones too; undefined: nobody's. */
+  async find(hash: Buffer): Promise<KeyRecord | undefined> {
     const record = await this.#context.read<KeyRecord>(at.key(hash.toString('hex')))
     return record && timingSafeEqual(Buffer.from(record.hash, 'hex'), hash) ? record : undefined
   }
@@ -89,11 +93,11 @@ export class Keys {
   /** Ends a key now, or with `graceMs` then, unless it ends earlier by itself; `left` is what goes on that long. */
   async end(ref: KeyRef | null, graceMs = 0): Promise<{ changes: readonly Change[]; left: KeyRef | null }> {
     const record = ref && (await this.#context.read<KeyRecord>(at.key(ref.hash)))
-    if (!ref || !record || record.revoked_at !== null || isOver(ref, this.#context.time())) {
+    if (!ref || !record || record.revoked_at !== null || isOver(ref.expires_at, this.#context.time())) {
       return { changes: [], left: null }
     }
     const then = this.#context.time(graceMs)
-    if (graceMs > 0 && isOver(ref, then)) return { changes: [], left: ref }
+    if (graceMs > 0 && isOver(ref.expires_at, then)) return { changes: [], left: ref }
     const left = { ...ref, expires_at: then }
     const ended: KeyRecord = graceMs > 0 ? { ...record, expires_at: then } : { ...record, revoked_at: then }
     const changes = [{ key: at.key(ref.hash), value: ended }, ...endOf(left)]
@@ -123,10 +127,6 @@ export class Keys {
       throw error
     }
   }
-
-  #hash(key: string): Buffer {
-    return createHmac('sha256', this.#secret).update(key).digest()
-  }
 }
 
 /** Where a key is found by the time of its end. */
@@ -135,6 +135,6 @@ function endOf({ id, hash, expires_at }: KeyRef): Change[] {
 }
 
 /** Times of one form compare as texts. */
-export function isOver({ expires_at }: { readonly expires_at: string | null }, now: string): boolean {
-  return expires_at !== null && expires_at <= now
+export function isOver(expiresAt: string | null, now: string): boolean {
+  return expiresAt !== null && expiresAt <= now
 }

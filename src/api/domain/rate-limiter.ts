@@ -15,16 +15,20 @@ export interface RateState extends Rate {
   readonly waitMs: number
 }
 
-/** How many are remembered at most; who was not seen for longest is forgotten first. */
+/** How many are remembered at most; beyond them who came first is forgotten, and begins anew. */
 const MOST_KEYS = 100_000
+
+/** When the allowance of a key will be full again. */
+interface Allowance {
+  fullAt: number
+}
 
 /** Counts by key; a whole allowance at first, filled up steadily. One number a key, no timers. */
 export class RateLimiter {
   readonly rate: Rate
   readonly #clock: Clock
   readonly #most: number
-  /** When the allowance of a key will be full again, in the order of last use. */
-  readonly #full = new Map<string, number>()
+  readonly #known = new Map<string, Allowance>()
 
   constructor(rate: Rate, clock: Clock, most = MOST_KEYS) {
     this.rate = rate
@@ -35,26 +39,26 @@ export class RateLimiter {
   /** Takes one, if there is one left. */
   take(key: string): RateState {
     const now = this.#clock.now()
-    const step = this.rate.windowMs / this.rate.limit
-    const full = Math.max(this.#full.get(key) ?? 0, now) + step
-    if (full - now > this.rate.windowMs + step / 1000) return this.#state(full - step - now)
-    this.#full.delete(key)
-    if (this.#full.size >= this.#most) this.#full.delete(this.#full.keys().next().value!)
-    this.#full.set(key, full)
-    return { ...this.#state(full - now), allowed: true }
+    const { limit, windowMs } = this.rate
+    const step = windowMs / limit
+    let allowance = this.#known.get(key)
+    const fullAt = Math.max(allowance?.fullAt ?? 0, now) + step
+    if (fullAt - now > windowMs + step / 1000) return this.#state(fullAt - step - now, false)
+    if (allowance) allowance.fullAt = fullAt
+    else {
+      if (this.#known.size >= this.#most) this.#known.delete(this.#known.keys().next().value!)
+      allowance = { fullAt }
+      this.#known.set(key, allowance)
+    }
+    return this.#state(fullAt - now, true)
   }
 
-  /** Looks without taking. */
-  peek(key: string): RateState {
-    return this.#state(Math.max(0, (this.#full.get(key) ?? 0) - this.#clock.now()))
-  }
-
-  #state(resetMs: number): RateState {
+  #state(resetMs: number, allowed: boolean): RateState {
     const { limit, windowMs } = this.rate
     const step = windowMs / limit
     const remaining = Math.max(0, Math.floor((windowMs - resetMs) / step + 0.001))
     const waitMs = remaining > 0 ? 0 : Math.max(0, resetMs + step - windowMs)
-    return { limit, windowMs, allowed: remaining > 0, remaining, resetMs, waitMs }
+    return { limit, windowMs, allowed, remaining, resetMs, waitMs }
   }
 }
 

@@ -105,13 +105,16 @@ const NO_ACCOUNT = 'enterprise'
 export const at = {
   initialized: 'initialized',
   enterprise: (id: string) => `enterprise/${id}`,
+  allAccounts: 'account/',
   accounts: (enterprise: string) => `account/${enterprise}/`,
   account: (enterprise: string, id: string) => `account/${enterprise}/${id}`,
   shortId: (shortId: string) => `short-id/${shortId}`,
+  allUsers: 'user/',
   users: (enterprise: string, account: string) => `user/${enterprise}/${account}/`,
   user: (enterprise: string, account: string, id: string) => `user/${enterprise}/${account}/${id}`,
   email: (enterprise: string, account: string, email: string) =>
     `user-email/${enterprise}/${account}/${encodeURIComponent(email)}`,
+  allServiceAccounts: 'service-account/',
   serviceAccounts: (enterprise: string, account: string | null) =>
     `service-account/${enterprise}/${account ?? NO_ACCOUNT}/`,
   serviceAccount: (enterprise: string, account: string | null, id: string) =>
@@ -119,6 +122,7 @@ export const at = {
   userKeys: (enterprise: string, account: string, user: string) => `user-key/${enterprise}/${account}/${user}/`,
   userKey: (enterprise: string, account: string, user: string, id: string) =>
     `user-key/${enterprise}/${account}/${user}/${id}`,
+  allKeys: 'key/',
   key: (hash: string) => `key/${hash}`,
   keyEnds: 'key-end/',
   /** In the order in which keys end, or have ended. */

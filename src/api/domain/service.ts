@@ -77,8 +77,8 @@ export class Service {
     return service
   }
 
-  /** ApiError 401 with token_missing, token_malformed, token_unknown, token_expired or token_revoked; 403; 429. */
-  authenticate(request: AuthenticateRequest): Promise<Principal> {
+  /** At once where it can; throws or rejects with ApiError 401 with token_missing, token_malformed, token_unknown, token_expired or token_revoked; 403; 429. */
+  authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.authenticate(request)
   }
 

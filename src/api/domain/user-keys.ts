@@ -23,7 +23,7 @@ export const keyChanges = {
     const entries = await context.store.list(at.userKeys(enterprise_id, account_id, id))
     const most = context.limits.keysPerUser
     if (entries.length < most) return []
-    const over = entries.filter(({ value }) => isOver(value as UserKeyRecord, context.time()))
+    const over = entries.filter(({ value }) => isOver((value as UserKeyRecord).expires_at, context.time()))
     if (entries.length - over.length >= most) throw tooMany(most, 'personal keys of a user')
     return over.flatMap(({ key, value }) => {
       const { hash, id, expires_at } = value as UserKeyRecord

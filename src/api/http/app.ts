@@ -50,15 +50,20 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   app.decorateRequest('began', 0)
   app.decorateRequest('route', 'unknown')
   app.setErrorHandler((error, request, reply) => sender.refuse(error, request, reply))
-  const enter = async (request: FastifyRequest): Promise<void> => {
+  const enter: Enter = request => {
     const { headers } = request
     const delegate = headers['x-delegate-account-id']
-    request.principal = await service.authenticate({
+    const found = service.authenticate({
       authorization: headers.authorization,
       delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
       address: request.ip,
       requestId: request.id,
     })
+    if (!(found instanceof Promise)) request.principal = found
+    else
+      return found.then(principal => {
+        request.principal = principal
+      })
   }
   app.addHook('onRequest', (request, _reply, done) => {
     sender.begin(request)
@@ -136,8 +141,8 @@ function notUnderstood(error: Error, socket: Socket): void {
   socket.end(bareAnswer(status, reason, randomUUID(), message))
 }
 
-/** Finds out who asks; throws what the service refuses. */
-type Enter = (request: FastifyRequest) => Promise<void>
+/** Finds out who asks, at once where that is possible; throws, or rejects with, what the service refuses. */
+type Enter = (request: FastifyRequest) => Promise<void> | undefined
 
 function serve(
   app: FastifyInstance,
@@ -150,9 +155,16 @@ function serve(
   app.route({
     method,
     url: urlOf(route.path),
-    onRequest: request => {
+    onRequest: (request, _reply, done) => {
       request.route = route.path
-      return enter(request)
+      let entering: Promise<void> | undefined
+      try {
+        entering = enter(request)
+      } catch (error) {
+        return done(error as Error)
+      }
+      if (entering) entering.then(() => done(), done)
+      else done()
     },
     handler: async (request, reply) => {
       const given = request.query as object

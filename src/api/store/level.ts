@@ -59,6 +59,7 @@ class LevelStore implements Store {
   readonly #level: Level
   readonly #path: string
   readonly #reads = new Reads(READS_BYTES)
+  readonly #watches: { readonly prefix: string; readonly changed: () => void }[] = []
   #waiting: Waiting[] = []
   #writing: Promise<void> | undefined
 
@@ -134,13 +135,22 @@ class LevelStore implements Store {
       if (operations.length > 0) await this.#level.batch(operations, { sync: true })
     } catch (error) {
       // What of it is on disk is not known: nobody is told that it is, and nothing that was read before is relied on.
-      this.#reads.forget(texts.keys())
+      this.#changed([...texts.keys()])
       const failure = unusable(this.#path, error)
       for (const { failed } of group) failed(failure)
       return
     }
-    this.#reads.forget(texts.keys())
+    this.#changed([...texts.keys()])
     for (const { done } of accepted) done()
+  }
+
+  watch(prefix: string, changed: () => void): void {
+    this.#watches.push({ prefix, changed })
+  }
+
+  #changed(keys: readonly string[]): void {
+    this.#reads.forget(keys)
+    for (const { prefix, changed } of this.#watches) if (keys.some(key => key.startsWith(prefix))) changed()
   }
 
   /** The texts of everything that is expected in a group. */

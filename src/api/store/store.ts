@@ -34,6 +34,8 @@ export interface Store {
    * nothing, when something of `expected` is not so any more.
    */
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
+  /** Hears of every write that changes keys under `prefix`, which ends in a slash, before it resolves or fails. */
+  watch(prefix: string, changed: () => void): void
   /** Copies everything, as it is at one moment, to a new folder that a store can be opened from. */
   backup(path: string): Promise<void>
   close(): Promise<void>

@@ -64,6 +64,21 @@ for (const [name, open] of Object.entries(STORES)) {
     t.throws(() => ((object[2] as { deep: boolean }).deep = false), TypeError)
   })
 
+  t.test(`${name}: tells of writes before they resolve`, async t => {
+    const { store } = await opened(t, open)
+    const heard: string[] = []
+    for (const prefix of ['a/', 'a/b/', 'c/']) store.watch(prefix, () => heard.push(prefix))
+    const hears = async (...written: Parameters<Store['write']>) => {
+      await store.write(...written).catch(() => {})
+      return heard.splice(0)
+    }
+    t.same(await hears([put('a/1'), put('a/2'), put('d/1')]), ['a/'], 'once for all of it')
+    t.same(await hears([put('a/b/1')]), ['a/', 'a/b/'])
+    t.same(await hears([absent('c/1')]), ['c/'])
+    t.same(await hears([put('d/1'), put('a')]), [])
+    t.same(await hears([put('c/1')], [put('d/1', 'other')]), [], 'not of what was not done')
+  })
+
   t.test(`${name}: lists in order, in parts, from either end`, async t => {
     const { store } = await opened(t, open)
     const all = ['p/1', 'p/10', 'p/2', 'p/2/x', 'p/~', 'p/ä']
