@@ -1,0 +1,172 @@
+import type { AddressInfo } from 'node:net'
+import { gunzipSync } from 'node:zlib'
+import type { Logger } from 'pino'
+import t from 'tap'
+import { formatFor, takesGzip } from '../../../src/admin/negotiate.js'
+import { serveAdmin } from '../../../src/admin/server.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+
+const OPEN = 'application/openmetrics-text'
+
+t.test('which format is wanted', async t => {
+  for (const [accept, wanted] of [
+    [undefined, 'text'],
+    ['', 'text'],
+    ['*/*', 'text'],
+    ['text/html, */*;q=0.1', 'text'],
+    [OPEN, 'openmetrics'],
+    [`${OPEN}; version=1.0.0; charset=utf-8`, 'openmetrics'],
+    [`${OPEN};version="1.0.0",text/plain;q=0.5`, 'openmetrics'],
+    [`${OPEN};version=1.0.0,${OPEN};version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1`, 'openmetrics'],
+    [`${OPEN};version=0.0.1`, 'text'],
+    [`${OPEN};q=0, text/plain`, 'text'],
+    [`${OPEN};q=0`, 'text'],
+    [`${OPEN};q=0.4,text/plain;q=0.5`, 'text'],
+    [`${OPEN};q=wrong`, 'text'],
+    [`TEXT/PLAIN;q=0.2, ${OPEN.toUpperCase()};Q=0.3`, 'openmetrics'],
+  ] as const)
+    t.equal(formatFor(accept), wanted, String(accept))
+  for (const [header, wanted] of [
+    [undefined, false],
+    ['identity', false],
+    ['gzip', true],
+    ['deflate, GZIP;q=0.5', true],
+    ['gzip;q=0', false],
+    ['gzip;q=0, *', false],
+    ['*', true],
+    ['br, *;q=0', false],
+  ] as const)
+    t.equal(takesGzip(header), wanted, String(header))
+})
+
+/** A page with metrics of two components, and what asks for it. */
+async function page(t: Tap) {
+  const metrics = new Metrics({ error: () => {} } as unknown as Logger)
+  const up = metrics.component('up', 'destination', 'http')
+  up.arrived(3, 30)
+  up.took(3, 30)
+  up.sent(2, 20)
+  up.discarded('status_400', 1, 10)
+  const counter = up.counter('sluice_http_requests_total', 'Requests.', { status: '202' })
+  counter.value = 2
+  counter.exemplar = { requestId: 'req-7', at: 1_700_000_000_123 }
+  const times = up.histogram('sluice_delivery_attempt_seconds', 'Time.', [0.5, 1])
+  times.observe(0.25, { requestId: 'fast "one"', at: 1_700_000_000_000 })
+  times.observe(2, { requestId: 'x'.repeat(119), at: 1_700_000_000_000 })
+  times.observe(3)
+  up.gauges('sluice_file_unread_bytes', 'Of\na file, "unread".', () => [
+    { labels: { file: 'a"\\\n' }, value: Number.NaN },
+  ])
+  const server = await serveAdmin(
+    { host: '127.0.0.1', port: 0 },
+    { metrics: format => metrics.render(format), destinations: () => [] },
+  )
+  t.teardown(() => server.close())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/metrics`
+  const get = async (headers: Record<string, string>) => {
+    const answer = await fetch(url, { headers: { connection: 'close', ...headers } })
+    return {
+      type: answer.headers.get('content-type'),
+      encoding: answer.headers.get('content-encoding'),
+      text: await answer.text(),
+    }
+  }
+  return { metrics, url, get }
+}
+type Tap = Pick<typeof t, 'teardown'>
+
+t.test('the text of Prometheus, and OpenMetrics', async t => {
+  const { get } = await page(t)
+  const text = await get({ 'accept-encoding': 'identity' })
+  t.match(text, { type: 'text/plain; version=0.0.4; charset=utf-8', encoding: null })
+  for (const line of [
+    '# HELP sluice_component_sent_events_total Events that the component passed on, or that its receiver accepted.',
+    '# TYPE sluice_component_sent_events_total counter',
+    'sluice_component_sent_events_total{component_id="up",component_kind="destination",component_type="http"} 2',
+    'sluice_component_discarded_events_total{component_id="up",component_kind="destination",component_type="http",reason="status_400"} 1',
+    'sluice_conservation_errors_total{component_id="up"} 0',
+    'sluice_http_requests_total{component_id="up",status="202"} 2',
+    'sluice_delivery_attempt_seconds_bucket{le="1",component_id="up"} 1',
+    'sluice_delivery_attempt_seconds_bucket{le="+Inf",component_id="up"} 3',
+    'sluice_delivery_attempt_seconds_sum{component_id="up"} 5.25',
+    'sluice_delivery_attempt_seconds_count{component_id="up"} 3',
+    '# HELP sluice_file_unread_bytes Of\\na file, "unread".',
+    'sluice_file_unread_bytes{component_id="up",file="a\\"\\\\\\n"} NaN',
+  ])
+    t.ok(text.text.split('\n').includes(line), line)
+  t.notMatch(text.text, / # |# EOF|# UNIT/)
+
+  const open = await get({ accept: OPEN })
+  t.equal(open.type, `${OPEN}; version=1.0.0; charset=utf-8`)
+  for (const line of [
+    '# TYPE sluice_http_requests counter',
+    'sluice_http_requests_total{component_id="up",status="202"} 2 # {request_id="req-7"} 1 1700000000.123',
+    '# UNIT sluice_component_sent_bytes bytes',
+    'sluice_delivery_attempt_seconds_bucket{le="0.5",component_id="up"} 1 # {request_id="fast \\"one\\""} 0.25 1700000000.000',
+    'sluice_delivery_attempt_seconds_bucket{le="1.0",component_id="up"} 1',
+    // An id that is too long to be shown.
+    'sluice_delivery_attempt_seconds_bucket{le="+Inf",component_id="up"} 3',
+    '# HELP sluice_file_unread_bytes Of\\na file, \\"unread\\".',
+  ])
+    t.ok(open.text.split('\n').includes(line), line)
+  t.ok(open.text.endsWith('\n# EOF\n'))
+  t.notMatch(open.text, /\n\n/)
+  const values = (text: string) =>
+    text
+      .split('\n')
+      .filter(line => /^sluice/.test(line))
+      .map(line => line.replace(/ # .*/, '').replace('le="1.0"', 'le="1"'))
+  t.same(values(open.text), values(text.text), 'the same series and values')
+})
+
+t.test('gzip for those who take it', async t => {
+  const { url } = await page(t)
+  const { get } = await import('node:http')
+  const body = await new Promise<{ encoding: unknown; bytes: Buffer }>((resolve, reject) => {
+    get(url, { headers: { 'accept-encoding': 'gzip' }, agent: false }, answer => {
+      const chunks: Buffer[] = []
+      answer.on('data', chunk => chunks.push(chunk))
+      answer.on('end', () => resolve({ encoding: answer.headers['content-encoding'], bytes: Buffer.concat(chunks) }))
+    }).on('error', reject)
+  })
+  t.equal(body.encoding, 'gzip')
+  t.match(gunzipSync(body.bytes).toString(), /^sluice_conservation_errors_total\{component_id="up"\} 0$/m)
+})
+
+t.test('an id that had several types one after the other', async t => {
+  const metrics = new Metrics({ error: () => {} } as unknown as Logger)
+  const pieces = (type: string, value: number) => {
+    const c = metrics.component('in', 'source', type)
+    c.counter('sluice_line_pieces_total', 'Pieces.').value += value
+    c.gauge('sluice_source_unacknowledged_bytes', 'Memory.', () => value)
+    return c
+  }
+  pieces('file', 2).retire()
+  pieces('tcp', 3)
+  const lines = String(await metrics.render()).split('\n')
+  const of = (name: string) => lines.filter(line => line.startsWith(name))
+  t.same(of('sluice_line_pieces_total'), ['sluice_line_pieces_total{component_id="in"} 5'], 'is counted together')
+  t.same(of('sluice_source_unacknowledged_bytes'), ['sluice_source_unacknowledged_bytes{component_id="in"} 3'])
+  t.equal(of('sluice_component_received_events_total').length, 2, 'where the type is told, each by itself')
+  t.equal(metrics.component('in', 'source', 'file').counter('sluice_line_pieces_total', '').value, 2, 'and goes on')
+})
+
+t.test('many series: all of them, while the event loop turns', async t => {
+  const metrics = new Metrics({ error: () => {} } as unknown as Logger)
+  for (let i = 0; i < 1000; i++) metrics.component(`c${i}`, 'processor', 'filter').discarded('filtered', i, i)
+  let turns = 0
+  let over = false
+  const turn = () => {
+    turns++
+    if (!over) setImmediate(turn)
+  }
+  setImmediate(turn)
+  const text = String(await metrics.render('openmetrics'))
+  over = true
+  for (let i = 0; i < 1000; i++) {
+    const labels = `component_id="c${i}",component_kind="processor",component_type="filter",reason="filtered"`
+    if (!text.includes(`\nsluice_component_discarded_events_total{${labels}} ${i}\n`)) t.fail(`c${i}`)
+  }
+  // Ten thousand series in slices of five hundred.
+  t.ok(turns > 15, `${turns} turns`)
+})
