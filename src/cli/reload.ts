@@ -4,6 +4,7 @@ import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { Supervisor } from '../engine/supervisor.js'
 import type { Servers } from './run-servers.js'
+import type { Systemd } from './systemd/systemd.js'
 
 /** At SIGHUP the configuration is read again, and takes the place of the one that runs. One that is wrong changes nothing. */
 export function onReload(
@@ -12,6 +13,8 @@ export function onReload(
   servers: Servers,
   metrics: Metrics,
   log: Logger,
+  systemd: Pick<Systemd, 'reload'>,
+  told: { refused: string | undefined },
 ): () => void {
   const counts = { done: 0, failed: 0 }
   const help = 'Times that the configuration was read again, by what came of it.'
@@ -28,16 +31,18 @@ export function onReload(
       await servers.listen(next.metrics)
       counts.done++
       last = true
+      told.refused = undefined
       log.info({ config: next.files }, 'another configuration runs now')
     } catch (error) {
       counts.failed++
       last = false
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
+      told.refused = problems.join('; ')
       const text = 'the configuration was not taken: the one that ran goes on'
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
-  const onSignal = () => void reload()
+  const onSignal = () => void systemd.reload(reload)
   process.on('SIGHUP', onSignal)
   return () => process.off('SIGHUP', onSignal)
 }

@@ -18,6 +18,8 @@ import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { createLog, onSignals, runLocked, type Totals } from './run.js'
+import { oneLine } from './systemd/service-state.js'
+import { Systemd } from './systemd/systemd.js'
 
 /** How long the last report may take. */
 const LAST_REPORT_MS = 2000
@@ -42,6 +44,7 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
   const local = readLocal()
   for (const warning of local.local.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
   const { dataDir, shutdownTimeoutMs } = local.local
+  const systemd = Systemd.from(env, { log })
   const lock = lockDataDir(dataDir)
   try {
     const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
@@ -63,10 +66,24 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
     })
     const waiting = new AbortController()
     const signals = onSignals({ stop: () => waiting.abort() }, shutdownTimeoutMs, log, 'ending')
+    systemd.follow({
+      state() {
+        const { waitsFor } = managed
+        return {
+          ready: waitsFor !== undefined,
+          status: oneLine(`waits for a revision to run: ${waitsFor ?? where.base}`),
+        }
+      },
+    })
     const config = await managed.first(waiting.signal).finally(signals.remove)
-    if (!config) return EXIT.done
+    if (!config) {
+      systemd.ending(0, 'ended')
+      await systemd.close()
+      return EXIT.done
+    }
     log.info({ pipeline: where.id, revision: managed.revision }, 'a published revision is taken up')
     const origin = {
+      systemd,
       read: () => managed.reread(readLocal()),
       wentBack: (error: Error) => managed.wentBack(error),
       follow: (pipeline: Parameters<ManagedPipeline['follow']>[0], totals: () => Totals) => {

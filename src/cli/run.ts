@@ -15,6 +15,8 @@ import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onReload } from './reload.js'
 import { Servers } from './run-servers.js'
+import { DaemonSubject } from './systemd/daemon-subject.js'
+import { Systemd } from './systemd/systemd.js'
 
 const CHECK_MS = 10_000
 
@@ -22,6 +24,7 @@ export type RunOptions = { readonly configPath: string } | { readonly config: Co
 
 /** Where the configuration came from, and another one may. */
 export interface ConfigOrigin {
+  readonly systemd: Systemd
   /** What there is at SIGHUP; throws ConfigError. */
   readonly read?: () => Config
   /** Called when all is built, just before it runs. The result is called when it has ended. */
@@ -35,11 +38,12 @@ export async function run(options: RunOptions, io: Io): Promise<number> {
   const config = 'config' in options ? options.config : loadConfig(options.configPath, { env: io.env, components })
   const log = createLog(io)
   for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+  const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
   try {
     const { env } = io
     const read = 'configPath' in options ? () => loadConfig(options.configPath, { env, components }) : undefined
-    return await runLocked(config, read ? { read } : {}, log, io)
+    return await runLocked(config, { ...(read ? { read } : {}), systemd }, log, io)
   } finally {
     lock.release()
   }
@@ -67,17 +71,22 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
       'the new configuration cannot start: the one before it goes on',
     )
+    told.refused = errorText(error)
     origin.wentBack?.(error)
   }
   const pipeline = await Supervisor.build(config, around, wentBack)
+  const { systemd } = origin
+  const told = new DaemonSubject(pipeline, log)
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline.states()) ? 1 : 0))
   const servers = new Servers({ metrics: format => metrics.render(format), destinations: () => pipeline.states() }, log)
   await servers.open(config, pipeline)
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
-  const signals = onSignals(pipeline, () => pipeline.config.shutdownTimeoutMs, log)
-  const stopReloads = origin.read ? onReload(origin.read, pipeline, servers, metrics, log) : () => {}
+  const timeout = () => pipeline.config.shutdownTimeoutMs
+  const signals = onSignals(untilStopped(pipeline, systemd, timeout), timeout, log)
+  const stopReloads = origin.read ? onReload(origin.read, pipeline, servers, metrics, log, systemd, told) : () => {}
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
   const leave = origin.follow?.(pipeline, () => totals(metrics, pipeline))
+  systemd.follow(told)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
     metrics.checkConservation()
@@ -89,6 +98,18 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     stopReloads()
     stopChecks()
     servers.close()
+    systemd.ending(0, 'ended')
+    await systemd.close()
+  }
+}
+
+/** `engine`, with systemd told of its end. */
+function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
+  return {
+    stop(deadline) {
+      systemd.ending(timeout(), 'ending: what was read is delivered')
+      engine.stop(deadline)
+    },
   }
 }
 

@@ -106,11 +106,6 @@ export class Delivery extends Writable {
     return this.#attempts.error?.message
   }
 
-  /** Why it holds or tries again, for people. */
-  get reason(): string | undefined {
-    return this.#attempts.error?.message
-  }
-
   /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */
   get owes(): boolean {
     const batcher = this.#batcher

@@ -173,6 +173,11 @@ export class DiskBuffer extends Writable {
     }
   }
 
+  /** Whether it has events to give out, room behind it, and is not at it. */
+  get owes(): boolean {
+    return !this.#over && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)
+  }
+
   /** Gives out nothing more after `ms`: what is left then is for the next run. */
   restAfter(ms: number): void {
     this.#cancelRest ??= this.#after(ms, () => this.#feeder?.stop())

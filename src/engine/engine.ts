@@ -21,6 +21,7 @@ import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
 import { Input, Junction, pump } from './junction.js'
 import { SourceOutlet } from './outlet.js'
+import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
 import { SourceRun } from './source-run.js'
 import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 import { Taps } from './taps.js'
@@ -67,6 +68,8 @@ export class Engine {
   /** Of the destinations that have one on the disk. */
   readonly #buffers = new Map<string, DiskBuffer>()
   readonly #delivering = new AbortController()
+  /** What can be seen to stand still. */
+  readonly stages: Stage[] = []
   readonly taps = new Taps(id => this.#junction(id), this.#junctions, this.#inputs, this.#between)
   #failed = false
   #leaving = false
@@ -144,6 +147,8 @@ export class Engine {
     delivery.once('close', () => this.#junction(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
     this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
+    this.stages.push(deliveryStage(config.id, delivery, metrics))
+    if (buffer) this.stages.push(bufferStage(config.id, buffer, metrics))
   }
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
@@ -184,6 +189,7 @@ export class Engine {
     this.#processors.push(processor)
     this.#inputs.set(config.id, new Input(processor, context.metrics))
     const { metrics } = context
+    this.stages.push(processorStage(config.id, processor, metrics))
     const before = metrics.passed.events
     const main = pump(processor, this.#junction(config.id))
     this.#between.push(() => metrics.passed.events - before - main.events)

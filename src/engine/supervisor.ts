@@ -6,6 +6,7 @@ import { after, deadline, every } from '../lib/time.js'
 import { looseCounters } from './counters.js'
 import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
 import type { Tap } from './junction.js'
+import type { Stage } from './progress.js'
 import { sameOptions } from './same-options.js'
 
 /** How long nothing but destinations that wait for an operator is waited for. */
@@ -197,6 +198,11 @@ export class Supervisor {
   /** What each destination is up to. */
   states(): DestinationState[] {
     return this.#engine.states()
+  }
+
+  /** What can be seen to stand still, of what runs at this moment. */
+  get stages(): readonly Stage[] {
+    return this.#engine.stages
   }
 
   /** Events read and not settled. */

@@ -69,6 +69,11 @@ export class ManagedPipeline {
     return this.#running?.revision
   }
 
+  /** What keeps it from having anything to start with. */
+  get waitsFor(): string | undefined {
+    return this.#refused?.why ?? (this.#told || undefined)
+  }
+
   /** The configuration to start with; waits for one when there is none. Undefined: the signal has aborted. */
   async first(signal: AbortSignal): Promise<Config | undefined> {
     const { kept, log, random } = this.#options

@@ -57,3 +57,8 @@ export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSigna
     },
   }
 }
+
+/** Microseconds of the clock that systemd goes by (CLOCK_MONOTONIC), as text. */
+export function monotonicMicros(): string {
+  return String(process.hrtime.bigint() / 1000n)
+}

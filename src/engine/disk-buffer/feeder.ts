@@ -48,6 +48,11 @@ export class Feeder {
     return this.#held
   }
 
+  /** Whether it waits to be told that there is something, though it could give more out. */
+  get rests(): boolean {
+    return this.#wake !== undefined && !this.#over && this.#held < this.#context.maxHeld
+  }
+
   /** What was given out and not taken up. */
   get queued(): Readonly<Amount> {
     return this.#queued

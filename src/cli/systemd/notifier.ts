@@ -1,0 +1,121 @@
+import { spawn } from 'node:child_process'
+import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import { after, monotonicMicros } from '../../lib/time.js'
+
+/** `READY=1`, `STATUS=...` and so on, by name. */
+export type Notice = Readonly<Record<string, string>>
+
+/** Tells systemd; rejects when that was not possible. */
+export type Send = (notice: Notice) => Promise<void>
+
+const FIRST_RETRY_MS = 1000
+const LAST_RETRY_MS = 30_000
+/** A notification that takes longer is given up: systemd-notify waits until systemd has seen it. */
+const SEND_MS = 10_000
+/** How long the last ones may take. */
+const LEAVE_MS = 2000
+/** What changes the state of the unit. Two of these are two messages. */
+const STATES = ['READY', 'RELOADING', 'STOPPING']
+
+const hasState = (notice: Notice) => STATES.some(name => name in notice)
+
+/**
+ * Notifications to systemd, one under way at a time. Invariants: changes of the state arrive in order, each in a message
+ * of its own; of everything else only the newest. What was said while systemd could not be told is said again, newest
+ * last; what tells that all is well is never late: it goes with the next message or not at all.
+ */
+export class Notifier {
+  readonly #send: Send
+  readonly #log: Logger
+  readonly #after: typeof after
+  #queue: Notice[] = []
+  #sending: Promise<void> | undefined
+  #failures = 0
+  #cancelRetry: (() => void) | undefined
+  #told = ''
+
+  constructor(send: Send, log: Logger, timers = after) {
+    this.#send = send
+    this.#log = log
+    this.#after = timers
+  }
+
+  say(notice: Notice): void {
+    const queue = this.#queue
+    const last = queue.at(-1)
+    if (last && !(hasState(last) && hasState(notice) && !('READY' in last && 'READY' in notice))) {
+      queue[queue.length - 1] = { ...last, ...notice }
+    } else if ('RELOADING' in notice && queue.length > 1 && 'RELOADING' in queue.at(-2)!) {
+      // Of two reloads that nobody was told of, it is enough to tell the second.
+      queue.splice(-2, 2, notice)
+    } else queue.push(notice)
+    if (!this.#cancelRetry) this.#sending ??= this.#sendAll()
+  }
+
+  ready(): void {
+    this.say({ READY: '1' })
+  }
+
+  reloading(): void {
+    this.say({ RELOADING: '1', MONOTONIC_USEC: monotonicMicros() })
+  }
+
+  /** Resolves when everything is told, or after a moment. */
+  async close(): Promise<void> {
+    this.#cancelRetry?.()
+    this.#cancelRetry = undefined
+    if (this.#queue.length > 0) this.#sending ??= this.#sendAll()
+    let cancel = () => {}
+    const enough = new Promise<void>(resolve => {
+      cancel = this.#after(LEAVE_MS, resolve)
+    })
+    await Promise.race([this.#sending, enough])
+    cancel()
+  }
+
+  async #sendAll(): Promise<void> {
+    for (let notice = this.#queue.shift(); notice; notice = this.#queue.shift()) {
+      try {
+        await this.#send(notice)
+        this.#failures = 0
+      } catch (error) {
+        this.#failed(notice, error)
+        break
+      }
+    }
+    this.#sending = undefined
+  }
+
+  #failed(notice: Notice, error: unknown): void {
+    if (this.#told !== errorText(error)) this.#log.warn({ error: errorText(error) }, 'systemd cannot be told')
+    this.#told = errorText(error)
+    const { WATCHDOG: _, ...left } = notice
+    const later = this.#queue
+    this.#queue = Object.keys(left).length > 0 ? [left] : []
+    const waitMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures++)
+    this.#cancelRetry = this.#after(waitMs, () => {
+      this.#cancelRetry = undefined
+      if (this.#queue.length > 0) this.#sending ??= this.#sendAll()
+    })
+    for (const next of later) this.say(next)
+  }
+}
+
+/**
+ * By the program systemd-notify, since Node.js cannot send to a datagram socket. It ends when systemd has taken the
+ * message, which is what makes systemd know whom it comes from; the unit needs NotifyAccess=all.
+ */
+export function notifyProgram(socket: string, path = process.env.PATH): Send {
+  return notice =>
+    new Promise((resolve, reject) => {
+      const words = Object.entries(notice).map(([name, text]) => `${name}=${text}`)
+      const env = { NOTIFY_SOCKET: socket, ...(path === undefined ? {} : { PATH: path }) }
+      const child = spawn('systemd-notify', ['--', ...words], { env, stdio: 'ignore', timeout: SEND_MS })
+      child.on('error', error => reject(new Error(`systemd-notify cannot be run: ${error.message}`, { cause: error })))
+      child.on('exit', (code, signal) => {
+        if (code === 0) resolve()
+        else reject(new Error(`systemd-notify: ${signal ?? `exit code ${code}`}`))
+      })
+    })
+}

@@ -1,0 +1,70 @@
+import type { Processor } from '../core/component.js'
+import type { ComponentCounters } from './counters.js'
+import type { Delivery } from './delivery.js'
+import type { DiskBuffer } from './disk-buffer.js'
+
+/** A part of the pipeline that takes events and gives them on. */
+export interface Stage {
+  readonly id: string
+  /** Another number whenever it took or gave something. */
+  moved(): number
+  /** Whether it has something to do and nothing that it rightly waits for: room behind it, a receiver, a disk, a time. */
+  owes(): boolean
+}
+
+/** What a component took out of its queue, and what became of events in it. */
+function movedBy({ received, queued, passed, discards, failures }: ComponentCounters): number {
+  let moved = received.events - queued.events + passed.events
+  for (const { events } of discards.values()) moved += events
+  for (const count of failures.values()) moved += count
+  return moved
+}
+
+/** What has room behind it is flowing; `pump` pauses it otherwise. */
+const isHeldUp = (output: { readableFlowing: boolean | null }) => output.readableFlowing === false
+
+export function processorStage(id: string, processor: Processor, counters: ComponentCounters): Stage {
+  return {
+    id,
+    moved: () => movedBy(counters),
+    owes() {
+      if (processor.destroyed || processor.writableLength + processor.readableLength === 0) return false
+      return ![processor, ...Object.values(processor.outlets ?? {})].some(isHeldUp)
+    },
+  }
+}
+
+export function deliveryStage(id: string, delivery: Delivery, counters: ComponentCounters): Stage {
+  return { id, moved: () => movedBy(counters), owes: () => delivery.owes }
+}
+
+export function bufferStage(id: string, buffer: DiskBuffer, counters: ComponentCounters): Stage {
+  return { id: `${id} (its buffer)`, moved: () => movedBy(counters), owes: () => buffer.owes }
+}
+
+/**
+ * Finds the stages that stand still though they owe something. It goes by looks, not by time: a process that was stopped
+ * for a while, or had no processor, has not been looked at meanwhile.
+ */
+export class ProgressWatch {
+  readonly #looks: number
+  #seen = new Map<Stage, { moved: number; stillFor: number }>()
+
+  /** Standing still in so many looks in a row, and at the one before them, is being stuck. */
+  constructor(looks: number) {
+    this.#looks = looks
+  }
+
+  /** Ids of those that are stuck. */
+  look(stages: readonly Stage[]): string[] {
+    const seen = new Map<Stage, { moved: number; stillFor: number }>()
+    for (const stage of stages) {
+      if (!stage.owes()) continue
+      const moved = stage.moved()
+      const before = this.#seen.get(stage)
+      seen.set(stage, { moved, stillFor: before?.moved === moved ? before.stillFor + 1 : 0 })
+    }
+    this.#seen = seen
+    return [...seen].flatMap(([{ id }, { stillFor }]) => (stillFor >= this.#looks ? [id] : []))
+  }
+}

@@ -1,0 +1,87 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { built, checkout } from '../support/checkout.js'
+import { type RunOptions, Tree } from './tree.js'
+
+const LIB = '/usr/local/lib/sluice'
+const UNTIL_MS = 60_000
+const LOOK_MS = 100
+
+/** A tree that has Sluice as it was built, its units, and a transcript of what is done in it. */
+export class Machine {
+  readonly tree: Tree
+  readonly #tell: (line: string) => void
+
+  static async boot(tell: (line: string) => void): Promise<Machine> {
+    const units = readdirSync(join(checkout, 'systemd'))
+    const copies = [
+      [join(built, 'src'), `${LIB}/dist/src`],
+      [join(checkout, 'package.json'), `${LIB}/package.json`],
+      ...productionPackages().map(path => [join(checkout, path), `${LIB}/${path}`] as const),
+      ...units.map(name => [join(checkout, 'systemd', name), `/etc/systemd/system/${name}`] as const),
+    ] as const
+    const tree = await Tree.boot({ copies })
+    const main = `${LIB}/dist/src/cli/main.js`
+    await tree.sh(`chmod -R a+rX ${LIB}; chmod a+x ${main}; ln -s ${main} /usr/local/bin/sluice`)
+    return new Machine(tree, tell)
+  }
+
+  private constructor(tree: Tree, tell: (line: string) => void) {
+    this.tree = tree
+    this.#tell = tell
+  }
+
+  /** Runs a command as a person would, into the transcript; what it printed, whatever its exit code. */
+  async do(command: string, options?: RunOptions): Promise<string> {
+    this.#tell(`# ${command}`)
+    const { code, stdout, stderr } = await this.tree.run('sh', ['-c', command], options)
+    const said = `${stdout}${stderr}`
+    for (const line of said.trimEnd().split('\n')) if (line) this.#tell(line)
+    if (code !== 0) this.#tell(`(exit code ${code})`)
+    return said
+  }
+
+  /** As `do`, again and again until what it printed is right; only the last time is in the transcript. */
+  async until(command: string, right: (said: string) => boolean): Promise<string> {
+    let said = ''
+    for (const end = performance.now() + UNTIL_MS; performance.now() < end; await sleep(LOOK_MS)) {
+      const { stdout, stderr } = await this.tree.run('sh', ['-c', command])
+      said = `${stdout}${stderr}`
+      if (!right(said)) continue
+      this.#tell(`# ${command}`)
+      for (const line of said.trimEnd().split('\n')) if (line) this.#tell(line)
+      return said
+    }
+    throw new Error(`${command}: not within ${UNTIL_MS} ms; at last:\n${said}`)
+  }
+
+  /** A property of a unit, as systemd has it. */
+  async property(unit: string, name: string): Promise<string> {
+    return (await this.tree.sh(`systemctl show -P ${name} ${unit}`)).trim()
+  }
+
+  /** Waits until a property of a unit is as it should be. */
+  async untilProperty(unit: string, name: string, right: RegExp): Promise<string> {
+    return (await this.until(`systemctl show -P ${name} ${unit}`, said => right.test(said.trim()))).trim()
+  }
+
+  /** Texts to files, told in the transcript by their names. */
+  write(files: Readonly<Record<string, string>>): void {
+    for (const [path, text] of Object.entries(files)) {
+      this.#tell(`# cat > ${path}`)
+      for (const line of text.trimEnd().split('\n')) this.#tell(line)
+      this.tree.write(path, text)
+    }
+  }
+}
+
+/** Folders of the packages that Sluice needs when it runs. */
+function productionPackages(): string[] {
+  const { packages } = JSON.parse(readFileSync(join(checkout, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>
+  }
+  return Object.entries(packages).flatMap(([path, { dev, optional, devOptional }]) =>
+    path === '' || dev || optional || devOptional ? [] : [path],
+  )
+}
