@@ -1,0 +1,249 @@
+// Builds the Debian package: sluice_VERSION_ARCH.deb, with the packages of npm that it needs. The same input gives the same bytes.
+//
+//   node .scripts/package-deb.mjs [--out FOLDER] [--arch ARCH] [--version VERSION] [--built FOLDER]
+//
+// --built names a folder that the compiler wrote to; without it the checkout is prepared first. SOURCE_DATE_EPOCH is the
+// time of everything in the package, without it that of the last commit.
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, dirname, extname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { gzipSync } from 'node:zlib'
+
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
+const LIB = 'usr/lib/sluice'
+const DOC = 'usr/share/doc/sluice'
+const UNITS = 'usr/lib/systemd/system'
+const MAINTAINER = 'Sluice maintainers <maintainers@sluice.invalid>'
+
+/** The compiled part of the one package that has any: the folder of each architecture, and what is for others in it. */
+const COMPILED = {
+  amd64: { folder: 'linux-x64', not: /\.musl\.node$/ },
+  arm64: { folder: 'linux-arm64', not: /\.musl\.node$/ },
+  armhf: { folder: 'linux-arm', not: /\.(musl|armv6)\.node$/ },
+}
+const RUNS = new Set(['.js', '.cjs', '.mjs', '.json', '.node'])
+/** Folders at the top of a package. */
+const FOR_DEVELOPERS =
+  /^(tests?|specs?|docs?|examples?|benchmarks?|bench|integration|fixtures|scripts|deps|browser|types|bin)$/
+const DEVELOPERS_FILE =
+  /^(eslint\.config|gruntfile|bench|benchmark|test|example|package-lock|bin|build-test)\b|\.test\.|^tsconfig/
+
+const { values: options } = parseArgs({
+  options: {
+    out: { type: 'string', default: join(ROOT, 'dist') },
+    arch: { type: 'string' },
+    version: { type: 'string' },
+    built: { type: 'string' },
+  },
+})
+const manifest = JSON.parse(fs.readFileSync(join(ROOT, 'package.json'), 'utf8'))
+const version = options.version ?? manifest.version
+const debVersion = version.replace('-', '~')
+const arch = options.arch ?? execFileSync('dpkg', ['--print-architecture'], { encoding: 'utf8' }).trim()
+const built = resolve(options.built ?? join(ROOT, 'dist'))
+const epoch = Number(process.env.SOURCE_DATE_EPOCH ?? lastCommit())
+
+function lastCommit() {
+  try {
+    return execFileSync('git', ['-C', ROOT, 'log', '-1', '--format=%ct'], { encoding: 'utf8' })
+  } catch {
+    return fs.statSync(join(ROOT, 'package.json')).mtimeMs / 1000
+  }
+}
+
+function* files(folder) {
+  for (const entry of fs.readdirSync(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) yield* files(path)
+    else yield path
+  }
+}
+
+/** Copies what `wanted` says of the path below `from`. */
+function copy(from, to, wanted = () => true) {
+  for (const path of files(from)) {
+    const inside = relative(from, path)
+    if (!wanted(inside)) continue
+    const target = join(to, inside)
+    fs.mkdirSync(dirname(target), { recursive: true })
+    fs.copyFileSync(path, target)
+    fs.chmodSync(target, 0o644)
+  }
+}
+
+function write(path, text, mode) {
+  fs.mkdirSync(dirname(path), { recursive: true })
+  fs.writeFileSync(path, text)
+  if (mode) fs.chmodSync(path, mode)
+}
+
+/** The packages that run with the program, by their folder. */
+function packages() {
+  const lock = JSON.parse(fs.readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).packages
+  return Object.entries(lock)
+    .filter(([path, { dev }]) => path !== '' && !dev)
+    .map(([path]) => path)
+    .filter(path => fs.existsSync(join(ROOT, path)))
+    .sort()
+}
+
+/** Whether a file of a package is needed at run time. */
+function runs(path, { folder, not }) {
+  const parts = path.split('/')
+  if (parts.some(part => part === 'node_modules' || part.startsWith('.')) || !RUNS.has(extname(path))) return false
+  if (parts[0] === 'prebuilds') return parts[1] === folder && !not.test(path)
+  return !(parts.length > 1 && FOR_DEVELOPERS.test(parts[0])) && !DEVELOPERS_FILE.test(basename(path))
+}
+
+/** Package, licence and its text, of all that is in node_modules. */
+function licences(paths) {
+  const texts = new Map()
+  for (const path of paths) {
+    const { name, version, license } = JSON.parse(fs.readFileSync(join(ROOT, path, 'package.json'), 'utf8'))
+    const file = fs.readdirSync(join(ROOT, path)).find(entry => /^licen[cs]e/i.test(entry))
+    const own = file ? fs.readFileSync(join(ROOT, path, file), 'utf8').trim() : `${license}`
+    const text = license === 'Apache-2.0' ? 'The text is in /usr/share/common-licenses/Apache-2.0.' : own
+    texts.set(text, [...(texts.get(text) ?? []), `${name} ${version} (${license})`])
+  }
+  return [...texts].map(([text, names]) => `${names.join('\n')}\n\n${text}\n`).join(`\n${'-'.repeat(72)}\n\n`)
+}
+
+/** The lowest version of the C library that has what the compiled code asks for. */
+function libc(stage) {
+  const asked = [...files(join(stage, LIB))]
+    .filter(path => path.endsWith('.node'))
+    .flatMap(path => fs.readFileSync(path, 'latin1').match(/GLIBC_2\.\d+/g) ?? [])
+    .map(text => Number(text.slice('GLIBC_2.'.length)))
+  return `2.${Math.max(...asked)}`
+}
+
+/** A unit as it is installed by hand, for the place where the package puts the program. */
+function unit(text, path) {
+  const body = text.replace(/^(#.*\n)+\n?/, '').replaceAll('/usr/bin/env sluice', '/usr/bin/sluice')
+  return `# Of the package sluice. Changes go to \`systemctl edit ${basename(path)}\`.\n\n${body}`
+}
+
+function stageProgram(stage) {
+  const lib = join(stage, LIB)
+  const { name, description, type, exports, license, engines } = manifest
+  const own = { name, version, description, license, type, engines, exports, bin: manifest.bin }
+  write(join(lib, 'package.json'), `${JSON.stringify(own, null, 2)}\n`)
+  copy(join(built, 'src'), join(lib, 'dist/src'), path => path.endsWith('.js'))
+  const main = join(lib, manifest.bin.sluice)
+  // The node of the package that this one depends on, whatever else is in somebody's PATH.
+  write(main, fs.readFileSync(main, 'utf8').replace(/^#!.*/, '#!/usr/bin/node'), 0o755)
+  for (const path of packages()) copy(join(ROOT, path), join(lib, path), inside => runs(inside, COMPILED[arch]))
+  fs.copyFileSync(join(ROOT, 'README.md'), join(lib, 'README.md'))
+  fs.mkdirSync(join(stage, 'usr/bin'))
+  fs.symlinkSync(`../lib/sluice/${manifest.bin.sluice}`, join(stage, 'usr/bin/sluice'))
+  return (...args) =>
+    execFileSync(process.execPath, [main, ...args], { env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) } })
+}
+
+function stageSystem(stage, sluice) {
+  const share = join(stage, 'usr/share')
+  for (const [shell, path] of [
+    ['bash', 'bash-completion/completions/sluice'],
+    ['zsh', 'zsh/vendor-completions/_sluice'],
+    ['fish', 'fish/vendor_completions.d/sluice.fish'],
+  ])
+    write(join(share, path), sluice('completion', shell))
+  write(join(share, 'man/man1/sluice.1.gz'), gzipSync(sluice('docs', 'man'), { level: 9 }))
+  const units = fs.readdirSync(join(ROOT, 'systemd')).filter(name => /\.(service|socket)$/.test(name))
+  for (const name of units)
+    write(join(stage, UNITS, name), unit(fs.readFileSync(join(ROOT, 'systemd', name), 'utf8'), name))
+  write(join(stage, 'etc/sluice/sluice.yaml'), fs.readFileSync(join(ROOT, 'config/sluice.yaml')))
+  return units
+}
+
+function stageDocs(stage) {
+  const doc = join(stage, DOC)
+  for (const folder of ['docs', 'config', 'systemd'])
+    copy(join(ROOT, folder), join(doc, folder), path => !path.endsWith('.test.yaml') && path !== 'sluice.yaml')
+  for (const path of ['README.md', 'src/README.md']) write(join(doc, path), fs.readFileSync(join(ROOT, path)))
+  const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000')
+  const changes = `sluice (${debVersion}) stable; urgency=medium\n\n  * Version ${version}.\n\n -- ${MAINTAINER}  ${date}\n`
+  write(join(doc, 'changelog.gz'), gzipSync(changes, { level: 9 }))
+  const head = `Sluice is not licensed to anybody but its owners. With it come these packages, under licences of their own:\n\n`
+  write(join(doc, 'copyright'), head + licences(packages()))
+}
+
+function stageControl(stage, units) {
+  const debian = join(stage, 'DEBIAN')
+  const installed = [...files(stage)].sort()
+  const size = installed.reduce((sum, path) => sum + Math.ceil(fs.lstatSync(path).size / 1024), 0)
+  const sums = installed
+    .filter(path => fs.lstatSync(path).isFile())
+    .map(path => `${createHash('md5').update(fs.readFileSync(path)).digest('hex')}  ${relative(stage, path)}\n`)
+  const fields = {
+    Package: 'sluice',
+    Version: debVersion,
+    Architecture: arch,
+    Maintainer: MAINTAINER,
+    'Installed-Size': size,
+    Depends: `nodejs (>= ${/\d[\d.]*/.exec(manifest.engines.node)[0]}), libc6 (>= ${libc(stage)}), libstdc++6, init-system-helpers (>= 1.54)`,
+    Section: 'admin',
+    Priority: 'optional',
+    Description:
+      'log shipper daemon\n Tails files, throttles events by key, delivers at least once to HTTP endpoints and\n files, and accounts for every event in Prometheus metrics.',
+  }
+  write(
+    join(debian, 'control'),
+    Object.entries(fields)
+      .map(([name, value]) => `${name}: ${value}\n`)
+      .join(''),
+  )
+  write(join(debian, 'conffiles'), '/etc/sluice/sluice.yaml\n')
+  write(join(debian, 'md5sums'), sums.join(''))
+  const state = units
+    .flatMap(name => /^StateDirectory=(.*)$/m.exec(fs.readFileSync(join(stage, UNITS, name), 'utf8'))?.[1] ?? [])
+    .flatMap(name => [`/var/lib/${name}`, `/var/lib/private/${name}`])
+  const others = units.filter(name => name !== 'sluice.service')
+  for (const name of ['postinst', 'prerm', 'postrm']) {
+    const script = fs.readFileSync(join(ROOT, '.scripts/deb', name), 'utf8')
+    const filled = script
+      .replaceAll('@ALL@', units.join(' '))
+      .replaceAll('@OTHERS@', others.join(' '))
+      .replaceAll('@STATE@', state.join(' '))
+    write(join(debian, name), filled, 0o755)
+  }
+}
+
+/** The modes and times of all that is there depend on nothing but the input. */
+function settle(path) {
+  const found = fs.lstatSync(path)
+  if (found.isDirectory()) for (const name of fs.readdirSync(path)) settle(join(path, name))
+  if (!found.isSymbolicLink()) fs.chmodSync(path, found.isDirectory() || found.mode & 0o100 ? 0o755 : 0o644)
+  fs.lutimesSync(path, epoch, epoch)
+}
+
+const stage = fs.mkdtempSync(join(tmpdir(), 'sluice-deb-'))
+try {
+  if (!COMPILED[arch]) throw new Error(`--arch is one of ${Object.keys(COMPILED).join(', ')}, not ${arch}`)
+  if (!/^\d[\w.]*(-[\w.]+)?$/.test(version)) throw new Error(`${version} is no version`)
+  if (!options.built) execFileSync(process.execPath, [join(ROOT, '.scripts/prepare.mjs')], { stdio: 'inherit' })
+  const sluice = stageProgram(stage)
+  const units = stageSystem(stage, sluice)
+  stageDocs(stage)
+  // What is copied is readable to its owner alone where that is so in the checkout.
+  settle(stage)
+  stageControl(stage, units)
+  settle(stage)
+  fs.mkdirSync(options.out, { recursive: true })
+  const target = join(options.out, `sluice_${debVersion}_${arch}.deb`)
+  const env = { ...process.env, SOURCE_DATE_EPOCH: String(epoch), DPKG_DEB_THREADS_MAX: '1' }
+  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--build', stage, target], {
+    env,
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  process.stdout.write(`${target}\n`)
+} catch (error) {
+  process.stderr.write(`${error.message}\n`)
+  process.exitCode = 1
+} finally {
+  fs.rmSync(stage, { recursive: true, force: true })
+}

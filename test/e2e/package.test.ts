@@ -1,0 +1,129 @@
+import { type ExecFileException, execFile } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { built, checkout, sluiceMain } from '../support/checkout.js'
+import { needs } from '../support/needs.js'
+import { servePackages } from '../support/npm-packages.js'
+
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+/** Nothing of the npm that runs the tests reaches the one that is tried. */
+const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)))
+
+function run(program: string, args: readonly string[], options: { cwd?: string; env?: NodeJS.ProcessEnv } = {}) {
+  const env = { ...clean, NO_COLOR: '1', ...options.env }
+  return new Promise<Ended>(resolve => {
+    const limits = { ...options, env, timeout: 120_000, maxBuffer: 64 * 1024 * 1024 }
+    const child = execFile(program, args, limits, (error: ExecFileException | null, stdout, stderr) => {
+      resolve({ code: error ? Number(error.code ?? 1) : 0, stdout, stderr })
+    })
+    child.stdin?.end()
+  })
+}
+
+async function done(t: Test, program: string, args: readonly string[], options: Parameters<typeof run>[2] = {}) {
+  const ended = await run(program, args, options)
+  t.equal(ended.code, 0, `${program} ${args.join(' ')}\n${ended.stderr}`)
+  return ended.stdout
+}
+
+/** Everything that the packages have of the program's own: an import that leads out of them fails. */
+const IMPORT_ALL = `
+import { readdirSync } from 'node:fs'
+const files = readdirSync('dist/src', { recursive: true }).filter(name => name.endsWith('.js') && name !== 'cli/main.js')
+for (const file of files) await import(process.cwd() + '/dist/src/' + file)
+console.log(files.length > 100)
+`
+
+const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
+  version: string
+  files: readonly string[]
+  exports: Record<string, { types: string; default: string }>
+}
+
+/** What may be in the packed package, and how much of it. */
+const WANTED = [
+  /^package\.json$/,
+  /^README\.md$/,
+  /^src\/README\.md$/,
+  /^dist\/sluice\.1$/,
+  /^dist\/src\/[a-z0-9/-]+(\.d\.ts|\.js)$/,
+  /^config\/(sluice\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
+  /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
+  /^docs\/[a-z0-9-]+\.(md|svg)$/,
+  /^docs\/examples\/[a-z0-9-]+\.mjs$/,
+  /^systemd\/[a-z@-]+\.(service|socket)$/,
+]
+const MOST_BYTES = 1_000_000
+
+t.test('the packed package: what is in it, and what it is once installed', async t => {
+  const npm = needs(t, 'npm')
+  if (!npm) return
+  const folder = t.testdir({ stage: { dist: {} }, prefix: {}, cache: {}, project: { node_modules: {} } })
+  const path = (...parts: string[]) => join(folder, ...parts)
+  for (const name of ['package.json', 'README.md', 'src/README.md', 'config', 'docs', 'systemd'])
+    cpSync(join(checkout, name), path('stage', name), { recursive: true })
+  cpSync(join(built, 'src'), path('stage/dist/src'), { recursive: true })
+  writeFileSync(path('stage/dist/sluice.1'), await done(t, process.execPath, [sluiceMain, 'docs', 'man']))
+  for (const name of ['dist/test/a.test.js', 'dist/bench/main.js', 'dist/src/left.js.map', '.build/x', 'dist/a.deb']) {
+    mkdirSync(path('stage', name, '..'), { recursive: true })
+    writeFileSync(path('stage', name), '')
+  }
+
+  const common = ['--cache', path('cache'), '--no-audit', '--no-fund', '--no-update-notifier']
+  const listed = await done(t, npm, ['pack', '--json', '--ignore-scripts', ...common], { cwd: path('stage') })
+  const [packed] = JSON.parse(listed) as [{ filename: string; size: number; files: { path: string }[] }]
+  const paths = packed.files.map(({ path }) => path)
+  t.same(
+    paths.filter(path => !WANTED.some(pattern => pattern.test(path)) || /\.test\./.test(path)),
+    [],
+    'nothing else is in it',
+  )
+  for (const pattern of WANTED)
+    t.ok(
+      paths.some(path => pattern.test(path)),
+      `it has ${pattern}`,
+    )
+  t.ok(packed.size < MOST_BYTES, `${packed.size} bytes`)
+
+  const server = await servePackages()
+  t.teardown(() => server.close())
+  const from = ['--registry', server.url, '--prefix', path('prefix')]
+  await done(t, npm, ['install', '-g', path('stage', packed.filename), ...from, ...common], { cwd: path('project') })
+  await done(t, npm, ['ls', '-g', '--all', '--prefix', path('prefix')], { cwd: path('project') })
+
+  const env = { PATH: `${path('prefix/bin')}:${process.env.PATH}`, HOME: folder }
+  const own = path('prefix/lib/node_modules/sluice')
+  t.equal(await done(t, 'sluice', ['--version'], { env }), `sluice ${manifest.version}\n`)
+  t.ok(existsSync(path('prefix/share/man/man1/sluice.1')), 'man finds the page')
+  t.match(await done(t, 'sluice', ['completion', 'bash'], { env }), /^complete -F _sluice sluice$/m)
+  await done(t, 'sluice', ['validate', join(own, 'config/sluice.yaml')], { env })
+  await done(t, process.execPath, ['--input-type=module', '-e', IMPORT_ALL], { cwd: own })
+
+  const config = 'sources: { pipe: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [pipe] } }\n'
+  writeFileSync(path('project/pipe.yaml'), `data_dir: ./state\nmetrics: false\n${config}`)
+  t.equal(
+    await done(t, 'sh', ['-c', 'echo hello | sluice run --config pipe.yaml'], { cwd: path('project'), env }),
+    'hello\n',
+  )
+  writeFileSync(path('project/service.yaml'), 'metrics: false\nservice: { listen: 127.0.0.1:0, data_dir: ./service }\n')
+  const keys = await done(t, 'sluice', ['admin', 'init', '--config', 'service.yaml', '--json'], {
+    cwd: path('project'),
+    env,
+  })
+  t.match(JSON.parse(keys), { manager: { key: /^sta_/ } }, 'the store of the service opens')
+
+  symlinkSync(own, path('project/node_modules/sluice'))
+  const specifiers = Object.keys(manifest.exports).map(name => join('sluice', name))
+  const code = specifiers
+    .map(specifier => `console.log(Object.keys(await import('${specifier}')).length > 0)`)
+    .join('\n')
+  const imported = await done(t, process.execPath, ['--input-type=module', '-e', code], { cwd: path('project') })
+  t.equal(imported, 'true\n'.repeat(specifiers.length), specifiers.join())
+  for (const { types } of Object.values(manifest.exports)) t.ok(existsSync(join(own, types)), types)
+})
