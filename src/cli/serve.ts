@@ -7,6 +7,7 @@ import { serveAdmin } from '../admin/server.js'
 import { buildApp } from '../api/http/app.js'
 import { RequestCounts } from '../api/http/request-counts.js'
 import { type OpenService, openService } from '../api/open-service.js'
+import type { Store } from '../api/store/store.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import { ConfigError, errorCode, errorText, formatProblem } from '../core/errors.js'
@@ -21,6 +22,7 @@ import { createLog, onSignals } from './run.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
 import { serviceMetrics } from './serve-metrics.js'
+import { Systemd } from './systemd/systemd.js'
 
 const RENEW_MS = 60_000
 /** Beside the daemon's own, where nothing is said. */
@@ -47,11 +49,18 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const { config, options } = loadServiceConfig(configPath, io.env)
   const log = createLog(io)
   for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
-  const opened = await openConfigured(options, log)
+  const systemd = Systemd.from(io.env, { log })
+  systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
   try {
-    return await serveOpened(config, options, opened, log)
+    const opened = await openConfigured(options, log)
+    try {
+      return await serveOpened(config, options, opened, systemd, log)
+    } finally {
+      await opened.close()
+    }
   } finally {
-    await opened.close()
+    systemd.ending(0, 'ended')
+    await systemd.close()
   }
 }
 
@@ -59,6 +68,7 @@ async function serveOpened(
   config: Config,
   options: ServiceConfig,
   { service, state }: OpenService,
+  systemd: Systemd,
   log: Logger,
 ): Promise<number> {
   const metrics = new Metrics(log)
@@ -87,6 +97,7 @@ async function serveOpened(
     {
       stop(limit) {
         ending = true
+        systemd.ending(config.shutdownTimeoutMs, 'ending: requests under way are answered')
         limit.addEventListener('abort', leave, { once: true })
         Promise.all([app.close(), ingest.stop(limit)]).then(leave, leave)
       },
@@ -116,6 +127,7 @@ async function serveOpened(
       )
     const url = `${tls ? 'https' : 'http'}://${hostText(options.listen.host)}:${portOf(app.server)}/v3`
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
+    systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
     if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
     const forced = await Promise.race([left.then(() => false), signals.second.then(() => true)])
     log.info(forced ? 'ended at once by a second signal' : 'ended')
@@ -126,6 +138,12 @@ async function serveOpened(
     await app.close()
     await ingest.stop(AbortSignal.abort())
   }
+}
+
+/** Resolves when the store has come to it among its writes, and has read something that is not in memory. */
+async function answers(store: Store): Promise<boolean> {
+  await store.write([], [{ key: 'watchdog', value: undefined }])
+  return true
 }
 
 function closeAll(server: Server): void {
