@@ -24,7 +24,8 @@ export interface FleetResult {
 const DAEMONS = 500
 const POLL_MS = 10_000
 const REPORT_MS = 60_000
-const SECONDS = 20
+const SECONDS = 30
+const ROUNDS_BEFORE = 10
 const WANTED = 0.05
 
 export async function measureFleet(folder: string): Promise<FleetResult> {
@@ -54,9 +55,9 @@ export async function measureFleet(folder: string): Promise<FleetResult> {
         },
       }
     })
-    for (const daemon of daemons) {
-      await daemon.poll()
-      await daemon.report()
+    // A service runs for months: what compiling its code costs in the first minute is not what is asked for.
+    for (let round = 0; round < ROUNDS_BEFORE; round++) {
+      for (const daemon of daemons) await Promise.all([daemon.poll(), daemon.report()])
     }
     requests = 0
     const spent = cpuSeconds(pid)
