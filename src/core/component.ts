@@ -15,6 +15,18 @@ export interface Lifecycle {
   start?(signal: AbortSignal): Promise<void>
   /** Lets go of everything; what is pending at the deadline is given up. */
   stop?(deadline: AbortSignal): Promise<void>
+  /**
+   * Called before `stop` when one with the same options is going to take its place, and nothing comes any more: what
+   * that one finds as `inherited`. It must keep nothing of it. Processors and destinations only.
+   */
+  handOver?(): Legacy | undefined
+}
+
+/** What a component leaves to the one that takes its place. */
+export interface Legacy {
+  readonly value: unknown
+  /** Lets go of it when nobody takes it. */
+  readonly release?: () => Promise<void>
 }
 
 /** Where a source puts its batches. */
@@ -112,6 +124,8 @@ export interface ComponentContext {
   readonly metrics: ComponentMetrics
   /** A reader of a field of the events that reach this component. Call it in `create` only. */
   field(path: FieldPath): FieldReader
+  /** What `handOver` of the component gave whose place this one takes; undefined where there is none. */
+  readonly inherited?: unknown
 }
 
 export interface SourceContext extends ComponentContext {

@@ -5,7 +5,13 @@ import type { Dispatcher } from 'undici'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
 import { AccessKey } from '../core/access-key.js'
 import type { EventBatch } from '../core/batch.js'
-import { type Destination, type DestinationContext, defineDestination, type Receipt } from '../core/component.js'
+import {
+  type Destination,
+  type DestinationContext,
+  defineDestination,
+  type Legacy,
+  type Receipt,
+} from '../core/component.js'
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
@@ -38,10 +44,13 @@ class HttpDestination implements Destination {
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
   readonly #memory = new BodyMemory()
   #connections: Connections | undefined
+  /** Of the one before with the same options. */
+  #inherited: Connections | undefined
 
   constructor(options: HttpOptions, context: DestinationContext) {
     this.#options = options
     this.#context = context
+    this.#inherited = context.inherited as Connections | undefined
     if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
     this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json' }
     if (options.delegate_account_id) this.#headers['x-delegate-account-id'] = options.delegate_account_id
@@ -51,7 +60,8 @@ class HttpDestination implements Destination {
   async start(signal: AbortSignal): Promise<void> {
     // Loaded by those who send over HTTP only: undici takes its time and its memory.
     const { openConnections } = await import('./http/connections.js')
-    this.#connections ??= await openConnections(this.#options)
+    this.#connections ??= await openConnections(this.#options, this.#inherited)
+    this.#inherited = undefined
     const { validate } = this.#options
     if (validate === undefined) await this.#key?.current()
     else await this.#validate(validate, signal)
@@ -86,10 +96,18 @@ class HttpDestination implements Destination {
     return (await this.#key?.changed()) ?? false
   }
 
-  async stop(): Promise<void> {
-    const connections = this.#connections
+  handOver(): Legacy | undefined {
+    const connections = this.#connections ?? this.#inherited
     this.#connections = undefined
-    await connections?.close()
+    this.#inherited = undefined
+    return connections && { value: connections, release: () => connections.close() }
+  }
+
+  async stop(): Promise<void> {
+    const all = [this.#connections, this.#inherited]
+    this.#connections = undefined
+    this.#inherited = undefined
+    for (const connections of all) await connections?.close()
   }
 
   async #validate(url: string, signal: AbortSignal): Promise<void> {

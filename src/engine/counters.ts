@@ -5,6 +5,11 @@ export interface Amount {
   bytes: number
 }
 
+/** Both together. */
+export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
+  return { events: a.events + b.events, bytes: a.bytes + b.bytes }
+}
+
 /** The counters of components, by id; the same ones for the same id again. */
 export interface CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters

@@ -1,10 +1,17 @@
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
-import type { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { SideOutlet } from '../core/batch-transform.js'
-import type { ComponentContext, DestinationContext, Kind, Kinds, Processor, SourceContext } from '../core/component.js'
+import type {
+  ComponentContext,
+  DestinationContext,
+  Kind,
+  Kinds,
+  Lifecycle,
+  Processor,
+  SourceContext,
+} from '../core/component.js'
 import { REJECTED } from '../core/delivery-options.js'
 import { errorText } from '../core/errors.js'
 import type { FieldPath } from '../core/field-path.js'
@@ -12,14 +19,15 @@ import { FieldReader } from '../core/field-reader.js'
 import type { Origin } from '../core/origin.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
-import type { Amount, ComponentCounters } from './counters.js'
+import { type ComponentCounters, sum } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
 import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
 import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
-import { Input, Junction, pump } from './junction.js'
+import { directly, finish, Input, Junction, pump } from './junction.js'
+import { Legacies } from './legacies.js'
 import { SourceOutlet } from './outlet.js'
 import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
 import { SourceRun } from './source-run.js'
@@ -54,6 +62,10 @@ export class Engine {
   readonly #around: Surroundings
   readonly #checkpoints: CheckpointStore
   readonly #wanted: WantedNames
+  readonly #inherited: Legacies | undefined
+  readonly #legacies = new Legacies()
+  /** Components that leave something to others of their id. */
+  #heirs: ReadonlySet<string> = new Set()
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.outlet`. */
   readonly #junctions = new Map<string, Junction>()
@@ -62,6 +74,8 @@ export class Engine {
   readonly #left = new Map<string, SourceRun>()
   readonly #counters = new Map<string, ComponentCounters>()
   readonly #processors: Processor[] = []
+  /** Processors and destinations, by id. */
+  readonly #lasting = new Map<string, Lifecycle>()
   /** How many events left a processor and have not reached the next queue. */
   readonly #between: (() => number)[] = []
   readonly #deliveries = new Map<string, Delivery>()
@@ -79,6 +93,7 @@ export class Engine {
     this.#around = around
     this.#checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
     this.#wanted = heritage?.wanted ?? new WantedNames()
+    this.#inherited = heritage?.legacies
     this.#wanted.clear()
     // One listener and more for each component is no leak.
     setMaxListeners(0, this.#delivering.signal)
@@ -109,6 +124,7 @@ export class Engine {
       log: log.child({ component: id }),
       clock,
       metrics: counters,
+      inherited: this.#inherited?.take(id),
       field: (path: FieldPath) => new FieldReader(path, this.#wanted),
     }
   }
@@ -127,6 +143,7 @@ export class Engine {
       stdout: this.#around.stdout,
     }
     const destination = await this.#create<'destination'>(config, context)
+    this.#lasting.set(config.id, destination)
     const { metrics } = context
     const buffer = await this.#openBuffer(config, context)
     const delivery = new Delivery(destination, config.delivery!, {
@@ -187,6 +204,7 @@ export class Engine {
     const context = this.#context(config)
     const processor = await this.#create<'processor'>(config, context)
     this.#processors.push(processor)
+    this.#lasting.set(config.id, processor)
     this.#inputs.set(config.id, new Input(processor, context.metrics))
     const { metrics } = context
     this.stages.push(processorStage(config.id, processor, metrics))
@@ -264,6 +282,10 @@ export class Engine {
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.#checkpoints.flush()
     const over = this.#delivering.signal
+    // What comes again is decided anew: it must not have been counted.
+    if (!over.aborted) {
+      for (const [id, component] of this.#lasting) if (this.#heirs.has(id)) this.#legacies.collect(id, component)
+    }
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
     if (!this.#leaving) this.#checkpoints.close()
@@ -291,13 +313,15 @@ export class Engine {
   }
 
   /**
-   * The same for all but the sources named: they wait, for an engine that takes them over. Of the buffers, those that
-   * `emptied` names give out what they have; the others are taken over as they are.
+   * The same for all but the sources among those that stay the `same`: they wait, for an engine that takes them over,
+   * and the other components leave something to their heirs. Of the buffers, those that `emptied` names give out what
+   * they have; the others are taken over as they are.
    */
-  leave(sources: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
+  leave(same: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
     this.#leaving = true
+    this.#heirs = same
     for (const { run } of this.#sources) {
-      if (!sources.has(run.config.id)) continue
+      if (!same.has(run.config.id)) continue
       this.#left.set(run.config.id, run)
       run.leave()
     }
@@ -333,7 +357,7 @@ export class Engine {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.#checkpoints.release(id)
     if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
-    return { checkpoints: this.#checkpoints, wanted: this.#wanted, sources: this.#left }
+    return { checkpoints: this.#checkpoints, wanted: this.#wanted, sources: this.#left, legacies: this.#legacies }
   }
 
   /** Lets go of everything, without a run. */
@@ -369,24 +393,4 @@ export class Engine {
     for (const count of this.#between) events += count()
     return events
   }
-}
-
-/** Writes to a delivery what was counted before. */
-function directly(delivery: Delivery): Input {
-  const input = new Input(delivery, { arrived: () => {} })
-  input.feed()
-  return input
-}
-
-function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
-  return { events: a.events + b.events, bytes: a.bytes + b.bytes }
-}
-
-/** Resolves when the stream has finished or was destroyed. */
-function finish(stream: Writable): Promise<void> {
-  return new Promise(resolve => {
-    if (stream.closed) return resolve()
-    stream.once('close', resolve)
-    stream.once('error', () => resolve())
-  })
 }

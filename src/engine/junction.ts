@@ -101,3 +101,19 @@ export function pump(from: Readable, junction: Junction): { readonly events: num
   from.on('end', () => junction.end())
   return handedOn
 }
+
+/** Writes to a delivery what was counted before. */
+export function directly(delivery: Writable): Input {
+  const input = new Input(delivery, { arrived: () => {} })
+  input.feed()
+  return input
+}
+
+/** Resolves when the stream has finished or was destroyed. */
+export function finish(stream: Writable): Promise<void> {
+  return new Promise(resolve => {
+    if (stream.closed) return resolve()
+    stream.once('close', resolve)
+    stream.once('error', () => resolve())
+  })
+}

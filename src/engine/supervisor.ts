@@ -22,6 +22,8 @@ export type WentBack = (error: Error) => void
  *   nothing.
  * - Two engines never run at the same time. The old one delivers what it has; sources that are the same in both
  *   configurations stay as they are, with their connections, open files and unfinished lines, and wait meanwhile.
+ * - Processors and destinations whose options are the same leave theirs what they have: the throttle its buckets, http its
+ *   connections. Not when something comes again: it must not be counted twice.
  * - What the old one cannot deliver in time is sent again through the new one: by the source, or in its place when it
  *   cannot read that again.
  */
@@ -111,6 +113,7 @@ export class Supervisor {
       failure = error
       await this.#goBack(heritage)
     }
+    await heritage.legacies.settle()
     if (!this.#failed) this.#running = this.#engine.run()
     if (this.#aborted) this.#engine.abort()
     else if (this.#deadline) this.#engine.stop(this.#deadline)
@@ -119,12 +122,14 @@ export class Supervisor {
 
   /** What was built in rehearsal can fail all the same: then with the configuration that worked until now. */
   async #goBack(heritage: Heritage): Promise<void> {
+    heritage.legacies.giveBack()
     try {
       this.#engine = await Engine.build(this.#config, this.#around, heritage)
     } catch (error) {
       const text = 'the configuration that ran until now cannot be built again'
       this.#around.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
       this.#failed = true
+      heritage.legacies.giveBack()
       for (const run of heritage.sources.values()) {
         run.end()
         run.outlet.close()
@@ -135,7 +140,7 @@ export class Supervisor {
 
   /** Brings an engine to its end, but for the sources that `next` has too. */
   async #drain(engine: Engine, next: Config): Promise<void> {
-    const kept = keptSources(this.#config, next)
+    const same = sameComponents(this.#config, next)
     const emptied = (id: string) =>
       !next.destinations.some(other => other.id === id && other.delivery?.buffer.type === 'disk')
     const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline)
@@ -149,7 +154,7 @@ export class Supervisor {
       } else cancel ??= after(STUCK_MS, () => giveUp.abort())
     })
     try {
-      engine.leave(kept, emptied, giveUp.signal)
+      engine.leave(same, emptied, giveUp.signal)
       await this.#running
     } finally {
       stopLooking()
@@ -211,11 +216,14 @@ export class Supervisor {
   }
 }
 
-/** Ids of the sources that are the same in both. */
-function keptSources(before: Config, next: Config): Set<string> {
-  const same = before.sources.filter(({ id, type, options }) =>
-    next.sources.some(other => other.id === id && other.type === type && sameOptions(options, other.options)),
-  )
+/** Ids of the components that have the same options in both. */
+function sameComponents(before: Config, next: Config): Set<string> {
+  const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
+  const others = new Map(all(next).map(component => [component.id, component]))
+  const same = all(before).filter(({ id, kind, type, options }) => {
+    const other = others.get(id)
+    return other?.kind === kind && other.type === type && sameOptions(options, other.options)
+  })
   return new Set(same.map(({ id }) => id))
 }
 

@@ -4,6 +4,7 @@ import type { WantedNames } from '../lib/json-scan.js'
 import type { Clock } from '../lib/time.js'
 import type { CheckpointStore } from './checkpoints.js'
 import type { CounterSet } from './counters.js'
+import type { Legacies } from './legacies.js'
 import type { SourceRun } from './source-run.js'
 
 /** What the engine needs from outside. */
@@ -31,4 +32,5 @@ export interface Heritage {
   readonly wanted: WantedNames
   /** Sources that go on, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
+  readonly legacies: Legacies
 }

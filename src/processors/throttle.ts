@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { compileCondition, condition } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
-import { type ComponentContext, defineProcessor } from '../core/component.js'
+import { type ComponentContext, defineProcessor, type Legacy } from '../core/component.js'
 import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../core/options.js'
 import { type DeciderOptions, EXCLUDED, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
 import { EventDecider } from '../throttle/event-decider.js'
@@ -97,7 +97,7 @@ class Throttle extends BatchTransform {
   constructor(options: ThrottleOptions, context: ComponentContext) {
     super(context)
     const { clock, metrics } = context
-    const decider = createDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock)
+    const decider = createDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock, context.inherited)
     this.#decider = decider
     const count = (decision: string) =>
       metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', { decision })
@@ -108,6 +108,11 @@ class Throttle extends BatchTransform {
     const help = 'Buckets in memory, without the default one.'
     metrics.gauge('sluice_throttle_buckets', help, () => decider.buckets)
     if (decider instanceof EventDecider) this.#countInEventTime = countInEventTime(decider, options, context)
+  }
+
+  /** The buckets, with the windows that are open in them. */
+  handOver(): Legacy {
+    return { value: this.#decider }
   }
 
   protected override apply(batch: EventBatch): void {

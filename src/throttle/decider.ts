@@ -82,9 +82,10 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
   readonly counts = new Uint32Array(5)
   override readonly limiter: KeyedLimiter
 
-  constructor(options: DeciderOptions) {
+  /** `limiter`: of one with the same options, to go on with. */
+  constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
     super(options)
-    this.limiter = new KeyedLimiter(options)
+    this.limiter = limiter
   }
 
   /** Decides all events of a batch at one point in time. */

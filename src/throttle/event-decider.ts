@@ -35,9 +35,10 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
   #arrival = 0
   #latest = 0
 
-  constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock) {
+  /** `before`: one with the same options, whose windows go on here. */
+  constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, before?: EventDecider) {
     super(options)
-    this.limiter = new EventLimiter(options, eventTime.latenessMs)
+    this.limiter = before?.limiter ?? new EventLimiter(options, eventTime.latenessMs)
     this.#options = eventTime
     this.#clock = clock
   }

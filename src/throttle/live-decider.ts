@@ -17,11 +17,12 @@ export class LiveDecider {
   /** Wall clock minus monotonic clock. */
   #epoch: number
 
-  constructor(options: DeciderOptions, clock: Clock) {
+  /** `before`: one with the same options, whose windows go on here. */
+  constructor(options: DeciderOptions, clock: Clock, before?: LiveDecider) {
     this.#options = options
     this.#clock = clock
-    this.#decider = new Decider(options)
-    this.#epoch = clock.wall() - clock.now()
+    this.#decider = new Decider(options, before ? before.#decider.limiter : undefined)
+    this.#epoch = before ? before.#epoch : clock.wall() - clock.now()
   }
 
   /** Decides all events of a batch as of now; the result holds until the next call. */
@@ -53,7 +54,12 @@ export class LiveDecider {
 /** What decides on batches as they come. */
 export type BatchDecider = LiveDecider | EventDecider
 
-/** In the time of the events where the options say so, in that of the clock otherwise. */
-export function createDecider(options: DeciderOptions, clock: Clock): BatchDecider {
-  return options.eventTime ? new EventDecider(options, options.eventTime, clock) : new LiveDecider(options, clock)
+/**
+ * In the time of the events where the options say so, in that of the clock otherwise. `before`: one with the same
+ * options, whose windows go on here.
+ */
+export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): BatchDecider {
+  if (!options.eventTime) return new LiveDecider(options, clock, before instanceof LiveDecider ? before : undefined)
+  const timed = before instanceof EventDecider ? before : undefined
+  return new EventDecider(options, options.eventTime, clock, timed)
 }

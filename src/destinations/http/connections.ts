@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { Socket } from 'node:net'
+import { isDeepStrictEqual } from 'node:util'
 import undici, { type Agent, type buildConnector } from 'undici'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import type { HttpOptions } from './options.js'
@@ -11,14 +12,19 @@ const STALLED_BODY_MS = 10_000
 
 export interface Connections {
   readonly agent: Agent
+  /** What certificates and keys they were made with. */
+  readonly secrets: readonly (Buffer | undefined)[]
   /** Whether nothing waits to be sent: no request's body is needed any more but those of requests to come. */
   flushed(): boolean
   /** Closes every connection, those that are not made yet too. */
   close(): Promise<void>
 }
 
-/** As many connections as there are requests at a time, kept alive. Certificates are verified, whatever the environment says. */
-export async function openConnections({ tls, connect_timeout: timeout }: HttpOptions): Promise<Connections> {
+/** As many connections as there are requests at a time, kept alive; those of `before` where its files are still the same. Certificates are verified, whatever the environment says. */
+export async function openConnections(
+  { tls, connect_timeout: timeout }: HttpOptions,
+  before?: Connections,
+): Promise<Connections> {
   const read = async (name: 'ca_file' | 'cert_file' | 'key_file') => {
     const path = tls[name]
     if (path === undefined) return undefined
@@ -27,7 +33,10 @@ export async function openConnections({ tls, connect_timeout: timeout }: HttpOpt
       throw new DeliveryError(message, { failure: 'hold', reason: 'tls_file', cause })
     })
   }
-  const [ca, cert, key] = [await read('ca_file'), await read('cert_file'), await read('key_file')]
+  const secrets = [await read('ca_file'), await read('cert_file'), await read('key_file')] as const
+  if (before && isDeepStrictEqual(before.secrets, secrets)) return before
+  await before?.close()
+  const [ca, cert, key] = secrets
   // By way of the default export: its names were seen to be missing once, in a process that was just starting.
   const connector = undici.buildConnector({
     timeout,
@@ -60,6 +69,7 @@ export async function openConnections({ tls, connect_timeout: timeout }: HttpOpt
   })
   return {
     agent,
+    secrets,
     flushed() {
       for (const socket of connected) if (socket.writableLength > 0) return false
       return true
