@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import { createLog } from './cli/run.js'
+import { createLog } from './cli/run-log.js'
 import { components } from './components.js'
 import { type Config, parseConfig } from './config/load.js'
 import { type Fault, OptionsError, parseOptions } from './config/parse-options.js'
@@ -86,7 +86,7 @@ export default async function transport(given: PinoTransportOptions, log: Logger
 
 function stderrLog(): Logger {
   const { stderr, env } = process
-  return createLog({ stderr, env: { SLUICE_LOG_LEVEL: env.SLUICE_LOG_LEVEL ?? 'warn' } })
+  return createLog({ stderr, env: { ...env, SLUICE_LOG_LEVEL: env.SLUICE_LOG_LEVEL ?? 'warn' } })
 }
 
 type Options = z.output<typeof schema>

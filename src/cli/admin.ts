@@ -9,7 +9,7 @@ import type { Config } from '../config/load.js'
 import { sleep } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { createLog } from './run.js'
+import { createLog } from './run-log.js'
 import { loadServiceConfig, openConfigured } from './serve.js'
 import { callControl } from './serve-control.js'
 

@@ -3,6 +3,7 @@ import { setTimeout } from 'node:timers'
 import { findCommand, type Io } from './command-line.js'
 import { commands } from './commands.js'
 import { describe, dispatch, EXIT } from './dispatch.js'
+import { textStderr } from './stderr.js'
 
 /** The process: its streams, its last resort for errors, its exit. Nothing else in the project exits. */
 
@@ -11,16 +12,17 @@ const LEFTOVER_MS = 250
 
 const { argv, env, stdout, stderr } = process
 const args = argv.slice(2)
+const told = textStderr(stderr, env)
 
 process.on('uncaughtException', error => {
-  stderr.write(`${describe(error, env)}\n`)
+  told.write(`${describe(error, env)}\n`)
   process.exit(EXIT.failed)
 })
 // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
 stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
   if (!ships(args)) process.exit(EXIT.done)
-  stderr.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
+  told.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
   process.exit(EXIT.failed)
 })
 stderr.on('error', () => {})
@@ -35,7 +37,7 @@ function ships(args: readonly string[]): boolean {
 
 const io: Io = {
   stdout,
-  stderr,
+  stderr: told,
   env,
   // Opened by those who read it only.
   get stdin() {

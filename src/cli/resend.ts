@@ -10,7 +10,8 @@ import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { createLog, onSignals } from './run.js'
+import { onSignals } from './run.js'
+import { createLog } from './run-log.js'
 
 export interface ResendOptions {
   readonly config: string

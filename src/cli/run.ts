@@ -1,4 +1,4 @@
-import { type DestinationStream, type Logger, pino } from 'pino'
+import type { Logger } from 'pino'
 import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
@@ -14,6 +14,7 @@ import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onReload } from './reload.js'
+import { createLog } from './run-log.js'
 import { Servers } from './run-servers.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
 import { Systemd } from './systemd/systemd.js'
@@ -47,18 +48,6 @@ export async function run(options: RunOptions, io: Io): Promise<number> {
   } finally {
     lock.release()
   }
-}
-
-/** The log of the program: JSON lines on stderr. */
-export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
-  // Synchronous: the last lines before an exit are the ones that matter.
-  const to = io.stderr === process.stderr ? pino.destination({ dest: 2, sync: true }) : (io.stderr as DestinationStream)
-  const options = {
-    level: io.env.SLUICE_LOG_LEVEL ?? 'info',
-    base: { pid: process.pid },
-    redact: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'],
-  }
-  return pino(options, to)
 }
 
 /** Runs a configuration whose data_dir is locked, to its end. Resolves with the exit code. */

@@ -7,7 +7,7 @@ import { loadConfig } from '../config/load.js'
 import { errorText } from '../core/errors.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { createLog } from './run.js'
+import { createLog } from './run-log.js'
 import { isExpected, type Left, runTest } from './test-run.js'
 
 /** Of a long list that differs, so many lines are shown. */

@@ -1,0 +1,24 @@
+import { type DestinationStream, type Logger, pino } from 'pino'
+import type { Io } from './command-line.js'
+import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
+
+/** The log of the program: JSON lines on stderr, in the journal with their priorities. */
+export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
+  const options = {
+    level: io.env.SLUICE_LOG_LEVEL ?? 'info',
+    base: { pid: process.pid },
+    redact: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'],
+  }
+  if (io.stderr !== process.stderr && (io.stderr as { fd?: number }).fd !== STDERR)
+    return pino(options, io.stderr as DestinationStream)
+  // Synchronous: the last lines before an exit are the ones that matter.
+  const to = pino.destination({ dest: STDERR, sync: true })
+  if (!leadsToJournal(io.env)) return pino(options, to)
+  return pino(options, {
+    [Symbol.for('pino.metadata')]: true,
+    lastLevel: 0,
+    write(line: string) {
+      to.write(`<${priorityOf(this.lastLevel)}>${line}`)
+    },
+  } as DestinationStream & { lastLevel: number })
+}
