@@ -7,6 +7,7 @@ import { filter } from './processors/filter.js'
 import { throttle } from './processors/throttle.js'
 import { file } from './sources/file.js'
 import { http } from './sources/http.js'
+import { journald } from './sources/journald.js'
 import { stdin } from './sources/stdin.js'
 import { tcp } from './sources/tcp.js'
 
@@ -14,6 +15,7 @@ import { tcp } from './sources/tcp.js'
 export const components: readonly AnyDefinition[] = [
   file,
   stdin,
+  journald,
   tcp,
   http,
   throttle,

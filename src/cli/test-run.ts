@@ -42,7 +42,8 @@ class GivenSource implements Source {
   #out: Outlet | undefined
 
   constructor(options: Partial<SplitOptions>, context: SourceContext) {
-    this.#options = { decode: 'text', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...options }
+    // Sources that are not asked how to read a line give objects.
+    this.#options = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...options }
     this.#splitting = new Splitting(this.#options)
     this.#context = context
   }

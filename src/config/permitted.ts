@@ -29,6 +29,7 @@ const REACHES: Readonly<Record<string, Readonly<Record<string, Reach>>>> = {
   'source ingest': {},
   'source stdin': {},
   'source file': { include: 'files' },
+  'source journald': { directory: 'files', files: 'files' },
   'source tcp': LISTENS,
   'source http': { ...LISTENS, ...KEYS },
   'processor throttle': {},
@@ -44,6 +45,11 @@ const REACHES: Readonly<Record<string, Readonly<Record<string, Reach>>>> = {
   'destination file': { path: 'files' },
   'destination stdout': {},
   'destination blackhole': {},
+}
+
+/** What a component reaches when it names nothing. */
+const UNNAMED: Readonly<Record<string, { readonly option: string; readonly value: string }>> = {
+  'source journald': { option: 'directory', value: '/var/log/journal' },
 }
 
 /** Whether it is known what a component of this type reaches. */
@@ -69,11 +75,15 @@ export function refusedBy(
     const reaches = REACHES[`${kind} ${type}`]
     if (!reaches)
       return [{ path: `${place}.type`, message: `a ${kind} of the type ${type} is not used from elsewhere` }]
-    return Object.entries(reaches).flatMap(([path, reach]) =>
-      valuesAt(options, path)
-        .filter(value => !isPermitted(permitted[reach], reach, value))
-        .map(value => ({ path: `${place}.${path}`, message: WHAT[reach](value) })),
+    const named = Object.entries(reaches).flatMap(([path, reach]) =>
+      valuesAt(options, path).map(value => ({ path, reach, value })),
     )
+    const { option, value } = UNNAMED[`${kind} ${type}`] ?? {}
+    if (named.length === 0 && option !== undefined && value !== undefined)
+      named.push({ path: option, reach: reaches[option]!, value })
+    return named
+      .filter(({ reach, value }) => !isPermitted(permitted[reach], reach, value))
+      .map(({ path, reach, value }) => ({ path: `${place}.${path}`, message: WHAT[reach](value) }))
   })
 }
 

@@ -32,7 +32,8 @@ const FACILITIES =
   'kern user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp security console solaris-cron local0 local1 local2 local3 local4 local5 local6 local7'.split(
     ' ',
   )
-const SEVERITIES = 'emerg alert crit err warning notice info debug'.split(' ')
+/** By their numbers, the worst first. */
+export const SEVERITIES = 'emerg alert crit err warning notice info debug'.split(' ')
 const HIGHEST_PRIORITY = 191
 
 const SPACE = 0x20

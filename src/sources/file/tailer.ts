@@ -4,6 +4,7 @@ import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Origin } from '../../core/origin.js'
 import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
+import { Positions } from '../positions.js'
 import type { Sought } from './copies.js'
 import { type Copy, ON_THE_WAY } from './copy.js'
 import {
@@ -18,7 +19,7 @@ import {
   same,
   tailOf,
 } from './identity.js'
-import { type Content, emptyStart, type Position, Positions } from './positions.js'
+import { type Content, emptyStart, type Position } from './positions.js'
 import { Reads } from './reads.js'
 import type { Entry } from './saved.js'
 import { READ_BYTES, type TailerContext } from './tailing.js'
@@ -80,7 +81,7 @@ export class Tailer {
   #content: Content
   /** The end of the last batch made. */
   #delivered: Position
-  #positions: Positions
+  #positions: Positions<Position>
   #splitter: LineSplitter
   /** Pieces of this splitter's that are counted. */
   #pieces = 0

@@ -1,0 +1,230 @@
+import { EventBatch } from '../core/batch.js'
+import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import type { Origin } from '../core/origin.js'
+import { Backoff, systemRandom } from '../lib/backoff.js'
+import { LineSplitter } from '../lib/line-splitter.js'
+import { sleep } from '../lib/time.js'
+import { untilReadable } from '../lib/until-readable.js'
+import { Complaints } from './journald/complaints.js'
+import { EntryReader, type Taken } from './journald/entries.js'
+import { cursorOf, type EventOptions, lineOf } from './journald/fields.js'
+import { firstCursor, Journalctl } from './journald/journalctl.js'
+import { filterArgs, type JournaldOptions, options, placeArgs } from './journald/options.js'
+import { Positions } from './positions.js'
+
+/** A place in the journal: behind an entry, or at it; without one the beginning. */
+interface Place {
+  readonly cursor: string | undefined
+  readonly at: boolean
+}
+
+const RESTART_FIRST_MS = 1000
+const RESTART_MAX_MS = 30_000
+/** Who ends everything by a signal ends journalctl, too, and perhaps first. */
+const END_TOGETHER_MS = 250
+const GIVEN_BACK = 'a batch was given back undelivered; the journal is read again from the last checkpoint'
+
+class Journald implements Source {
+  readonly #options: JournaldOptions
+  readonly #context: SourceContext
+  readonly #origin: Origin
+  readonly #event: EventOptions
+  readonly #complaints: Complaints
+  readonly #lost: { value: number }
+  readonly #cut: { value: number }
+  readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
+  /** Undefined: it has never run. */
+  #positions: Positions<Place> | undefined
+  /** How far it was read. */
+  #read: Place = { cursor: undefined, at: false }
+  /** Aborts when the run ends, or what was sent has to be read again. */
+  #leaving = new AbortController()
+
+  constructor(options: JournaldOptions, context: SourceContext) {
+    const { checkpoints, metrics } = context
+    this.#options = options
+    this.#context = context
+    this.#origin = context.origin('json')
+    const { include_fields: included } = options
+    this.#event = { host: this.#origin.host, included: included && new Set(included) }
+    this.#complaints = new Complaints(context)
+    this.#lost = metrics.counter(
+      'sluice_journal_lost_positions_total',
+      'Times that the entry up to which was read was not in the journal any more. What was behind it may be lost.',
+    )
+    this.#cut = metrics.counter(
+      'sluice_journal_truncated_fields_total',
+      'Fields of entries that were too long, and cut.',
+    )
+    const saved = checkpoints.read()
+    if (saved !== undefined) this.#positions = this.#positionsFrom(placeIn(saved))
+    checkpoints.provide(() => {
+      const { cursor = null, at = false } = this.#positions?.committed ?? {}
+      return { version: 1, cursor, ...(at ? { at } : {}) }
+    })
+  }
+
+  #positionsFrom(start: Place): Positions<Place> {
+    return new Positions(start, () => this.#context.checkpoints.changed())
+  }
+
+  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+    this.#positions ??= await this.#begin(signal)
+    this.#leaving = new AbortController()
+    // What was read in a run before is either committed, or read again.
+    this.#positions = this.#positionsFrom(this.#positions.committed)
+    this.#read = this.#positions.committed
+    const leaving = this.#leaving
+    const end = () => leaving.abort()
+    signal.addEventListener('abort', end)
+    if (signal.aborted) end()
+    try {
+      while (!signal.aborted) {
+        const why = await this.#follow(out, leaving.signal)
+        if (signal.aborted) return
+        if (why === undefined) throw new Error(GIVEN_BACK)
+        await sleep(END_TOGETHER_MS, leaving.signal)
+        if (signal.aborted) return
+        this.#complaints.ended(why)
+        await sleep(this.#backoff.next(), leaving.signal)
+      }
+    } finally {
+      signal.removeEventListener('abort', end)
+    }
+  }
+
+  /** Where to begin when nothing is known: from now on the same place, also when nothing is delivered before the next start. */
+  async #begin(signal: AbortSignal): Promise<Positions<Place>> {
+    const start = await this.#firstPlace(signal)
+    this.#positions = this.#positionsFrom(start)
+    const { checkpoints } = this.#context
+    checkpoints.changed()
+    // A failure was told and is tried again by who writes.
+    await checkpoints.flush().catch(() => {})
+    return this.#positions
+  }
+
+  async #firstPlace(signal: AbortSignal): Promise<Place> {
+    const { read_from } = this.#options
+    const where = placeArgs(this.#options)
+    if (read_from === 'boot') {
+      // Without an entry of this boot journalctl fails; then it is all to come.
+      const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
+      if (cursor !== undefined) return { cursor, at: true }
+    }
+    if (read_from === 'beginning') return { cursor: undefined, at: false }
+    return { cursor: await firstCursor([...where, '--lines=1'], signal), at: false }
+  }
+
+  /** Reads until journalctl ends: why it did. Undefined: it was left. */
+  async #follow(out: Outlet, leave: AbortSignal): Promise<string | undefined> {
+    const { cursor } = this.#read
+    // Not --after-cursor: where the entry is gone, that leaves out the one behind it.
+    const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
+    const args = [...placeArgs(this.#options), '--follow', '--no-tail', ...from, ...filterArgs(this.#options)]
+    const child = new Journalctl(args, line => this.#complaints.line(line))
+    const reader = new EntryReader(this.#options.max_entry_bytes)
+    let first = true
+    try {
+      while (!leave.aborted) {
+        const chunk = child.stdout.read() as Buffer | null
+        if (chunk) {
+          let taken = reader.push(chunk)
+          this.#complaints.strange(reader.strange)
+          if (taken.length === 0) continue
+          if (first) taken = await this.#withoutRead(taken, leave)
+          first = false
+          await this.#send(taken, out, leave)
+        } else if (child.stdout.readableEnded || child.stdout.destroyed) return (await child.ended).why
+        else await untilReadable(child.stdout, { signal: leave })
+      }
+      return undefined
+    } finally {
+      await child.end()
+    }
+  }
+
+  /** The first entries that journalctl gave, without the one that was read already. */
+  async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
+    this.#backoff.reset()
+    this.#complaints.works()
+    const { cursor, at } = this.#read
+    if (cursor === undefined) return taken
+    if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)
+    // It is not there, or is not looked for any more.
+    const args = [...placeArgs(this.#options), `--cursor=${cursor}`, '--lines=1']
+    const there = await firstCursor(args, signal).catch(() => undefined)
+    if (there !== cursor && !signal.aborted) {
+      this.#lost.value++
+      this.#context.log.warn(
+        { code: 'SLUICE_JOURNAL_POSITION_LOST' },
+        'the entry up to which was read is not in the journal any more: it is read on with the oldest one behind it',
+      )
+    }
+    return taken
+  }
+
+  async #send(taken: readonly Taken[], out: Outlet, leave: AbortSignal): Promise<void> {
+    const { clock, log } = this.#context
+    let text = ''
+    let { cursor } = this.#read
+    for (const { entry, cut } of taken) {
+      text += `${lineOf(entry, this.#event, cut)}\n`
+      this.#cut.value += cut.length
+      if (cut.length > 0) log.debug({ fields: cut }, 'an entry is too long: fields were cut')
+      cursor = cursorOf(entry) ?? cursor
+    }
+    const frame = new LineSplitter(Number.MAX_SAFE_INTEGER).push(Buffer.from(text))
+    if (!frame) return
+    const read: Place = { cursor, at: false }
+    this.#read = read
+    const settled = this.#positions!.add(read)
+    const leaving = this.#leaving
+    const ack = out.ack(status => (status === 'errored' ? leaving.abort() : settled()))
+    await orAborted(out.send(new EventBatch(frame, this.#origin, clock.wall(), ack)), leave)
+  }
+}
+
+/** Resolves with `done`, or when the signal aborts. */
+function orAborted(done: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const go = () => {
+      signal.removeEventListener('abort', go)
+      resolve()
+    }
+    signal.addEventListener('abort', go)
+    done.then(go, reject)
+  })
+}
+
+function placeIn(saved: unknown): Place {
+  const { cursor, at } = (saved ?? {}) as { cursor?: unknown; at?: unknown }
+  return { cursor: typeof cursor === 'string' ? cursor : undefined, at: at === true }
+}
+
+export const journald = defineSource({
+  type: 'journald',
+  summary: 'Reads the journal of systemd, through journalctl.',
+  notes:
+    'The place in the journal is saved under `data_dir` after what is before it was delivered, and found again after a restart, also in ' +
+    'journal files that were rotated. When its entry was removed meanwhile, that is told and counted, and it is read on with the oldest ' +
+    'entry behind it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal, or it sees its own ' +
+    'entries only. Should journalctl end, that is told and counted, and it is started again where it was.\n\n' +
+    'Events have `.message`, `.timestamp` (when journald took the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
+    '(the identifier), `.pid` and `.unit`, as far as the entry says them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
+    '`.PRIORITY`, `._COMM`. All of these are text. A field that is there several times is an array, several parts of a message are its ' +
+    'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.',
+  options,
+  examples: [
+    { title: 'What two services log, from warnings on', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },
+    {
+      title: 'Only what is new, with little of what the journal knows',
+      yaml: 'read_from: end\ninclude_fields: [_TRANSPORT]\n',
+    },
+    {
+      title: 'Of the kernel, and of one program',
+      yaml: 'matches: [_TRANSPORT=kernel, _TRANSPORT=journal, _COMM=backup]\n',
+    },
+  ],
+  create: (options, context) => new Journald(options, context),
+})

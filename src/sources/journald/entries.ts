@@ -1,0 +1,55 @@
+import { CONTINUES, LineSplitter, PIECE } from '../../lib/line-splitter.js'
+import type { Entry } from './fields.js'
+import { LongEntry } from './long-entry.js'
+
+export interface Taken {
+  readonly entry: Entry
+  /** Fields that were too long, and are not whole. */
+  readonly cut: readonly string[]
+}
+
+/** The bytes that journalctl writes to entries. Memory is bounded whatever comes. */
+export class EntryReader {
+  /** Lines that are no entries. */
+  strange = 0
+  readonly #maxBytes: number
+  readonly #splitter: LineSplitter
+  #long: LongEntry | undefined
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes
+    this.#splitter = new LineSplitter(maxBytes)
+  }
+
+  /** The entries that are complete with these bytes. */
+  push(bytes: Buffer): Taken[] {
+    const frame = this.#splitter.push(bytes)
+    if (!frame) return []
+    const { chunk, length, starts, ends, flags } = frame
+    const taken: Taken[] = []
+    for (let i = 0; i < length; i++) {
+      if (flags[i]! & (PIECE | CONTINUES)) {
+        this.#long ??= new LongEntry(this.#maxBytes)
+        this.#long.push(chunk.subarray(starts[i]!, ends[i]!))
+        if (flags[i]! & PIECE) continue
+        taken.push(this.#long.finish())
+        this.#long = undefined
+        continue
+      }
+      const entry = entryIn(chunk.toString('utf8', starts[i]!, ends[i]!))
+      if (entry) taken.push({ entry, cut: [] })
+      else this.strange++
+    }
+    frame.letGo?.()
+    return taken
+  }
+}
+
+function entryIn(line: string): Entry | undefined {
+  try {
+    const value: unknown = JSON.parse(line)
+    return typeof value === 'object' && value !== null ? (value as Entry) : undefined
+  } catch {
+    return undefined
+  }
+}

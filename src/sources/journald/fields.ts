@@ -1,0 +1,82 @@
+import { isUtf8 } from 'node:buffer'
+import { SEVERITIES } from '../../lib/syslog.js'
+
+/** An entry as `journalctl -o json` writes it: text, bytes as an array of numbers, null, or an array of these. */
+export type Entry = Readonly<Record<string, unknown>>
+
+/** Fields of the journal that an event has under other names, too. */
+export const RENAMED = ['MESSAGE', 'PRIORITY', '_HOSTNAME', 'SYSLOG_IDENTIFIER', '_PID', '_SYSTEMD_UNIT'] as const
+
+export interface EventOptions {
+  /** Where the entry does not say it. */
+  readonly host: string
+  /** Which of the journal's own fields are kept; undefined: all. */
+  readonly included: ReadonlySet<string> | undefined
+}
+
+/**
+ * The event as a line of JSON, without its end: our names first, then the journal's own. `cut` are the fields that are
+ * not whole.
+ */
+export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
+  let line = ''
+  const put = (name: string, value: unknown) => {
+    if (value !== undefined) line += `,"${name}":${JSON.stringify(value)}`
+  }
+  put('timestamp', timeOf(entry.__REALTIME_TIMESTAMP))
+  put('host', oneText(entry._HOSTNAME) ?? host)
+  const code = oneText(entry.PRIORITY)
+  if (code !== undefined && /^[0-7]$/.test(code)) {
+    put('severity', SEVERITIES[Number(code)])
+    put('severity_code', Number(code))
+  }
+  put('app', oneText(entry.SYSLOG_IDENTIFIER))
+  put('pid', oneText(entry._PID))
+  put('unit', oneText(entry._SYSTEMD_UNIT))
+  putMessage(entry.MESSAGE, put)
+  if (cut.length > 0) put('truncated', cut)
+  for (const name in entry) {
+    // Two underscores begin what journalctl says about an entry: its place and its time.
+    if (name === 'MESSAGE' || name.startsWith('__') || (included && !included.has(name))) continue
+    line += `,${JSON.stringify(name)}:${JSON.stringify(plain(entry[name]))}`
+  }
+  return `{${line.slice(1)}}`
+}
+
+/** Where the entry stands in the journal. */
+export function cursorOf(entry: Entry): string | undefined {
+  const { __CURSOR: cursor } = entry
+  return typeof cursor === 'string' && cursor !== '' ? cursor : undefined
+}
+
+/** Microseconds since the epoch as RFC 3339. */
+function timeOf(value: unknown): string | undefined {
+  const [, ms, micros] = (typeof value === 'string' && /^(\d{1,13})(\d{3})$/.exec(value)) || []
+  return ms === undefined ? undefined : new Date(Number(ms)).toISOString().replace('Z', `${micros}Z`)
+}
+
+function putMessage(value: unknown, put: (name: string, value: unknown) => void): void {
+  if (value === undefined || value === null) return
+  const message = plain(value)
+  // Who gives a message in several parts means one.
+  put('message', Array.isArray(message) ? message.join('\n') : message)
+  const bytes = bytesOf(value)
+  if (bytes && !isUtf8(bytes)) put('raw', bytes.toString('base64'))
+}
+
+function oneText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value
+  const found = plain(value)
+  const first = Array.isArray(found) ? found[0] : found
+  return typeof first === 'string' ? first : undefined
+}
+
+/** Text, or an array of texts where a field is there more than once. What is not UTF-8 has replacement characters. */
+function plain(value: unknown): unknown {
+  if (!Array.isArray(value)) return value
+  return bytesOf(value)?.toString() ?? value.map(plain)
+}
+
+function bytesOf(value: unknown): Buffer | undefined {
+  return Array.isArray(value) && typeof value[0] === 'number' ? Buffer.from(value as number[]) : undefined
+}

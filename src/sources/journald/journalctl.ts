@@ -1,0 +1,99 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import type { Readable } from 'node:stream'
+import split2 from 'split2'
+import { errorCode, errorText } from '../../core/errors.js'
+import { deadline, sleep } from '../../lib/time.js'
+import { untilReadable } from '../../lib/until-readable.js'
+import { EntryReader } from './entries.js'
+import { cursorOf } from './fields.js'
+
+const PROGRAM = 'journalctl'
+/** How it writes: whole fields, and nothing beside the entries. */
+const JSON_OUTPUT = ['--output=json', '--all', '--no-pager']
+/** Lines of its standard error that are longer are left out, or cut. */
+const COMPLAINTS = { maxLength: 500, skipOverflow: true }
+const END_MS = 2000
+const FIRST_MS = 30_000
+
+/**
+ * A journalctl that runs. Invariants: it is read only as fast as its entries are passed on, so that it waits meanwhile;
+ * it does not outlive whoever started it: it ends when nobody has the other side of its output any more.
+ */
+export class Journalctl {
+  readonly stdout: Readable
+  /** Resolves when it has ended and everything it wrote is read: why it did, and whether that was in order. */
+  readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
+  readonly #child: ChildProcess
+  readonly #exited: Promise<void>
+  #lastComplaint = ''
+
+  /** `complain` gets each line of its standard error. */
+  constructor(args: readonly string[], complain: (line: string) => void) {
+    const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      // Nothing else of ours is its business: keys, or the socket of the service manager.
+      env: { PATH: process.env.PATH, SYSTEMD_COLORS: '0' },
+    })
+    this.#child = child
+    this.stdout = child.stdout
+    let failure: Error | undefined
+    child.on('error', error => {
+      failure = error
+    })
+    child.stderr.pipe(split2(COMPLAINTS)).on('data', (line: string) => {
+      const text = line.slice(0, COMPLAINTS.maxLength).trim()
+      if (text === '') return
+      this.#lastComplaint = text
+      complain(text)
+    })
+    this.ended = new Promise(resolve => {
+      child.once('close', (code, signal) => resolve({ why: this.#why(failure, code, signal), fine: code === 0 }))
+    })
+    this.#exited = new Promise(resolve => {
+      child.once('exit', () => resolve())
+      child.once('error', () => resolve())
+    })
+  }
+
+  #why(failure: Error | undefined, code: number | null, signal: string | null): string {
+    if (errorCode(failure) === 'ENOENT') return `there is no ${PROGRAM} in the PATH`
+    if (failure) return `${PROGRAM} cannot be run: ${errorText(failure)}`
+    const how = `${PROGRAM} ended ${signal ? `by ${signal}` : `with exit code ${code}`}`
+    return this.#lastComplaint ? `${this.#lastComplaint}; ${how}` : how
+  }
+
+  /** Ends it, whatever it is doing. */
+  async end(): Promise<void> {
+    this.stdout.destroy()
+    this.#child.stderr?.destroy()
+    this.#child.kill('SIGTERM')
+    const over = new AbortController()
+    void sleep(END_MS, over.signal).then(() => over.signal.aborted || this.#child.kill('SIGKILL'))
+    await this.#exited
+    over.abort()
+  }
+}
+
+/** The cursor of the first entry that journalctl gives for `args`; undefined: there is none. Throws what it complains of. */
+export async function firstCursor(args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
+  const child = new Journalctl([...args, '--output-fields=PRIORITY'], () => {})
+  const limit = deadline(FIRST_MS, signal)
+  const reader = new EntryReader(64 * 1024)
+  try {
+    for (;;) {
+      const chunk = child.stdout.read() as Buffer | null
+      const [first] = chunk ? reader.push(chunk) : []
+      if (first) return cursorOf(first.entry)
+      if (chunk) continue
+      limit.signal.throwIfAborted()
+      if (child.stdout.readableEnded || child.stdout.destroyed) break
+      await untilReadable(child.stdout, { signal: limit.signal })
+    }
+    const { why, fine } = await child.ended
+    if (fine) return undefined
+    throw new Error(why)
+  } finally {
+    limit.clear()
+    await child.end()
+  }
+}

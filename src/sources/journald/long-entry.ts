@@ -1,0 +1,124 @@
+import type { Entry } from './fields.js'
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const COLON = 0x3a
+const LONGEST_NAME = 256
+/** Of every value so much is kept in any case. */
+const SURE_BYTES = 1024
+
+/** What is kept of one value: the beginning of its JSON. */
+interface Value {
+  parts: Buffer[]
+  bytes: number
+  cut: boolean
+}
+
+/**
+ * An entry that is too long to be kept, read in portions: a value that is too long keeps its beginning, the others are
+ * whole. Invariant: it holds at most `maxBytes` of values, and a kilobyte of each, however long the entry is.
+ */
+export class LongEntry {
+  readonly #mostOfValue: number
+  #left: number
+  readonly #entry: Record<string, unknown> = {}
+  readonly #cut: string[] = []
+  #depth = 0
+  #inText = false
+  #escaped = false
+  /** Between a colon and the end of the value. */
+  #inValue = false
+  #name = ''
+  #current: Value = { parts: [], bytes: 0, cut: false }
+
+  constructor(maxBytes: number) {
+    this.#left = maxBytes
+    this.#mostOfValue = maxBytes / 4
+  }
+
+  push(bytes: Buffer): void {
+    let from = 0
+    for (let i = 0; i < bytes.length; i++) {
+      const byte = bytes[i]!
+      if (this.#inText) {
+        if (this.#escaped) this.#escaped = false
+        else if (byte === BACKSLASH) this.#escaped = true
+        else if (byte === QUOTE) this.#inText = false
+      } else if (byte === QUOTE) this.#inText = true
+      else if (byte === 0x7b || byte === 0x5b) {
+        if (++this.#depth === 1) from = i + 1
+      } else if (byte === 0x7d || byte === 0x5d) {
+        if (--this.#depth === 0) this.#endValue(bytes.subarray(from, i))
+      } else if (this.#depth === 1 && byte === COLON && !this.#inValue) {
+        this.#endName(bytes.subarray(from, i))
+        from = i + 1
+      } else if (this.#depth === 1 && byte === COMMA) {
+        this.#endValue(bytes.subarray(from, i))
+        from = i + 1
+      }
+    }
+    if (this.#depth > 0) this.#keep(bytes.subarray(from))
+  }
+
+  /** The entry, and the names of the fields that are not whole. */
+  finish(): { entry: Entry; cut: readonly string[] } {
+    return { entry: this.#entry, cut: this.#cut }
+  }
+
+  #keep(bytes: Buffer): void {
+    const value = this.#current
+    const room = this.#inValue
+      ? Math.min(this.#mostOfValue, Math.max(value.bytes + this.#left, SURE_BYTES)) - value.bytes
+      : LONGEST_NAME - value.bytes
+    if (bytes.length > room) value.cut = true
+    if (room <= 0 || bytes.length === 0) return
+    // A copy: the reader uses the bytes again.
+    const kept = Buffer.from(bytes.subarray(0, room))
+    value.parts.push(kept)
+    value.bytes += kept.length
+    this.#left = Math.max(0, this.#left - kept.length)
+  }
+
+  #take(bytes: Buffer): { text: string; cut: boolean } {
+    this.#keep(bytes)
+    const { parts, cut } = this.#current
+    this.#current = { parts: [], bytes: 0, cut: false }
+    return { text: Buffer.concat(parts).toString(), cut }
+  }
+
+  #endName(bytes: Buffer): void {
+    const name = parsed(this.#take(bytes).text)
+    this.#name = typeof name === 'string' ? name : ''
+    this.#inValue = true
+  }
+
+  #endValue(bytes: Buffer): void {
+    const { text, cut } = this.#take(bytes)
+    this.#inValue = false
+    if (this.#name === '') return
+    const value = cut ? beginningOf(text) : parsed(text)
+    if (value !== undefined) this.#entry[this.#name] = value
+    if (cut) this.#cut.push(this.#name)
+    this.#name = ''
+  }
+}
+
+function parsed(json: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch {
+    return undefined
+  }
+}
+
+/** The value whose JSON goes on behind `text`, as far as it is there. */
+function beginningOf(text: string): unknown {
+  const json = text.trimStart().replace(/\ufffd+$/, '')
+  if (json.startsWith('[')) return parsed(`${json.slice(0, json.lastIndexOf(','))}]`)
+  if (!json.startsWith('"')) return undefined
+  // Not behind a half of an escape: `\`, `\u12`.
+  const whole = parsed(`${json}"`)
+  if (whole !== undefined) return whole
+  return parsed(`${json.slice(0, json.lastIndexOf('\\'))}"`)
+}

@@ -1,0 +1,81 @@
+import { z } from 'zod'
+import { byteSize, refuseAt } from '../../core/options.js'
+import { SEVERITIES } from '../../lib/syslog.js'
+import { RENAMED } from './fields.js'
+
+const FIELD = /^[A-Z_][A-Z0-9_]{0,63}$/
+
+export const options = z
+  .strictObject({
+    units: z
+      .array(
+        z.string().regex(/^[^-\s*?[\]][^\s*?[\]]*$/, {
+          error: 'must be the name of a unit, as in nginx.service, and no pattern',
+        }),
+      )
+      .min(1)
+      .optional()
+      .describe(
+        'Only what these units have logged, and what systemd says about them. A name without a suffix is that of a service.',
+      ),
+    priority: z
+      .enum(SEVERITIES as [string, ...string[]])
+      .optional()
+      .describe('Only what is at least that severe: `warning` gives warning, err, crit, alert and emerg.'),
+    matches: z
+      .array(
+        z.string().regex(/^[A-Z_][A-Z0-9_]{0,63}=[^\0]*$/, { error: 'must be FIELD=value, as in _TRANSPORT=kernel' }),
+      )
+      .min(1)
+      .optional()
+      .describe(
+        'Only entries with these values: FIELD=value, as in _TRANSPORT=kernel. Of several values of one field any will do, of several fields all must fit.',
+      ),
+    read_from: z
+      .enum(['beginning', 'boot', 'end'])
+      .default('beginning')
+      .describe(
+        'Where to begin when the source first starts: with the oldest entry there is, with the first of the present boot, or with those to come.',
+      ),
+    include_fields: z
+      .array(z.string().regex(FIELD, { error: 'must be a field of the journal, as in _EXE' }))
+      .optional()
+      .describe(
+        "Which of the journal's own fields an event keeps, beside those that it always has. An empty list: none. Default: all.",
+      ),
+    directory: z
+      .string()
+      .min(1)
+      .optional()
+      .describe('Reads the journal files of this folder, and of those in it, instead of those of this machine.'),
+    files: z
+      .array(z.string().min(1))
+      .min(1)
+      .optional()
+      .describe('Reads these journal files only. Patterns are looked up when journalctl is started.'),
+    max_entry_bytes: byteSize(64 * 1024, 256 * 1024 * 1024)
+      .prefault('1MiB')
+      .describe(
+        'Of an entry that takes more bytes in the output of journalctl, the longest fields are cut to their beginnings. `.truncated` says which.',
+      ),
+  })
+  .superRefine(({ directory, files }, context) => {
+    if (directory !== undefined && files !== undefined) refuseAt(context, ['files'], 'cannot be used with directory')
+  })
+
+export type JournaldOptions = z.output<typeof options>
+
+/** Where journalctl looks. */
+export function placeArgs({ directory, files = [] }: JournaldOptions): string[] {
+  return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]
+}
+
+/** What it looks for there, and how much of it it tells. */
+export function filterArgs({ units = [], priority, matches = [], include_fields }: JournaldOptions): string[] {
+  return [
+    ...units.map(unit => `--unit=${unit}`),
+    ...(priority === undefined ? [] : [`--priority=${priority}`]),
+    ...(include_fields ? [`--output-fields=${[...RENAMED, ...include_fields].join(',')}`] : []),
+    ...matches,
+  ]
+}

@@ -1,0 +1,340 @@
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import type { SourceContext } from '../../../src/core/component.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { EntryReader } from '../../../src/sources/journald/entries.js'
+import { type Entry, lineOf } from '../../../src/sources/journald/fields.js'
+import { filterArgs } from '../../../src/sources/journald/options.js'
+import { journald } from '../../../src/sources/journald.js'
+import { MemoryCheckpoints, Receiver, until } from '../../support/tailing.js'
+
+t.test('what an event says', async t => {
+  const event = (entry: Entry, included?: string[], cut: string[] = []) =>
+    JSON.parse(lineOf(entry, { host: 'here', included: included && new Set(included) }, cut))
+  t.same(
+    event({
+      __CURSOR: 's=1',
+      __REALTIME_TIMESTAMP: '1763640000001234',
+      __MONOTONIC_TIMESTAMP: '5',
+      MESSAGE: 'ready',
+      PRIORITY: '4',
+      _HOSTNAME: 'web-1',
+      SYSLOG_IDENTIFIER: 'nginx',
+      _PID: '7',
+      _SYSTEMD_UNIT: 'nginx.service',
+      _COMM: 'nginx',
+    }),
+    {
+      timestamp: '2025-11-20T12:00:00.001234Z',
+      host: 'web-1',
+      severity: 'warning',
+      severity_code: 4,
+      app: 'nginx',
+      pid: '7',
+      unit: 'nginx.service',
+      message: 'ready',
+      PRIORITY: '4',
+      _HOSTNAME: 'web-1',
+      SYSLOG_IDENTIFIER: 'nginx',
+      _PID: '7',
+      _SYSTEMD_UNIT: 'nginx.service',
+      _COMM: 'nginx',
+    },
+  )
+  const table: [what: string, entry: Entry, expected: object][] = [
+    ['nothing', {}, {}],
+    ['no message', { A: 'x' }, { A: 'x' }],
+    ['a message that was left out', { MESSAGE: null }, {}],
+    ['colours', { MESSAGE: [27, 91, 109, 195, 188] }, { message: '\x1b[mü' }],
+    ['not UTF-8', { MESSAGE: [97, 255] }, { message: 'a\ufffd', raw: 'Yf8=' }],
+    ['several', { MESSAGE: ['a', [255], 'b'], A: ['1', '2'] }, { message: 'a\n\ufffd\nb', A: ['1', '2'] }],
+    ['bytes elsewhere', { A: [0, 1], B: [[0], 'x', null] }, { A: '\0\x01', B: ['\0', 'x', null] }],
+    ['no number', { PRIORITY: '9', _PID: ['1', '2'] }, { pid: '1', PRIORITY: '9', _PID: ['1', '2'] }],
+    ['a time that is none', { __REALTIME_TIMESTAMP: 'soon' }, {}],
+    ['quotes', { MESSAGE: '"\n\\', 'A"': '"' }, { message: '"\n\\', 'A"': '"' }],
+  ]
+  for (const [what, entry, expected] of table) t.same(event(entry), { host: 'here', ...expected }, what)
+  t.same(event({ MESSAGE: 'm', _COMM: 'c', _EXE: 'e' }, ['_EXE']), { host: 'here', message: 'm', _EXE: 'e' })
+  t.same(event({ MESSAGE: 'm' }, [], ['A']), { host: 'here', message: 'm', truncated: ['A'] })
+})
+
+t.test('entries from bytes in any portions, and too long ones', async t => {
+  const entries = (bytes: Buffer, portion: number, most = 1 << 20) => {
+    const reader = new EntryReader(most)
+    const taken = []
+    for (let at = 0; at < bytes.length; at += portion) taken.push(...reader.push(bytes.subarray(at, at + portion)))
+    return { taken, strange: reader.strange }
+  }
+  const text = '{"__CURSOR":"c1","MESSAGE":"ü\\n"}\n-- No entries --\n{"__CURSOR":"c2","A":["x",[1,2]]}\n{"torn'
+  for (const portion of [1, 7, 1000]) {
+    const { taken, strange } = entries(Buffer.from(text), portion)
+    t.same(
+      taken.map(({ entry }) => entry),
+      [
+        { __CURSOR: 'c1', MESSAGE: 'ü\n' },
+        { __CURSOR: 'c2', A: ['x', [1, 2]] },
+      ],
+    )
+    t.equal(strange, 1)
+  }
+
+  const long = {
+    BIG: `"{[,:]}\\${'ä"\n'.repeat(20_000)}`,
+    A: 'x',
+    BYTES: Array.from({ length: 30_000 }, (_, i) => i % 256),
+    LIST: ['y'.repeat(70_000), 'z'],
+    TWO: ['a', 'b'],
+    NOTHING: null,
+    MORE: '\u0001'.repeat(30_000),
+    __CURSOR: 'c3',
+    ...Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`N${i}`, 'n'.repeat(2000)])),
+  }
+  const bytes = Buffer.from(`${JSON.stringify(long)}\n{"__CURSOR":"c4"}\n`)
+  for (const portion of [101, 65_536, bytes.length]) {
+    const [{ entry, cut } = { entry: {} as Entry, cut: [] as readonly string[] }, next] = entries(
+      bytes,
+      portion,
+      65_536,
+    ).taken
+    t.match(entry, { A: 'x', TWO: ['a', 'b'], NOTHING: null, __CURSOR: 'c3' }, 'the short ones are whole')
+    t.same(cut.slice(0, 4), ['BIG', 'BYTES', 'LIST', 'MORE'])
+    t.ok(long.BIG.startsWith(entry.BIG as string) && (entry.BIG as string).length > 5000)
+    t.ok((entry.BYTES as number[]).length > 3000 && (entry.BYTES as number[]).every((byte, i) => byte === i % 256))
+    t.match(entry.MORE, /^\u0001{100,}$/)
+    t.match(entry.N49, /^n{1000,}$/, 'something of everything')
+    t.ok(JSON.stringify(entry).length < 65_536 + 60 * 1100)
+    t.same(next?.entry, { __CURSOR: 'c4' })
+  }
+})
+
+t.test('options', async t => {
+  const args = (given: object) => filterArgs(journald.options.parse(given))
+  t.same(args({ units: ['a', 'b.timer'], priority: 'err', matches: ['_PID=1', 'A=x y'], include_fields: ['_EXE'] }), [
+    '--unit=a',
+    '--unit=b.timer',
+    '--priority=err',
+    '--output-fields=MESSAGE,PRIORITY,_HOSTNAME,SYSLOG_IDENTIFIER,_PID,_SYSTEMD_UNIT,_EXE',
+    '_PID=1',
+    'A=x y',
+  ])
+  const wrong = [
+    { units: ['a*'] },
+    { units: ['--file=/x'] },
+    { matches: ['+'] },
+    { matches: ['--boot'] },
+    { include_fields: ['a'] },
+    { priority: 'loud' },
+    { directory: '/a', files: ['/b'] },
+  ]
+  for (const given of wrong) t.notOk(journald.options.safeParse(given).success, JSON.stringify(given))
+})
+
+const entry = (n: number, more = {}) => `${JSON.stringify({ __CURSOR: `c${n}`, MESSAGE: `m${n}`, ...more })}\n`
+
+/** A source with a journalctl that does, call by call, what `calls` say in the language of the shell. */
+function start(t: Test, calls: string[], given: object = {}, saved?: unknown) {
+  const folder = t.testdir({ bin: {} })
+  const program = join(folder, 'bin/journalctl')
+  const prepare = (calls: string[]) => {
+    const cases = calls.map((call, i) => `${i}) ${call} ;;`).join('\n')
+    const script = `#!/bin/sh
+PATH=/usr/bin:/bin; cd '${folder}'; n=$(cat n 2>/dev/null || echo 0); echo $((n+1)) >n; echo "$@" >>calls
+case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
+    writeFileSync(program, script)
+    chmodSync(program, 0o755)
+  }
+  if (calls.length > 0) prepare(calls)
+  const { PATH } = process.env
+  process.env.PATH = join(folder, 'bin')
+  const counters = new ComponentCounters('in', 'source', 'journald')
+  const log: { level: number; msg: string; why?: string; text?: string }[] = []
+  const checkpoints = new MemoryCheckpoints()
+  checkpoints.document = saved
+  const context = {
+    id: 'in',
+    log: pino({ level: 'debug' }, { write: line => log.push(JSON.parse(line)) }),
+    clock: systemClock,
+    metrics: counters,
+    checkpoints,
+    origin: decode => ({ source: 'in', host: 'here', decode, wanted: new WantedNames() }),
+  } as Partial<SourceContext> as SourceContext
+  const out = new Receiver()
+  const source = journald.create(journald.options.parse(given), context) as Exclude<
+    ReturnType<typeof journald.create>,
+    Promise<unknown>
+  >
+  const abort = new AbortController()
+  const run = () => {
+    const running = source.run(out, abort.signal)
+    running.catch(() => {})
+    return running
+  }
+  const journal = {
+    folder,
+    out,
+    log,
+    checkpoints,
+    prepare,
+    run,
+    running: run(),
+    messages: () => out.texts().map(text => JSON.parse(text).message as string),
+    calls: () =>
+      existsSync(join(folder, 'calls')) ? readFileSync(join(folder, 'calls'), 'utf8').trim().split('\n') : [],
+    value: (name: string, labels: Record<string, string> = {}) =>
+      [...(counters.series.get(name) ?? [])]
+        .flatMap(series => [...series.read()])
+        .find(one => Object.entries(labels).every(([key, value]) => one.labels[key] === value))?.value,
+    failures: (kind: string) => counters.failures.get(kind) ?? 0,
+    async stop() {
+      abort.abort()
+      await journal.running.catch(() => {})
+      process.env.PATH = PATH
+    },
+  }
+  t.teardown(() => journal.stop())
+  return journal
+}
+
+const print = (...lines: string[]) => `printf '%s' '${lines.join('')}'`
+
+t.test('it ends, and goes on behind the last entry', async t => {
+  const journal = start(t, [
+    `${print(entry(1), entry(2))}; exit 3`,
+    'echo "cannot read it" >&2; exit 1',
+    `${print(entry(2), entry(3), 'noise\n')}; exec sleep 60`,
+  ])
+  await until(
+    () => journal.messages().length === 3,
+    () => JSON.stringify(journal.log),
+    20_000,
+  )
+  t.same(journal.messages(), ['m1', 'm2', 'm3'])
+  const [first, second, third] = journal.calls()
+  t.match(first, /--output=json --all --no-pager --follow --no-tail$/)
+  t.match(second, /--cursor=c2$/)
+  t.match(third, /--cursor=c2$/)
+  await until(() => journal.failures('not_an_entry') === 1, 'the line that is none')
+  t.equal(journal.failures('journalctl'), 2)
+  const told = journal.log.flatMap(({ why }) => why ?? [])
+  t.same(told, ['journalctl ended with exit code 3', 'cannot read it; journalctl ended with exit code 1'])
+  t.ok(journal.log.some(({ msg }) => msg === 'the journal can be read again'))
+  await journal.checkpoints.flush()
+  t.same(journal.checkpoints.document, { version: 1, cursor: 'c3' })
+})
+
+t.test('it is not there, and comes', async t => {
+  const journal = start(t, [])
+  await until(() => journal.log.length > 0, 'told')
+  t.match(journal.log[0], { level: 50, why: 'there is no journalctl in the PATH' })
+  journal.prepare([`${print(entry(1))}; exec sleep 60`])
+  await until(
+    () => journal.messages().length === 1,
+    () => JSON.stringify(journal.log),
+    20_000,
+  )
+})
+
+t.test('it complains without end', async t => {
+  const journal = start(t, [
+    `(head -c 5000 /dev/zero | tr '\\0' x; echo; seq 500) >&2; ${print(entry(1))}; exec sleep 60`,
+  ])
+  await until(() => journal.messages().length === 1, 'the entry')
+  await until(() => journal.log.length >= 20, 'the complaints')
+  await journal.stop()
+  const texts = journal.log.map(({ text = '' }) => text)
+  t.equal(texts.length, 20)
+  t.ok(texts.every(text => text.length <= 500))
+  t.same(
+    texts.filter(text => !text.startsWith('x')).slice(0, 19),
+    Array.from({ length: 19 }, (_, i) => String(i + 1)),
+  )
+})
+
+t.test('the entry up to which was read', async t => {
+  const saved = { version: 1, cursor: 'c5' }
+  const gone = start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(7))], {}, saved)
+  await until(() => gone.messages().length === 1, 'the oldest behind it')
+  t.equal(gone.value('sluice_journal_lost_positions_total'), 1)
+  t.match(gone.log, [{ level: 40, code: 'SLUICE_JOURNAL_POSITION_LOST' }])
+  t.match(gone.calls()[1], /--cursor=c5 --lines=1 --output-fields=PRIORITY$/)
+  await gone.stop()
+
+  const other = start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(5))], { units: ['x'] }, saved)
+  await until(() => other.messages().length === 1, 'the next that fits')
+  t.equal(other.value('sluice_journal_lost_positions_total'), 0, 'it is there, but not looked for')
+  await other.stop()
+
+  const damaged = start(t, [`${print(entry(1))}; exec sleep 60`], { read_from: 'end' }, null)
+  await until(() => damaged.messages().length === 1, 'all of it')
+  t.notMatch(damaged.calls()[0], /cursor/)
+})
+
+t.test('where it begins', async t => {
+  const end = start(t, [print(entry(9)), `${print(entry(9), entry(10))}; exec sleep 60`], { read_from: 'end' })
+  await until(() => end.messages().length === 1, 'what is new')
+  t.same(end.messages(), ['m10'])
+  t.match(end.calls()[0], /--lines=1/)
+  t.same(end.checkpoints.document, { version: 1, cursor: 'c9' }, 'saved before anything is delivered')
+  await end.stop()
+
+  const empty = start(t, ['exit 0', `${print(entry(1))}; exec sleep 60`], { read_from: 'end', directory: '/d' })
+  await until(() => empty.messages().length === 1, 'all of it is new')
+  t.same(empty.calls(), [
+    '--output=json --all --no-pager --directory=/d --lines=1 --output-fields=PRIORITY',
+    '--output=json --all --no-pager --directory=/d --follow --no-tail',
+  ])
+  t.same(empty.checkpoints.document, { version: 1, cursor: null })
+  await empty.stop()
+
+  const boot = start(t, [print(entry(4)), `${print(entry(4), entry(5))}; exec sleep 60`], { read_from: 'boot' })
+  await until(() => boot.messages().length === 2, 'with the first')
+  t.match(boot.calls(), [/--boot/, /--cursor=c4/])
+  t.same(boot.checkpoints.document, { version: 1, cursor: 'c4', at: true })
+  await boot.stop()
+
+  const failing = start(t, ['echo "not for you" >&2; exit 1'], { read_from: 'end' })
+  await t.rejects(failing.running, { message: 'not for you; journalctl ended with exit code 1' })
+})
+
+t.test('what is given back is read again, and only what is delivered is behind the position', async t => {
+  const journal = start(t, [
+    `${print(entry(1))}; while [ ! -e go ]; do sleep 0.02; done; ${print(entry(2))}; exec sleep 60`,
+    `${print(entry(1), entry(2))}; exec sleep 60`,
+  ])
+  await until(() => journal.out.batches === 1, 'the first')
+  journal.out.hold = true
+  writeFileSync(join(journal.folder, 'go'), '')
+  await until(() => journal.out.held.length === 1, 'the second')
+  await journal.checkpoints.flush()
+  t.same(journal.checkpoints.document, { version: 1, cursor: 'c1' })
+  journal.out.settle('errored')
+  await t.rejects(journal.running, /given back/)
+  journal.out.hold = false
+  journal.running = journal.run()
+  await until(() => journal.out.batches === 3, 'again')
+  t.same(journal.messages(), ['m1', 'm2', 'm2'])
+  t.match(journal.calls()[1], /--cursor=c1$/)
+})
+
+t.test('it waits while nobody takes its entries, and ends with the run', async t => {
+  const many = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo "{\\"__CURSOR\\":\\"c$i\\",\\"MESSAGE\\":\\"m$i\\"}"; done; echo >written; exec sleep 60`
+  const journal = start(t, [`echo $$ >pid; ${many}`])
+  let room = () => {}
+  journal.out.room = new Promise(resolve => {
+    room = resolve
+  })
+  await until(() => journal.out.batches === 1, 'the first')
+  await new Promise(resolve => setTimeout(resolve, 300))
+  t.equal(journal.out.batches, 1)
+  t.notOk(existsSync(join(journal.folder, 'written')), 'it waits')
+  room()
+  await until(() => journal.messages().length === 20_000, 'all', 20_000)
+  t.equal(journal.messages().at(-1), 'm20000')
+  const pid = Number(readFileSync(join(journal.folder, 'pid'), 'utf8'))
+  await journal.stop()
+  t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'nothing is left of it')
+})
