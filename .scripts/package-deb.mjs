@@ -28,9 +28,8 @@ const COMPILED = {
 const RUNS = new Set(['.js', '.cjs', '.mjs', '.json', '.node'])
 /** Folders at the top of a package. */
 const FOR_DEVELOPERS =
-  /^(tests?|specs?|docs?|examples?|benchmarks?|bench|integration|fixtures|scripts|deps|browser|types|bin)$/
-const DEVELOPERS_FILE =
-  /^(eslint\.config|gruntfile|bench|benchmark|test|example|package-lock|bin|build-test)\b|\.test\.|^tsconfig/
+  /^(tests?|specs?|docs?|examples?|benchmarks?|bench|integration|fixtures|scripts|deps|browser|types)$/
+const DEVELOPERS_FILE = /^(eslint\.config|gruntfile|bench|benchmark|test|example|package-lock)\b|\.test\.|^tsconfig/
 
 const { values: options } = parseArgs({
   options: {
@@ -91,10 +90,11 @@ function packages() {
     .sort()
 }
 
-/** Whether a file of a package is needed at run time. */
-function runs(path, { folder, not }) {
+/** Whether a file of a package is needed at run time: programs of its own are not. */
+function runs(root, path, { folder, not }) {
   const parts = path.split('/')
   if (parts.some(part => part === 'node_modules' || part.startsWith('.')) || !RUNS.has(extname(path))) return false
+  if (fs.readFileSync(join(root, path), 'latin1').startsWith('#!')) return false
   if (parts[0] === 'prebuilds') return parts[1] === folder && !not.test(path)
   return !(parts.length > 1 && FOR_DEVELOPERS.test(parts[0])) && !DEVELOPERS_FILE.test(basename(path))
 }
@@ -136,7 +136,10 @@ function stageProgram(stage) {
   const main = join(lib, manifest.bin.sluice)
   // The node of the package that this one depends on, whatever else is in somebody's PATH.
   write(main, fs.readFileSync(main, 'utf8').replace(/^#!.*/, '#!/usr/bin/node'), 0o755)
-  for (const path of packages()) copy(join(ROOT, path), join(lib, path), inside => runs(inside, COMPILED[arch]))
+  for (const path of packages()) {
+    const from = join(ROOT, path)
+    copy(from, join(lib, path), inside => runs(from, inside, COMPILED[arch]))
+  }
   fs.copyFileSync(join(ROOT, 'README.md'), join(lib, 'README.md'))
   fs.mkdirSync(join(stage, 'usr/bin'))
   fs.symlinkSync(`../lib/sluice/${manifest.bin.sluice}`, join(stage, 'usr/bin/sluice'))
@@ -189,7 +192,7 @@ function stageControl(stage, units) {
     Section: 'admin',
     Priority: 'optional',
     Description:
-      'log shipper daemon\n Tails files, throttles events by key, delivers at least once to HTTP endpoints and\n files, and accounts for every event in Prometheus metrics.',
+      'log shipper daemon\n Tails files, throttles events by key, delivers at least once to HTTP\n endpoints and files, and accounts for every event in Prometheus metrics.',
   }
   write(
     join(debian, 'control'),

@@ -1,0 +1,179 @@
+import { execFile } from 'node:child_process'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Test } from 'tap'
+import { built, checkout } from '../support/checkout.js'
+import { Tree } from './tree.js'
+
+const execute = promisify(execFile)
+const WHOLE_MS = 600_000
+const BUILD_MS = 120_000
+const UNTIL_MS = 30_000
+const FIRST_HOUR_MS = 60_000
+const LINE = 'Jan  2 03:04:05 host app[7]: hello'
+const DEVELOPERS =
+  /\.(ts|map|md|cc|c|h|gyp|ya?ml)$|\/(test|tests|benchmarks?)\/|\.musl\.|prebuilds\/(?!linux-)|\/\.[^/]|eslint/
+
+const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }
+const [major = 0, minor = 0] = manifest.version.split('.').map(Number)
+const newer = `${major}.${minor + 1}.0`
+
+/** Builds the package from what this test was built from; the path of it. */
+async function build(folder: string, ...args: string[]): Promise<string> {
+  const all = [join(checkout, '.scripts/package-deb.mjs'), '--built', built, '--out', folder, ...args]
+  const env = { ...process.env, SOURCE_DATE_EPOCH: '1700000000' }
+  return (await execute(process.execPath, all, { env, timeout: BUILD_MS })).stdout.trim()
+}
+
+/** A package `nodejs` of the version of this node, as where Node.js came from a repository. The tree has the program. */
+async function nodePackage(folder: string): Promise<string> {
+  const stage = join(folder, 'nodejs')
+  const version = `${process.versions.node}-1nodesource1`
+  const fields = { Package: 'nodejs', Version: version, Architecture: 'all', Maintainer: 'nobody', Description: 'node' }
+  mkdirSync(join(stage, 'DEBIAN'), { recursive: true })
+  writeFileSync(
+    join(stage, 'DEBIAN/control'),
+    Object.entries(fields)
+      .map(([name, text]) => `${name}: ${text}\n`)
+      .join(''),
+  )
+  await execute('dpkg-deb', ['--root-owner-group', '--build', stage, join(folder, 'nodejs.deb')])
+  return join(folder, 'nodejs.deb')
+}
+
+async function contents(t: Test, deb: string): Promise<void> {
+  const { stdout } = await execute('dpkg-deb', ['--contents', deb])
+  const entries = stdout
+    .trim()
+    .split('\n')
+    .map(line => {
+      const [, mode = '', owner = '', time = '', path = ''] = /^(\S+) (\S+) +\S+ (\S+ \S+) (.*)$/.exec(line) ?? []
+      return { mode, owner, time, path }
+    })
+  t.ok(
+    entries.every(({ owner }) => owner === 'root/root'),
+    'all is of root',
+  )
+  t.ok(
+    entries.every(({ time }) => time.startsWith('2023-11-1')),
+    'all is of one time',
+  )
+  const own = entries.filter(
+    ({ mode, path }) =>
+      mode.startsWith('-') && path.startsWith('./usr/lib/sluice/') && !path.endsWith('/sluice/README.md'),
+  )
+  t.same(
+    own.filter(({ path }) => DEVELOPERS.test(path)),
+    [],
+    'nothing for developers',
+  )
+  t.equal(own.filter(({ path }) => path.endsWith('.node')).length, 1, 'the compiled code of one machine')
+  const programs = entries.filter(({ mode }) => /^-.*x/.test(mode)).map(({ path }) => path)
+  t.same(programs, ['./usr/lib/sluice/dist/src/cli/main.js'], 'one program')
+}
+
+/** The Debian package: built, judged, and in a booted tree installed, upgraded, removed and purged. */
+export async function debianPackage(t: Test, tell: (line: string) => void): Promise<void> {
+  t.setTimeout(WHOLE_MS)
+  const folder = join(tmpdir(), `sluice-deb-test-${process.pid}`)
+  mkdirSync(folder)
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const [deb, again, next, nodejs] = await Promise.all([
+    build(join(folder, 'one')),
+    build(join(folder, 'two')),
+    build(join(folder, 'next'), '--version', newer),
+    nodePackage(folder),
+  ])
+  t.ok(readFileSync(deb).equals(readFileSync(again)), 'the same input gives the same bytes')
+  const lintian = await execute('lintian', ['--allow-root', '--fail-on', 'error,warning', deb]).catch(error => error)
+  t.equal(`${lintian.stdout}`, '', 'lintian has nothing to say')
+  await contents(t, deb)
+
+  const packages = [deb, next, nodejs]
+  const tree = await Tree.boot({ copies: packages.map(path => [path, `/root/${basename(path)}`] as const) })
+  t.teardown(() => tree.end())
+  const [first = '', second = '', node = ''] = packages.map(path => `/root/${basename(path)}`)
+
+  const told = (command: string, said: string) => {
+    tell(`# ${command}`)
+    for (const line of said.trimEnd().split('\n')) if (line) tell(line)
+    return said
+  }
+  const run = async (command: string) => {
+    const { code, stdout, stderr } = await tree.run('sh', ['-c', command])
+    told(command, `${stdout}${stderr}${code === 0 ? '' : `(exit code ${code})`}`)
+    return { code, said: `${stdout}${stderr}`.trim() }
+  }
+  const apt = (verb: string, what: string) =>
+    run(`DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0 ${verb} -y ${what}`)
+  const does = async (command: string) => t.equal((await run(command)).code, 0, command)
+  const says = async (command: string, wanted: string) => t.equal((await run(command)).said, wanted, command)
+  const until = async (command: string, wanted: string) => {
+    for (const end = performance.now() + UNTIL_MS; ; await new Promise(resolve => setTimeout(resolve, 100))) {
+      const { stdout } = await tree.run('sh', ['-c', command])
+      if (stdout.trim() !== wanted && performance.now() < end) continue
+      t.equal(told(command, stdout).trim(), wanted, command)
+      return
+    }
+  }
+  const received = `node -e 'fetch("http://127.0.0.1:9598/metrics").then(r => r.text()).then(text => console.log(/^sluice_component_received_events_total\\{component_id="nowhere".* (\\S+)$/m.exec(text)?.[1]), () => console.log("none"))'`
+
+  const refused = await apt('install', first)
+  t.not(refused.code, 0, 'without Node.js it is not installed')
+  t.match(refused.said, /Depends: nodejs \(>= 20\.18\)/)
+  await does(`dpkg -i ${node}`)
+
+  const began = performance.now()
+  t.equal((await apt('install', first)).code, 0, 'installs')
+  await says('systemctl is-enabled sluice', 'enabled')
+  await until('systemctl is-active sluice', 'active')
+  await does('install -m 0640 -g adm /dev/null /var/log/syslog')
+  await does(`echo '${LINE}' >> /var/log/syslog`)
+  await until(received, '1')
+  const took = performance.now() - began
+  tell(`from the package to metrics: ${(took / 1000).toFixed(1)} s`)
+  t.ok(took < FIRST_HOUR_MS, `from the package to scraped metrics in ${Math.round(took)} ms`)
+  await says('sluice --version', `sluice ${manifest.version}`)
+  await does('sluice status')
+  await says('stat -c %a-%U /etc/sluice/access-key', '600-root')
+  await does('zcat /usr/share/man/man1/sluice.1.gz | grep -q "^.TH SLUICE"')
+  await does(
+    'cd /usr/share; ls bash-completion/completions/sluice zsh/vendor-completions/_sluice fish/vendor_completions.d/sluice.fish',
+  )
+  await says('systemctl is-enabled sluice-api', 'disabled')
+  await says('systemctl is-active sluice-api', 'inactive')
+
+  await does("sed -i 's/limit: 100/limit: 5/' /etc/sluice/sluice.yaml")
+  t.equal((await apt('install', second)).code, 0, 'upgrades')
+  await says('sluice --version', `sluice ${newer}`)
+  await until('systemctl is-active sluice', 'active')
+  await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
+  await does(`echo '${LINE}' >> /var/log/syslog`)
+  await until(received, '1')
+  await does('systemctl disable --now sluice')
+  t.equal((await apt('install --reinstall', second)).code, 0, 'what was disabled and stopped')
+  await says('systemctl is-enabled sluice', 'disabled')
+  await says('systemctl is-active sluice', 'inactive')
+  await does('systemctl enable --now sluice')
+
+  t.equal((await apt('remove', 'sluice')).code, 0, 'is removed')
+  await until('systemctl is-active sluice', 'inactive')
+  await says('ls -d /usr/bin/sluice /usr/lib/sluice 2>/dev/null | wc -l', '0')
+  await does('ls /etc/sluice/sluice.yaml /var/lib/sluice/')
+  t.equal((await apt('install', first)).code, 0, 'comes back')
+  await says('systemctl is-enabled sluice', 'enabled')
+  await until('systemctl is-active sluice', 'active')
+  await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
+
+  t.equal((await apt('purge', 'sluice')).code, 0, 'is purged')
+  await says('ls -d /etc/sluice /var/lib/sluice* /var/lib/private/sluice* 2>/dev/null | wc -l', '0')
+  await says('systemctl list-unit-files --no-legend "sluice*"', '')
+  await says('systemctl --failed --no-legend', '')
+  await says('dpkg -l sluice 2>/dev/null | grep -c ^ii', '0')
+  await says(
+    'find / -xdev -name "*sluice*" -not -path "/root/*" -not -path "/proc/*" -not -path "/tmp/*" -not -path "/var/log/*"',
+    '',
+  )
+}
