@@ -1,6 +1,7 @@
 import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
 /** A daemon, and what changes its configuration while lines are written to its file. */
@@ -42,6 +43,7 @@ async function reloading(t: Test, config: string) {
 }
 
 const SOURCE = 'data_dir: ./state\nsources: { app: { type: file, include: [in.log], decode: json } }\n'
+const RUNS = 'another configuration runs now'
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
 
 t.test('SIGHUP: another configuration takes over, and a wrong one changes nothing', async t => {
@@ -75,6 +77,46 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
   t.equal(await daemon.exit, 0)
   t.same(numbers('a.log', 'b.log'), upTo(written()), 'nothing is lost, nothing is there twice')
   t.match(logs().at(-1), { msg: 'ended', received: 300, undelivered: 0 })
+})
+
+t.test('what stays the same keeps what it has: open windows and connections', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const config = ({ limit = 5, timeField = '', discards = 'file, path: a.log', url = receiver.url() }) =>
+    `${SOURCE}metrics: false
+processors:
+  lim: { type: throttle, inputs: [app], limit: ${limit}, window: 1h }
+  timed: { type: throttle, inputs: [app], limit: ${limit}, window: 1h${timeField} }
+destinations:
+  up: { type: http, inputs: [lim], url: "${url}", batch: { max_wait: 1ms } }
+  kept: { type: file, inputs: [timed], path: timed.log }
+  no: { type: ${discards}, inputs: [lim.discarded] }
+`
+  const byTime = ', time_field: .t'
+  const { daemon, write, reload, numbers } = await reloading(t, config({ timeField: byTime }))
+  const passed = () => receiver.lines().length
+  write(20)
+  await daemon.until(() => passed() === 5 && numbers('a.log').length === 15 && numbers('timed.log').length === 5)
+  const { connections } = receiver
+  t.ok(connections > 0)
+
+  t.match(await reload(config({ timeField: byTime, discards: 'file, path: b.log' })), { msg: RUNS })
+  write(20)
+  await daemon.until(() => numbers('b.log').length === 20)
+  t.equal(passed(), 5, 'the window goes on')
+  t.equal(numbers('timed.log').length, 5, 'that in the time of the events, too')
+
+  t.match(await reload(config({ limit: 6, discards: 'file, path: c.log' })), { msg: RUNS })
+  write(20)
+  await daemon.until(() => numbers('c.log').length === 14 && passed() === 11)
+  t.equal(receiver.connections, connections, 'over the same connection')
+
+  t.match(await reload(config({ limit: 7, url: receiver.url('/other') })), { msg: RUNS })
+  write(20)
+  await daemon.until(() => passed() === 18)
+  t.ok(receiver.connections > connections, 'what has other options begins anew')
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
 })
 
 t.test('many reloads under load: every line once, in order', async t => {
