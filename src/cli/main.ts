@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { setTimeout } from 'node:timers'
+import { nodeProblem } from '../lib/version.js'
 import { findCommand, type Io } from './command-line.js'
 import { commands } from './commands.js'
 import { describe, dispatch, EXIT } from './dispatch.js'
@@ -44,6 +45,8 @@ const io: Io = {
     return process.stdin
   },
 }
-process.exitCode = await dispatch(args, commands, io)
+const problem = nodeProblem()
+if (problem) stderr.write(`sluice: ${problem}\n`)
+process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
 for (const stream of [stdout, stderr]) await new Promise(resolve => stream.write('', resolve))
 setTimeout(() => process.exit(), LEFTOVER_MS).unref()

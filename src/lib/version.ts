@@ -10,7 +10,20 @@ function above(folder: string): string {
   return existsSync(join(folder, 'package.json')) || parent === folder ? folder : above(parent)
 }
 
+function manifest(): { readonly version: string; readonly engines: { readonly node: string } } {
+  return JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8'))
+}
+
 /** The version of the package, as in `0.1.0`. */
 export function packageVersion(): string {
-  return (JSON.parse(readFileSync(join(packageFolder, 'package.json'), 'utf8')) as { version: string }).version
+  return manifest().version
+}
+
+/** What is wrong with this Node.js; undefined: it is as new as the package asks for. */
+export function nodeProblem(version: string = process.versions.node): string | undefined {
+  const oldest = manifest().engines.node.replace(/^>=/, '')
+  const [major = 0, minor = 0] = version.split('.').map(Number)
+  const [wantedMajor = 0, wantedMinor = 0] = oldest.split('.').map(Number)
+  if (major > wantedMajor || (major === wantedMajor && minor >= wantedMinor)) return undefined
+  return `Node.js ${oldest} or newer is needed, and ${process.execPath} is ${version}`
 }

@@ -5,6 +5,7 @@ import { type Command, command, type Io } from '../../../src/cli/command-line.js
 import { commands } from '../../../src/cli/commands.js'
 import { dispatch } from '../../../src/cli/dispatch.js'
 import { ConfigError } from '../../../src/core/errors.js'
+import { nodeProblem } from '../../../src/lib/version.js'
 import { sluiceMain } from '../../support/checkout.js'
 
 /** Runs `argv` against a table, with streams that remember. */
@@ -174,4 +175,10 @@ t.test('the program itself', async t => {
     const { stdout, stderr } = spawnSync('bash', ['-c', shell], { encoding: 'utf8', timeout: 20_000 })
     t.same({ stdout, stderr }, { stdout: '0\n', stderr: '' }, 'a reader that left early is no error')
   }
+})
+
+t.test('an old Node.js is told', async t => {
+  for (const version of ['20.18.0', '20.19.1', '21.0.0', '26.1.0']) t.equal(nodeProblem(version), undefined, version)
+  for (const version of ['18.20.8', '20.17.9', '8.0.0'])
+    t.equal(nodeProblem(version), `Node.js 20.18 or newer is needed, and ${process.execPath} is ${version}`)
 })
