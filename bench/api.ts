@@ -19,6 +19,7 @@ export interface ApiResult {
 
 const WANTED_SHARE = 0.7
 const CONNECTIONS = 32
+const REQUESTS_OF_ONE = 100
 const SECONDS = 3
 const ROUNDS = 5
 
@@ -48,19 +49,29 @@ async function start(...args: string[]): Promise<Server> {
   }
 }
 
-/** One request after the other on each connection, each with another key. Counts the answers, which must be 200. */
+/**
+ * One request after the other on each connection, as of a client with a key of its own; after some of them another
+ * client takes its place. Counts the answers, which must be 200.
+ */
 async function load({ url, keys }: Server, method: 'GET' | 'HEAD', ms: number): Promise<number> {
   let answered = 0
-  let next = 0
+  let clients = 0
+  let on = true
   const requests = keys.map(key =>
     Buffer.from(`${method} /v3/pipeline HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${key}\r\n\r\n`),
   )
   const sockets: Socket[] = []
   await new Promise<void>((resolve, reject) => {
-    const begin = () => {
+    const begin = (place: number) => {
       const socket = connect(Number(url.port), url.hostname)
-      sockets.push(socket)
-      const send = () => socket.write(requests[next++ % requests.length]!)
+      sockets[place] = socket
+      const request = requests[clients++ % requests.length]!
+      let sent = 0
+      const send = () => {
+        if (sent++ < REQUESTS_OF_ONE) return socket.write(request)
+        socket.destroy()
+        begin(place)
+      }
       let left = 0
       socket.on('connect', send).on('error', reject)
       socket.on('data', part => {
@@ -76,9 +87,13 @@ async function load({ url, keys }: Server, method: 'GET' | 'HEAD', ms: number): 
         send()
       })
     }
-    for (let i = 0; i < CONNECTIONS; i++) begin()
+    for (let i = 0; i < CONNECTIONS; i++) begin(i)
+    // A client that sleeps would have to be woken by each answer, which the slower server would pay for.
+    const stayAwake = () => on && setImmediate(stayAwake)
+    stayAwake()
     setTimeout(resolve, ms)
   })
+  on = false
   for (const socket of sockets)
     socket
       .removeAllListeners()

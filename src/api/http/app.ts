@@ -58,6 +58,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
       delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
       address: request.ip,
       requestId: request.id,
+      connection: request.raw.socket,
     })
     if (!(found instanceof Promise)) request.principal = found
     else

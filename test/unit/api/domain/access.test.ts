@@ -102,6 +102,33 @@ t.test('keys that are not taken', async t => {
   t.match(service.counts(), { refusedKeys: { missing: 2, malformed: 7, unknown: 5 }, rateLimited: 2 })
 })
 
+t.test('keys that come over one connection, as through a proxy', async t => {
+  const { service, first } = await openService(t)
+  const connection = {}
+  const who = (authorization?: string) =>
+    outcome(
+      (async () => {
+        const { subject } = await service.authenticate({ authorization, address: '192.0.2.1', connection })
+        throw new ApiError(200, subject.id, '')
+      })(),
+    )
+  const { manager, service_account: account, enterprise_service_account: whole } = first
+  for (let round = 0; round < 2; round++) {
+    for (const { id, key } of [account, account, manager, whole, manager]) {
+      t.equal(await who(`Token ${key}`), `200 ${id}`)
+      const last = key.at(-1) === '0' ? '1' : '0'
+      t.equal(await who(`Token ${key.slice(0, -1)}${last}`), '401 token_unknown')
+      t.equal(await who(`Token ${key}0`), '401 token_malformed')
+      t.equal(await who(undefined), '401 token_missing')
+      t.equal(await who(`Token ${key}`), `200 ${id}`)
+    }
+  }
+  const asManager = await as(service, manager.key)
+  t.equal(await who(`Token ${account.key}`), `200 ${account.id}`)
+  await service.serviceAccounts.revoke(asManager, account.id)
+  t.equal(await who(`Token ${account.key}`), '401 token_revoked')
+})
+
 t.test('addresses that are one network', async t => {
   const table: [string, string][] = [
     ['192.0.2.7', '192.0.2.7'],
