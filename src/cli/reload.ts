@@ -3,36 +3,66 @@ import type { Config } from '../config/load.js'
 import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { Supervisor } from '../engine/supervisor.js'
+import { systemClock } from '../lib/time.js'
 import type { Servers } from './run-servers.js'
 import type { Systemd } from './systemd/systemd.js'
+import { ConfigWatch } from './watch-config.js'
 
-/** At SIGHUP the configuration is read again, and takes the place of the one that runs. One that is wrong changes nothing. */
+export interface ReloadOrigin {
+  /** What there is to run now; throws ConfigError. */
+  readonly read: () => Config
+  /** The files it is read from, for those who want them watched, and their digest when that was done first. */
+  readonly files?: { readonly path: string; readonly digest: string } | undefined
+}
+
+export interface Reloads {
+  /** What was taken cannot start, and the one before it goes on. */
+  wentBack(error: Error): void
+  stop(): void
+}
+
+/**
+ * At SIGHUP, and where that is asked for when its files change, the configuration is read again, and takes the place of
+ * the one that runs. One that is wrong changes nothing.
+ */
 export function onReload(
-  read: () => Config,
+  { read, files }: ReloadOrigin,
   pipeline: Supervisor,
   servers: Servers,
   metrics: Metrics,
   log: Logger,
   systemd: Pick<Systemd, 'reload'>,
   told: { refused: string | undefined },
-): () => void {
+): Reloads {
   const counts = { done: 0, failed: 0 }
+  let last = true
+  let lastDone = systemClock.wall()
   const help = 'Times that the configuration was read again, by what came of it.'
   metrics.series('counter', 'sluice_config_reloads_total', help, () =>
     Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
   )
-  let last = true
   metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last one took place.', () => (last ? 1 : 0))
+  const since = 'When a configuration was read that took place; the start of the program is the first time.'
+  metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
+  const hash = 'Which configuration runs, by a hash of its files; always 1.'
+  metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
   const reload = async () => {
+    watch?.read()
     try {
       const next = read()
       for (const warning of next.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
-      await pipeline.replace(next)
-      await servers.listen(next.metrics)
+      const listening = await servers.prepare(next.metrics)
+      await pipeline.replace(next).catch(error => {
+        listening.drop()
+        throw error
+      })
+      listening.use()
       counts.done++
       last = true
+      lastDone = systemClock.wall()
       told.refused = undefined
-      log.info({ config: next.files }, 'another configuration runs now')
+      watch?.set(next.watched)
+      log.info({ config: next.files, hash: next.digest }, 'another configuration runs now')
     } catch (error) {
       counts.failed++
       last = false
@@ -44,5 +74,15 @@ export function onReload(
   }
   const onSignal = () => void systemd.reload(reload)
   process.on('SIGHUP', onSignal)
-  return () => process.off('SIGHUP', onSignal)
+  return {
+    wentBack(error) {
+      counts.failed++
+      last = false
+      told.refused = errorText(error)
+    },
+    stop() {
+      process.off('SIGHUP', onSignal)
+      watch?.set(false)
+    },
+  }
 }

@@ -85,7 +85,10 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
     log.info({ pipeline: where.id, revision: managed.revision }, 'a published revision is taken up')
     const origin = {
       systemd,
-      read: () => managed.reread(readLocal()),
+      reloads: {
+        read: () => managed.reread(readLocal()),
+        files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
+      },
       wentBack: (error: Error) => managed.wentBack(error),
       follow: (pipeline: Parameters<ManagedPipeline['follow']>[0], totals: () => Totals) => {
         const leave = managed.follow(pipeline, () => reported(totals()))

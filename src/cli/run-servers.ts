@@ -24,7 +24,8 @@ export class Servers {
 
   /** Throws when the address of the metrics cannot be had. */
   async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
-    await this.listen(metrics)
+    const prepared = await this.prepare(metrics)
+    prepared.use()
     const path = socketPath(dataDir)
     try {
       this.#socket = await serveSocket(path, this.#told, tappable)
@@ -34,17 +35,21 @@ export class Servers {
     }
   }
 
-  /** Serves the metrics at this address from now on; throws, and stays where it is, when that cannot be. */
-  async listen(address: Listen): Promise<void> {
-    if (isDeepStrictEqual(address, this.#address) && this.#metrics) return
+  /** Serves the metrics at this address as well, until it is settled which; throws when that cannot be. */
+  async prepare(address: Listen): Promise<{ use(): void; drop(): void }> {
+    if (isDeepStrictEqual(address, this.#address)) return { use() {}, drop() {} }
     const next = address && (await this.#serve(address))
-    if (this.#metrics) close(this.#metrics)
-    this.#metrics = next
-    this.#address = address
+    return {
+      use: () => {
+        if (this.#metrics) close(this.#metrics)
+        this.#metrics = next
+        this.#address = address
+      },
+      drop: () => next && close(next),
+    }
   }
 
   async #serve(address: NonNullable<Listen>): Promise<Server> {
-    const { host, port } = address
     try {
       const server = await serveAdmin(address, this.#told)
       const bound = server.address()

@@ -13,7 +13,7 @@ import { formatDuration } from '../lib/units.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { onReload } from './reload.js'
+import { onReload, type ReloadOrigin } from './reload.js'
 import { createLog } from './run-log.js'
 import { Servers } from './run-servers.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
@@ -26,8 +26,8 @@ export type RunOptions = { readonly configPath: string } | { readonly config: Co
 /** Where the configuration came from, and another one may. */
 export interface ConfigOrigin {
   readonly systemd: Systemd
-  /** What there is at SIGHUP; throws ConfigError. */
-  readonly read?: () => Config
+  /** What there is at a reload. */
+  readonly reloads?: ReloadOrigin
   /** Called when all is built, just before it runs. The result is called when it has ended. */
   readonly follow?: (pipeline: Supervisor, totals: () => Totals) => () => Promise<void>
   /** A configuration that took the place of another cannot start. */
@@ -60,7 +60,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
       'the new configuration cannot start: the one before it goes on',
     )
-    told.refused = errorText(error)
+    reloads?.wentBack(error)
     origin.wentBack?.(error)
   }
   const pipeline = await Supervisor.build(config, around, wentBack)
@@ -84,7 +84,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     return forced || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
     signals.remove()
-    stopReloads()
+    reloads?.stop()
     stopChecks()
     servers.close()
     systemd.ending(0, 'ended')

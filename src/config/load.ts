@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer'
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.js'
@@ -9,6 +9,7 @@ import { type ConfigTest, checkTests } from './config-tests.js'
 import { check, Explainer } from './diagnostics.js'
 import { readDocument } from './document.js'
 import { readYaml } from './load-yaml.js'
+import { configFiles, digestOf } from './files.js'
 import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
 import { Problems } from './problems.js'
@@ -28,11 +29,15 @@ export interface Config {
   readonly metricsGiven: boolean
   readonly shutdownTimeoutMs: number
   readonly sources: readonly ComponentConfig<'source'>[]
+  /** Whether a change of its files is taken up without being told. */
+  readonly watched: boolean
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
   /** The files that were read. */
   readonly files: readonly string[]
   readonly warnings: readonly Problem[]
+  /** Another one for other texts. */
+  readonly digest: string
   readonly tests: readonly ConfigTest[]
   /** What a pipeline from elsewhere may do here. */
   readonly managed: ManagedOptions
@@ -82,13 +87,10 @@ export function parseDocument(document: unknown, name: string, options: LoadOpti
 }
 
 const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
-const YAML_FILE = /^[^.].*\.ya?ml$/
 
 function filesOf(path: string, problems: Problems): string[] {
   try {
-    if (!statSync(path).isDirectory()) return [path]
-    const names = readdirSync(path).filter(name => YAML_FILE.test(name))
-    const files = names.sort().map(name => join(path, name))
+    const files = configFiles(path)
     if (files.length === 0) tell(path, 'there is no *.yaml or *.yml file in this folder', problems)
     return files
   } catch (error) {
@@ -149,16 +151,15 @@ function build(
     if (more.kind === 'map') mergeInto(merged, more, problems)
     else problems.add(more, [], NOT_A_MAPPING)
   }
-  const names = files.map(({ file }) => file)
-  return assemble(root, complete, names, options, problems)
+  return assemble(root, complete, files, options, problems)
 }
 
 /** `complete`: whether all that belongs to the configuration is in `root`. */
 function assemble(
   root: MapNode,
   complete: boolean,
-  files: readonly string[],
-  { env, components, serviceAlone = false, given = [], partial = false }: LoadOptions,
+  files: readonly { readonly file: string; readonly text: string }[],
+  { env, components, serviceAlone = false, given = [], partial = false, addition }: LoadOptions,
   problems: Problems,
 ): Config {
   const warnings = new Problems()
@@ -182,9 +183,11 @@ function assemble(
     metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,
     sources: ofKind('source'),
+    watched: parsed.reload === 'watch',
     processors: ofKind('processor'),
     destinations: ofKind('destination'),
-    files,
+    files: files.map(({ file }) => file),
+    digest: digestOf(addition ? [...files, { file: addition.name, text: JSON.stringify(addition.document) }] : files),
     warnings: warnings.list(),
     tests: parsed.tests ?? [],
     managed: parsed.managed,

@@ -32,6 +32,12 @@ export const settings = z.strictObject({
     )
     .prefault({})
     .describe('Where /metrics, /healthz and /readyz are served. `metrics: false` switches them off.'),
+  reload: z
+    .enum(['signal', 'watch'])
+    .default('signal')
+    .describe(
+      'When the configuration is read again. signal: at SIGHUP. watch: also when its files change, a second later; a file that is replaced as a whole, and a symbolic link that is switched to another (a ConfigMap), count as well. One that is wrong changes nothing, and is tried again when it changes.',
+    ),
   shutdown_timeout: duration()
     .prefault('30 Seconds')
     .describe('How long the end may take: what is not delivered by then stays where it can be read again.'),

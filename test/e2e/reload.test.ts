@@ -1,8 +1,11 @@
-import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
+
+const RUNS = 'another configuration runs now'
+const ABOUT = /^(another configuration runs now|the configuration was not taken)/
 
 /** A daemon, and what changes its configuration while lines are written to its file. */
 async function reloading(t: Test, config: string) {
@@ -26,11 +29,10 @@ async function reloading(t: Test, config: string) {
     const before = logs().length
     writeFileSync(join(folder, 'sluice.yaml'), config)
     daemon.child.kill('SIGHUP')
-    const about = /^(another configuration runs now|the configuration was not taken)/
     return await daemon.until(() =>
       logs()
         .slice(before)
-        .find(({ msg }) => about.test(msg)),
+        .find(({ msg }) => ABOUT.test(msg)),
     )
   }
   const numbers = (...names: string[]) =>
@@ -43,7 +45,6 @@ async function reloading(t: Test, config: string) {
 }
 
 const SOURCE = 'data_dir: ./state\nsources: { app: { type: file, include: [in.log], decode: json } }\n'
-const RUNS = 'another configuration runs now'
 const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
 
 t.test('SIGHUP: another configuration takes over, and a wrong one changes nothing', async t => {
@@ -115,6 +116,59 @@ destinations:
   write(20)
   await daemon.until(() => passed() === 18)
   t.ok(receiver.connections > connections, 'what has other options begins anew')
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+})
+
+t.test('reload: watch', async t => {
+  const to = (path: string, how = 'watch') =>
+    `${SOURCE}metrics: { listen: 127.0.0.1:0 }\nreload: ${how}\ndestinations: { out: { type: file, inputs: [app], path: ${path} } }\n`
+  const { folder, daemon, logs, write, numbers } = await reloading(t, to('a.log'))
+  const path = join(folder, 'sluice.yaml')
+  const url = await daemon.until(() => /"url":"([^"]+)"/.exec(daemon.stderr)?.[1])
+  const scrape = async () => await (await fetch(url)).text()
+  const hash = async () => /^sluice_config_info\{hash="(\w{12})"\} 1$/m.exec(await scrape())?.[1]
+  const first = await hash()
+  const since = Number(/^sluice_config_last_reload_success_timestamp_seconds (\S+)$/m.exec(await scrape())![1])
+  t.ok(first)
+  const changed = (text: string) => {
+    const before = logs().length
+    writeFileSync(`${path}.new`, text)
+    renameSync(`${path}.new`, path)
+    return daemon.until(() =>
+      logs()
+        .slice(before)
+        .find(({ msg }) => ABOUT.test(msg)),
+    )
+  }
+  t.match(await changed(to('b.log')), { msg: RUNS, hash: /^\w{12}$/ })
+  const second = await hash()
+  t.not(second, first)
+  t.match(await changed(to('b.log').replace('type: file', 'type: fiel')), { error: /did you mean "file"/ })
+  const text = await scrape()
+  t.match(text, /^sluice_config_last_reload_successful 0$/m)
+  t.match(text, /^sluice_config_reloads_total\{result="failed"\} 1$/m)
+  t.ok(Number(/^sluice_config_last_reload_success_timestamp_seconds (\S+)$/m.exec(text)![1]) > since)
+  t.equal(await hash(), second, 'what runs is still the one before')
+  t.match(await changed(to('c.log', 'signal')), { msg: RUNS })
+  write(10)
+  await daemon.until(() => numbers('c.log').length === 10)
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+})
+
+t.test('an address for the metrics that cannot be had changes nothing', async t => {
+  const { url: taken, close } = await startReceiver().then(one => ({
+    url: new URL(one.url()),
+    close: () => one.close(),
+  }))
+  t.teardown(close)
+  const to = (path: string, listen: string) =>
+    `${SOURCE}metrics: { listen: "${listen}" }\ndestinations: { out: { type: file, inputs: [app], path: ${path} } }\n`
+  const { daemon, reload, write, numbers } = await reloading(t, to('a.log', '127.0.0.1:0'))
+  t.match(await reload(to('b.log', taken.host)), { error: /another program listens there/ })
+  write(10)
+  await daemon.until(() => numbers('a.log').length === 10)
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
 })
