@@ -72,6 +72,8 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
+  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(reload))
+  watch?.set(pipeline.config.watched)
   const onSignal = () => void systemd.reload(reload)
   process.on('SIGHUP', onSignal)
   return {

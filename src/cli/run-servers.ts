@@ -50,6 +50,7 @@ export class Servers {
   }
 
   async #serve(address: NonNullable<Listen>): Promise<Server> {
+    const { host, port } = address
     try {
       const server = await serveAdmin(address, this.#told)
       const bound = server.address()

@@ -43,8 +43,10 @@ export async function run(options: RunOptions, io: Io): Promise<number> {
   const lock = lockDataDir(config.dataDir)
   try {
     const { env } = io
-    const read = 'configPath' in options ? () => loadConfig(options.configPath, { env, components }) : undefined
-    return await runLocked(config, { ...(read ? { read } : {}), systemd }, log, io)
+    if (!('configPath' in options)) return await runLocked(config, { systemd }, log, io)
+    const { configPath: path } = options
+    const reloads = { read: () => loadConfig(path, { env, components }), files: { path, digest: config.digest } }
+    return await runLocked(config, { systemd, reloads }, log, io)
   } finally {
     lock.release()
   }
@@ -72,7 +74,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const timeout = () => pipeline.config.shutdownTimeoutMs
   const signals = onSignals(untilStopped(pipeline, systemd, timeout), timeout, log)
-  const stopReloads = origin.read ? onReload(origin.read, pipeline, servers, metrics, log, systemd, told) : () => {}
+  const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, told)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
   const leave = origin.follow?.(pipeline, () => totals(metrics, pipeline))
   systemd.follow(told)

@@ -8,8 +8,8 @@ import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './
 import { type ConfigTest, checkTests } from './config-tests.js'
 import { check, Explainer } from './diagnostics.js'
 import { readDocument } from './document.js'
-import { readYaml } from './load-yaml.js'
 import { configFiles, digestOf } from './files.js'
+import { readYaml } from './load-yaml.js'
 import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
 import { Problems } from './problems.js'
@@ -28,16 +28,16 @@ export interface Config {
   /** Whether the configuration says so itself. */
   readonly metricsGiven: boolean
   readonly shutdownTimeoutMs: number
-  readonly sources: readonly ComponentConfig<'source'>[]
   /** Whether a change of its files is taken up without being told. */
   readonly watched: boolean
+  readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
   /** The files that were read. */
   readonly files: readonly string[]
-  readonly warnings: readonly Problem[]
   /** Another one for other texts. */
   readonly digest: string
+  readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
   /** What a pipeline from elsewhere may do here. */
   readonly managed: ManagedOptions
@@ -182,8 +182,8 @@ function assemble(
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
     metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,
-    sources: ofKind('source'),
     watched: parsed.reload === 'watch',
+    sources: ofKind('source'),
     processors: ofKind('processor'),
     destinations: ofKind('destination'),
     files: files.map(({ file }) => file),
