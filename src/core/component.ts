@@ -5,6 +5,7 @@ import type { Clock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch } from './batch.js'
 import type { DeliveryDefaults } from './delivery-options.js'
+import type { Explain } from './explain.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
 import type { Decode, Origin } from './origin.js'
@@ -172,6 +173,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Destinations only: defaults of the delivery options, where a destination of this type wants others. */
   readonly delivery?: DeliveryDefaults
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
+  /** Says what it would do with an event, for `sluice explain`. Of processors and destinations. */
+  explain?(options: z.output<S>, context: ComponentContext): Explain
 }
 
 /** A definition whose option type is forgotten: options are parsed by its own schema before `create`. */

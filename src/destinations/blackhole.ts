@@ -11,4 +11,5 @@ export const blackhole = defineDestination({
   examples: [{ title: 'Nothing to set', yaml: '' }],
   delivery: LOCAL,
   create: () => ({ write: async () => {} }),
+  explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is forgotten' }], bytes: Buffer.alloc(0) }),
 })

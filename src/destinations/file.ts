@@ -7,6 +7,7 @@ import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
 import { LOCAL } from '../core/delivery-options.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
+import { written } from '../core/explain.js'
 
 const options = z.strictObject({
   path: z.string().min(1).describe('File to append to. Its folder is made when it is missing.'),
@@ -162,4 +163,11 @@ export const file = defineDestination({
   ],
   delivery: LOCAL,
   create: (options, context) => new FileDestination(options, context),
+  explain:
+    ({ path, encoding }) =>
+    batch => ({
+      outcome: 'delivered',
+      findings: [{ text: `to ${path}` }],
+      bytes: written(encoding === 'raw' ? new RawEncoder().encode([batch]) : encodeNdjson([batch])),
+    }),
 })

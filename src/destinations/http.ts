@@ -13,6 +13,7 @@ import {
   type Receipt,
 } from '../core/component.js'
 import { DeliveryError, type Failure } from '../core/errors.js'
+import { written } from '../core/explain.js'
 import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
 import { BodyMemory } from './http/body-memory.js'
@@ -335,4 +336,13 @@ export const http = defineDestination({
     { title: 'The lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
   ],
   create: (options, context) => new HttpDestination(options, context),
+  explain:
+    ({ method, url, encoding, compression }) =>
+    batch => ({
+      outcome: 'delivered',
+      findings: [
+        { text: `${method} ${withoutQuery(url)}${compression === 'none' ? '' : `, compressed by ${compression}`}` },
+      ],
+      bytes: written(encoding === 'raw' ? new RawEncoder().encode([batch]) : encodeNdjson([batch])),
+    }),
 })

@@ -4,6 +4,7 @@ import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
 import { LOCAL } from '../core/delivery-options.js'
 import { DeliveryError, errorText } from '../core/errors.js'
+import { written } from '../core/explain.js'
 
 const options = z.strictObject({
   encoding: z
@@ -44,4 +45,11 @@ export const stdout = defineDestination({
   examples: [{ title: 'Every event as JSON', yaml: 'encoding: json\n' }],
   delivery: LOCAL,
   create: (options, context) => new Stdout(options, context),
+  explain:
+    ({ encoding }) =>
+    batch => ({
+      outcome: 'delivered',
+      findings: [{ text: 'to standard output' }],
+      bytes: written(encoding === 'raw' ? new RawEncoder().encode([batch]) : encodeNdjson([batch])),
+    }),
 })

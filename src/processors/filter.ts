@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { compileCondition, condition, type EventTest } from '../condition/condition.js'
+import { explainCondition } from '../condition/explain.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
 import { type ComponentContext, defineProcessor } from '../core/component.js'
@@ -55,4 +56,12 @@ export const filter = defineProcessor({
     },
   ],
   create: (options, context) => new Filter(options, context),
+  explain(options, context) {
+    const condition = explainCondition(options.condition, path => context.field(path))
+    return batch => {
+      const { holds, ...found } = condition(batch, 0)
+      const findings = [{ text: 'condition', holds, parts: [{ ...found, holds }] }]
+      return holds ? { outcome: 'passed', findings } : { outcome: 'discarded', reason: 'filtered', findings }
+    }
+  },
 })

@@ -11,6 +11,7 @@ import { looksLikeSeconds } from '../throttle/event-time.js'
 import { LATE } from '../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
 import { type BatchDecider, createDecider } from '../throttle/live-decider.js'
+import { explainThrottle } from './throttle/explain.js'
 
 /** What `allowed_lateness` and `on_late` are where there is a time_field alone. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
@@ -214,4 +215,5 @@ export const throttle = defineProcessor({
     },
   ],
   create: (options, context) => new Throttle(options, context),
+  explain: (options, context) => explainThrottle(options, deciderOptions(options, context, 0), context),
 })

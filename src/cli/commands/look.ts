@@ -23,6 +23,39 @@ export const lookCommands: readonly Command[] = [
     },
   }),
   command({
+    name: 'explain',
+    summary: 'Tells how one event would go through a configuration: every component, every decision, and why.',
+    text: [
+      'Offline: nothing is read but the configuration and the event, nothing is delivered, and no daemon is asked. A throttle is explained as if this were its first event. Of conditions every part is shown, with what the event has there.',
+      'The exit code is 1 when the event reaches no destination.',
+    ],
+    options: {
+      config: { type: 'string', short: 'c', value: 'FILE', required: true, text: 'The configuration.' },
+      source: { type: 'string', value: 'ID', text: 'The source that it comes from. Default: the first one.' },
+      json: { type: 'boolean', text: 'Writes it as JSON.' },
+    },
+    operands: {
+      name: 'EVENT',
+      min: 0,
+      max: 1,
+      text: 'A line as the source would read it, or the name of a file with one. Standard input when there is none, or for -.',
+    },
+    examples: [
+      {
+        title: 'would this be delivered?',
+        line: `sluice explain -c sluice.yaml '{"app":"cart","level":"error"}'`,
+      },
+      {
+        title: 'why is this one discarded?',
+        line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --source app_logs',
+      },
+    ],
+    async run({ options, operands }, io) {
+      const { explain } = await import('../explain.js')
+      return explain({ ...options, event: operands[0] ?? '-' }, io)
+    },
+  }),
+  command({
     name: 'graph',
     summary: 'Draws which component of a configuration feeds which: as text, for Mermaid or for Graphviz.',
     options: {

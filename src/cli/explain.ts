@@ -1,0 +1,193 @@
+import { readFileSync, statSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { components } from '../components.js'
+import { splitInput } from '../config/input.js'
+import { type ComponentConfig, type Config, loadConfig } from '../config/load.js'
+import { Ack } from '../core/ack.js'
+import { EventBatch } from '../core/batch.js'
+import type { ComponentContext } from '../core/component.js'
+import type { Explain, Explanation, Finding } from '../core/explain.js'
+import { FieldReader } from '../core/field-reader.js'
+import { OBJECT } from '../core/flags.js'
+import { type SplitOptions, Splitting } from '../core/multiline-options.js'
+import { WantedNames } from '../lib/json-scan.js'
+import { jsonText } from '../lib/json-text.js'
+import { systemClock } from '../lib/time.js'
+import { formatDuration } from '../lib/units.js'
+import { type Io, UsageError } from './command-line.js'
+import { EXIT } from './dispatch.js'
+
+export interface ExplainOptions {
+  readonly config: string
+  /** JSON, a line, the name of a file, or - for standard input. */
+  readonly event: string
+  readonly source: string | undefined
+  readonly json: boolean
+}
+
+/** What one component does with the event; without an explanation the event does not get there. */
+interface Step extends Partial<Explanation> {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+  /** What it comes from: `limit_app`, `limit_app.discarded`. */
+  readonly input: string
+  readonly depth: number
+  /** What is done with it besides; destinations only. */
+  readonly delivery?: string
+}
+
+const MOST_LINE_BYTES = 64 * 1024 * 1024
+/** A pipeline may be a net: then an event comes to the same component by many ways. */
+const MOST_STEPS = 1000
+const LONGEST_SHOWN = 500
+
+/** Tells how one event would go through, and why. 1 when it reaches no destination. */
+export async function explain(options: ExplainOptions, io: Io): Promise<number> {
+  const config = loadConfig(options.config, { env: io.env, components })
+  const source = sourceOf(config, options.source)
+  const wanted = new WantedNames()
+  const explainers = explainersOf(config, wanted)
+  const { batch, more } = readEvent(source, await textOf(options.event, io), wanted)
+  const steps = stepsFrom(source, config, explainers, batch)
+  const delivered = steps.some(({ outcome }) => outcome === 'delivered')
+  if (options.json) io.stdout.write(`${JSON.stringify(document(source, batch, steps), null, 2)}\n`)
+  else io.stdout.write(`${[...head(source, batch), ...steps.flatMap(lines)].join('\n')}\n`)
+  if (more > 0) io.stderr.write(`sluice explain: only the first of ${more + 1} events is explained\n`)
+  return delivered ? EXIT.done : EXIT.failed
+}
+
+function sourceOf({ sources }: Config, id: string | undefined): ComponentConfig<'source'> {
+  const source = id === undefined ? sources[0] : sources.find(source => source.id === id)
+  if (source) return source
+  throw new UsageError(`there is no source ${id}; there are ${sources.map(({ id }) => id).join(', ')}`, 'explain')
+}
+
+async function textOf(event: string, io: Io): Promise<Buffer> {
+  if (event === '-') {
+    const parts: Buffer[] = []
+    for await (const part of io.stdin) parts.push(Buffer.from(part as Buffer))
+    return Buffer.concat(parts)
+  }
+  const isFile = !event.includes('\n') && statSync(event, { throwIfNoEntry: false })?.isFile()
+  return isFile ? readFileSync(event) : Buffer.from(event)
+}
+
+/** What explains each component, by id. All names that they read are known before there is an event. */
+function explainersOf(config: Config, wanted: WantedNames): Map<string, Explain> {
+  const explainers = new Map<string, Explain>()
+  for (const { id, definition, options } of [...config.processors, ...config.destinations]) {
+    const context = {
+      id,
+      clock: systemClock,
+      field: path => new FieldReader(path, wanted),
+    } as Partial<ComponentContext>
+    const explain = definition.explain?.(options, context as ComponentContext)
+    if (explain) explainers.set(id, explain)
+  }
+  return explainers
+}
+
+/** The first event of `bytes` as the source would read them, and how many come behind it. */
+function readEvent(
+  source: ComponentConfig<'source'>,
+  bytes: Buffer,
+  wanted: WantedNames,
+): { batch: EventBatch; more: number } {
+  const given = source.options as Partial<SplitOptions>
+  // Sources that are not asked how to read a line give objects.
+  const options = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...given } as const
+  const splitter = new Splitting(options).splitter()
+  const frames = [splitter.push(bytes), splitter.flush()].filter(frame => frame !== undefined)
+  const [frame] = frames
+  if (!frame) throw new UsageError('there is no event: it is empty', 'explain')
+  const events = frames.reduce((sum, { length }) => sum + length, 0)
+  const origin = { source: source.id, host: hostname(), decode: options.decode, wanted }
+  const batch = new EventBatch({ ...frame, length: 1 }, origin, systemClock.wall(), new Ack(() => {}))
+  batch.bytes = batch.size(0)
+  batch.scan()
+  return { batch, more: events - 1 }
+}
+
+/** Every component that the event comes to, each behind what it comes from, and those that it does not. */
+function stepsFrom(
+  { id }: { id: string },
+  config: Config,
+  explainers: ReadonlyMap<string, Explain>,
+  batch: EventBatch,
+): Step[] {
+  const steps: Step[] = []
+  const all = [...config.processors, ...config.destinations]
+  const follow = (from: string, depth: number, left: string | undefined) => {
+    for (const { id, kind, type, inputs, delivery } of all) {
+      for (const input of inputs) {
+        if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
+        const explanation = input === left ? explainers.get(id)?.(batch) : undefined
+        const rest = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
+        steps.push({ id, kind, type, input, depth, ...explanation, ...rest })
+        if (!explanation || kind === 'destination') continue
+        follow(id, depth + 1, explanation.outcome === 'passed' ? id : `${id}.discarded`)
+      }
+    }
+  }
+  follow(id, 0, id)
+  return steps
+}
+
+function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']>): string {
+  const kept = buffer.type === 'disk' ? 'kept on disk until it is delivered, ' : ''
+  return `${kept}in a request of at most ${batch.max_events} events, for which it waits ${formatDuration(batch.max_wait)} at most`
+}
+
+function head({ id, type }: ComponentConfig<'source'>, batch: EventBatch): string[] {
+  const line = batch.chunk.toString('utf8', batch.starts[0], batch.ends[0])
+  const first = `${id} (${type}): ${batch.bytes} bytes, read as ${readAs(batch)}`
+  const fields = jsonText(batch.fields(0))
+  return [
+    first,
+    ...line.split('\n').map(part => `    ${cut(part)}`),
+    ...(fields === line ? [] : [`  is ${cut(fields)}`]),
+  ]
+}
+
+function readAs(batch: EventBatch): string {
+  const { decode } = batch.origin
+  if (decode === 'text') return 'text'
+  const fits = decode === 'json' ? (batch.look(0) & OBJECT) !== 0 : batch.isSyslog(0)
+  if (fits) return decode === 'json' ? 'an object of JSON' : 'a syslog message'
+  return `text, since it is not ${decode === 'json' ? 'an object of JSON' : 'a syslog message'}`
+}
+
+function lines(step: Step): string[] {
+  const { id, type, input, outcome, reason, findings = [], bytes, delivery, depth } = step
+  const lead = '  '.repeat(depth)
+  if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
+  const by = input.includes('.') ? `, by ${input}` : ''
+  const what = outcome === 'discarded' ? `discarded (${reason})` : outcome
+  const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
+  if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
+  if (delivery !== undefined) rows.push(`${lead}    ${delivery}`)
+  return [`${lead}→ ${id} (${type}): ${what}${by}`, ...rows]
+}
+
+function findingLines({ text, holds, value, parts = [] }: Finding, lead: string): string[] {
+  const answer = holds === undefined ? '' : `${holds ? 'yes' : 'no '}  `
+  const line = `${lead}${answer}${text}${value === undefined ? '' : `  (${value})`}`
+  return [line, ...parts.flatMap(part => findingLines(part, `${lead}  `))]
+}
+
+function cut(text: string): string {
+  return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}… (${text.length} characters)`
+}
+
+function document({ id, type }: ComponentConfig<'source'>, batch: EventBatch, steps: readonly Step[]): object {
+  return {
+    source: { id, type, bytes: batch.bytes, read_as: readAs(batch), fields: batch.fields(0) },
+    steps: steps.map(({ depth: _, bytes, ...step }) => ({
+      ...step,
+      reached: step.outcome !== undefined,
+      ...(bytes ? { bytes: bytes.length, written: bytes.toString() } : {}),
+    })),
+    delivered: steps.flatMap(({ id, outcome }) => (outcome === 'delivered' ? [id] : [])),
+  }
+}

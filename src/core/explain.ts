@@ -1,0 +1,40 @@
+import type { EventBatch } from './batch.js'
+import { type FieldReader, MISSING } from './field-reader.js'
+
+/** One thing that was asked of an event, or is said of it. */
+export interface Finding {
+  readonly text: string
+  /** Whether it holds; undefined: it is no question. */
+  readonly holds?: boolean
+  /** What the event has there, as JSON or in words. */
+  readonly value?: string
+  /** What it is made of. */
+  readonly parts?: readonly Finding[]
+}
+
+/** What a component does with an event that is the first that it sees, and why. */
+export interface Explanation {
+  readonly outcome: 'passed' | 'discarded' | 'delivered'
+  /** Why it is discarded, as the label of the metrics. */
+  readonly reason?: string
+  readonly findings: readonly Finding[]
+  /** What is written for it; destinations only. */
+  readonly bytes?: Buffer
+}
+
+/** Explains the one event of a batch. It has no effect, and does not change the batch. */
+export type Explain = (batch: EventBatch) => Explanation
+
+const LONGEST_VALUE = 100
+
+/** The value that `reader` was moved to, for a person. */
+export function shownValue(reader: FieldReader): string {
+  if (reader.kind === MISSING) return 'missing'
+  const text = JSON.stringify(reader.value())
+  return text.length <= LONGEST_VALUE ? text : `${text.slice(0, LONGEST_VALUE)}…`
+}
+
+/** What is written, all parts in one. */
+export function written({ parts }: { readonly parts: readonly Buffer[] }): Buffer {
+  return Buffer.concat(parts)
+}

@@ -1,0 +1,102 @@
+import { explainCondition } from '../../condition/explain.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { ComponentContext } from '../../core/component.js'
+import { type Explain, type Finding, shownValue } from '../../core/explain.js'
+import { formatDuration } from '../../lib/units.js'
+import { BucketKey } from '../../throttle/bucket-key.js'
+import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
+import { eventTime } from '../../throttle/event-time.js'
+import { createDecider } from '../../throttle/live-decider.js'
+import type { ThrottleOptions } from '../throttle.js'
+
+const FULL_TEXT = {
+  default_bucket: 'counts in the default bucket',
+  pass: 'passes, not counted',
+  discard: 'is discarded',
+} as const
+
+/** Says what the throttle that has `decider` does with an event that is the first of all. */
+export function explainThrottle(options: ThrottleOptions, decider: DeciderOptions, context: ComponentContext): Explain {
+  const exclude = options.exclude && explainCondition(options.exclude, path => context.field(path))
+  return batch => {
+    const findings: Finding[] = []
+    const excluded = exclude?.(batch, 0)
+    if (excluded) findings.push({ text: 'exclude', holds: excluded.holds, parts: [excluded] })
+    const { decisions } = createDecider(decider, context.clock).decide(batch)
+    if (decisions[0] === EXCLUDED) {
+      findings.push({ text: 'it is excluded: it passes, and does not count' })
+      return { outcome: 'passed', findings }
+    }
+    const bucket = bucketOf(options, decider, batch)
+    findings.push(bucket)
+    if (options.time_field) findings.push(timeOf(options, decider, batch, context))
+    findings.push({ text: windowText(options, startText(options, decider, batch, context)) })
+    if (bucket.holds) {
+      const full = FULL_TEXT[options.on_max_keys]
+      findings.push({ text: `max_keys: with ${options.max_keys} other buckets in use a new one's event ${full}` })
+    }
+    return { outcome: 'passed', findings }
+  }
+}
+
+/** Which bucket it counts in; `holds`: one of its own. */
+function bucketOf({ key_field }: ThrottleOptions, { keyField }: DeciderOptions, batch: EventBatch): Finding {
+  if (!key_field || !keyField) return { text: 'key_field: none, all events count in the default bucket' }
+  keyField.load(batch, 0)
+  const value = `${key_field.text} is ${shownValue(keyField)}`
+  if (new BucketKey().read(keyField))
+    return { text: 'key_field: it counts in a bucket of its value', holds: true, value }
+  return { text: 'key_field: without a value it counts in the default bucket', holds: false, value }
+}
+
+/** The time that it counts at, and whether that is the event's own. */
+function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: ComponentContext): [ms: number, own: boolean] {
+  const { eventTime: by } = decider
+  if (!by) return [clock.wall(), false]
+  const time = eventTime(by.field, batch, 0)
+  return time <= batch.receivedAt + Math.max(by.latenessMs, 1000) ? [time, true] : [batch.receivedAt, false]
+}
+
+function timeOf(
+  { time_field }: ThrottleOptions,
+  decider: DeciderOptions,
+  batch: EventBatch,
+  context: ComponentContext,
+): Finding {
+  const [, own] = timeAt(decider, batch, context)
+  const { field, latenessMs, onLate } = decider.eventTime!
+  const read = Number.isNaN(eventTime(field, batch, 0))
+  const value = `${time_field!.text} is ${shownValue(field)}`
+  if (own) {
+    const late = onLate === 'pass' ? 'passes' : 'is discarded'
+    const text = `time_field: it counts at its own time; more than ${formatDuration(latenessMs)} behind the newest event, one that cannot be counted ${late}`
+    return { text, holds: true, value }
+  }
+  const why = read ? 'its time cannot be read' : 'its time is ahead of the clock by more than allowed_lateness'
+  return { text: `time_field: ${why}, and it counts when it arrives`, holds: false, value }
+}
+
+function startText(
+  { window, window_mode }: ThrottleOptions,
+  decider: DeciderOptions,
+  batch: EventBatch,
+  context: ComponentContext,
+): string {
+  const [ms, own] = timeAt(decider, batch, context)
+  if (window_mode !== 'aligned') return own ? `, here from ${new Date(ms).toISOString()}` : ''
+  const start = Math.floor(ms / window) * window
+  return `, here from ${new Date(start).toISOString()} to ${new Date(start + window).toISOString()}`
+}
+
+function windowText({ limit, window, window_mode }: ThrottleOptions, start: string): string {
+  const first = limit === 1 ? 'the first of its bucket passes' : `the first ${limit} of its bucket pass`
+  const length = formatDuration(window)
+  switch (window_mode) {
+    case 'sliding':
+      return `window: it passes while fewer than ${limit} of its bucket passed in the ${length} before it, and is discarded otherwise; the first passes${start}`
+    case 'aligned':
+      return `window: windows of ${length} begin at multiples of it since the epoch${start}; in each ${first}, later ones are discarded`
+    case 'fixed':
+      return `window: it opens with the first event and lasts ${length}${start}; ${first}, later ones are discarded until it ends`
+  }
+}

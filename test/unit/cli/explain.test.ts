@@ -1,0 +1,143 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import t, { type Test } from 'tap'
+import type { Io } from '../../../src/cli/command-line.js'
+import { explain } from '../../../src/cli/explain.js'
+import { components } from '../../../src/components.js'
+
+const CONFIG = `
+sources:
+  app_logs: { type: file, include: [/var/log/app/*.log], decode: json }
+  sys: { type: tcp, listen: 127.0.0.1:0, decode: syslog }
+  plain: { type: stdin, multiline: { start: '^\\S' } }
+  units: { type: journald }
+processors:
+  errors: { type: filter, inputs: [app_logs], condition: "if (.level equal 'error' OR (.ms greater 1000 AND NOT .path starts_with '/h'))" }
+  limit_app: { type: throttle, inputs: [errors, sys, units], limit: 2, window: 10s, key_field: .app, exclude: "if (.host equal 'web-07')" }
+  timed: { type: throttle, inputs: [plain], limit: 1, window: 1m, window_mode: aligned, time_field: .message, on_max_keys: discard }
+destinations:
+  upstream: { type: http, inputs: [limit_app], url: 'http://127.0.0.1:9/v3?token=abc', buffer: { type: disk, max_bytes: 1MB } }
+  rest: { type: file, inputs: [limit_app.discarded, errors.discarded, timed], path: ./rest.log }
+`
+
+interface Ran {
+  code: number
+  stdout: string
+  stderr: string
+}
+
+async function run(
+  t: Test,
+  event: string,
+  more: { source?: string; json?: boolean; stdin?: string } = {},
+): Promise<Ran> {
+  const config = join(t.testdirName, 'sluice.yaml')
+  const out = { stdout: '', stderr: '' }
+  const to = (name: 'stdout' | 'stderr') => ({ write: (text: string) => (out[name] += text) })
+  const io = { stdin: Readable.from([more.stdin ?? '']), stdout: to('stdout'), stderr: to('stderr'), env: {} }
+  const code = await explain({ config, event, source: more.source, json: more.json ?? false }, io as unknown as Io)
+  return { code, ...out }
+}
+
+t.test('everything can be explained', async t => {
+  for (const { kind, type, explain } of components) if (kind !== 'source') t.ok(explain, `${kind} ${type}`)
+})
+
+t.test('every component in order, with every decision', async t => {
+  t.testdir({ 'sluice.yaml': CONFIG })
+  t.same(await run(t, '{"app":"cart","level":"warn","ms":1200}'), {
+    code: 0,
+    stderr: '',
+    stdout: `app_logs (file): 39 bytes, read as an object of JSON
+    {"app":"cart","level":"warn","ms":1200}
+→ errors (filter): passed
+    yes  condition
+      yes  any of
+        no   .level equal 'error'  (.level is "warn")
+        yes  all of
+          yes  .ms greater '1000'  (.ms is 1200)
+          yes  not
+            no   .path starts_with '/h'  (.path is missing)
+  → limit_app (throttle): passed
+      no   exclude
+        no   .host equal 'web-07'  (.host is missing)
+      yes  key_field: it counts in a bucket of its value  (.app is "cart")
+      window: it opens with the first event and lasts 10s; the first 2 of its bucket pass, later ones are discarded until it ends
+      max_keys: with 100000 other buckets in use a new one's event passes, not counted
+    → upstream (http): delivered
+        POST http://127.0.0.1:9/v3
+        40 bytes: {"app":"cart","level":"warn","ms":1200}
+        kept on disk until it is delivered, in a request of at most 1000 events, for which it waits 1s at most
+    → rest (file): not reached, it reads limit_app.discarded
+  → rest (file): not reached, it reads errors.discarded
+`,
+  })
+  const { code, stdout } = await run(t, '-', { stdin: '{"level":"info"}\n', json: true })
+  t.equal(code, 0)
+  const { source, steps, delivered } = JSON.parse(stdout)
+  t.match(source, { id: 'app_logs', bytes: 17, fields: { level: 'info' } })
+  t.same(delivered, ['rest'])
+  t.match(steps, [
+    { id: 'errors', outcome: 'discarded', reason: 'filtered', findings: [{ holds: false }] },
+    { id: 'limit_app', reached: false, input: 'errors' },
+    { id: 'rest', input: 'errors.discarded', reached: true, bytes: 17, written: '{"level":"info"}\n' },
+  ])
+})
+
+t.test('as each source reads it', async t => {
+  t.testdir({ 'sluice.yaml': CONFIG, event: '{"level":"error","app":null}\n{"level":"error"}\n' })
+  const first = await run(t, join(t.testdirName, 'event'))
+  t.match(first.stdout, /\.app is null/)
+  t.match(first.stdout, /without a value it counts in the default bucket/)
+  t.equal(first.stderr, 'sluice explain: only the first of 2 events is explained\n')
+
+  t.match(await run(t, 'no JSON'), {
+    stdout: /read as text, since it is not an object of JSON\n {4}no JSON\n {2}is \{"message":"no JSON"/,
+  })
+  const syslog = await run(t, '<34>1 2026-01-01T00:00:00Z web-07 cart - - - boom', { source: 'sys' })
+  t.match(syslog.stdout, /a syslog message\n.*\n {2}is \{"message":"boom".*"app":"cart"/)
+  t.match(syslog.stdout, /yes {2}exclude\n.*\.host is "web-07"\)\n.*it is excluded: it passes, and does not count\n/)
+  t.notMatch(syslog.stdout, /window|token/)
+  t.match(await run(t, 'x', { source: 'sys' }), { stdout: /since it is not a syslog message/ })
+
+  const several = await run(t, '2026-01-01T00:00:30Z\n next', { source: 'plain' })
+  t.match(several.stdout, /26 bytes|27 bytes/)
+  t.match(several.stdout, /no {3}time_field: its time cannot be read, and it counts when it arrives/)
+  const timed = await run(t, '2026-01-01T00:00:30Z', { source: 'plain' })
+  t.match(timed.stdout, /yes {2}time_field: it counts at its own time/)
+  t.match(
+    timed.stdout,
+    /here from 2026-01-01T00:00:00\.000Z to 2026-01-01T00:01:00\.000Z; in each the first of its bucket passes/,
+  )
+  t.match(timed.stdout, /key_field: none, all events count in the default bucket/)
+  const ahead = await run(t, '2999-01-01T00:00:30Z', { source: 'plain' })
+  t.match(ahead.stdout, /its time is ahead of the clock by more than allowed_lateness/)
+
+  t.match(await run(t, '{"app":"a"}', { source: 'units' }), {
+    stdout: /units \(journald\): 11 bytes, read as an object/,
+  })
+})
+
+t.test('what goes nowhere, and what cannot be explained', async t => {
+  t.testdir({
+    'sluice.yaml': `
+sources: { in: { type: stdin } }
+processors: { none: { type: filter, inputs: [in], condition: if (.a exists) } }
+destinations: { out: { type: stdout, inputs: [none], encoding: json } }
+`,
+  })
+  const none = await run(t, 'x')
+  t.equal(none.code, 1, 'it reaches no destination')
+  t.match(
+    none.stdout,
+    /→ none \(filter\): discarded \(filtered\)[\s\S]*→ out \(stdout\): not reached, it reads none\n$/,
+  )
+  await t.rejects(run(t, 'x', { source: 'inn' }), {
+    code: 'SLUICE_USAGE',
+    message: 'there is no source inn; there are in',
+  })
+  await t.rejects(run(t, '-', { stdin: '' }), { code: 'SLUICE_USAGE', message: /no event/ })
+  writeFileSync(join(t.testdirName, 'sluice.yaml'), 'sources: {}')
+  await t.rejects(run(t, 'x'), { code: 'SLUICE_CONFIG' })
+})
