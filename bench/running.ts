@@ -47,10 +47,11 @@ export class RunningDaemon {
     })
   }
 
-  /** Writes another configuration to its file. */
+  /** Writes another configuration to its file; `data_dir` and `metrics` are as they were, unless it has its own. */
   configure(config: string): void {
-    const head = `data_dir: ${JSON.stringify(join(this.#folder, 'state'))}\nmetrics: { listen: 127.0.0.1:0 }\n`
-    writeFileSync(this.configPath, head + config)
+    const usual = { data_dir: JSON.stringify(join(this.#folder, 'state')), metrics: '{ listen: 127.0.0.1:0 }' }
+    const missing = Object.entries(usual).filter(([name]) => !new RegExp(`^${name}:`, 'm').test(config))
+    writeFileSync(this.configPath, missing.map(([name, value]) => `${name}: ${value}\n`).join('') + config)
   }
 
   get stdin(): Writable {
