@@ -5,6 +5,7 @@ import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Test } from 'tap'
 import { built, checkout } from '../support/checkout.js'
+import { commandLines, docBlocks } from '../support/doc-blocks.js'
 import { Tree } from './tree.js'
 
 const execute = promisify(execFile)
@@ -98,7 +99,7 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
 
   const told = (command: string, said: string) => {
     tell(`# ${command}`)
-    for (const line of said.trimEnd().split('\n')) if (line) tell(line)
+    for (const line of said.replaceAll(/.*\r/g, '').trimEnd().split('\n')) if (line) tell(line)
     return said
   }
   const run = async (command: string) => {
@@ -119,6 +120,17 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
     }
   }
   const received = `node -e 'fetch("http://127.0.0.1:9598/metrics").then(r => r.text()).then(text => console.log(/^sluice_component_received_events_total\\{component_id="nowhere".* (\\S+)$/m.exec(text)?.[1]), () => console.log("none"))'`
+
+  const isGone = async () => {
+    await says('ls -d /etc/sluice /var/lib/sluice* /var/lib/private/sluice* 2>/dev/null | wc -l', '0')
+    await says('systemctl list-unit-files --no-legend "sluice*"', '')
+    await says('systemctl --failed --no-legend', '')
+    await says('dpkg -l sluice 2>/dev/null | grep -c ^ii', '0')
+    await says(
+      'find / -xdev -name "*sluice*" -not -path "/root/*" -not -path "/proc/*" -not -path "/tmp/*" -not -path "/var/log/*"',
+      '',
+    )
+  }
 
   const refused = await apt('install', first)
   t.not(refused.code, 0, 'without Node.js it is not installed')
@@ -168,12 +180,14 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
 
   t.equal((await apt('purge', 'sluice')).code, 0, 'is purged')
-  await says('ls -d /etc/sluice /var/lib/sluice* /var/lib/private/sluice* 2>/dev/null | wc -l', '0')
-  await says('systemctl list-unit-files --no-legend "sluice*"', '')
-  await says('systemctl --failed --no-legend', '')
-  await says('dpkg -l sluice 2>/dev/null | grep -c ^ii', '0')
-  await says(
-    'find / -xdev -name "*sluice*" -not -path "/root/*" -not -path "/proc/*" -not -path "/tmp/*" -not -path "/var/log/*"',
-    '',
-  )
+  await isGone()
+
+  tell('docs/first-hour.md, from the package on')
+  for (const { language, words, text } of docBlocks('docs/first-hour.md')) {
+    const file = words.find(word => word.startsWith('file=/'))?.slice('file='.length)
+    if (file !== undefined) tree.write(file, text)
+    if (language !== 'sh' || words[0] !== 'tree') continue
+    for (const line of commandLines(text)) await does(`cd /root && ${line.replace(/\.\/sluice_\S+\.deb/, first)}`)
+  }
+  await isGone()
 }
