@@ -6,6 +6,7 @@ import { socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
 import type { Config } from '../config/load.js'
 import { errorText } from '../core/errors.js'
+import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
 
 type Listen = Config['metrics']
 
@@ -50,24 +51,29 @@ export class Servers {
   }
 
   async #serve(address: NonNullable<Listen>): Promise<Server> {
-    const { host, port } = address
     try {
       const server = await serveAdmin(address, this.#told)
-      const bound = server.address()
-      const own = typeof bound === 'object' && bound ? bound.port : port
-      const name = host.includes(':') ? `[${host}]` : host
-      this.#log.info({ url: `http://${name}:${own}/metrics` }, 'metrics are served')
+      this.#log.info({ url: `http://${boundText(server, address)}/metrics` }, 'metrics are served')
       return server
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
       const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
-      throw new Error(`cannot serve metrics at ${host}:${port}${hint}`, { cause: error })
+      const why = 'systemd' in address ? `: ${errorText(error)}` : hint
+      throw new Error(`cannot serve metrics at ${listenText(address)}${why}`, { cause: error })
     }
   }
 
   close(): void {
     for (const server of [this.#metrics, this.#socket]) if (server) close(server)
   }
+}
+
+/** The address with the port that the server has, where that was left to the system. */
+export function boundText(server: Server, address: ListenAddress): string {
+  const bound = server.address()
+  return listenText(
+    typeof bound === 'object' && bound && 'port' in address ? { ...address, port: bound.port } : address,
+  )
 }
 
 function close(server: Server): void {

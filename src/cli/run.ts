@@ -8,6 +8,7 @@ import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
 import { Supervisor } from '../engine/supervisor.js'
 import { systemRandom } from '../lib/backoff.js'
+import { inheritedSockets } from '../lib/inherited-sockets.js'
 import { deadline, every, systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { packageVersion } from '../lib/version.js'
@@ -98,6 +99,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {
+      inheritedSockets().letGo()
       systemd.ending(timeout(), 'ending: what was read is delivered')
       engine.stop(deadline)
     },

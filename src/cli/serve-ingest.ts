@@ -15,7 +15,7 @@ import { IngestHost } from '../ingest/ingest-host.js'
 import { systemRandom } from '../lib/backoff.js'
 import { systemClock } from '../lib/time.js'
 import { Gone, Refusal } from '../sources/http/refusal.js'
-import { isLoopback } from '../sources/listen/listener.js'
+import { isLocal } from '../sources/listen/listener.js'
 
 /** How many times the memory of one pipeline all of them may hold. */
 const SHARES = 8
@@ -81,7 +81,7 @@ export class ServedIngest implements Ingest {
 
 /** Who reaches a service on a loopback address is on this machine already; in front of others files are not to be had. */
 function permittedBy({ listen, trusted_proxies, ingest }: ServiceConfig): Permitted {
-  const local = isLoopback(listen.host) && trusted_proxies.length === 0
+  const local = isLocal(listen) && trusted_proxies.length === 0
   const files = ingest.allow_files ?? (local ? 'all' : [])
   return { files, urls: ingest.allow_urls ?? 'all', listen: [], credentials: files === 'all' ? 'all' : [] }
 }

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import type { Server as TlsServer } from 'node:tls'
 import type { Logger } from 'pino'
 import { serveAdmin } from '../admin/server.js'
@@ -13,6 +12,7 @@ import { type Config, loadConfig } from '../config/load.js'
 import { ConfigError, errorCode, errorText, formatProblem } from '../core/errors.js'
 import { Metrics } from '../engine/metrics.js'
 import type { Format } from '../lib/exposition.js'
+import { inheritedSockets, type ListenAddress, listenOn, listenText } from '../lib/inherited-sockets.js'
 import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { TlsFiles } from '../sources/listen/tls.js'
@@ -20,6 +20,7 @@ import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onSignals } from './run.js'
 import { createLog } from './run-log.js'
+import { boundText } from './run-servers.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
 import { serviceMetrics } from './serve-metrics.js'
@@ -98,6 +99,7 @@ async function serveOpened(
     {
       stop(limit) {
         ending = true
+        inheritedSockets().letGo()
         systemd.ending(config.shutdownTimeoutMs, 'ending: requests under way are answered')
         limit.addEventListener('abort', leave, { once: true })
         Promise.all([app.close(), ingest.stop(limit)]).then(leave, leave)
@@ -121,12 +123,18 @@ async function serveOpened(
       }),
     )
     await ingest.start()
-    await listen(() => app.listen(options.listen), options.listen)
+    const address = options.listen
+    const open = async () => {
+      if (!('systemd' in address)) return await app.listen(address)
+      await app.ready()
+      return await listenOn(app.server, address)
+    }
+    await listen(open, address)
     if (tls)
       ends.push(
         every(RENEW_MS, () => void tls.renew(fresh => (app.server as unknown as TlsServer).setSecureContext(fresh))),
       )
-    const url = `${tls ? 'https' : 'http'}://${hostText(options.listen.host)}:${portOf(app.server)}/v3`
+    const url = `${tls ? 'https' : 'http'}://${boundText(app.server, options.listen)}/v3`
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
     if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
@@ -152,17 +160,14 @@ function closeAll(server: Server): void {
   server.closeAllConnections()
 }
 
-const hostText = (host: string): string => (host.includes(':') ? `[${host}]` : host)
-const portOf = (server: Server): number => (server.address() as AddressInfo).port
-
 /** Listens, or says in words for people why that is not possible. */
-async function listen<T>(open: () => Promise<T>, { host, port }: { host: string; port: number }): Promise<T> {
+async function listen<T>(open: () => Promise<T>, address: ListenAddress): Promise<T> {
   try {
     return await open()
   } catch (error) {
     const taken = errorCode(error) === 'EADDRINUSE'
     const why = taken ? 'another program listens there' : errorText(error)
-    throw new Error(`cannot listen on ${hostText(host)}:${port}: ${why}`, { cause: error })
+    throw new Error(`cannot listen on ${listenText(address)}: ${why}`, { cause: error })
   }
 }
 
@@ -181,7 +186,7 @@ async function listenForMetrics(
   }
   try {
     const server = await listen(() => serveAdmin(address, told), address)
-    log.info({ url: `http://${hostText(address.host)}:${portOf(server)}/metrics` }, 'metrics are served')
+    log.info({ url: `http://${boundText(server, address)}/metrics` }, 'metrics are served')
     return server
   } catch (error) {
     if (config.metricsGiven) throw error

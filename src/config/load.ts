@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.js'
+import type { ListenAddress } from '../lib/inherited-sockets.js'
 import { NearestName } from '../lib/nearest.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
 import { type ConfigTest, checkTests } from './config-tests.js'
@@ -24,7 +25,7 @@ export interface Config {
   /** Absolute. */
   readonly dataDir: string
   /** Where metrics are served; undefined: nowhere. */
-  readonly metrics: { readonly host: string; readonly port: number } | undefined
+  readonly metrics: ListenAddress | undefined
   /** Whether the configuration says so itself. */
   readonly metricsGiven: boolean
   readonly shutdownTimeoutMs: number

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path'
+import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
 import type { ComponentConfig, Config } from './load.js'
 import type { Fault } from './parse-options.js'
 import { SECTIONS } from './schema.js'
@@ -93,14 +94,10 @@ function valuesAt(options: unknown, path: string): string[] {
     .reduce<unknown>((at, name) => (at as Record<string, unknown> | undefined)?.[name], options)
   if (value === undefined || value === null) return []
   return (Array.isArray(value) ? value : [value]).map(one =>
-    typeof one === 'object' && one !== null && 'port' in one
-      ? addressOf(one as { host: string; port: number })
+    typeof one === 'object' && one !== null && ('port' in one || 'systemd' in one)
+      ? listenText(one as ListenAddress)
       : String(one),
   )
-}
-
-function addressOf({ host, port }: { host: string; port: number }): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`
 }
 
 function isPermitted(permitted: readonly string[] | 'all', reach: Reach, value: string): boolean {

@@ -25,7 +25,10 @@ export const settings = z.strictObject({
     ),
   metrics: z
     .union(
-      [z.literal(false), z.strictObject({ listen: listenAddress().prefault('127.0.0.1:9598').describe('HOST:PORT.') })],
+      [
+        z.literal(false),
+        z.strictObject({ listen: listenAddress().prefault('127.0.0.1:9598').describe('HOST:PORT, or systemd:NAME.') }),
+      ],
       {
         error: 'must be false, or a mapping such as {listen: 127.0.0.1:9598}',
       },

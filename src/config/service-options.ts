@@ -53,7 +53,9 @@ const ingest = z.strictObject({
 })
 
 export const serviceOptions = z.strictObject({
-  listen: listenAddress().prefault('127.0.0.1:8080').describe('HOST:PORT of the API.'),
+  listen: listenAddress()
+    .prefault('127.0.0.1:8080')
+    .describe('HOST:PORT of the API, or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME.'),
   data_dir: z
     .string()
     .min(1)

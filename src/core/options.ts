@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { ListenAddress } from '../lib/inherited-sockets.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { type FieldPath, PathError, parseFieldPath } from './field-path.js'
 
@@ -7,7 +8,7 @@ import { type FieldPath, PathError, parseFieldPath } from './field-path.js'
 const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours']
 const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
 const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
-const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598'
+const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
 
 /**
  * Adds an issue whose message is constant: it says nothing of the value, and so may be shown where the value is a
@@ -93,12 +94,14 @@ export function secret() {
     .transform(text => new Secret(text))
 }
 
-/** `127.0.0.1:9598`, `[::1]:9598`. Port 0 means any free one. */
+/** `127.0.0.1:9598`, `[::1]:9598`; port 0 means any free one. `systemd:syslog`: a socket that systemd has handed over. */
 export function listenAddress() {
   return z
     .string()
     .meta({ title: 'address' })
-    .transform((text, context): { host: string; port: number } => {
+    .transform((text, context): ListenAddress => {
+      const inherited = /^systemd:([\w.-]+)$/.exec(text)
+      if (inherited && !/^\d+$/.test(inherited[1]!)) return { systemd: inherited[1]! }
       const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]/]+)):(\d{1,5})$/.exec(text)
       if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS, true)
       return { host: match[1] ?? match[2]!, port: Number(match[3]) }

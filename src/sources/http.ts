@@ -18,7 +18,7 @@ import { type HttpSourceOptions, options } from './http/options.js'
 import { Outcome } from './http/outcome.js'
 import { type Lease, Quota } from './http/quota.js'
 import { Gone, notReadable, Refusal, stopping } from './http/refusal.js'
-import { aborted, isLoopback, Listener, peerOf } from './listen/listener.js'
+import { aborted, isLocal, Listener, peerOf } from './listen/listener.js'
 
 /** How exactly the timeouts are kept. */
 const CHECK_MS = 1000
@@ -50,9 +50,9 @@ class HttpSource implements Source {
     const help = 'Memory held by requests that are not answered yet.'
     metrics.gauge('sluice_http_unanswered_bytes', help, () => this.#quota.bytes)
     metrics.gauge('sluice_http_unanswered_requests', 'Requests not answered yet.', () => this.#quota.requests)
-    if (!this.#key && !options.tls?.client_ca_file && !isLoopback(options.listen.host))
+    if (!this.#key && !options.tls?.client_ca_file && !isLocal(options.listen))
       log.warn('everybody who reaches this address can send events: set "auth", or tls.client_ca_file')
-    if (this.#key && !options.tls && !isLoopback(options.listen.host))
+    if (this.#key && !options.tls && !isLocal(options.listen))
       log.warn('access keys come without encryption: set "tls"')
   }
 

@@ -1,16 +1,17 @@
-import type { AddressInfo, Server, Socket } from 'node:net'
+import type { Server, Socket } from 'node:net'
 import type { TlsOptions, Server as TlsServer } from 'node:tls'
 import { z } from 'zod'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { listenAddress } from '../../core/options.js'
+import { type ListenAddress, listenOn, listenText } from '../../lib/inherited-sockets.js'
 import { every } from '../../lib/time.js'
 import { TlsFiles, tlsOptions } from './tls.js'
 
 /** Options of every source that others connect to. */
 export const listenOptions = {
   listen: listenAddress().describe(
-    'HOST:PORT to listen on; 127.0.0.1 is reached from this machine only, 0.0.0.0 from everywhere.',
+    'HOST:PORT to listen on; 127.0.0.1 is reached from this machine only, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: what connects while the daemon is started again waits, and ports below 1024 need no privilege.',
   ),
   tls: tlsOptions.optional().describe('Speaks TLS. Renewed files are read again within a minute.'),
   max_connections: z
@@ -22,7 +23,7 @@ export const listenOptions = {
 }
 
 export interface ListenerOptions {
-  readonly listen: { readonly host: string; readonly port: number }
+  readonly listen: ListenAddress
   readonly tls?: z.output<typeof tlsOptions> | undefined
   readonly max_connections: number
 }
@@ -40,6 +41,7 @@ export class Listener {
   readonly #watched = new WeakSet<Socket>()
   readonly #refused: { value: number }
   #server: Server | undefined
+  #address = ''
   #stopRenewing: (() => void) | undefined
   #full = false
 
@@ -59,14 +61,13 @@ export class Listener {
     const { listen, max_connections } = this.#options
     const server = make(await this.#tls?.load())
     this.#server = server
-    server.maxConnections = max_connections
     server.on('connection', socket => this.#connected(socket))
-    server.on('drop', () => this.#dropped())
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', cause => reject(new Error(whyNot(listen, cause), { cause })))
-      server.listen(listen.port, listen.host, resolve)
-    })
-    server.removeAllListeners('error')
+    const limits = { maxConnections: max_connections, dropped: () => this.#dropped() }
+    try {
+      this.#address = await listenOn(server, listen, limits)
+    } catch (cause) {
+      throw new Error(whyNot(listen, cause), { cause })
+    }
     server.on('error', error => this.#acceptFailed(error))
     if (this.#tls) {
       const renew = (tls: TlsOptions) => (server as TlsServer).setSecureContext(tls)
@@ -77,8 +78,7 @@ export class Listener {
 
   /** HOST:PORT as it is, also where the port was chosen by the system. */
   get address(): string {
-    const { address, family, port } = this.#server!.address() as AddressInfo
-    return family === 'IPv6' ? `[${address}]:${port}` : `${address}:${port}`
+    return this.#address
   }
 
   #connected(socket: Socket): void {
@@ -127,14 +127,15 @@ export class Listener {
   }
 }
 
-function whyNot({ host, port }: ListenerOptions['listen'], error: Error): string {
+function whyNot(address: ListenAddress, error: unknown): string {
+  if ('systemd' in address) return errorText(error)
   const why: Record<string, string> = {
     EADDRINUSE: 'another program listens there',
     EADDRNOTAVAIL: 'this machine does not have that address',
     EACCES: 'this user may not listen on a port below 1024',
     ENOTFOUND: 'that name cannot be resolved',
   }
-  return `cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why[errorCode(error) ?? ''] ?? error.message}`
+  return `cannot listen on ${listenText(address)}: ${why[errorCode(error) ?? ''] ?? errorText(error)}`
 }
 
 /** The address of the other side, as a person would write it. */
@@ -142,8 +143,9 @@ export function peerOf(socket: Socket): string | undefined {
   return socket.remoteAddress?.replace(/^::ffff:(?=\d+\.)/, '')
 }
 
-export function isLoopback(host: string): boolean {
-  return /^(localhost|127\..*|::1)$/.test(host)
+/** Whether only this machine reaches it, as far as that is known. */
+export function isLocal(address: ListenAddress): boolean {
+  return 'host' in address && /^(localhost|127\..*|::1)$/.test(address.host)
 }
 
 /** Resolves when the signal aborts. */

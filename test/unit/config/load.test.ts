@@ -145,7 +145,7 @@ t.test('the top level', async t => {
     ['metrics: true', ['1:10: metrics: must be false, or a mapping such as {listen: 127.0.0.1:9598}']],
     [
       'metrics: { listen: 9598x }',
-      ['1:20: metrics.listen: must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, not "9598x"'],
+      ['1:20: metrics.listen: must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME, not "9598x"'],
     ],
     ['metrics: { lissten: 127.0.0.1:1 }', ['1:12: metrics.lissten: unknown option; did you mean "listen"?']],
     [

@@ -12,7 +12,7 @@ function parse(schema: z.ZodType, input: unknown): unknown {
 
 const DURATION = ['must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}']
 const SIZE = ['must be a size such as "1MB", "64KiB" or a number of bytes']
-const ADDRESS = ['must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598']
+const ADDRESS = ['must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME']
 
 t.test('durations', async t => {
   const cases: [unknown, unknown][] = [
