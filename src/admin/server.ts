@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { CONTENT_TYPES, type Format } from '../lib/exposition.js'
+import { type ListenAddress, listenOn } from '../lib/inherited-sockets.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'
 import { streamTap, type Tappable } from './tap.js'
@@ -22,12 +23,9 @@ export function isReady(destinations: readonly { readonly state: string }[]): bo
 }
 
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
-export async function serveAdmin(listen: { host: string; port: number }, told: Told): Promise<Server> {
+export async function serveAdmin(listen: ListenAddress, told: Told): Promise<Server> {
   const server = createAdmin(told, undefined)
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(listen.port, listen.host, () => resolve())
-  })
+  await listenOn(server, listen)
   // A scraper that goes away is no reason to end.
   server.on('error', () => {})
   return server
