@@ -69,7 +69,10 @@ export class Away {
     await this.#findCopies(there, slices)
   }
 
-  /** What is nowhere, but for `there`, may have been compressed. The oldest first: what is later comes after it. */
+  /**
+   * What is nowhere, but for `there`, may have been compressed. The oldest first: what is later comes after it; but
+   * what can only be known by its name last of all, among the copies that are of nothing else.
+   */
   async #findCopies(there: ReadonlySet<Entry>, slices: Slices): Promise<void> {
     const { saved, onReady, adoptCopy } = this.#options
     const folders = saved.byFolder()
@@ -77,7 +80,10 @@ export class Away {
     this.#copies.begin()
     for (const [folder, entries] of folders) {
       const missing = entries.filter(entry => !there.has(entry))
-      missing.sort((a, b) => (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1))
+      missing.sort(
+        (a, b) =>
+          Number(a.head.bytes === 0) - Number(b.head.bytes === 0) || (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1),
+      )
       for (const entry of missing) {
         if (slices.due) await slices.pause()
         const copy = await this.#copies.find(folder, soughtBy(entry, saved.savedAt), slices)

@@ -88,8 +88,9 @@ export class Copies {
         // What was last changed before the file was made is the copy of an older one, or its times were lost.
         (later(one) || strong) && !one.over && !one.not.has(sought.key) && (one.owner ?? sought.key) === sought.key,
     )
-    const whole = sought.read && matching.find(one => one.size === sought.offset % 2 ** 32)
-    if (whole) {
+    const whole = matching.find(one => one.size === sought.offset % 2 ** 32)
+    if (whole) whole.spoken = true
+    if (whole && sought.read) {
       whole.owner = sought.key
       whole.over = true
       return undefined
@@ -106,7 +107,8 @@ export class Copies {
     if (read || since === undefined) return undefined
     const from = BigInt(Math.floor(since)) * 1_000_000n
     const own = (path: string) => basename(path).startsWith(name) && ROTATED.test(basename(path).slice(name.length))
-    const later = all.filter(one => one.changedAt > from && !one.owner && one.first.length > 0 && own(one.path))
+    const free = (one: Candidate) => !one.owner && !one.spoken && one.first.length > 0
+    const later = all.filter(one => one.changedAt > from && free(one) && own(one.path))
     const oldestFirst = later.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     return later.length > 0 ? new Copy(oldestFirst, key, this.#troubles, this.#slots) : undefined
   }
@@ -156,7 +158,16 @@ export class Copies {
         const length = await inflated.read(room)
         if (inflated.damage && length < FINGERPRINT_BYTES) this.#troubles.damaged(path, inflated.damage)
         const first = room.subarray(0, length)
-        return { path, changedAt: stat.mtimeNs, size, first, not: new Set(), owner: undefined, over: false }
+        return {
+          path,
+          changedAt: stat.mtimeNs,
+          size,
+          first,
+          not: new Set(),
+          owner: undefined,
+          spoken: false,
+          over: false,
+        }
       } finally {
         inflated.close()
       }

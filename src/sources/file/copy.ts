@@ -14,6 +14,8 @@ export interface Candidate {
   readonly not: Set<string>
   /** The one it turned out to be the copy of. */
   owner: string | undefined
+  /** It has what was read of a file, and no more: it is of no other file that is known by less. */
+  spoken: boolean
   /** Nothing is left to be read of it. */
   over: boolean
 }
