@@ -24,6 +24,7 @@ export type PublishListener = (pipelineId: string, published: PublishedDocument 
 /** Pipelines read at a time where all of them are looked at. */
 const PORTION = 20
 const LARGEST_REVISION = 9_999_999_999
+const LATER_SECONDS = '10'
 
 /**
  * Pipelines: a draft, and what was saved of it as revisions that never change. One of them is published. Saving the
@@ -203,10 +204,13 @@ export class Pipelines {
     return { document: await this.#published(record), etag: publishedTag(record) }
   }
 
-  /** What the service itself runs for a request of `ingest:write`; 409 not_published. */
+  /** What the service itself runs for a request of `ingest:write`; 503 not_published. */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
-    return this.#published(await this.#read(principal, id))
+    const record = await this.#read(principal, id)
+    // Whoever sends keeps its events until somebody publishes, where 409 would make it give them up.
+    if (record.published_revision === null) throw notPublished(503, { 'retry-after': LATER_SECONDS })
+    return this.#published(record)
   }
 
   /** Every published pipeline of everybody, for the service's own engine. */
@@ -261,9 +265,7 @@ export class Pipelines {
   }
 
   async #published(record: PipelineRecord): Promise<PublishedDocument> {
-    if (record.published_revision === null) {
-      throw new ApiError(409, 'not_published', 'no revision of this pipeline is published yet; publish one first')
-    }
+    if (record.published_revision === null) throw notPublished(409)
     return publishedOf(record, await this.#revision(record, record.published_revision))
   }
 
@@ -315,4 +317,9 @@ function showRevision(record: RevisionRecord, { published_revision }: PipelineRe
 function publishedOf(pipeline: PipelineRecord, { revision, config }: RevisionRecord): PublishedDocument {
   const { id, account_id, title, published_at } = pipeline
   return { id, account_id, title, revision, config, published_at: published_at! }
+}
+
+function notPublished(status: number, headers: Readonly<Record<string, string>> = {}): ApiError {
+  const message = 'no revision of this pipeline is published yet; publish one first'
+  return new ApiError(status, 'not_published', message, { headers })
 }

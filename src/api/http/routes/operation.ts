@@ -66,8 +66,10 @@ export function ingestRoute(ingest: Ingest | undefined): Route {
     stream: TAKEN,
     answers: { 202: { description: 'The events are safe.', raw: z.unknown() } },
     refusals: {
-      409: { not_published: 'No revision is published.' },
-      503: { unavailable: 'The events cannot be taken now; send them again after Retry-After.' },
+      503: {
+        unavailable: 'The events cannot be taken now; send them again after Retry-After.',
+        not_published: 'No revision is published yet; the same.',
+      },
     },
     handle: async ({ principal, params, request, reply }) => {
       if (!ingest) throw new ApiError(503, 'unavailable', 'this service takes no events', { headers: LATER_SOON })

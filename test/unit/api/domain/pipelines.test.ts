@@ -28,7 +28,7 @@ t.test('a draft, its revisions, and the one that is published', async t => {
   t.match(created, { document: shown, etag: '"v1"' })
   t.same(await pipelines.get(me, id), created)
   t.equal(await outcome(pipelines.published(me, id)), '409 not_published')
-  t.equal(await outcome(pipelines.forIngest(me, id)), '409 not_published')
+  t.equal(await outcome(pipelines.forIngest(me, id)), '503 not_published')
 
   const heard: [string, number | undefined][] = []
   pipelines.onPublish(() => {

@@ -148,7 +148,6 @@ const CASES: Readonly<Record<string, Readonly<Record<number, Case>>>> = {
   ingest: {
     202: ingest('{"a":1}\n'),
     400: ingest('bad\n'),
-    409: ingest('{"a":1}\n', 'draft'),
     413: ingest('{"a":1}\n'.repeat(2000)),
     415: ingest('<a/>', 'pipeline', { 'content-type': 'text/xml' }),
     503: world => {
