@@ -180,20 +180,20 @@ async function runPage(t: Test, page: string, blocks: readonly DocBlock[]): Prom
 
   const shell = startShell(t, folder)
   let id = ''
-  const runLine = async (block: DocBlock, line: string): Promise<string> => {
-    const command = moved(line).replace(/(?<= )ID(?= |$)/g, id)
-    const { code, stdout, stderr } = await shell(command)
-    if (!t.equal(code, 0, `${place(block)}: ${command}`)) t.comment(stdout, stderr)
-    id = /"id": ?"(\w+)"/.exec(stdout)?.[1] ?? id
-    const [, file] = /^\s*sluice (?:run|serve) .*--config (\S+).*&$/.exec(line) ?? []
-    if (file !== undefined) {
-      const [, address = ''] =
-        /listen: (127\.0\.0\.1:\d+).*\/metrics|metrics: \{ listen: (127\.0\.0\.1:\d+)/
-          .exec(readFileSync(join(folder, file), 'utf8'))
-          ?.filter(Boolean) ?? []
-      if (!t.ok(await untilReady(address), `${place(block)}: is ready`)) t.comment((await shell('true')).stderr)
+  const run = async (block: DocBlock): Promise<Said & { failed: string }> => {
+    let stdout = ''
+    for (const line of commandLines(block.text)) {
+      const command = moved(line).replace(/(?<= )ID(?= |$)/g, id)
+      const said = await shell(command)
+      stdout += said.stdout
+      if (said.code !== 0) return { ...said, stdout, failed: command }
+      id = /"id": ?"(\w+)"/.exec(said.stdout)?.[1] ?? id
+      const [, file] = /^sluice (?:run|serve) .*--config (\S+).*&$/.exec(line) ?? []
+      if (file === undefined) continue
+      const [, address = ''] = /^metrics: \{ listen: ([\d.:]+)/m.exec(readFileSync(join(folder, file), 'utf8')) ?? []
+      t.ok(await untilReady(address), `${place(block)}: is ready`)
     }
-    return stdout
+    return { code: 0, stdout, stderr: '', failed: '' }
   }
   for (const [i, block] of blocks.entries()) {
     const { file } = wordsOf(block)
@@ -205,12 +205,11 @@ async function runPage(t: Test, page: string, blocks: readonly DocBlock[]): Prom
     const next = blocks[i + 1]
     const shown = next?.language === 'text' && next.words[0] === 'output' ? next : undefined
     for (const end = performance.now() + OUTPUT_MS; ; await new Promise(resolve => setTimeout(resolve, 200))) {
-      let printed = ''
-      for (const line of commandLines(block.text)) printed += await runLine(block, line)
-      if (!shown) break
-      const right = fits(printed, moved(shown.text))
-      if (!right && performance.now() < end) continue
-      if (!t.ok(right, `${place(shown)}: is what is printed`)) t.comment(printed)
+      const { code, stdout, stderr, failed } = await run(block)
+      const right = code === 0 && (!shown || fits(stdout, moved(shown.text)))
+      if (!right && shown && performance.now() < end) continue
+      t.ok(right, `${place(block)}: ${failed || 'works, and prints what it should'}`)
+      if (!right) t.comment(stdout, stderr)
       break
     }
   }

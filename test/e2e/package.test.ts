@@ -13,7 +13,7 @@ interface Ended {
 }
 
 /** Nothing of the npm that runs the tests reaches the one that is tried. */
-const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)))
+const clean = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_|_proxy$/i.test(name)))
 
 function run(program: string, args: readonly string[], options: { cwd?: string; env?: NodeJS.ProcessEnv } = {}) {
   const env = { ...clean, NO_COLOR: '1', ...options.env }
@@ -75,7 +75,15 @@ t.test('the packed package: what is in it, and what it is once installed', async
     writeFileSync(path('stage', name), '')
   }
 
-  const common = ['--cache', path('cache'), '--no-audit', '--no-fund', '--no-update-notifier']
+  const common = [
+    '--cache',
+    path('cache'),
+    '--no-audit',
+    '--no-fund',
+    '--no-update-notifier',
+    '--userconfig',
+    path('none'),
+  ]
   const listed = await done(t, npm, ['pack', '--json', '--ignore-scripts', ...common], { cwd: path('stage') })
   const [packed] = JSON.parse(listed) as [{ filename: string; size: number; files: { path: string }[] }]
   const paths = packed.files.map(({ path }) => path)
