@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import { CONTENT_TYPES, type Format } from '../lib/exposition.js'
 import { type ListenAddress, listenOn } from '../lib/inherited-sockets.js'
+import { answerKeys } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'
 import { streamTap, type Tappable } from './tap.js'
@@ -31,7 +32,7 @@ export async function serveAdmin(listen: ListenAddress, told: Told): Promise<Ser
   return server
 }
 
-/** The same at a Unix socket, for the owner alone; /tap shows events there as well. */
+/** The same at a Unix socket, for the owner alone; /tap shows events there as well, and /keys counts by key. */
 export async function serveSocket(path: string, told: Told, tappable: Tappable): Promise<Server> {
   const server = createAdmin(told, tappable)
   await listenAtSocket(server, path)
@@ -66,6 +67,11 @@ async function answer(
     const limit = Number(searchParams.get('limit') ?? Number.POSITIVE_INFINITY)
     const where = searchParams.get('where') ?? undefined
     streamTap({ component: searchParams.get('component') ?? '', limit, where }, tappable, response)
+    return
+  }
+  if (pathname === '/keys' && tappable) {
+    const forMs = Number(searchParams.get('for') ?? 1000)
+    await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable, response)
     return
   }
   switch (pathname) {

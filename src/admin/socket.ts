@@ -61,7 +61,7 @@ export async function listenAtSocket(server: Server, path: string): Promise<void
 /** Asks whoever listens at `path`; the body of the answer is still to be read. */
 export function askSocket(
   path: string,
-  request: Pick<RequestOptions, 'path' | 'method'>,
+  request: Pick<RequestOptions, 'path' | 'method' | 'signal'>,
   body?: string,
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {

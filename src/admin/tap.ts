@@ -9,9 +9,11 @@ import { WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
 import { LineSplitter } from '../lib/line-splitter.js'
 import { every } from '../lib/time.js'
+import type { Keyed } from './keys.js'
 
-/** What can be looked into: calls `tap` with every batch of an output until the result is called; undefined: there is no such output. */
-export interface Tappable {
+/** What can be looked into. */
+export interface Tappable extends Keyed {
+  /** Calls `tap` with every batch of an output until the result is called; undefined: there is no such output. */
   tap(output: string, tap: (batch: EventBatch) => void): (() => void) | undefined
   /** What there is. */
   outputs(): string[]

@@ -25,9 +25,9 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
 }
 
 /** What the daemon answers; the body still to be read. Errors say what to do. */
-export async function ask(socket: string, path: string): Promise<IncomingMessage> {
+export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {
   try {
-    return await askSocket(socket, { path })
+    return await askSocket(socket, { path, signal })
   } catch (error) {
     throw new Error(advice(socket, error), { cause: error })
   }

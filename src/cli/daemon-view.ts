@@ -34,10 +34,27 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
   return { at, scrape, ready: ready.ok, destinations: ready.body.destinations, components }
 }
 
-/** How the terminal takes it: its width, and whether colours are wanted. */
-export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): { width: number; color: boolean } {
-  const color = Boolean(stdout.isTTY) && !env.NO_COLOR && env.TERM !== 'dumb'
-  return { width: stdout.columns || 80, color }
+/** How the terminal takes it. */
+export interface Look {
+  readonly width: number
+  /** Undefined: no terminal, or one in which nothing can be written over. */
+  readonly height: number | undefined
+  /** Whether colours are wanted. */
+  readonly color: boolean
+}
+
+export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Look {
+  const isTerminal = Boolean(stdout.isTTY) && env.TERM !== 'dumb'
+  return {
+    width: stdout.columns || 80,
+    height: isTerminal ? stdout.rows || 24 : undefined,
+    color: isTerminal && !env.NO_COLOR,
+  }
+}
+
+/** What may be shown in a terminal: text that came from anywhere may hold what moves the cursor, or worse. */
+export function printable(text: string): string {
+  return text.replace(/[\p{C}\u2028\u2029]/gu, sign => `\\u{${sign.codePointAt(0)!.toString(16)}}`)
 }
 
 const UNITS = ['', 'k', 'M', 'G', 'T', 'P']
@@ -68,4 +85,43 @@ export function table(rows: readonly (readonly string[])[], width: number): stri
       .join('')
       .trimEnd(),
   )
+}
+
+/** A table with what each component waits for behind it, where there is room for that. */
+export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
+  const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
+  const longest = Math.max(...states.map(state => state.length))
+  const lines = table(rows, width - (longest === 0 ? 0 : longest + 2))
+  return lines.map((line, i) => `${line}  ${states[i] ?? ''}`.slice(0, width).trimEnd())
+}
+
+/** What a component waits for or keeps, in a word or two. */
+function stateOf({ scrape, destinations }: DaemonView, id: string): string {
+  const labels = { component_id: id }
+  const destination = destinations.find(one => one.id === id)
+  const buffered = scrape.sum('sluice_buffer_events', labels)
+  if (destination) return buffered > 0 ? `${destination.state}, ${short(buffered)} buffered` : destination.state
+  const unread = scrape.sum('sluice_file_unread_bytes', labels)
+  if (scrape.all('sluice_files_watched', labels).length > 0)
+    return `${counted(scrape.sum('sluice_files_watched', labels), 'file')}, ${short(unread)}B unread`
+  if (scrape.all('sluice_throttle_buckets', labels).length > 0)
+    return counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
+  return ''
+}
+
+function counted(count: number, what: string): string {
+  return `${short(count)} ${what}${count === 1 ? '' : 's'}`
+}
+
+/** The text in lines of at most `width`; all but the first begin with `indent`. */
+export function wrap(text: string, width: number, indent: string): string[] {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(/(?<=\S) /)) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line)
+      line = indent + word
+    } else line = line === '' ? word : `${line} ${word}`
+  }
+  return [...lines, line]
 }

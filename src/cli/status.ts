@@ -2,7 +2,7 @@ import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
-import { type DaemonView, lookOf, short, table, viewDaemon } from './daemon-view.js'
+import { type DaemonView, lookOf, printable, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 
 /** One screen: what is wrong and what to do about it, then what it is doing. 1 when something is wrong. */
@@ -20,13 +20,18 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   const lines = [paint(1, headline(view))]
   if (troubles.length === 0) lines.push(paint(32, 'Nothing is wrong.'))
   for (const { what, todo } of troubles) {
-    lines.push('', ...wrap(`! ${what}`, width, '  ').map(line => paint(31, line)), ...wrap(`  ${todo}`, width, '  '))
+    lines.push(
+      '',
+      ...wrap(`! ${printable(what)}`, width, '  ').map(line => paint(31, line)),
+      ...wrap(`  ${todo}`, width, '  '),
+    )
   }
-  const rows = view.components.map(({ id, kind, type }) => {
+  const rows = view.components.map(({ id, type }) => {
     const { received, sent, discarded, in_flight } = amounts(view, id)
-    return [`${id} (${type} ${kind})`, ...[received, sent, discarded, in_flight].map(short)]
+    return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]
   })
-  lines.push('', ...table([['component', 'in', 'out', 'discarded', 'in flight'], ...rows], width))
+  const head = ['component', 'in', 'out', 'discarded', 'in flight']
+  lines.push('', ...tableWithStates([head, ...rows], view, width))
   io.stdout.write(`${lines.join('\n')}\n`)
   return troubles.length === 0 ? EXIT.done : EXIT.failed
 }
@@ -57,17 +62,4 @@ function upTime(seconds: number): string {
     .slice(first, first + 2)
     .map((part, i) => `${part} ${names[first + i]}`)
     .join(' ')
-}
-
-/** The text in lines of at most `width`; all but the first begin with `indent`. */
-function wrap(text: string, width: number, indent: string): string[] {
-  const lines: string[] = []
-  let line = ''
-  for (const word of text.split(/(?<=\S) /)) {
-    if (line !== '' && line.length + 1 + word.length > width) {
-      lines.push(line)
-      line = indent + word
-    } else line = line === '' ? word : `${line} ${word}`
-  }
-  return [...lines, line]
 }

@@ -3,8 +3,9 @@ import { parseDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
-import { type DaemonView, lookOf, short, table, viewDaemon } from './daemon-view.js'
+import { type DaemonView, lookOf, printable, short, table, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
+import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
@@ -13,6 +14,8 @@ export interface TopOptions extends DaemonOptions {
 }
 
 const SHOWN_REASONS = 8
+/** Lines of the worst trouble. */
+const SHOWN_OF_TROUBLE = 4
 
 /** Live rates of every component, screen by screen; in a pipe one after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
@@ -23,7 +26,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   if (!(count >= 1)) throw new UsageError('--count is a whole number, at least 1', 'top')
   const socket = findSocket(options, io.env)
   const view = () => viewDaemon(socket, systemClock.now() / 1000)
-  const { width, color } = lookOf(io)
+  const { width, height } = lookOf(io)
   const ended = new AbortController()
   const onSignal = () => ended.abort()
   process.once('SIGINT', onSignal)
@@ -31,13 +34,14 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   try {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
+      const counting = keysOf(socket, before, intervalMs, ended.signal)
+      // Told by the next look, if the daemon is gone.
+      counting.catch(() => {})
       await sleep(intervalMs, ended.signal)
       if (ended.signal.aborted) break
       const now = await view()
-      // Home, the screen, and what is left of the one before.
-      io.stdout.write(
-        color ? `\x1b[H\x1b[2J${screen(before, now, width)}` : `${shown > 0 ? '\n' : ''}${screen(before, now, width)}`,
-      )
+      const text = screen(before, now, width, await counting)
+      io.stdout.write(height === undefined ? `${shown > 0 ? '\n' : ''}${text}` : redrawn(text, height, shown === 0))
       before = now
     }
   } finally {
@@ -47,8 +51,17 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   return EXIT.done
 }
 
+/** The screen in the place of the one before, without a moment between them: as much of it as there is room for. */
+function redrawn(text: string, height: number, first: boolean): string {
+  const lines = text
+    .trimEnd()
+    .split('\n')
+    .slice(0, height - 1)
+  return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map(line => `${line}\x1b[K\n`).join('')}\x1b[J`
+}
+
 /** What happened between two moments. */
-export function screen(before: DaemonView, now: DaemonView, width: number): string {
+export function screen(before: DaemonView, now: DaemonView, width: number, keys: readonly ThrottleKeys[] = []): string {
   const seconds = Math.max(now.at - before.at, 0.001)
   const rate = (name: string, labels: Record<string, string>) =>
     short(Math.max(0, now.scrape.sum(name, labels) - before.scrape.sum(name, labels)) / seconds)
@@ -59,31 +72,14 @@ export function screen(before: DaemonView, now: DaemonView, width: number): stri
     return [id, of('received_events'), of('received_bytes'), of('sent_events'), of('discarded_events'), inFlight]
   })
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
-  const states = ['', ...now.components.map(({ id }) => stateOf(now, id))]
-  const lines = table([head, ...rows], width).map((line, i) => `${line}  ${states[i]}`.slice(0, width).trimEnd())
-  lines.push('', ...discards(before, now, seconds, width))
+  const lines = tableWithStates([head, ...rows], now, width)
+  lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   const [worst, ...more] = troublesOf(now)
-  if (worst)
-    lines.push(
-      '',
-      `! ${worst.what}`.slice(0, width),
-      ...(more.length > 0 ? [`  and ${more.length} more: see sluice status`] : []),
-    )
+  if (worst) {
+    lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_TROUBLE))
+    lines.push(more.length > 0 ? `  and ${more.length} more: see sluice status` : '  see sluice status')
+  }
   return `${lines.join('\n').trimEnd()}\n`
-}
-
-/** What a component waits for or keeps, in a word or two. */
-function stateOf({ scrape, destinations }: DaemonView, id: string): string {
-  const labels = { component_id: id }
-  const destination = destinations.find(one => one.id === id)
-  const buffered = scrape.sum('sluice_buffer_events', labels)
-  if (destination) return buffered > 0 ? `${destination.state}, ${short(buffered)} buffered` : destination.state
-  const unread = scrape.sum('sluice_file_unread_bytes', labels)
-  if (scrape.all('sluice_files_watched', labels).length > 0)
-    return `${short(scrape.sum('sluice_files_watched', labels))} files, ${short(unread)}B unread`
-  if (scrape.all('sluice_throttle_buckets', labels).length > 0)
-    return `${short(scrape.sum('sluice_throttle_buckets', labels))} keys`
-  return ''
 }
 
 function discards(before: DaemonView, now: DaemonView, seconds: number, width: number): string[] {

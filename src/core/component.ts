@@ -56,7 +56,29 @@ export type Processor = Transform &
   Lifecycle & {
     /** Side outputs by name, `discarded` for example. Read only where somebody is connected. */
     readonly outlets?: Readonly<Record<string, Readable>>
+    /** Counts what is decided, by key, from now on. Of processors that decide by key; nothing is counted while nobody asks. */
+    watchKeys?(): KeyWatch
   }
+
+/** What was decided of the events of one key. */
+export interface KeyCount {
+  /** Null: the events without one. */
+  readonly key: string | null
+  readonly passed: number
+  readonly discarded: number
+}
+
+export interface KeyCounts {
+  /** False: there was so much that only a sample was counted, which stands for the rest. */
+  readonly exact: boolean
+  /** The busiest first. */
+  readonly keys: readonly KeyCount[]
+}
+
+export interface KeyWatch {
+  /** Ends the counting: the `most` busiest keys since it began. */
+  end(most: number): KeyCounts
+}
 
 /** One attempt at a time: retry, batching, holding and dead letters are the engine's (engine/delivery.ts). */
 export interface Destination extends Lifecycle {

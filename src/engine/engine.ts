@@ -206,6 +206,7 @@ export class Engine {
     this.#processors.push(processor)
     this.#lasting.set(config.id, processor)
     this.#inputs.set(config.id, new Input(processor, context.metrics))
+    this.taps.processors.set(config.id, processor)
     const { metrics } = context
     this.stages.push(processorStage(config.id, processor, metrics))
     const before = metrics.passed.events

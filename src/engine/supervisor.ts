@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/load.js'
+import type { KeyWatch } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import { after, deadline, every } from '../lib/time.js'
 import { looseCounters } from './counters.js'
@@ -198,6 +199,11 @@ export class Supervisor {
 
   outputs(): string[] {
     return this.#engine.taps.outputs()
+  }
+
+  /** Counts by key what a component decides from now on; undefined: it has no keys. */
+  watchKeys(component: string): KeyWatch | undefined {
+    return this.#engine.taps.processors.get(component)?.watchKeys?.()
   }
 
   /** What each destination is up to. */

@@ -1,4 +1,5 @@
 import type { SideOutlet } from '../core/batch-transform.js'
+import type { Processor } from '../core/component.js'
 import { REJECTED } from '../core/delivery-options.js'
 import { type Input, type Junction, pump, type Tap } from './junction.js'
 
@@ -6,6 +7,8 @@ import { type Input, type Junction, pump, type Tap } from './junction.js'
 export class Taps {
   /** Side outputs that nobody reads, by `id.outlet`: nothing is put into them while nobody watches. */
   readonly unread = new Map<string, SideOutlet>()
+  /** Those that decide by key can be asked for it. */
+  readonly processors = new Map<string, Processor>()
   readonly #make: (output: string) => Junction
   readonly #junctions: ReadonlyMap<string, Junction>
   readonly #inputs: ReadonlyMap<string, Input>

@@ -3,8 +3,10 @@ import { z } from 'zod'
 import { compileCondition, condition } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
-import { type ComponentContext, defineProcessor, type Legacy } from '../core/component.js'
+import { type ComponentContext, defineProcessor, type KeyWatch, type Legacy } from '../core/component.js'
+import type { FieldReader } from '../core/field-reader.js'
 import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../core/options.js'
+import { BusiestKeys } from '../throttle/busiest-keys.js'
 import { type DeciderOptions, EXCLUDED, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
 import { EventDecider } from '../throttle/event-decider.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
@@ -94,12 +96,16 @@ class Throttle extends BatchTransform {
   readonly #discarded: { value: number }
   readonly #failOpen: { value: number }
   readonly #countInEventTime: (() => void) | undefined
+  readonly #keyField: FieldReader | undefined
+  /** Those who look, each with a count of its own. */
+  readonly #watches = new Set<BusiestKeys>()
 
   constructor(options: ThrottleOptions, context: ComponentContext) {
     super(context)
     const { clock, metrics } = context
     const decider = createDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock, context.inherited)
     this.#decider = decider
+    this.#keyField = options.key_field && context.field(options.key_field)
     const count = (decision: string) =>
       metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', { decision })
     this.#passed = count('passed')
@@ -116,8 +122,20 @@ class Throttle extends BatchTransform {
     return { value: this.#decider }
   }
 
+  watchKeys(): KeyWatch {
+    const keys = new BusiestKeys(this.#keyField, this.context.clock)
+    this.#watches.add(keys)
+    return {
+      end: most => {
+        this.#watches.delete(keys)
+        return keys.busiest(most)
+      },
+    }
+  }
+
   protected override apply(batch: EventBatch): void {
     const { counts, decisions } = this.#decider.decide(batch)
+    if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!
     this.#excluded.value += counts[EXCLUDED]!
     this.#failOpen.value += counts[FAIL_OPEN]!

@@ -188,14 +188,15 @@ destinations:
   t.match(unknown.stderr, /there is no limm; there are app, gone, lim, lim\.discarded, out/)
   t.match(await look('tap', 'app', '--where', 'if (.app equals)'), { code: 2, stderr: /the condition/ })
 
-  const top = await look('top', '--interval', '300ms', '--count', '2')
+  const top = await look('top', '--interval', '1s', '--count', '2')
   t.equal(top.code, 0, top.stderr)
   const screens = top.stdout.split('\n\ncomponent ')
   t.equal(screens.length, 2)
-  t.match(screens[1], /^app +[1-9]\d* .* 1 files, \d+B unread$/m)
+  t.match(screens[1], /^app +[1-9]\d* .* 1 file, \d+B unread$/m)
   t.match(screens[1], /^lim +[1-9]\d* +\S+ +0 +[1-9]\d* +\d+ +2 keys$/m)
   t.match(screens[1], /^gone .* retrying, 6 buffered$/m)
   t.match(screens[1], /^lim: throttled +[1-9]/m)
+  t.match(screens[1], /^lim: busiest keys +passed\/s +discard\/s\n[ab] +0 +[1-9]\d*\n[ab] +0 +[1-9]\d*$/m)
   t.ok(
     top.stdout.split('\n').every(line => line.length <= 80 && !line.includes('\x1b')),
     '80 columns, no colour',

@@ -90,8 +90,11 @@ export const lookCommands: readonly Command[] = [
   command({
     name: 'top',
     summary:
-      'Shows live rates of a running daemon, by component: events, bytes, discards by reason, backlogs, buffers.',
-    text: [FOUND, 'In a pipe, one screen comes after the other.'],
+      'Shows live rates of a running daemon: events, bytes, discards by reason, backlogs, buffers, the busiest keys of throttles.',
+    text: [
+      FOUND,
+      'In a pipe, one screen comes after the other. Keys are counted while this runs only; of more than 50,000 events a second a sample is.',
+    ],
     options: {
       ...DAEMON_OPTIONS,
       interval: { type: 'string', value: 'DURATION', text: 'Time between two screens. Default: 1s.' },

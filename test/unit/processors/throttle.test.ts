@@ -218,3 +218,22 @@ t.test('the schema refuses what makes no sense, and its example runs', async t =
     t.same(await throttleOf(parse(yaml)).through(...input), output, title)
   }
 })
+
+t.test('keys are counted while somebody looks, by each who does', async t => {
+  const { processor, through, time } = throttleOf({ limit: 2, key_field: '.app' })
+  await through(app('a'))
+  const first = processor.watchKeys!()
+  await through(app('a'), app('a'), app('b'))
+  const second = processor.watchKeys!()
+  time.now = 1000
+  await through(app('b'))
+  t.same(first.end(10).keys, [
+    { key: 'a', passed: 1, discarded: 1 },
+    { key: 'b', passed: 2, discarded: 0 },
+  ])
+  await through(app('c'))
+  t.same(second.end(10).keys, [
+    { key: 'b', passed: 1, discarded: 0 },
+    { key: 'c', passed: 1, discarded: 0 },
+  ])
+})

@@ -1,0 +1,71 @@
+import t from 'tap'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { BusiestKeys } from '../../../src/throttle/busiest-keys.js'
+import { EXCLUDED } from '../../../src/throttle/decider.js'
+import { DISCARD, PASS } from '../../../src/throttle/keyed-limiter.js'
+import { batchOf, readerOf } from '../../support/batches.js'
+import { seeded } from '../../support/lines.js'
+
+function counting(path = '.app') {
+  const clock = { at: 0, now: () => clock.at, wall: () => clock.at }
+  const wanted = new WantedNames()
+  const field = readerOf(path, wanted)
+  const keys = new BusiestKeys(field, clock)
+  const see = (lines: object[], decisions: number[]) => keys.see(batchOf(lines, { wanted }), Uint8Array.from(decisions))
+  return { clock, keys, see }
+}
+
+t.test('what passed and what did not, by key', async t => {
+  const { keys, see } = counting()
+  see([{ app: 'a' }, { app: 'b' }, { app: 'a' }, {}], [PASS, PASS, DISCARD, PASS])
+  see([{ app: 'a' }, { app: 7 }, { app: 'b' }, { app: null }, { app: '' }], [DISCARD, PASS, EXCLUDED, PASS, DISCARD])
+  t.same(keys.busiest(10), {
+    exact: true,
+    keys: [
+      { key: 'a', passed: 1, discarded: 2 },
+      { key: null, passed: 2, discarded: 1 },
+      { key: 'b', passed: 1, discarded: 0 },
+      { key: '7', passed: 1, discarded: 0 },
+    ],
+  })
+  t.equal(keys.busiest(2).keys.length, 2)
+
+  const all = new BusiestKeys(undefined, { now: () => 0, wall: () => 0 })
+  all.see(batchOf(['x', 'y']), Uint8Array.from([PASS, DISCARD]))
+  t.same(all.busiest(1).keys, [{ key: null, passed: 1, discarded: 1 }])
+})
+
+t.test('of very many a sample stands for the rest, and its memory is bounded', async t => {
+  const { clock, keys, see } = counting()
+  const random = seeded(7)
+  const events = 1000
+  let busy = 0
+  // Keys that come in turns beside chance: a step that is always the same would see some of them only.
+  for (let n = 0; n < 200; n++) {
+    clock.at = n * 4
+    const lines = Array.from({ length: events }, (_, i) => ({
+      app: i % 2 === 0 ? (i % 4 === 0 ? 'busy' : 'other') : `k${Math.floor(random() * 100_000)}`,
+    }))
+    busy += events / 4
+    see(
+      lines,
+      lines.map((_, i) => (i % 8 === 0 ? PASS : DISCARD)),
+    )
+  }
+  const { exact, keys: found } = keys.busiest(3)
+  t.notOk(exact)
+  t.same(
+    found
+      .slice(0, 2)
+      .map(({ key }) => key)
+      .sort(),
+    ['busy', 'other'],
+  )
+  for (const { key, passed, discarded } of found.slice(0, 2)) {
+    const off = Math.abs((passed + discarded) / busy - 1)
+    t.ok(off < 0.15, `${key}: ${passed + discarded} of ${busy}`)
+    if (key === 'busy') t.ok(Math.abs(passed / (passed + discarded) - 0.5) < 0.1, 'half of it passed')
+    else t.equal(passed, 0)
+  }
+  t.ok(found[2]!.passed + found[2]!.discarded < busy / 100)
+})
