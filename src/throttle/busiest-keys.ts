@@ -6,7 +6,7 @@ import { EXCLUDED, TOO_LATE } from './decider.js'
 import { DISCARD, FULL } from './keyed-limiter.js'
 
 /** Events looked at in a second; of more a sample stands for all. */
-const LOOKS_PER_SECOND = 50_000
+const LOOKS_PER_SECOND = 20_000
 /** Keys in memory: of more, those of which least came are forgotten. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024

@@ -93,7 +93,7 @@ export const lookCommands: readonly Command[] = [
       'Shows live rates of a running daemon: events, bytes, discards by reason, backlogs, buffers, the busiest keys of throttles.',
     text: [
       FOUND,
-      'In a pipe, one screen comes after the other. Keys are counted while this runs only; of more than 50,000 events a second a sample is.',
+      'In a pipe, one screen comes after the other. Keys are counted while this runs only; of more than 20,000 events a second a sample is.',
     ],
     options: {
       ...DAEMON_OPTIONS,
