@@ -54,10 +54,11 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
       pattern: '^\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}$',
     },
   }
-  const { $schema, ...schema } = rewrite(inputSchema(configSchema(components)), (node, inUnion) =>
+  // Not told: a daemon needs sources and destinations, and the file of a service alone does not.
+  const { $schema, required, ...schema } = rewrite(inputSchema(configSchema(components)), (node, inUnion) =>
     hoist(inUnion ? node : orVariable(node), shared),
   )
-  return { $schema, title: 'Sluice configuration', ...schema, $defs: shared }
+  return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
 }
 
 /** A variable may stand in the place of a number, a boolean or one of several words. */

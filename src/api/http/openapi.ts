@@ -98,6 +98,7 @@ export function openApi(routes: readonly Route[]): Json {
         'Accounts, keys, pipelines and ingest. Every request carries `Authorization: Token <ACCESS_KEY>`.',
         'HEAD is possible wherever GET is. Every answer has an `x-request-id`; every authenticated one has the `x-auth-*` headers.',
         'What stands in a path and is not there answers 404, and so does what belongs to another account. Other methods answer 405.',
+        'When two change one thing at the same time, one of them is refused with 409 `conflict`: read it and try again.',
       ].join('\n\n'),
     },
     security: [{ token: [] }],

@@ -84,8 +84,8 @@ t.test('the JSON Schema of a known list', async t => {
   t.notOk(changed(copy => Object.assign(copy.processors.lim, { window: 5 })))
   t.notOk(changed(copy => Object.assign(copy.processors, { 'Not-An-Id': copy.processors.lim })))
   t.notOk(changed(copy => Reflect.deleteProperty(copy.processors.lim, 'inputs')))
-  t.notOk(changed(copy => Reflect.deleteProperty(copy, 'destinations')))
   t.notOk(changed(copy => Object.assign(copy, { sink: {} })))
+  t.ok(schema.safeParse({ service: { data_dir: 'state' } }).success, 'a service alone')
 })
 
 t.test('what is committed is what the code says', async t => {
