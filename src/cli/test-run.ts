@@ -2,8 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
 import type { ConfigTest, TestEvent } from '../config/config-tests.js'
 import type { ComponentConfig, Config } from '../config/load.js'
-import type { EventBatch } from '../core/batch.js'
-import { EventBatch as Batch } from '../core/batch.js'
+import { EventBatch } from '../core/batch.js'
 import type { AnyDefinition, Outlet, Source, SourceContext } from '../core/component.js'
 import { deliveryOptions } from '../core/delivery-options.js'
 import { type SplitOptions, Splitting } from '../core/multiline-options.js'
@@ -63,7 +62,7 @@ class GivenSource implements Source {
     for (const frame of [splitter.push(Buffer.from(text)), splitter.flush()]) {
       if (frame)
         await this.#out!.send(
-          new Batch(
+          new EventBatch(
             frame,
             origin,
             now,
@@ -101,8 +100,7 @@ export async function runTest(
   const destinations = config.destinations.map(destination => keeper(destination, left.get(destination.id)))
   const watched = [...left].filter(([output]) => !config.destinations.some(({ id }) => id === output))
   for (const [i, [output, kept]] of watched.entries()) {
-    const definition = config.destinations[0]!.definition
-    destinations.push(keeper({ ...config.destinations[0]!, id: `expected_${i}`, inputs: [output], definition }, kept))
+    destinations.push(keeper({ ...config.destinations[0]!, id: `expected_${i}`, inputs: [output] }, kept))
   }
   const metrics = new Metrics(log)
   const around = { log, clock: systemClock, random: () => 1, metrics, ...io }
