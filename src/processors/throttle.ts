@@ -99,6 +99,7 @@ class Throttle extends BatchTransform {
   readonly #keyField: FieldReader | undefined
   /** Those who look, each with a count of its own. */
   readonly #watches = new Set<BusiestKeys>()
+  #stands = 1
 
   constructor(options: ThrottleOptions, context: ComponentContext) {
     super(context)
@@ -123,11 +124,12 @@ class Throttle extends BatchTransform {
   }
 
   watchKeys(): KeyWatch {
-    const keys = new BusiestKeys(this.#keyField, this.context.clock)
+    const keys = new BusiestKeys(this.#keyField, this.context.clock, this.#stands)
     this.#watches.add(keys)
     return {
       end: most => {
         this.#watches.delete(keys)
+        this.#stands = keys.stands
         return keys.busiest(most)
       },
     }

@@ -25,17 +25,24 @@ export class BusiestKeys {
   #secondAt: number
   #looks = 0
   /** Each event that is looked at stands for so many. */
-  #stands = 1
-  #sampled = false
+  #stands: number
+  #sampled: boolean
   /** Events to pass over before the next is looked at. */
   #skip = 0
   #chance = 1
 
-  /** `field`: what the key is read from; undefined: all events are of one bucket. */
-  constructor(field: FieldReader | undefined, clock: Clock) {
+  /** `field`: what the key is read from; undefined: all events are of one bucket. `stands`: of the count before it. */
+  constructor(field: FieldReader | undefined, clock: Clock, stands = 1) {
     this.#field = field
+    this.#stands = stands
+    this.#sampled = stands > 1
     this.#clock = clock
     this.#secondAt = clock.now()
+  }
+
+  /** How many events each that is looked at should stand for, as things are. */
+  get stands(): number {
+    return this.#looks < LOOKS_PER_SECOND / 4 ? Math.max(1, this.#stands / 2) : this.#stands
   }
 
   /** What was decided of each event of the batch, before any of them goes. */
@@ -43,7 +50,7 @@ export class BusiestKeys {
     const now = this.#clock.now()
     if (now - this.#secondAt >= 1000) {
       this.#secondAt = now
-      if (this.#looks < LOOKS_PER_SECOND / 4 && this.#stands > 1) this.#stands /= 2
+      this.#stands = this.stands
       this.#looks = 0
     }
     let i = this.#skip
