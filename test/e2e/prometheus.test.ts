@@ -1,0 +1,246 @@
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parseDocument } from 'yaml'
+import { checkout, sluiceMain } from '../support/checkout.js'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { needs } from '../support/needs.js'
+import { type Prometheus, startPrometheus } from '../support/prometheus.js'
+import { type Receiver, startReceiver } from '../support/receiver.js'
+import { sluice } from '../support/sluice.js'
+
+const folder = join(checkout, 'config/prometheus')
+const rulesPath = join(folder, 'sluice.rules.yaml')
+const dashboardPath = join(checkout, 'config/grafana/sluice.json')
+const read = (path: string) => readFileSync(path, 'utf8')
+
+interface Rules {
+  groups: { rules: { alert?: string; record?: string; expr: string }[] }[]
+}
+const rules = (parseDocument(read(rulesPath)).toJS() as Rules).groups.flatMap(group => group.rules)
+
+/** Alerts for what no test should bring about: their expressions are tried without the bounds. */
+const NOT_HERE = ['SluiceBacklogGrows', 'SluiceCheckpointOld', 'SluiceConservationBroken', 'SluiceKeysExpireSoon']
+
+interface Dashboard {
+  readonly annotations: { readonly list: readonly { readonly expr: string }[] }
+  readonly templating: { readonly list: readonly { readonly name: string; readonly definition?: string }[] }
+  readonly panels: readonly {
+    readonly id: number
+    readonly type: string
+    readonly title: string
+    readonly description?: string
+    readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+    readonly targets?: readonly { readonly expr: string }[]
+    readonly fieldConfig?: { readonly defaults: { readonly unit?: string } }
+  }[]
+}
+const dashboard = JSON.parse(read(dashboardPath)) as Dashboard
+
+t.test('the rules for Prometheus do what their tests say', async t => {
+  const promtool = needs(t, 'promtool')
+  if (!promtool) return
+  const run = (...args: string[]) => execFileSync(promtool, args, { cwd: folder, encoding: 'utf8', stdio: 'pipe' })
+  t.match(run('check', 'rules', 'sluice.rules.yaml'), /SUCCESS/)
+  t.match(run('test', 'rules', 'sluice.rules.test.yaml'), /SUCCESS/)
+  const tested = read(join(folder, 'sluice.rules.test.yaml'))
+  for (const { alert } of rules) if (alert) t.ok(tested.includes(`alertname: ${alert}`), `${alert} is tested`)
+})
+
+t.test('the dashboard is what its table makes, and every panel has its place, unit and description', async t => {
+  const script = join(checkout, '.scripts/dashboard.mjs')
+  t.equal(execFileSync(process.execPath, [script, '--print'], { encoding: 'utf8' }), read(dashboardPath))
+  const taken = new Map<string, string>()
+  for (const { id, type, title, description, gridPos, fieldConfig } of dashboard.panels) {
+    if (type !== 'row') t.ok(description && fieldConfig?.defaults.unit, `${title} is described`)
+    const { x, y, w, h } = gridPos
+    t.ok(x >= 0 && x + w <= 24, `${title} is as wide as there is room`)
+    for (let i = 0; i < w * h; i++) {
+      const cell = `${x + (i % w)} ${y + Math.floor(i / w)}`
+      if (taken.has(cell)) t.fail(`${title} lies over ${taken.get(cell)}`)
+      taken.set(cell, title)
+    }
+    t.equal(dashboard.panels.filter(other => other.id === id).length, 1)
+  }
+})
+
+const CONFIG = (receiver: Receiver) => `sources:
+  logs: { type: file, include: [in.log, loop.log], decode: json }
+  sent: { type: tcp, listen: "127.0.0.1:0" }
+  pushed: { type: http, listen: "127.0.0.1:0" }
+processors:
+  limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app }
+  timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time }
+destinations:
+  up: { type: http, inputs: [limit.discarded], url: "${receiver.url('/up')}", batch: { max_wait: 50ms }, buffer: { type: disk } }
+  held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
+  failing: { type: http, inputs: [timed], url: "http://127.0.0.1:9/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
+  refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
+  nowhere: { type: blackhole, inputs: [sent, pushed] }
+shutdown_timeout: 1s
+`
+
+/** A daemon with something of everything: at work, and in trouble. */
+async function busyDaemon(t: Test, own: string, receiver: Receiver) {
+  receiver.otherwise = ({ path }) => (path === '/held' ? 401 : path === '/refused' ? 400 : 202)
+  // A link to itself cannot be opened, not even by root.
+  symlinkSync('loop.log', join(own, 'loop.log'))
+  const daemon = await startDaemon(t, own, CONFIG(receiver))
+  const address = (source: string) =>
+    daemon.until(
+      () => daemon.logs().find(({ component, address }) => component === source && address)?.address as string,
+    )
+  const socket = connect(Number((await address('sent')).split(':').at(-1)), '127.0.0.1').on('error', () => {})
+  t.teardown(() => socket.destroy())
+  const pushed = `http://${await address('pushed')}/`
+  let n = 0
+  const write = () => {
+    let text = 'not JSON\n'
+    for (let i = 0; i < 40; i++, n++)
+      text += `{"app":"a${n % 3}","time":"${i === 0 ? 'never' : new Date().toISOString()}","rest":"${'x'.repeat(500)}"}\n`
+    appendFileSync(join(own, 'in.log'), text)
+    socket.write('one\n')
+    fetch(pushed, { method: 'POST', body: 'one\n' }).then(
+      answer => answer.arrayBuffer(),
+      () => {},
+    )
+  }
+  const writing = setInterval(write, 100)
+  t.teardown(() => clearInterval(writing))
+  return daemon
+}
+
+/** The service, with a key that is right and one that is not. */
+async function busyService(t: Test, own: string) {
+  const config = join(own, 'service.yaml')
+  writeFileSync(config, `metrics: { listen: 127.0.0.1:0 }\nservice: { listen: 127.0.0.1:0, data_dir: ${own}/state }\n`)
+  const init = [sluiceMain, 'admin', 'init', '--config', config, '--json']
+  const made = JSON.parse(execFileSync(process.execPath, init, { encoding: 'utf8', stdio: 'pipe' }))
+  const running = sluice(['serve', '--config', config], { cwd: own })
+  t.teardown(async () => {
+    running.child.kill('SIGKILL')
+    await running.exit
+  })
+  const url = await running.until(() => /"url":"(http:[^"]+)\/v3"/.exec(running.stderr)?.[1])
+  const metrics = await running.until(() => /"url":"http:\/\/([^"]+)\/metrics"/.exec(running.stderr)?.[1])
+  const ask = () => {
+    for (const key of [made.service_account.key, `sts_${'0'.repeat(40)}`])
+      fetch(`${url}/v3/pipeline`, { headers: { authorization: `Token ${key}` } }).then(
+        answer => answer.arrayBuffer(),
+        () => {},
+      )
+  }
+  const asking = setInterval(ask, 200)
+  t.teardown(() => clearInterval(asking))
+  return metrics
+}
+
+/** Tries expressions until all of them give something; those that do not by then. */
+async function withoutAnswer(prometheus: Prometheus, all: ReadonlyMap<string, string>, ms: number) {
+  const left = new Map(all)
+  for (const end = performance.now() + ms; ; await new Promise(resolve => setTimeout(resolve, 250))) {
+    for (const [name, expr] of left) if ((await prometheus.query(expr)).length > 0) left.delete(name)
+    if (left.size === 0 || performance.now() > end) return left
+  }
+}
+
+async function reload(daemon: Daemon, change: (text: string) => string, said: RegExp): Promise<void> {
+  const before = daemon.logs().length
+  writeFileSync(daemon.configPath, change(read(daemon.configPath)))
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() =>
+    daemon
+      .logs()
+      .slice(before)
+      .find(({ msg }) => said.test(String(msg))),
+  )
+}
+
+t.test('a real Prometheus: every query of the dashboard and of the rules has an answer', async t => {
+  const program = needs(t, 'prometheus')
+  const promtool = needs(t, 'promtool')
+  if (!program || !promtool) return
+  const receiver = await startReceiver()
+  // Before the folder is asked for: what is torn down later than that would find it gone.
+  t.teardown(() => receiver.close())
+  const own = t.testdir({ daemon: { 'in.log': '' }, service: {}, prometheus: {} })
+  const [daemon, api] = await Promise.all([
+    busyDaemon(t, join(own, 'daemon'), receiver),
+    busyService(t, join(own, 'service')),
+  ])
+  const { host } = new URL(/"url":"([^"]+)","msg":"metrics are served"/.exec(daemon.stderr)![1]!)
+  const jobs = { sluice: host, 'sluice-api': api }
+  const prometheus = await startPrometheus(t, program, join(own, 'prometheus'), jobs, rulesPath)
+
+  const filled = (expr: string) =>
+    expr.replaceAll(/\$(job|instance|component)\b/g, '.*').replaceAll('$__rate_interval', '10s')
+  const queries = new Map<string, string>()
+  for (const { title, targets = [] } of dashboard.panels)
+    for (const [i, { expr }] of targets.entries()) queries.set(`${title}, ${i + 1}`, filled(expr))
+  for (const { expr } of dashboard.annotations.list) queries.set('annotation', filled(expr))
+  for (const { name, definition } of dashboard.templating.list) {
+    const [, series, label] = /^label_values\((.+), (\w+)\)$/.exec(definition ?? '') ?? []
+    if (definition !== undefined) queries.set(`$${name}`, `count by (${label}) (${filled(series!)})`)
+  }
+  for (const { alert, record, expr } of rules) {
+    if (alert === undefined || !NOT_HERE.includes(alert)) queries.set(`${alert ?? record}`, expr)
+    else queries.set(`${alert}, without its bounds`, expr.replaceAll(/ (>|==) [\d.e]+/g, ''))
+  }
+  t.ok(queries.size > 70, `${queries.size} queries`)
+  for (const expr of queries.values()) t.notMatch(expr, /\$/, 'every variable is known')
+
+  // What only a reload, and one that fails, shows.
+  await prometheusSees(prometheus, 'count(up == 1) == 2')
+  await reload(daemon, text => `${text}# another\n`, /another configuration runs now/)
+  await prometheusSees(prometheus, queries.get('annotation')!)
+  queries.delete('annotation')
+  await reload(daemon, text => `${text}nonsense: 1\n`, /was not taken/)
+  const left = await withoutAnswer(prometheus, queries, 40_000)
+  t.same([...left.keys()], [], 'queries without an answer')
+
+  await prometheusSees(prometheus, 'count(up == 1) == 2')
+  const wrong = await until(async () => {
+    const found = await prometheus.rules()
+    const bad = found.filter(({ health }) => health !== 'ok')
+    return bad.length === 0 && found.length === rules.length ? [] : undefined
+  }).catch(async () => (await prometheus.rules()).map(({ name, lastError }) => `${name}: ${lastError}`))
+  t.same(wrong, [], 'every rule is evaluated')
+
+  const ids = (all: readonly { labels: Readonly<Record<string, string>> }[]) =>
+    all.map(({ labels }) => labels.request_id)
+  const given = () => receiver.requests.map((_, i) => `request-${i + 1}`)
+  for (const name of ['sluice_delivery_attempt_seconds_bucket', 'sluice_http_requests_total']) {
+    const shown = await until(async () => {
+      const found = ids(await prometheus.exemplars(`${name}{component_id="up"}`))
+      return found.length > 0 ? found : undefined
+    })
+    t.same(
+      shown.filter(id => !given().includes(id!)),
+      [],
+      `exemplars of ${name} are ids of requests`,
+    )
+  }
+  const text = (await daemon.get('/metrics')).body.replaceAll(/^# (HELP|TYPE) (?!sluice_).*\n/gm, '')
+  const checked = execFileSync(promtool, ['check', 'metrics'], {
+    input: text.replaceAll(/^(?!sluice_|#).*\n/gm, ''),
+    encoding: 'utf8',
+    stdio: 'pipe',
+  })
+  t.equal(checked, '', 'promtool has nothing against its metrics')
+})
+
+/** What `test` gives as soon as that is something. */
+async function until<T>(test: () => Promise<T | undefined>): Promise<T> {
+  for (const end = performance.now() + 40_000; ; await new Promise(resolve => setTimeout(resolve, 250))) {
+    const found = await test()
+    if (found !== undefined) return found
+    if (performance.now() > end) throw new Error(`nothing came of ${test}`)
+  }
+}
+
+async function prometheusSees(prometheus: Prometheus, expr: string): Promise<void> {
+  const left = await withoutAnswer(prometheus, new Map([[expr, expr]]), 60_000)
+  if (left.size > 0) throw new Error(`no answer to ${expr}:\n${prometheus.log}`)
+}
