@@ -95,8 +95,14 @@ export function tableWithStates(rows: readonly (readonly string[])[], view: Daem
   return lines.map((line, i) => `${line}  ${states[i] ?? ''}`.slice(0, width).trimEnd())
 }
 
+/** How much a counter has grown in a second, between two moments. */
+export function rateOf(before: DaemonView, now: DaemonView, name: string, labels: Record<string, string>): number {
+  const seconds = Math.max(now.at - before.at, 0.001)
+  return Math.max(0, now.scrape.sum(name, labels) - before.scrape.sum(name, labels)) / seconds
+}
+
 /** What a component waits for or keeps, in a word or two. */
-function stateOf({ scrape, destinations }: DaemonView, id: string): string {
+export function stateOf({ scrape, destinations }: DaemonView, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)
   const buffered = scrape.sum('sluice_buffer_events', labels)

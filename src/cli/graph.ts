@@ -1,20 +1,28 @@
 import { components } from '../components.js'
 import { splitInput } from '../config/input.js'
 import { type Config, loadConfig } from '../config/load.js'
+import { parseDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { type Live, lookLive } from './graph-live.js'
 
 /** One component and what its events go to. */
 interface Box {
   readonly id: string
   readonly type: string
   readonly kind: string
+  /** What it does at this moment, where a daemon was asked: a line each. */
+  readonly live: readonly string[]
+  /** It is held up. */
+  readonly held: boolean
 }
 interface Arrow {
   readonly from: Box
   readonly to: Box
   /** The side output that it leads from; undefined: the main one. */
   readonly outlet: string | undefined
+  /** Events a second; undefined: nobody was asked. */
+  readonly flow: string | undefined
 }
 interface Topology {
   readonly boxes: readonly Box[]
@@ -24,20 +32,43 @@ interface Topology {
 const FORMATS: Readonly<Record<string, (topology: Topology) => string>> = { text, mermaid, dot }
 export const FORMAT_NAMES = Object.keys(FORMATS)
 
+export interface GraphOptions {
+  readonly config: string
+  readonly format: string | undefined
+  /** With the numbers of the daemon that runs it. */
+  readonly live: boolean
+  readonly socket: string | undefined
+  readonly interval: string | undefined
+}
+
 /** Draws which component feeds which. */
-export function graph(path: string, format: string, io: Pick<Io, 'stdout' | 'stderr' | 'env'>): number {
+export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stderr' | 'env'>): Promise<number> {
+  const { config, format = 'text', socket, interval } = options
   const draw = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined
   if (!draw) throw new UsageError(`--format is one of ${FORMAT_NAMES.join(', ')}`, 'graph')
-  io.stdout.write(draw(topologyOf(loadConfig(path, { env: io.env, components }))))
+  const intervalMs = parseDuration(interval ?? '1s')
+  if (intervalMs === undefined || intervalMs < 100)
+    throw new UsageError('--interval is a duration of at least 100ms', 'graph')
+  if (!options.live && (socket ?? interval) !== undefined)
+    throw new UsageError('--socket and --interval are about --live', 'graph')
+  const loaded = loadConfig(config, { env: io.env, components })
+  const live = options.live ? await lookLive({ config, socket }, intervalMs, io.env) : undefined
+  io.stdout.write(draw(topologyOf(loaded, live)))
   return EXIT.done
 }
 
-function topologyOf(config: Config): Topology {
-  const boxes = [...config.sources, ...config.processors, ...config.destinations]
-  const arrows = boxes.flatMap(to =>
-    to.inputs.map(input => {
-      const [id, outlet] = splitInput(input)
-      return { from: boxes.find(box => box.id === id)!, to, outlet }
+function topologyOf(config: Config, live: Live | undefined): Topology {
+  const all = [...config.sources, ...config.processors, ...config.destinations]
+  const boxes = all.map(({ id, type, kind }): Box => {
+    const now = live?.component(id)
+    const lines = now ? [now.numbers, now.state].filter(Boolean) : live ? ['does not run'] : []
+    return { id, type, kind, live: lines, held: now?.held ?? false }
+  })
+  const boxOf = (id: string) => boxes.find(box => box.id === id)!
+  const arrows = all.flatMap(({ id, inputs }) =>
+    inputs.map(input => {
+      const [from, outlet] = splitInput(input)
+      return { from: boxOf(from), to: boxOf(id), outlet, flow: live?.flow(from, outlet) }
     }),
   )
   return { boxes, arrows }
@@ -50,7 +81,8 @@ function text({ boxes, arrows }: Topology): string {
   const branch = (box: Box, outlet: string | undefined, lead: string, below: string) => {
     const again = drawn.has(box)
     const through = outlet === undefined ? '' : `.${outlet} → `
-    lines.push(`${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}`)
+    const now = again || box.live.length === 0 ? '' : `  ${box.live.join('; ')}`
+    lines.push(`${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}${now}`)
     if (again) return
     drawn.add(box)
     const next = arrows.filter(({ from }) => from === box)
@@ -70,20 +102,34 @@ const MERMAID_SHAPES: Readonly<Record<string, readonly [string, string]>> = {
 }
 
 function mermaid({ boxes, arrows }: Topology): string {
-  const lines = boxes.map(({ id, type, kind }) => {
+  const lines = boxes.map(({ id, type, kind, live }) => {
     const [open, close] = MERMAID_SHAPES[kind]!
-    return `  ${id}${open}"${id}<br/>${type}"${close}`
+    return `  ${id}${open}"${[id, type, ...live].join('<br/>')}"${close}`
   })
-  for (const { from, to, outlet } of arrows)
-    lines.push(`  ${from.id} ${outlet === undefined ? '-->' : `-. ${outlet} .->`} ${to.id}`)
+  for (const { from, to, outlet, flow } of arrows) {
+    const label = [outlet, flow].filter(Boolean).join(' ')
+    const arrow = outlet === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
+    lines.push(`  ${from.id} ${arrow} ${to.id}`)
+  }
+  for (const { id } of boxes.filter(({ held }) => held)) lines.push(`  style ${id} stroke:#d00,stroke-width:3px`)
   return `flowchart LR\n${lines.join('\n')}\n`
+}
+
+function quotedIf(wanted: unknown, text: string): string {
+  return wanted ? `"${text}"` : text
 }
 
 const DOT_SHAPES: Readonly<Record<string, string>> = { source: 'oval', processor: 'box', destination: 'cylinder' }
 
 function dot({ boxes, arrows }: Topology): string {
-  const lines = boxes.map(({ id, type, kind }) => `  ${id} [label="${id}\\n${type}", shape=${DOT_SHAPES[kind]}]`)
-  for (const { from, to, outlet } of arrows)
-    lines.push(`  ${from.id} -> ${to.id}${outlet === undefined ? '' : ` [label="${outlet}", style=dashed]`}`)
+  const lines = boxes.map(({ id, type, kind, live, held }) => {
+    const label = [id, type, ...live].join('\\n')
+    return `  ${id} [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
+  })
+  for (const { from, to, outlet, flow } of arrows) {
+    const label = [outlet, flow].filter(Boolean).join(' ')
+    const marks = [label && `label="${label}"`, outlet && 'style=dashed'].filter(Boolean).join(', ')
+    lines.push(`  ${from.id} -> ${to.id}${marks && ` [${marks}]`}`)
+  }
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
 }

@@ -3,7 +3,17 @@ import { parseDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
-import { type DaemonView, lookOf, printable, short, table, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
+import {
+  type DaemonView,
+  lookOf,
+  printable,
+  rateOf,
+  short,
+  table,
+  tableWithStates,
+  viewDaemon,
+  wrap,
+} from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
@@ -63,11 +73,9 @@ function redrawn(text: string, height: number, first: boolean): string {
 /** What happened between two moments. */
 export function screen(before: DaemonView, now: DaemonView, width: number, keys: readonly ThrottleKeys[] = []): string {
   const seconds = Math.max(now.at - before.at, 0.001)
-  const rate = (name: string, labels: Record<string, string>) =>
-    short(Math.max(0, now.scrape.sum(name, labels) - before.scrape.sum(name, labels)) / seconds)
   const rows = now.components.map(({ id }) => {
     const labels = { component_id: id }
-    const of = (name: string) => rate(`sluice_component_${name}_total`, labels)
+    const of = (name: string) => short(rateOf(before, now, `sluice_component_${name}_total`, labels))
     const inFlight = short(now.scrape.sum('sluice_component_in_flight_events', labels))
     return [id, of('received_events'), of('received_bytes'), of('sent_events'), of('discarded_events'), inFlight]
   })

@@ -202,6 +202,16 @@ destinations:
     '80 columns, no colour',
   )
 
+  const drawn = (...args: string[]) => done(['graph', '--live', 'sluice.yaml', ...args], { cwd: folder })
+  const { stdout: tree } = await drawn()
+  t.match(tree, /^app \(file\) {2}\S+\/s out; 1 file, \S+ unread$/m)
+  t.match(tree, /^└─ lim \(throttle\) {2}[1-9]\S*\/s in, 0\/s out, [1-9]\S*\/s discarded.*; 2 keys$/m)
+  t.match(tree, /^ {3}└─ gone \(http\) {2}0\/s in, 0\/s out, 6 in flight; retrying, 6 buffered$/m)
+  const { stdout: chart } = await drawn('--format', 'mermaid', '--interval', '200ms')
+  t.match(chart, /\n {2}lim -- "0\/s" --> gone\n/)
+  t.match(chart, /\n {2}style gone stroke:#d00/)
+  t.match(await drawn('--interval', '1'), { code: 2 })
+
   const status = await look('status')
   t.equal(status.code, 1, 'something is wrong')
   t.match(status.stdout, /^! gone is retrying: POST http:\/\/127\.0\.0\.1:9\/: nothing accepts connections there/m)

@@ -58,6 +58,9 @@ export const lookCommands: readonly Command[] = [
   command({
     name: 'graph',
     summary: 'Draws which component of a configuration feeds which: as text, for Mermaid or for Graphviz.',
+    text: [
+      'With --live a daemon that runs this configuration is asked what flows: events a second in and out of every component and on every way between them, what is discarded and in flight, and what is held up.',
+    ],
     options: {
       format: {
         type: 'string',
@@ -65,15 +68,19 @@ export const lookCommands: readonly Command[] = [
         takes: ['text', 'mermaid', 'dot'],
         text: 'How: text (default), mermaid or dot.',
       },
+      live: { type: 'boolean', text: 'With the numbers of the daemon that runs it.' },
+      interval: { type: 'string', value: 'DURATION', text: 'The time that rates are of. Default: 1s.' },
+      socket: { type: 'string', value: 'PATH', text: 'Its socket, if not sluice.sock in the data_dir.' },
     },
     operands: FILE,
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },
       { title: 'as a picture', line: 'sluice graph --format dot sluice.yaml | dot -Tsvg > pipeline.svg' },
+      { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
     ],
     async run({ options, operands }, io) {
       const { graph } = await import('../graph.js')
-      return graph(operands[0]!, options.format ?? 'text', io)
+      return graph({ ...options, config: operands[0]! }, io)
     },
   }),
   command({
