@@ -22,6 +22,11 @@ export function troublesOf(view: DaemonView): Trouble[] {
         : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
     troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
   }
+  if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
+    troubles.push({
+      what: 'the configuration was not taken at the last reload: the one before it runs',
+      todo: 'The log says where it is wrong, and so does `sluice validate`. Nothing is lost.',
+    })
   for (const [id, errors] of scrape.by('component_id', 'sluice_conservation_errors_total')) {
     if (errors > 0)
       troubles.push({

@@ -1,6 +1,7 @@
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { socketPath } from '../../src/admin/socket.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
@@ -70,6 +71,10 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
   t.match(scrape, /^sluice_config_reloads_total\{result="failed"\} 2$/m)
   t.match(scrape, /^sluice_config_last_reload_successful 0$/m)
   t.match(scrape, /^sluice_component_received_events_total\{component_id="app".*\} 300$/m, 'counts go on')
+
+  const status = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
+  t.equal(await status.exit, 1)
+  t.match(status.stdout, /^! the configuration was not taken at the last reload: the one before it runs$/m)
 
   // Another address for the metrics.
   await reload(to('b.log').replace('metrics: { listen: 127.0.0.1:0 }', 'metrics: false'))

@@ -1,0 +1,384 @@
+// The panels of the dashboard for Grafana, row by row; dashboard.mjs makes it of them.
+
+/** Labels of what belongs to a process. */
+export const S = 'job=~"$job", instance=~"$instance"'
+const C = `${S}, component_id=~"$component"`
+const BY = 'by (instance, component_id)'
+const EACH = '{{instance}} {{component_id}}'
+
+const rate = (name, labels = C) => `rate(${name}{${labels}}[$__rate_interval])`
+const perComponent = (name, more = '') => [`sum ${BY} (${rate(name, C + more)})`, EACH]
+const quantile = (q, name) => [
+  `histogram_quantile(${q}, sum by (le, component_id) (${rate(`${name}_bucket`)}))`,
+  `p${q * 100} {{component_id}}`,
+]
+const kind = name => `, component_kind="${name}"`
+
+/** Good below the first bound, a warning below the second, bad from there. */
+const bounds = (warning, bad) => [
+  { color: 'green', value: null },
+  ...(warning === undefined ? [] : [{ color: 'orange', value: warning }]),
+  { color: 'red', value: bad },
+]
+
+// [title, description, unit, queries, options]: a query is [PromQL, legend].
+const stat = (title, description, unit, query, thresholds) => ({
+  type: 'stat',
+  w: 4,
+  h: 4,
+  title,
+  description,
+  unit,
+  queries: [[query, '']],
+  thresholds,
+})
+const lines = (title, description, unit, queries, more = {}) => ({
+  type: 'timeseries',
+  w: 8,
+  h: 8,
+  title,
+  description,
+  unit,
+  queries,
+  ...more,
+})
+const table = (title, description, query, hidden) => ({
+  type: 'table',
+  w: 12,
+  h: 7,
+  title,
+  description,
+  unit: 'short',
+  queries: [[query, '']],
+  hidden,
+})
+
+export const ROWS = {
+  'What is wrong': [
+    stat(
+      'Destinations that hold',
+      'They wait for a person: the key was refused, or an address is wrong. Nothing is lost. `sluice status` says what to do.',
+      'short',
+      `sum(sluice_delivery_holding{${C}})`,
+      bounds(undefined, 1),
+    ),
+    stat(
+      'Not ready',
+      'Daemons of which a destination is not ready; /readyz tells which and why.',
+      'short',
+      `sum(1 - sluice_ready{${S}})`,
+      bounds(1, 5),
+    ),
+    stat(
+      'Unread',
+      'Bytes of files that were not read yet.',
+      'bytes',
+      `sum(sluice_file_unread_bytes{${C}})`,
+      bounds(1e8, 1e10),
+    ),
+    stat(
+      'Fullest buffer',
+      'Full, it makes its sources wait, or drops what comes (when_full: drop_newest).',
+      'percentunit',
+      `max(sluice_buffer_bytes{${C}} / sluice_buffer_max_bytes{${C}})`,
+      bounds(0.5, 0.8),
+    ),
+    stat(
+      'Oldest positions',
+      'How long ago positions were saved. After a crash, what was sent since then is sent again.',
+      's',
+      `max(sluice_checkpoint_age_seconds{${C}})`,
+      bounds(30, 120),
+    ),
+    stat(
+      'Not accounted for',
+      'Checks that found received, sent, discarded and in flight not to add up: a bug, please report it.',
+      'short',
+      `sum(sluice_conservation_errors_total{${C}})`,
+      bounds(undefined, 1),
+    ),
+    table(
+      'Alerts',
+      'Those of config/prometheus/sluice.rules.yaml that fire, or are about to.',
+      `sum by (alertname, alertstate, severity, instance, component_id) (ALERTS{alertname=~"Sluice.+", ${S}})`,
+      ['Time', 'Value'],
+    ),
+    table(
+      'Configurations',
+      'Which configuration runs where, by a hash of its files, since when, and which version of Sluice.',
+      `sluice_config_last_reload_success_timestamp_seconds{${S}} * 1000 * on (job, instance) group_left (hash) sluice_config_info * on (job, instance) group_left (version) sluice_build_info`,
+      ['Time'],
+    ),
+  ],
+  Overview: [
+    lines(
+      'Read',
+      'Events that sources have read.',
+      'eps',
+      [perComponent('sluice_component_received_events_total', kind('source'))],
+      { stacked: true },
+    ),
+    lines(
+      'Delivered',
+      'Events that receivers have accepted.',
+      'eps',
+      [perComponent('sluice_component_sent_events_total', kind('destination'))],
+      { stacked: true },
+    ),
+    lines(
+      'Discarded',
+      'Events that were not passed on, by component and reason: throttled, filtered, refused.',
+      'eps',
+      [
+        [
+          `sum by (component_id, reason) (${rate('sluice_component_discarded_events_total')})`,
+          '{{component_id}}: {{reason}}',
+        ],
+      ],
+      { stacked: true },
+    ),
+    lines('Read, in bytes', 'Size of the lines as they were read.', 'Bps', [
+      perComponent('sluice_component_received_bytes_total', kind('source')),
+    ]),
+    lines('Delivered, in bytes', 'Size of the lines as they were read, whatever was sent.', 'Bps', [
+      perComponent('sluice_component_sent_bytes_total', kind('destination')),
+    ]),
+    lines('Inside', 'Events that are under way in a component.', 'short', [
+      [`sum ${BY} (sluice_component_in_flight_events{${C}})`, EACH],
+    ]),
+  ],
+  'Sources and backlog': [
+    lines(
+      'Unread',
+      'What is written and not read yet. It grows while a destination is slower than what is written.',
+      'bytes',
+      [[`sum ${BY} (sluice_file_unread_bytes{${C}})`, EACH]],
+      { stacked: true },
+    ),
+    lines('Unread, by file', 'The files that are furthest behind.', 'bytes', [
+      [`topk(10, sum by (component_id, file) (sluice_file_unread_bytes{${C}}))`, '{{component_id}} {{file}}'],
+    ]),
+    lines('Under way', 'Memory of what was read and is not settled; sources wait when theirs is used up.', 'bytes', [
+      [`sum ${BY} (sluice_source_unacknowledged_bytes{${C}})`, EACH],
+    ]),
+    lines('Files', 'Files that are followed, and those of them that are open.', 'short', [
+      [`sum ${BY} (sluice_files_watched{${C}})`, `${EACH} followed`],
+      [`sum ${BY} (sluice_files_open{${C}})`, `${EACH} open`],
+    ]),
+    lines(
+      'Rotations and truncations',
+      'New files under a name that was read before; files that were emptied.',
+      'short',
+      [
+        [`sum ${BY} (increase(sluice_file_rotations_total{${C}}[$__rate_interval]))`, `${EACH} rotated`],
+        [`sum ${BY} (increase(sluice_file_truncations_total{${C}}[$__rate_interval]))`, `${EACH} truncated`],
+      ],
+    ),
+    lines(
+      'Age of positions',
+      'How long ago positions were saved.',
+      's',
+      [[`max ${BY} (sluice_checkpoint_age_seconds{${C}})`, EACH]],
+      { thresholds: bounds(30, 120) },
+    ),
+    lines(
+      'Lines that are not what they should be',
+      'Kept as text: not JSON, not syslog; and pieces of lines that are too long.',
+      'eps',
+      [
+        [`sum ${BY} (${rate('sluice_not_json_lines_total')})`, `${EACH} not JSON`],
+        [`sum ${BY} (${rate('sluice_not_syslog_lines_total')})`, `${EACH} not syslog`],
+        [`sum ${BY} (${rate('sluice_line_pieces_total')})`, `${EACH} pieces`],
+      ],
+    ),
+    lines('Connections', 'Open connections of listening sources, and requests that wait for their answer.', 'short', [
+      [`sum ${BY} (sluice_source_connections{${C}})`, `${EACH} connections`],
+      [`sum ${BY} (sluice_http_unanswered_requests{${C}})`, `${EACH} requests`],
+    ]),
+    lines('Answers of http sources', 'By status: 429 and 503 tell senders to wait.', 'reqps', [
+      [`sum by (component_id, status) (${rate('sluice_http_answers_total')})`, '{{component_id}} {{status}}'],
+    ]),
+    lines('Trouble', 'Things that went wrong without an event being lost, by kind; the log tells what.', 'short', [
+      [
+        `sum by (component_id, kind) (increase(sluice_component_errors_total{${C}}[$__rate_interval]))`,
+        '{{component_id}}: {{kind}}',
+      ],
+    ]),
+  ],
+  Throttles: [
+    lines(
+      'Decisions',
+      'Events that passed, were excluded from the limit, or were discarded; fail_open: passed for want of room for their key.',
+      'eps',
+      [[`sum by (component_id, decision) (${rate('sluice_throttle_events_total')})`, '{{component_id}} {{decision}}']],
+      { stacked: true },
+    ),
+    lines(
+      'Share discarded',
+      'Of what reached a throttle. High: one noisy application, or a limit that is too low?',
+      'percentunit',
+      [
+        [
+          `sum ${BY} (${rate('sluice_throttle_events_total', `${C}, decision="discarded"`)}) / sum ${BY} (${rate('sluice_throttle_events_total')})`,
+          EACH,
+        ],
+      ],
+      { thresholds: bounds(0.5, 0.9) },
+    ),
+    lines('Buckets', 'Keys in memory; max_keys bounds them.', 'short', [
+      [`sum ${BY} (sluice_throttle_buckets{${C}})`, EACH],
+    ]),
+    lines(
+      'In the time of events',
+      'Windows that are kept for late events, and events whose own time could not be used.',
+      'short',
+      [
+        [`sum ${BY} (sluice_throttle_kept_windows{${C}})`, `${EACH} windows`],
+        [
+          `sum by (component_id, reason) (${rate('sluice_throttle_untimed_events_total')})`,
+          '{{component_id}} {{reason}}, per second',
+        ],
+      ],
+    ),
+  ],
+  'Destinations and delivery': [
+    lines(
+      'Time of an attempt',
+      'From the beginning of a request to its answer. The points are exemplars: requests with the id that the receiver gave them.',
+      's',
+      [0.5, 0.95, 0.99].map(q => quantile(q, 'sluice_delivery_attempt_seconds')),
+      { exemplars: true },
+    ),
+    {
+      type: 'heatmap',
+      w: 8,
+      h: 8,
+      title: 'Attempts by their time',
+      description: 'How many attempts took how long.',
+      unit: 's',
+      queries: [[`sum by (le) (increase(sluice_delivery_attempt_seconds_bucket{${C}}[$__rate_interval]))`, '{{le}}']],
+    },
+    lines(
+      'Requests by answer',
+      'By status, or by why there was no answer.',
+      'reqps',
+      [[`sum by (component_id, status) (${rate('sluice_http_requests_total')})`, '{{component_id}} {{status}}']],
+      { exemplars: true },
+    ),
+    lines('Repeated attempts', 'Attempts that failed and are made again, by reason. Nothing is lost by it.', 'short', [
+      [
+        `sum by (component_id, reason) (increase(sluice_delivery_retries_total{${C}}[$__rate_interval]))`,
+        '{{component_id}}: {{reason}}',
+      ],
+    ]),
+    lines('Requests under way', 'max_in_flight bounds them.', 'short', [
+      [`sum ${BY} (sluice_delivery_requests_in_flight{${C}})`, EACH],
+    ]),
+    lines(
+      'Holding',
+      '1 while a destination waits for a person.',
+      'short',
+      [[`max ${BY} (sluice_delivery_holding{${C}})`, EACH]],
+      { thresholds: bounds(undefined, 1) },
+    ),
+    lines(
+      'Refused for good',
+      'Events that a receiver will never take, by reason; `sluice resend` sends dead letters again.',
+      'short',
+      [
+        [
+          `sum by (component_id, reason) (increase(sluice_component_discarded_events_total{${C}${kind('destination')}}[$__rate_interval]))`,
+          '{{component_id}}: {{reason}}',
+        ],
+        [
+          `sum by (component_id, reason) (increase(sluice_dead_letter_events_total{${C}}[$__rate_interval]))`,
+          '{{component_id}}: {{reason}}, kept as dead letters',
+        ],
+      ],
+    ),
+  ],
+  Buffers: [
+    lines('Events on the disk', 'Safe, and not delivered.', 'short', [
+      [`sum ${BY} (sluice_buffer_events{${C}})`, EACH],
+    ]),
+    lines(
+      'How full',
+      'Of what a buffer may take on the disk.',
+      'percentunit',
+      [[`sluice_buffer_bytes{${C}} / sluice_buffer_max_bytes{${C}}`, EACH]],
+      { thresholds: bounds(0.5, 0.8) },
+    ),
+    lines('Time to write', 'To write a group of records and sync it: what an event waits for at least.', 's', [
+      quantile(0.5, 'sluice_buffer_write_seconds'),
+      quantile(0.99, 'sluice_buffer_write_seconds'),
+    ]),
+    lines('After a start', 'Events that were found in buffers, and bytes of unfinished or damaged records.', 'short', [
+      [`sum ${BY} (sluice_buffer_replayed_events_total{${C}})`, `${EACH} events`],
+      [`sum ${BY} (sluice_buffer_torn_bytes_total{${C}})`, `${EACH} bytes unfinished`],
+      [`sum ${BY} (sluice_buffer_corrupt_bytes_total{${C}})`, `${EACH} bytes damaged`],
+    ]),
+  ],
+  Process: [
+    lines('CPU', 'Cores in use.', 'percentunit', [
+      [`rate(process_cpu_seconds_total{${S}}[$__rate_interval])`, '{{instance}}'],
+    ]),
+    lines('Memory', 'Resident, and of it the heap.', 'bytes', [
+      [`process_resident_memory_bytes{${S}}`, '{{instance}} resident'],
+      [`nodejs_heap_size_used_bytes{${S}}`, '{{instance}} heap'],
+    ]),
+    lines(
+      'Delay of the event loop',
+      'The 99th percentile, less the 100 ms at which it is measured.',
+      's',
+      [[`clamp_min(nodejs_eventloop_lag_p99_seconds{${S}} - 0.1, 0)`, '{{instance}}']],
+      { thresholds: bounds(0.1, 1) },
+    ),
+    lines(
+      'Descriptors',
+      'Open ones, as a share of those allowed.',
+      'percentunit',
+      [[`process_open_fds{${S}} / process_max_fds{${S}}`, '{{instance}}']],
+      { thresholds: bounds(0.5, 0.8) },
+    ),
+    lines('Collecting garbage', 'Share of the time.', 'percentunit', [
+      [
+        `sum by (instance, kind) (rate(nodejs_gc_duration_seconds_sum{${S}}[$__rate_interval]))`,
+        '{{instance}} {{kind}}',
+      ],
+    ]),
+    lines('Reloads', 'Times that the configuration was read again, by what came of it.', 'short', [
+      [
+        `sum by (instance, result) (increase(sluice_config_reloads_total{${S}}[$__rate_interval]))`,
+        '{{instance}} {{result}}',
+      ],
+    ]),
+  ],
+  'The service (sluice serve)': [
+    lines(
+      'Requests',
+      'By status.',
+      'reqps',
+      [[`sum by (status) (${rate('sluice_api_requests_total', S)})`, '{{status}}']],
+      { stacked: true },
+    ),
+    lines('Time of a request', 'The mean, by route.', 's', [
+      [
+        `sum by (method, route) (${rate('sluice_api_request_seconds_total', S)}) / sum by (method, route) (${rate('sluice_api_requests_total', S)})`,
+        '{{method}} {{route}}',
+      ],
+    ]),
+    lines('Keys', 'Requests with a valid key; with a refused one, by what is wrong with it; above a limit.', 'reqps', [
+      [`sum(${rate('sluice_api_authenticated_total', S)})`, 'valid'],
+      [`sum by (problem) (${rate('sluice_api_refused_keys_total', S)})`, 'refused: {{problem}}'],
+      [`sum(${rate('sluice_api_rate_limited_total', S)})`, 'above the limit'],
+    ]),
+    stat(
+      'Keys that expire soon',
+      'Rotate them before; the log names them.',
+      'short',
+      `sum(sluice_api_keys_expiring_soon{${S}})`,
+      bounds(1, 10),
+    ),
+    stat('Expired keys', 'Still there, and refused.', 'short', `sum(sluice_api_keys_expired{${S}})`, bounds(1, 100)),
+  ],
+}
