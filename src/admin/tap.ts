@@ -48,7 +48,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   let looks = LOOKED_AT_PER_SECOND
   let missed = 0
   const seen = (batch: EventBatch) => {
-    for (let i = 0; i < batch.length; i++) {
+    for (let i = 0; i < batch.length && left > 0; i++) {
       if (looks === 0 || response.writableLength > UNREAD_BYTES) {
         missed += batch.length - i
         return
@@ -65,10 +65,15 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     response.writeHead(404).end(`there is no ${query.component}; there are ${tappable.outputs().join(', ')}\n`)
     return
   }
+  const tellMissed = () => {
+    if (missed === 0) return
+    response.write(`# ${missed} more were not shown\n`)
+    missed = 0
+  }
   const stop = every(1000, () => {
     looks = LOOKED_AT_PER_SECOND
-    if (missed > 0 && response.writableLength <= UNREAD_BYTES) response.write(`# ${missed} more were not shown\n`)
-    missed = 0
+    // Who does not read now is told of all of them later.
+    if (response.writableLength <= UNREAD_BYTES) tellMissed()
     // Another configuration may have taken the place of the one that was watched.
     remove?.()
     remove = tappable.tap(query.component, seen)
@@ -77,6 +82,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const end = () => {
     stop()
     remove?.()
+    if (response.writable) tellMissed()
     response.end()
   }
   response.on('close', end)

@@ -1,0 +1,113 @@
+import type { ServerResponse } from 'node:http'
+import { Writable } from 'node:stream'
+import t from 'tap'
+import { streamTap, type Tappable } from '../../../src/admin/tap.js'
+import type { EventBatch } from '../../../src/core/batch.js'
+import { batchOf } from '../../support/batches.js'
+import { until } from '../../support/tailing.js'
+
+/** An answer whose reader takes what it likes. */
+class Answer extends Writable {
+  status = 0
+  text = ''
+  /** While true nothing is taken. */
+  slow = false
+  #waiting: (() => void) | undefined
+
+  writeHead(status: number): this {
+    this.status = status
+    return this
+  }
+  flushHeaders(): void {}
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.text += chunk.toString()
+    if (this.slow) this.#waiting = done
+    else done()
+  }
+
+  read(): void {
+    this.slow = false
+    this.#waiting?.()
+  }
+}
+
+function watching(query: { limit?: number; where?: string; component?: string } = {}) {
+  const answer = new Answer()
+  const taps = new Set<(batch: EventBatch) => void>()
+  let there = true
+  const tappable: Tappable = {
+    outputs: () => ['app'],
+    watchKeys: () => undefined,
+    tap(output, tap) {
+      if (output !== 'app' || !there) return undefined
+      taps.add(tap)
+      return () => taps.delete(tap)
+    },
+  }
+  const { limit = Number.POSITIVE_INFINITY, where, component = 'app' } = query
+  streamTap({ component, limit, where }, tappable, answer as unknown as ServerResponse)
+  t.teardown(() => answer.destroy())
+  return {
+    answer,
+    taps,
+    show: (lines: object[]) => {
+      for (const tap of taps) tap(batchOf(lines))
+    },
+    goes: () => {
+      there = false
+    },
+    events: () => answer.text.split('\n').filter(line => line.startsWith('{')),
+    missed: () =>
+      [...answer.text.matchAll(/^# (\d+) more were not shown$/gm)].reduce((sum, [, n]) => sum + Number(n), 0),
+  }
+}
+
+const numbered = (count: number, more = {}) => Array.from({ length: count }, (_, n) => ({ n, ...more }))
+
+t.test('who reads slowly is told how many were missed, all of them', async t => {
+  const { answer, show, events, missed } = watching()
+  answer.slow = true
+  let shown = 0
+  const began = performance.now()
+  for (let i = 0; i < 50; i++) {
+    show(numbered(100, { text: 'x'.repeat(50_000) }))
+    shown += 100
+  }
+  t.ok(answer.writableLength < 2 * 1024 * 1024, 'what is kept for it is bounded')
+  t.ok(performance.now() - began < 20_000)
+  // For some looks at it nothing is read.
+  await new Promise(resolve => setTimeout(resolve, 1200))
+  t.equal(missed(), 0)
+  answer.read()
+  await until(() => missed() > 0, 'told', 20_000)
+  t.equal(events().length + missed(), shown, 'every one is shown or counted')
+  show(numbered(3))
+  await until(() => events().length + missed() === shown + 3, 'it goes on', 20_000)
+})
+
+t.test('a limit, a condition, and the end', async t => {
+  const limited = watching({ limit: 3, where: 'if (.n greater 1)' })
+  limited.show(numbered(10))
+  t.same(limited.events(), ['{"n":2}', '{"n":3}', '{"n":4}'])
+  t.equal(limited.taps.size, 0, 'nothing is left of it')
+  t.ok(limited.answer.writableEnded)
+
+  const many = watching({ limit: 2500 })
+  many.show(numbered(2400))
+  t.same([many.events().length, many.missed()], [2000, 0], 'at most so many are looked at in a second')
+  await until(() => many.missed() === 400, 'told of the rest', 20_000)
+  many.show(numbered(600))
+  t.same([many.events().length, many.missed()], [2500, 400])
+
+  const left = watching()
+  left.answer.destroy()
+  await until(() => left.taps.size === 0, 'it is let go of')
+
+  const replaced = watching()
+  replaced.goes()
+  await until(() => replaced.answer.writableEnded, 'what is watched is gone', 20_000)
+
+  t.match(watching({ component: 'other' }).answer, { status: 404, text: 'there is no other; there are app\n' })
+  t.match(watching({ where: 'if (x)' }).answer, { status: 400, text: /the condition/ })
+})
