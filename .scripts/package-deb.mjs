@@ -17,6 +17,8 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 const LIB = 'usr/lib/sluice'
 const DOC = 'usr/share/doc/sluice'
 const UNITS = 'usr/lib/systemd/system'
+/** Of `config`: what the units run, and what belongs to whoever changes it. */
+const CONFIGS = ['sluice.yaml', 'service.yaml']
 const MAINTAINER = 'Sluice maintainers <maintainers@sluice.invalid>'
 
 /** The compiled part of the one package that has any: the folder of each architecture, and what is for others in it. */
@@ -159,14 +161,14 @@ function stageSystem(stage, sluice) {
   const units = fs.readdirSync(join(ROOT, 'systemd')).filter(name => /\.(service|socket)$/.test(name))
   for (const name of units)
     write(join(stage, UNITS, name), unit(fs.readFileSync(join(ROOT, 'systemd', name), 'utf8'), name))
-  write(join(stage, 'etc/sluice/sluice.yaml'), fs.readFileSync(join(ROOT, 'config/sluice.yaml')))
+  for (const name of CONFIGS) write(join(stage, 'etc/sluice', name), fs.readFileSync(join(ROOT, 'config', name)))
   return units
 }
 
 function stageDocs(stage) {
   const doc = join(stage, DOC)
   for (const folder of ['docs', 'config', 'systemd'])
-    copy(join(ROOT, folder), join(doc, folder), path => !path.endsWith('.test.yaml') && path !== 'sluice.yaml')
+    copy(join(ROOT, folder), join(doc, folder), path => !path.endsWith('.test.yaml') && !CONFIGS.includes(path))
   for (const path of ['README.md', 'src/README.md']) write(join(doc, path), fs.readFileSync(join(ROOT, path)))
   const date = new Date(epoch * 1000).toUTCString().replace('GMT', '+0000')
   const changes = `sluice (${debVersion}) stable; urgency=medium\n\n  * Version ${version}.\n\n -- ${MAINTAINER}  ${date}\n`
@@ -200,7 +202,7 @@ function stageControl(stage, units) {
       .map(([name, value]) => `${name}: ${value}\n`)
       .join(''),
   )
-  write(join(debian, 'conffiles'), '/etc/sluice/sluice.yaml\n')
+  write(join(debian, 'conffiles'), CONFIGS.map(name => `/etc/sluice/${name}\n`).join(''))
   write(join(debian, 'md5sums'), sums.join(''))
   const state = units
     .flatMap(name => /^StateDirectory=(.*)$/m.exec(fs.readFileSync(join(stage, UNITS, name), 'utf8'))?.[1] ?? [])

@@ -53,7 +53,7 @@ const WANTED = [
   /^src\/README\.md$/,
   /^dist\/sluice\.1$/,
   /^dist\/src\/[a-z0-9/-]+(\.d\.ts|\.js)$/,
-  /^config\/(sluice\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
+  /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/[a-z0-9-]+\.(md|svg)$/,
   /^docs\/examples\/[a-z0-9-]+\.mjs$/,
@@ -110,7 +110,7 @@ t.test('the packed package: what is in it, and what it is once installed', async
   t.equal(await done(t, 'sluice', ['--version'], { env }), `sluice ${manifest.version}\n`)
   t.ok(existsSync(path('prefix/share/man/man1/sluice.1')), 'man finds the page')
   t.match(await done(t, 'sluice', ['completion', 'bash'], { env }), /^complete -F _sluice sluice$/m)
-  await done(t, 'sluice', ['validate', join(own, 'config/sluice.yaml')], { env })
+  await done(t, 'sluice', ['validate', join(own, 'config/sluice.yaml'), join(own, 'config/service.yaml')], { env })
   await done(t, process.execPath, ['--input-type=module', '-e', IMPORT_ALL], { cwd: own })
 
   const config = 'sources: { pipe: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [pipe] } }\n'

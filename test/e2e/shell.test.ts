@@ -120,7 +120,7 @@ for (const shell of ['bash', 'zsh', 'fish'] as const) {
     if (!program) return
     const { folder, env } = scripts(t)
     const run = (command: string, ...args: string[]) =>
-      spawnSync(command, args, { cwd: folder, env, encoding: 'utf8', timeout: 60_000 })
+      spawnSync(command, args, { cwd: folder, env, encoding: 'utf8', timeout: 120_000 })
     const made = run('sluice', 'completion', shell)
     t.match(made, { status: 0, stderr: '' })
     const completion = join(folder, 'bin/completion')
@@ -158,7 +158,7 @@ t.test('the manual page has every command, and no formatter objects to it', asyn
   writeFileSync(file, page.stdout)
   const quiet = { status: 0, stderr: '', stdout: '' }
   const said = (program: string, ...args: string[]) => {
-    const { status, stderr, stdout } = spawnSync(program, args, { encoding: 'utf8', timeout: 60_000 })
+    const { status, stderr, stdout } = spawnSync(program, args, { encoding: 'utf8', timeout: 120_000 })
     return { status, stderr, stdout }
   }
   t.same(said(mandoc, '-Tlint', '-Wstyle', file), quiet, 'mandoc')

@@ -11,7 +11,7 @@ import { Tree } from './tree.js'
 const execute = promisify(execFile)
 const WHOLE_MS = 600_000
 const BUILD_MS = 120_000
-const UNTIL_MS = 30_000
+const UNTIL_MS = 60_000
 const FIRST_HOUR_MS = 60_000
 const LINE = 'Jan  2 03:04:05 host app[7]: hello'
 const DEVELOPERS =
@@ -93,7 +93,8 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await contents(t, deb)
 
   const packages = [deb, next, nodejs]
-  const tree = await Tree.boot({ copies: packages.map(path => [path, `/root/${basename(path)}`] as const) })
+  const copies = packages.map(path => [path, `/root/${basename(path)}`] as const)
+  const tree = await Tree.boot({ copies, alone: true })
   t.teardown(() => tree.end())
   const [first = '', second = '', node = ''] = packages.map(path => `/root/${basename(path)}`)
 
@@ -156,6 +157,9 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   )
   await says('systemctl is-enabled sluice-api', 'disabled')
   await says('systemctl is-active sluice-api', 'inactive')
+  await does("sed -i 's/:8080/:0/; s/:9599/:0/' /etc/sluice/service.yaml")
+  await does('systemctl start sluice-api')
+  await does('sluice admin init --config /etc/sluice/service.yaml --json | grep -o sta_')
 
   await does("sed -i 's/limit: 100/limit: 5/' /etc/sluice/sluice.yaml")
   t.equal((await apt('install', second)).code, 0, 'upgrades')

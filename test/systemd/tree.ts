@@ -28,7 +28,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
  *   tree.write(inside, text, mode?)             with the folders above it; mode 0644
  *   tree.end(): Promise<void>                   powers off; nothing is left. Call it in any case
  *
- * It has the network of this machine, the node that runs this at /usr/bin/node, and a systemd, a journal, logrotate, apt
+ * It has the network of this machine unless it is `alone`, the node that runs this at /usr/bin/node, and a systemd, a journal, logrotate, apt
  * and dpkg of its own. The tree is made once, into $SLUICE_TREES or a folder below the temporary one; each boot writes to
  * a copy of its own. Everything that it mounts is in a mount namespace of its own, and all of it dies with this process.
  */
@@ -39,6 +39,8 @@ export interface TreeOptions {
   readonly copies?: readonly (readonly [string, string])[]
   /** Packages of Debian that it has besides. */
   readonly packages?: readonly string[]
+  /** Whether it has a loopback of its own and no other network: nobody else has the ports then. */
+  readonly alone?: boolean
 }
 
 export interface Ended {
@@ -205,7 +207,7 @@ mount -t overlay overlay -o "lowerdir=$base,upperdir=$boot/upper,workdir=$boot/w
   cp -a "$boot/upper/." "$boot/root/"
 }
 systemd-nspawn --quiet --directory="$boot/root" --machine="$name" --register=no --keep-unit --boot --console=pipe \\
-  --link-journal=no --timezone=off --bind-ro="$NODE:/usr/bin/node"
+  --link-journal=no --timezone=off --bind-ro="$NODE:/usr/bin/node" $NETWORK
 `
 
 let boots = 0
@@ -220,7 +222,7 @@ export class Tree {
   #isGone = false
   #init = 0
 
-  static async boot({ files = {}, copies = [], packages = [] }: TreeOptions = {}): Promise<Tree> {
+  static async boot({ files = {}, copies = [], packages = [], alone = false }: TreeOptions = {}): Promise<Tree> {
     const why = whyNoTree()
     if (why) throw new Error(why)
     const base = await madeTree([...PACKAGES, ...packages])
@@ -234,7 +236,7 @@ export class Tree {
     try {
       for (const [from, to] of copies) cpSync(from, join(upper, to), { recursive: true, verbatimSymlinks: true })
       for (const [path, text] of Object.entries(files)) write(join(upper, path), text)
-      const tree = new Tree(base, folder, name)
+      const tree = new Tree(base, folder, name, alone)
       try {
         await tree.#untilBooted()
         return tree
@@ -248,13 +250,13 @@ export class Tree {
     }
   }
 
-  private constructor(base: string, folder: string, name: string) {
+  private constructor(base: string, folder: string, name: string, alone: boolean) {
     this.#folder = folder
     this.#name = name
     this.#groups = controlGroups()
     const own = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child=KILL', '--mount-proc']
     const args = ['--pdeathsig', 'KILL', 'unshare', ...own, 'sh', '-c', START, 'sh']
-    const env = { PATH, NODE: process.execPath }
+    const env = { PATH, NODE: process.execPath, NETWORK: alone ? '--private-network' : '' }
     const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe']
     this.#container = spawn('setpriv', [...args, base, folder, name, ...this.#groups], { env, stdio })
     for (const stream of [this.#container.stdout, this.#container.stderr]) {
