@@ -66,6 +66,32 @@ export class Machine {
     return (await this.until(`systemctl show -P ${name} ${unit}`, said => right.test(said.trim()))).trim()
   }
 
+  /** What the journal has of a unit since its last start, a JSON object each. */
+  async journal(unit: string): Promise<Readonly<Record<string, string>>[]> {
+    const text = await this.tree.sh(`journalctl -u ${unit} -o json --no-pager`)
+    return text
+      .split('\n')
+      .filter(Boolean)
+      .map(line => JSON.parse(line))
+  }
+
+  /** Settings beside those of the unit, as `systemctl edit` leaves them. */
+  async edit(unit: string, settings: Readonly<Record<string, string>>): Promise<void> {
+    const lines = Object.entries(settings).map(([name, value]) => `${name}=${value}`)
+    this.write({ [`/etc/systemd/system/${unit}.service.d/override.conf`]: ['[Service]', ...lines, ''].join('\n') })
+    await this.do('systemctl daemon-reload')
+  }
+
+  /** As it was after the boot. */
+  async reset(): Promise<void> {
+    const units = 'sluice.service sluice-api.service'
+    await this.tree.sh(`systemctl stop 'sluice*.socket' ${units} 2>/dev/null || true
+      systemctl reset-failed ${units} 2>/dev/null || true
+      rm -rf /etc/sluice /var/lib/private/sluice* /var/log/app /etc/systemd/system/sluice*.d /etc/systemd/system/sluice*.socket
+      mkdir -p /etc/sluice; mkdir -m 0755 /var/log/app
+      systemctl daemon-reload; journalctl --rotate --vacuum-time=1s >/dev/null 2>&1`)
+  }
+
   /** Texts to files, told in the transcript by their names. */
   write(files: Readonly<Record<string, string>>): void {
     for (const [path, text] of Object.entries(files)) {

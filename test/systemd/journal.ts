@@ -1,0 +1,68 @@
+import { type Case, setUp, until } from './case.js'
+
+const UNIT = `[Service]
+Type=oneshot
+ExecStart=/bin/sh -c 'for n in $(seq $FROM $TO); do echo "line $n"; sleep 0.005; done; systemd-cat -t backup -p err printf "disk is full\\\\n"'
+`
+const CONFIG = (url: string) => `sources:
+  units: { type: journald, units: [noisy], read_from: end, include_fields: [_TRANSPORT] }
+destinations:
+  out:
+    type: http
+    inputs: [units]
+    url: ${url}
+    auth: { type: token, credential: access-key }
+    batch: { max_wait: 100ms }
+`
+
+interface Logged {
+  readonly message: string
+  readonly severity?: string
+  readonly app?: string
+}
+
+/** The journal as a source, with services that log to it. */
+export const journal: readonly Case[] = [
+  {
+    title: 'journald: what a service logs, through a rotated journal, a restart and a kill',
+    async run(t, machine) {
+      const { receiver } = await setUp(t, machine)
+      machine.write({ '/etc/sluice/sluice.yaml': CONFIG(receiver.url()), '/etc/systemd/system/noisy.service': UNIT })
+      await machine.edit('sluice', { RestartSec: '200ms' })
+      await machine.do('systemctl start sluice')
+      const logged = () => receiver.lines().map(line => JSON.parse(line) as Logged)
+      const lines = () => logged().flatMap(({ message }) => /^line (\d+)$/.exec(message)?.[1] ?? [])
+      const log = (from: number, to: number) =>
+        machine.do(`systemctl set-environment FROM=${from} TO=${to}; systemctl start noisy`, { timeoutMs: 120_000 })
+      const upTo = (n: number) => Array.from({ length: n }, (_, i) => String(i + 1))
+
+      await log(1, 100)
+      await until('the first hundred', () => lines().length >= 100)
+      const writing = log(101, 500)
+      await until('some of the next', () => lines().length > 150)
+      await machine.do('journalctl --rotate')
+      await machine.do('systemctl restart sluice')
+      await writing
+      await until('all', () => lines().length >= 500)
+      t.same(lines(), upTo(500), 'each line once, in order')
+      t.match(logged()[0], { message: 'line 1', unit: 'noisy.service', app: 'sh', severity: 'info', _TRANSPORT: 'stdout' })
+      await until('what it logs as an error', () => logged().some(({ app }) => app === 'backup'))
+      t.match(
+        logged().find(({ app }) => app === 'backup'),
+        { message: 'disk is full', severity: 'err', severity_code: 3, unit: 'noisy.service' },
+      )
+
+      const again = log(501, 700)
+      await until('some of them', () => lines().length > 550)
+      await machine.do('systemctl kill --signal=KILL sluice')
+      await again
+      await until('all of them', () => new Set(lines()).size >= 700)
+      t.same([...new Set(lines())], upTo(700), 'none lost')
+      await machine.untilProperty('sluice', 'ActiveState', /^active$/)
+      const running = await machine.do('systemctl status sluice; ps -e -o stat,comm | grep -E "^Z|journalctl"')
+      t.equal(running.match(/^\S+ +journalctl$/gm)?.length, 1, 'one journalctl, and nothing that is left over')
+      await machine.do('systemctl stop sluice')
+      t.notMatch(await machine.do('ps -e -o comm'), /journalctl/)
+    },
+  },
+]

@@ -1,0 +1,38 @@
+import t from 'tap'
+import { around } from './around.js'
+import type { Case } from './case.js'
+import { Machine } from './machine.js'
+import { running } from './running.js'
+import { starting } from './starting.js'
+import { whyNoTree } from './tree.js'
+
+/**
+ * Everything that must hold under a real systemd, in a tree of its own that is booted for it: `npm run test:systemd`. What is
+ * done in there is told on stderr as it is done. With words as arguments: only the cases whose titles have one of them.
+ */
+
+const CASE_MS = 240_000
+const ALL_MS = 1_500_000
+const CASES: readonly Case[] = [...starting, ...running, ...around]
+
+const tell = (line: string) => void process.stderr.write(`        ${line}\n`)
+const why = whyNoTree()
+const words = process.argv.slice(2)
+const wanted = CASES.filter(({ title }) => words.length === 0 || words.some(word => title.includes(word)))
+t.setTimeout(ALL_MS)
+if (why && process.env.CI) t.fail(`${why}; under CI this may not be left out`)
+else if (why) t.pass('a booted tree', { skip: why })
+else {
+  const machine = await Machine.boot(tell)
+  t.teardown(() => machine.tree.end())
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void machine.tree.end().then(() => process.kill(process.pid, signal)))
+  }
+  for (const { title, run } of wanted) {
+    t.test(title, { timeout: CASE_MS }, async t => {
+      tell(`\n        ${title}\n`)
+      await machine.reset()
+      await run(t, machine)
+    })
+  }
+}
