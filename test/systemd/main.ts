@@ -1,6 +1,7 @@
 import t from 'tap'
 import { around } from './around.js'
 import type { Case } from './case.js'
+import { debianPackage } from './deb.js'
 import { Machine } from './machine.js'
 import { running } from './running.js'
 import { starting } from './starting.js'
@@ -13,12 +14,15 @@ import { whyNoTree } from './tree.js'
 
 const CASE_MS = 240_000
 const ALL_MS = 1_500_000
+const DEB_MS = 600_000
+const DEB = 'the Debian package: built, installed, started, upgraded, removed, purged; the first hour'
 const CASES: readonly Case[] = [...starting, ...running, ...around]
 
 const tell = (line: string) => void process.stderr.write(`        ${line}\n`)
 const why = whyNoTree()
 const words = process.argv.slice(2)
-const wanted = CASES.filter(({ title }) => words.length === 0 || words.some(word => title.includes(word)))
+const isWanted = (title: string) => words.length === 0 || words.some(word => title.includes(word))
+const wanted = CASES.filter(({ title }) => isWanted(title))
 t.setTimeout(ALL_MS)
 if (why && process.env.CI) t.fail(`${why}; under CI this may not be left out`)
 else if (why) t.pass('a booted tree', { skip: why })
@@ -33,6 +37,12 @@ else {
       tell(`\n        ${title}\n`)
       await machine.reset()
       await run(t, machine)
+    })
+  }
+  if (isWanted(DEB)) {
+    t.test(DEB, { timeout: DEB_MS }, async t => {
+      tell(`\n        ${DEB}\n`)
+      await debianPackage(t, tell)
     })
   }
 }
