@@ -4,7 +4,7 @@ import { NearestName } from '../lib/nearest.js'
 /** What a command may be given behind its name, and the reading of it. */
 
 /** What a value is, for whoever completes it in a shell: a path, the id of a component, or one of some words. */
-export type Takes = 'file' | 'folder' | 'component' | 'throttle' | 'destination' | readonly string[]
+export type Takes = 'file' | 'folder' | 'component' | 'source' | 'throttle' | 'destination' | readonly string[]
 
 export interface OptionSpec {
   readonly type: 'string' | 'boolean'

@@ -215,8 +215,8 @@ export const commands: readonly Command[] = [
       of: {
         type: 'string',
         value: 'KIND',
-        takes: ['component', 'throttle', 'destination'],
-        text: 'With ids: which ones; component (default), throttle or destination.',
+        takes: ['component', 'source', 'throttle', 'destination'],
+        text: 'With ids: which ones; component (default), source, throttle or destination.',
       },
     },
     operands: {

@@ -22,6 +22,7 @@ export const COMPLETIONS = [...Object.keys(SHELLS), 'ids'] as const
 /** Which components `sluice completion ids` tells, by the name that its option knows. */
 const KINDS: Readonly<Record<string, (box: { kind: string; type: string }) => boolean>> = {
   component: () => true,
+  source: ({ kind }) => kind === 'source',
   throttle: ({ type }) => type === 'throttle',
   destination: ({ kind }) => kind === 'destination',
 }

@@ -40,6 +40,7 @@ const CASES: readonly (readonly [line: string, offered: readonly string[]])[] = 
   ['sluice admin backup --config pipeline.yaml --to ', ['bin', 'state']],
   ['sluice graph --format ', ['dot', 'mermaid', 'text']],
   ['sluice tap --config pipeline.yaml ', ['dropped', 'kept', 'limit_app', 'limit_app.discarded', 'pipe']],
+  ['sluice explain -c pipeline.yaml --source ', ['pipe']],
   ['sluice simulate --config=pipeline.yaml --component ', ['limit_app']],
   ['sluice resend --config pipeline.yaml --destination k', ['kept']],
   ['sluice tap --socket state/none.sock ', []],

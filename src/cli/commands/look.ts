@@ -31,13 +31,19 @@ export const lookCommands: readonly Command[] = [
     ],
     options: {
       config: { type: 'string', short: 'c', value: 'FILE', required: true, text: 'The configuration.' },
-      source: { type: 'string', value: 'ID', text: 'The source that it comes from. Default: the first one.' },
+      source: {
+        type: 'string',
+        value: 'ID',
+        takes: 'source',
+        text: 'The source that it comes from. Default: the first one.',
+      },
       json: { type: 'boolean', text: 'Writes it as JSON.' },
     },
     operands: {
       name: 'EVENT',
       min: 0,
       max: 1,
+      takes: 'file',
       text: 'A line as the source would read it, or the name of a file with one. Standard input when there is none, or for -.',
     },
     examples: [
@@ -70,7 +76,12 @@ export const lookCommands: readonly Command[] = [
       },
       live: { type: 'boolean', text: 'With the numbers of the daemon that runs it.' },
       interval: { type: 'string', value: 'DURATION', text: 'The time that rates are of. Default: 1s.' },
-      socket: { type: 'string', value: 'PATH', text: 'Its socket, if not sluice.sock in the data_dir.' },
+      socket: {
+        type: 'string',
+        value: 'PATH',
+        takes: 'file',
+        text: 'Its socket, if not sluice.sock in the data_dir.',
+      },
     },
     operands: FILE,
     examples: [
