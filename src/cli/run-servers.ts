@@ -53,7 +53,7 @@ export class Servers {
   async #serve(address: NonNullable<Listen>): Promise<Server> {
     try {
       const server = await serveAdmin(address, this.#told)
-      this.#log.info({ url: `http://${boundText(server, address)}/metrics` }, 'metrics are served')
+      this.#log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
       return server
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
@@ -68,12 +68,12 @@ export class Servers {
   }
 }
 
-/** The address with the port that the server has, where that was left to the system. */
-export function boundText(server: Server, address: ListenAddress): string {
+/** Where a server is reached, with the port that it has where that was left to the system. */
+export function urlOf(scheme: string, server: Server, address: ListenAddress, path: string): string {
+  if ('systemd' in address) return listenText(address)
   const bound = server.address()
-  return listenText(
-    typeof bound === 'object' && bound && 'port' in address ? { ...address, port: bound.port } : address,
-  )
+  const { port } = typeof bound === 'object' && bound ? bound : address
+  return `${scheme}://${listenText({ ...address, port })}${path}`
 }
 
 function close(server: Server): void {

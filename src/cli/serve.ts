@@ -20,7 +20,7 @@ import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onSignals } from './run.js'
 import { createLog } from './run-log.js'
-import { boundText } from './run-servers.js'
+import { urlOf } from './run-servers.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
 import { serviceMetrics } from './serve-metrics.js'
@@ -134,7 +134,7 @@ async function serveOpened(
       ends.push(
         every(RENEW_MS, () => void tls.renew(fresh => (app.server as unknown as TlsServer).setSecureContext(fresh))),
       )
-    const url = `${tls ? 'https' : 'http'}://${boundText(app.server, options.listen)}/v3`
+    const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
     if (!(await service.initialized())) log.warn('nobody has a key yet: call sluice admin init --config FILE --json')
@@ -186,7 +186,7 @@ async function listenForMetrics(
   }
   try {
     const server = await listen(() => serveAdmin(address, told), address)
-    log.info({ url: `http://${boundText(server, address)}/metrics` }, 'metrics are served')
+    log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
     return server
   } catch (error) {
     if (config.metricsGiven) throw error

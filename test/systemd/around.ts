@@ -6,6 +6,7 @@ import { startReceiver } from '../support/receiver.js'
 import { type Case, KEY, stays, until } from './case.js'
 
 const PAUSE_MS = 20
+const JSON_LINES = { 'content-type': 'application/x-ndjson' }
 
 async function freePorts(count: number): Promise<number[]> {
   const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
@@ -27,7 +28,7 @@ async function sendLine(port: number, line: string): Promise<void> {
 /** The status of the answer. */
 function post(port: number, body: string): Promise<number> {
   return new Promise((resolve, reject) => {
-    const call = request({ port, host: '127.0.0.1', method: 'POST', agent: false }, response => {
+    const call = request({ port, host: '127.0.0.1', method: 'POST', headers: JSON_LINES, agent: false }, response => {
       response.resume().on('end', () => resolve(response.statusCode ?? 0))
     })
     call.on('error', reject).end(body)
@@ -75,7 +76,7 @@ destinations:
       t.equal(await machine.property('sluice', 'ActiveState'), 'inactive')
       await sendLine(lines, '{"early":true}')
       await until('the first line', () => receiver.lines().includes('{"early":true}'))
-      t.equal(await machine.property('sluice', 'ActiveState'), 'active', 'it was started by the connection')
+      await machine.untilProperty('sluice', 'ActiveState', /^active$/)
       t.match(await (await fetch(`http://127.0.0.1:${metrics}/metrics`)).text(), /sluice_build_info/)
 
       let isOver = false
@@ -97,8 +98,10 @@ destinations:
           for (let status = 0; status !== 200; ) {
             status = await post(web, `${line}\n`).catch(error => {
               if (error.code !== 'ECONNRESET') wrong.push(String(error))
-              return 0
+              return 503
             })
+            if (status !== 200 && status !== 503) wrong.push(`status ${status}`)
+            if (wrong.length > 0) return
           }
           posted.push(line)
           await sleep(PAUSE_MS)
@@ -134,7 +137,7 @@ destinations:
       const { manager } = JSON.parse(await machine.tree.sh(init)) as { manager: { key: string } }
       const whoami = async () => {
         const headers = { authorization: `Token ${manager.key}`, connection: 'close' }
-        return (await fetch(`http://127.0.0.1:${port}/v3/whoami`, { headers })).status
+        return (await fetch(`http://127.0.0.1:${port}/v3/auth/token`, { headers })).status
       }
       t.equal(await whoami(), 200)
       const runs = async () => (await machine.property('sluice-api', 'NRestarts')) === '0'

@@ -30,7 +30,9 @@ export interface Parts {
 
 /** A configuration from the log to `url`. */
 export function configOf(url: string, { head = '', processor, options = '' }: Parts = {}): string {
-  return `${head}sources:
+  // Other programs of this machine may have the usual port.
+  return `metrics: { listen: 127.0.0.1:0 }
+${head}sources:
   app: { type: file, include: [/var/log/app/*.log], decode: json }
 ${processor ? `processors:\n  busy: { ${processor}, inputs: [app] }\n` : ''}destinations:
   out:

@@ -1,8 +1,8 @@
 import { type Case, setUp, until } from './case.js'
 
-const UNIT = `[Service]
-Type=oneshot
-ExecStart=/bin/sh -c 'for n in $(seq $FROM $TO); do echo "line $n"; sleep 0.005; done; systemd-cat -t backup -p err printf "disk is full\\\\n"'
+const UNIT = '[Service]\nType=oneshot\nExecStart=/bin/sh /usr/local/bin/noisy\n'
+const SCRIPT = `for n in $(seq $FROM $TO); do echo "line $n"; sleep 0.005; done
+systemd-cat -t backup -p err echo "disk is full"
 `
 const CONFIG = (url: string) => `sources:
   units: { type: journald, units: [noisy], read_from: end, include_fields: [_TRANSPORT] }
@@ -27,7 +27,11 @@ export const journal: readonly Case[] = [
     title: 'journald: what a service logs, through a rotated journal, a restart and a kill',
     async run(t, machine) {
       const { receiver } = await setUp(t, machine)
-      machine.write({ '/etc/sluice/sluice.yaml': CONFIG(receiver.url()), '/etc/systemd/system/noisy.service': UNIT })
+      machine.write({
+        '/etc/sluice/sluice.yaml': CONFIG(receiver.url()),
+        '/etc/systemd/system/noisy.service': UNIT,
+        '/usr/local/bin/noisy': SCRIPT,
+      })
       await machine.edit('sluice', { RestartSec: '200ms' })
       await machine.do('systemctl start sluice')
       const logged = () => receiver.lines().map(line => JSON.parse(line) as Logged)
@@ -45,7 +49,13 @@ export const journal: readonly Case[] = [
       await writing
       await until('all', () => lines().length >= 500)
       t.same(lines(), upTo(500), 'each line once, in order')
-      t.match(logged()[0], { message: 'line 1', unit: 'noisy.service', app: 'sh', severity: 'info', _TRANSPORT: 'stdout' })
+      t.match(logged()[0], {
+        message: 'line 1',
+        unit: 'noisy.service',
+        app: 'sh',
+        severity: 'info',
+        _TRANSPORT: 'stdout',
+      })
       await until('what it logs as an error', () => logged().some(({ app }) => app === 'backup'))
       t.match(
         logged().find(({ app }) => app === 'backup'),

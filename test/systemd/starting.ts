@@ -100,9 +100,7 @@ export const starting: readonly Case[] = [
       await machine.do('sed -i s/uri:/url:/ /etc/sluice/sluice.yaml')
       await machine.do('systemctl start sluice')
       t.equal(await machine.property('sluice', 'ActiveState'), 'active', 'corrected, it starts')
-      const metrics = 'metrics: { listen: 192.0.2.1:9598 }\n'
-      await machine.tree.sh(`printf '${metrics.trim()}\\n' >> /etc/sluice/sluice.yaml`)
-      await machine.do('systemctl restart sluice')
+      await machine.do('sed -i s/127.0.0.1:0/192.0.2.1:9598/ /etc/sluice/sluice.yaml; systemctl restart sluice')
       await machine.untilProperty('sluice', 'NRestarts', /^[2-9]|^\d\d/)
     },
   },
