@@ -230,6 +230,14 @@ t.test('every configuration holds, and every command can be understood', async t
   }
 })
 
+t.test('the version that pages speak of is that of the package', async t => {
+  const { version } = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as { version: string }
+  for (const { page } of pages) {
+    const named = readFileSync(join(checkout, page), 'utf8').matchAll(/\bsluice[-_](\d+\.\d+\.\d+)/g)
+    for (const [text, found] of named) if (found !== version) t.fail(`${page}: ${text}, and the version is ${version}`)
+  }
+})
+
 t.test('commands within the text exist', async t => {
   for (const { page } of pages) {
     const text = readFileSync(join(checkout, page), 'utf8').replace(/^```.*?^```$/gms, '')
