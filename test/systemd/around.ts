@@ -95,12 +95,12 @@ destinations:
         for (let n = 1; !isOver; n++) {
           const line = `{"post":${n}}`
           // What is under way while it ends is not taken, and said so: it comes again. Nobody listening is another matter.
-          for (let status = 0; status !== 200; ) {
+          for (let status = 0; status !== 202; ) {
             status = await post(web, `${line}\n`).catch(error => {
               if (error.code !== 'ECONNRESET') wrong.push(String(error))
               return 503
             })
-            if (status !== 200 && status !== 503) wrong.push(`status ${status}`)
+            if (status !== 202 && status !== 503) wrong.push(`status ${status}`)
             if (wrong.length > 0) return
           }
           posted.push(line)

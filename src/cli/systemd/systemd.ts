@@ -36,6 +36,7 @@ export class Systemd {
   readonly #every: typeof every
   #subject: Subject | undefined
   #stops: (() => void)[] = []
+  #stopFirst: (() => void) | undefined
   #status = ''
   #isReady = false
   #reloads = 0
@@ -66,14 +67,7 @@ export class Systemd {
     this.#subject = subject
     this.#look()
     if (this.#stops.length > 0) return
-    const stopFirst = this.#every(FIRST_LOOKS_MS, () => {
-      if (this.#isReady) stopFirst()
-      else this.#look()
-    })
-    this.#stops.push(
-      stopFirst,
-      this.#every(LOOK_MS, () => this.#look()),
-    )
+    this.#stops.push(this.#every(LOOK_MS, () => this.#look()))
     if (this.#watchdogMs !== undefined)
       this.#stops.push(this.#every(this.#watchdogMs / LOOKS, () => void this.#watch(this.#notifier!)))
   }
@@ -81,13 +75,15 @@ export class Systemd {
   /** Work that is a reload of the service. */
   async reload<T>(work: () => Promise<T>): Promise<T> {
     this.#reloads++
-    if (this.#isReady && !this.#isEnding) this.#notifier?.reloading()
+    if (this.#isReady && !this.#isEnding) {
+      this.#isReady = false
+      this.#notifier?.reloading()
+    }
     try {
       return await work()
     } finally {
       this.#reloads--
-      this.#look()
-      if (this.#reloads === 0 && this.#isReady && !this.#isEnding) this.#notifier?.ready()
+      this.#look(true)
     }
   }
 
@@ -101,21 +97,29 @@ export class Systemd {
 
   /** Resolves when systemd knows everything, or after a moment. */
   async close(): Promise<void> {
-    for (const stop of this.#stops) stop()
+    for (const stop of [...this.#stops, this.#stopFirst]) stop?.()
     this.#stops = []
     await this.#notifier?.close()
   }
 
-  #look(): void {
-    if (!this.#notifier || !this.#subject || this.#isEnding) return
+  /** `soon`: what may last for a moment only is not worth a word yet. */
+  #look(soon = false): void {
+    if (!this.#notifier || !this.#subject || this.#isEnding || this.#reloads > 0) return
     const { ready, status } = this.#subject.state()
-    if (status !== this.#status) this.#notifier.say({ STATUS: status })
-    this.#status = status
+    if (status !== this.#status && (ready || !soon)) {
+      this.#status = status
+      this.#notifier.say({ STATUS: status })
+    }
     if (this.#isReady) return
     if (ready) {
       this.#isReady = true
+      this.#stopFirst?.()
+      this.#stopFirst = undefined
       this.#notifier.ready()
-    } else if (this.#looks++ % EXTEND_EVERY === 0) this.#notifier.say({ EXTEND_TIMEOUT_USEC: String(EXTEND_MS * 1000) })
+      return
+    }
+    this.#stopFirst ??= this.#every(FIRST_LOOKS_MS, () => this.#look(true))
+    if (this.#looks++ % EXTEND_EVERY === 0) this.#notifier.say({ EXTEND_TIMEOUT_USEC: String(EXTEND_MS * 1000) })
   }
 
   async #watch(notifier: Notifier): Promise<void> {
