@@ -376,10 +376,10 @@ export class Engine {
     return this.#failed
   }
 
-  /** Whether whatever is still to be delivered waits for an operator. */
+  /** Whether whatever is still to be delivered fails, or waits for an operator. */
   isStuck(): boolean {
     const open = this.states().filter(({ state }) => state !== 'stopped')
-    return open.length > 0 && open.every(({ state }) => state === 'holding' || state === 'starting')
+    return open.length > 0 && open.every(({ state }) => state !== 'ready')
   }
 
   /** What each destination is up to; the daemon is ready when all of them are. */

@@ -28,8 +28,9 @@ export class SourceRun {
   readonly outlet: SourceOutlet
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
-  #ended: Promise<void> | undefined
-  #leave: (() => void) | undefined
+  #state: 'new' | 'runs' | 'ended' = 'new'
+  /** Ends the feeding of a junction. */
+  #leave: ((failure?: Error) => void) | undefined
 
   constructor(parts: SourceRunParts) {
     this.config = parts.config
@@ -41,12 +42,23 @@ export class SourceRun {
 
   /** Feeds the junction until the source has ended, or has left it; the junction has its end then. */
   async feed(junction: Junction): Promise<void> {
-    const left = new Promise<void>(resolve => {
-      this.#leave = resolve
+    // No race with the promise of the run: it would keep something of every junction for as long as it runs.
+    const left = new Promise<void>((resolve, reject) => {
+      this.#leave = failure => (failure ? reject(failure) : resolve())
     })
-    this.#ended ??= this.#run()
-    await Promise.race([this.#ended, left])
+    if (this.#state === 'new') this.#begin()
+    if (this.#state === 'ended') this.#leave?.()
+    await left
     junction.end()
+  }
+
+  #begin(): void {
+    this.#state = 'runs'
+    const over = (failure?: Error) => {
+      this.#state = 'ended'
+      this.#leave?.(failure)
+    }
+    this.#run().then(() => over(), over)
   }
 
   /** Sends nothing from now on, and leaves the junction. `outlet.attach`, and then `feed`, make it go on. */

@@ -10,7 +10,7 @@ import type { Tap } from './junction.js'
 import type { Stage } from './progress.js'
 import { sameOptions } from './same-options.js'
 
-/** How long nothing but destinations that wait for an operator is waited for. */
+/** How long nothing but destinations that fail, or wait for an operator, is waited for: the next configuration may be their cure. */
 const STUCK_MS = 2000
 const LOOK_MS = 100
 

@@ -29,7 +29,7 @@ const collect = defineDestination({
   type: 'collect',
   summary: 'Keeps what it gets.',
   options: z.strictObject({
-    how: z.enum(['takes', 'hangs', 'holds', 'cannot_be_made', 'cannot_start']).default('takes'),
+    how: z.enum(['takes', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_start']).default('takes'),
   }),
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
@@ -42,6 +42,7 @@ const collect = defineDestination({
       },
       async write(request, signal) {
         if (how === 'hangs') return new Promise((_, reject) => signal.addEventListener('abort', reject))
+        if (how === 'fails') throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
         if (how === 'holds') throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
         await new Promise(resolve => setImmediate(resolve))
         const lines = (got[id] ??= [])
@@ -62,7 +63,7 @@ sources:
   tailed: { type: file, include: [${folder}/*.log]${more} }
 `
 
-async function start(t: Tap, config: string) {
+async function start(t: Tap, config: string, timeout = '3s') {
   got = {}
   const folder = t.testdir({})
   const stdin = new PassThrough()
@@ -72,7 +73,7 @@ async function start(t: Tap, config: string) {
   const around = { log, clock: systemClock, random: () => 0.1, metrics, stdin, stdout: new PassThrough(), env: {} }
   const read = (yaml: string, more?: string) =>
     parseConfig(
-      `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: 3s\n${SOURCES(folder, more)}${yaml}`,
+      `data_dir: ${folder}/state\nmetrics: false\nshutdown_timeout: ${timeout}\n${SOURCES(folder, more)}${yaml}`,
       'test.yaml',
       { env: {}, components },
     )
@@ -178,9 +179,14 @@ t.test('replaced again and again under traffic: nothing is lost, nothing comes t
 
 const numberOf = (line: string) => Number(line.split(' ')[1])
 
-for (const how of ['hangs', 'holds']) {
+// What fails or holds is not waited for: longer than the test may take.
+for (const [how, timeout] of [
+  ['hangs', '3s'],
+  ['holds', '5m'],
+  ['fails', '5m'],
+] as const) {
   t.test(`a destination that ${how} is replaced: what waited for it goes to its successor`, async t => {
-    const it = await start(t, `destinations: { a: { type: collect, ${INPUTS}, how: ${how} } }`)
+    const it = await start(t, `destinations: { a: { type: collect, ${INPUTS}, how: ${how} } }`, timeout)
     await it.send(30)
     await until(() => it.metrics.components.get('a')!.received.events === 90)
     const replaced = it.replace(SHAPES[1]!)
