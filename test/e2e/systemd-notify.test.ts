@@ -1,0 +1,94 @@
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { needs } from '../support/needs.js'
+import { sluice } from '../support/sluice.js'
+
+/** Stands in for systemd: prints what it is told, a JSON list of words each time, and takes up the barriers. */
+const RECEIVER = `
+import array, json, os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.bind(sys.argv[1])
+print('[]', flush=True)
+while True:
+    data, ancillary, _, _ = s.recvmsg(65536, socket.CMSG_LEN(64))
+    for level, kind, value in ancillary:
+        if kind == socket.SCM_RIGHTS:
+            fds = array.array('i')
+            fds.frombytes(value[:len(value) - len(value) % fds.itemsize])
+            for fd in fds: os.close(fd)
+    words = data.decode().split('\\n')
+    if 'BARRIER=1' not in words: print(json.dumps(words), flush=True)
+`
+
+t.test('what the daemon tells systemd, by systemd-notify', { timeout: 120_000 }, async t => {
+  const python = needs(t, 'python3')
+  if (!python || !needs(t, 'systemd-notify')) return
+  const folder = t.testdir({ 'app.log': '{"a":1}\n' })
+  // The path of a socket has to be short.
+  const place = mkdtempSync(join(tmpdir(), 'notify-'))
+  const socket = join(place, 'socket')
+  const receiver = spawn(python, ['-c', RECEIVER, socket], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => {
+    receiver.kill('SIGKILL')
+    rmSync(place, { recursive: true })
+  })
+  const told: string[] = []
+  let rest = ''
+  receiver.stdout.setEncoding('utf8').on('data', (text: string) => {
+    const lines = (rest + text).split('\n')
+    rest = lines.pop()!
+    for (const line of lines) told.push(...(JSON.parse(line) as string[]), ';')
+  })
+  const until = async (what: string, test: () => boolean) => {
+    for (const end = performance.now() + 60_000; !test(); await new Promise(resolve => setTimeout(resolve, 20))) {
+      if (performance.now() > end) throw new Error(`not told ${what}: ${told.join(' ')}`)
+    }
+  }
+  await until('that it listens', () => told.length > 0)
+
+  const config = join(folder, 'sluice.yaml')
+  const text = `metrics: false
+data_dir: ${join(folder, 'state')}
+sources:
+  app: { type: file, include: [${join(folder, 'app.log')}], decode: json }
+destinations:
+  out: { type: file, inputs: [app], path: ${join(folder, 'out.log')} }
+`
+  writeFileSync(config, text)
+  const env = { NOTIFY_SOCKET: socket, WATCHDOG_USEC: '2000000', WATCHDOG_PID: undefined }
+  const running = sluice(['run', '--config', config], { env })
+  await until('READY', () => told.includes('READY=1'))
+  t.ok(told.includes('STATUS=delivers to out'))
+  await until('WATCHDOG', () => told.includes('WATCHDOG=1'))
+
+  told.length = 0
+  running.child.kill('SIGHUP')
+  await until('READY again', () => told.includes('READY=1'))
+  t.ok(told.indexOf('RELOADING=1') >= 0 && told.indexOf('RELOADING=1') < told.indexOf('READY=1'))
+  t.ok(
+    told.slice(0, told.indexOf('READY=1')).some(word => /^MONOTONIC_USEC=\d+$/.test(word)),
+    'with the time',
+  )
+
+  told.length = 0
+  writeFileSync(config, text.replace('inputs', 'input'))
+  running.child.kill('SIGHUP')
+  const refused = /^STATUS=the configuration was not taken, the one before runs: .*sluice\.yaml:6:/
+  await until('what is wrong', () => told.some(word => refused.test(word)))
+
+  told.length = 0
+  running.child.kill('SIGTERM')
+  t.equal(await running.exit, 0, running.stderr)
+  await until('STOPPING', () => told.includes('STOPPING=1'))
+  t.ok(told.some(word => /^EXTEND_TIMEOUT_USEC=\d+$/.test(word)))
+  t.notMatch(running.stderr, 'systemd cannot be told')
+
+  writeFileSync(config, text)
+  const alone = sluice(['run', '--config', config], { env: { NOTIFY_SOCKET: join(place, 'nobody') } })
+  await alone.until(() => /systemd cannot be told/.test(alone.stderr))
+  alone.child.kill('SIGTERM')
+  t.equal(await alone.exit, 0, 'it runs all the same')
+})
