@@ -12,7 +12,7 @@ import { EventDecider } from '../throttle/event-decider.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
 import { LATE } from '../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
-import { type BatchDecider, createDecider } from '../throttle/live-decider.js'
+import { type BatchDecider, createDecider, windowsOf } from '../throttle/live-decider.js'
 import { explainThrottle } from './throttle/explain.js'
 
 /** What `allowed_lateness` and `on_late` are where there is a time_field alone. */
@@ -120,7 +120,7 @@ class Throttle extends BatchTransform {
 
   /** The buckets, with the windows that are open in them. */
   handOver(): Legacy {
-    return { value: this.#decider }
+    return { value: windowsOf(this.#decider) }
   }
 
   watchKeys(): KeyWatch {

@@ -35,10 +35,10 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
   #arrival = 0
   #latest = 0
 
-  /** `before`: one with the same options, whose windows go on here. */
-  constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, before?: EventDecider) {
+  /** `limiter`: of one with the same options, to go on with. */
+  constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, limiter?: EventLimiter) {
     super(options)
-    this.limiter = before?.limiter ?? new EventLimiter(options, eventTime.latenessMs)
+    this.limiter = limiter ?? new EventLimiter(options, eventTime.latenessMs)
     this.#options = eventTime
     this.#clock = clock
   }

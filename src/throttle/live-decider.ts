@@ -2,9 +2,23 @@ import type { EventBatch } from '../core/batch.js'
 import type { Clock } from '../lib/time.js'
 import { Decider, type DeciderOptions } from './decider.js'
 import { EventDecider } from './event-decider.js'
+import { EventLimiter } from './event-limiter.js'
+import type { KeyedLimiter } from './keyed-limiter.js'
 
 /** How far the wall clock may drift from the aligned windows before they follow it. */
 const DRIFT_MS = 1000
+
+/** The windows that are open in the time of a clock: what goes on where another decider takes over. */
+export class OpenWindows {
+  readonly limiter: KeyedLimiter
+  /** Wall clock minus monotonic clock. */
+  readonly epoch: number
+
+  constructor(limiter: KeyedLimiter, epoch: number) {
+    this.limiter = limiter
+    this.epoch = epoch
+  }
+}
 
 /**
  * A Decider in the time of a clock: the monotonic one, so that a clock that is set changes nothing. Aligned windows
@@ -17,12 +31,12 @@ export class LiveDecider {
   /** Wall clock minus monotonic clock. */
   #epoch: number
 
-  /** `before`: one with the same options, whose windows go on here. */
-  constructor(options: DeciderOptions, clock: Clock, before?: LiveDecider) {
+  /** `before`: of one with the same options, to go on with. */
+  constructor(options: DeciderOptions, clock: Clock, before?: OpenWindows) {
     this.#options = options
     this.#clock = clock
-    this.#decider = new Decider(options, before ? before.#decider.limiter : undefined)
-    this.#epoch = before ? before.#epoch : clock.wall() - clock.now()
+    this.#decider = new Decider(options, before?.limiter)
+    this.#epoch = before?.epoch ?? clock.wall() - clock.now()
   }
 
   /** Decides all events of a batch as of now; the result holds until the next call. */
@@ -30,6 +44,11 @@ export class LiveDecider {
     const now = this.#now()
     this.#decider.decide(batch, now)
     return this.#decider
+  }
+
+  /** For one with the same options. */
+  get windows(): OpenWindows {
+    return new OpenWindows(this.#decider.limiter, this.#epoch)
   }
 
   /** Buckets in memory, without the default one. */
@@ -55,11 +74,15 @@ export class LiveDecider {
 export type BatchDecider = LiveDecider | EventDecider
 
 /**
- * In the time of the events where the options say so, in that of the clock otherwise. `before`: one with the same
- * options, whose windows go on here.
+ * In the time of the events where the options say so, in that of the clock otherwise. `before`: what `windowsOf` gave of
+ * one with the same options.
  */
 export function createDecider(options: DeciderOptions, clock: Clock, before?: unknown): BatchDecider {
-  if (!options.eventTime) return new LiveDecider(options, clock, before instanceof LiveDecider ? before : undefined)
-  const timed = before instanceof EventDecider ? before : undefined
-  return new EventDecider(options, options.eventTime, clock, timed)
+  if (!options.eventTime) return new LiveDecider(options, clock, before instanceof OpenWindows ? before : undefined)
+  return new EventDecider(options, options.eventTime, clock, before instanceof EventLimiter ? before : undefined)
+}
+
+/** What a decider leaves to one with the same options: its windows, and nothing that would keep it. */
+export function windowsOf(decider: BatchDecider): OpenWindows | EventLimiter {
+  return decider instanceof LiveDecider ? decider.windows : decider.limiter
 }
