@@ -1,9 +1,14 @@
 import { readFile } from 'node:fs/promises'
+import { createRequire } from 'node:module'
 import { Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
-import undici, { type Agent, type buildConnector } from 'undici'
+import type { buildConnector as Connecting, Agent as UndiciAgent } from 'undici'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import type { HttpOptions } from './options.js'
+
+// Not by import: this file is loaded while the daemon runs, and where node_modules is a link, Node.js gives an empty
+// module to an import that comes after a look at a socket or a pipe (its realpath goes by the last stat of anybody).
+const { Agent, buildConnector } = createRequire(import.meta.url)('undici') as typeof import('undici')
 
 /** An idle connection is closed after this long, or sooner where the receiver says so. */
 const KEEP_ALIVE_MS = 15_000
@@ -11,7 +16,7 @@ const KEEP_ALIVE_MS = 15_000
 const STALLED_BODY_MS = 10_000
 
 export interface Connections {
-  readonly agent: Agent
+  readonly agent: UndiciAgent
   /** What certificates and keys they were made with. */
   readonly secrets: readonly (Buffer | undefined)[]
   /** Whether nothing waits to be sent: no request's body is needed any more but those of requests to come. */
@@ -37,8 +42,7 @@ export async function openConnections(
   if (before && isDeepStrictEqual(before.secrets, secrets)) return before
   await before?.close()
   const [ca, cert, key] = secrets
-  // By way of the default export: its names were seen to be missing once, in a process that was just starting.
-  const connector = undici.buildConnector({
+  const connector = buildConnector({
     timeout,
     rejectUnauthorized: true,
     ...(ca && { ca }),
@@ -49,7 +53,7 @@ export async function openConnections(
   // Agent.destroy waits for a connection that is being made, up to its time limit, unless its socket is destroyed.
   const connecting = new Set<Socket>()
   const connected = new Set<Socket>()
-  const connect: buildConnector.connector = (options, callback) => {
+  const connect: Connecting.connector = (options, callback) => {
     const socket: unknown = connector(options, (...outcome) => {
       if (socket instanceof Socket) connecting.delete(socket)
       const [, made] = outcome
@@ -61,7 +65,7 @@ export async function openConnections(
     })
     if (socket instanceof Socket) connecting.add(socket)
   }
-  const agent = new undici.Agent({
+  const agent = new Agent({
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: 0,
     bodyTimeout: STALLED_BODY_MS,

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
@@ -16,6 +16,7 @@ import { ComponentCounters } from '../../../src/engine/counters.js'
 import { DeadLetterFile } from '../../../src/engine/dead-letter.js'
 import { Delivery } from '../../../src/engine/delivery.js'
 import { systemClock } from '../../../src/lib/time.js'
+import { built, checkout } from '../../support/checkout.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { needs } from '../../support/needs.js'
 import { type Receiver, type ReceiverOptions, type Step, startReceiver } from '../../support/receiver.js'
@@ -712,4 +713,26 @@ t.test('a body that was answered before it was sent stays what it is', async t =
     LETTERS.map(letter => [letter, SIZE]),
     'each body as it was',
   )
+})
+
+t.test('where node_modules is a link, and a socket was looked at', t => {
+  // As with `npm link`, pnpm, and releases that share their dependencies.
+  const folder = t.testdir({ node_modules: t.fixture('symlink', join(checkout, 'node_modules')) })
+  cpSync(join(built, 'src'), join(folder, 'dist'), { recursive: true })
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
+  const script = `
+    import { statSync } from 'node:fs'
+    import { createServer } from 'node:net'
+    await import('./dist/core/errors.js')
+    const server = createServer()
+    await new Promise(resolve => server.listen('socket', resolve))
+    if (!statSync('socket').isSocket()) throw new Error('no socket')
+    const { openConnections } = await import('./dist/destinations/http/connections.js')
+    const connections = await openConnections({ tls: {}, connect_timeout: 1000 })
+    await connections.close()
+    server.close()
+    console.log('works')`
+  const said = execFileSync(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder })
+  t.equal(String(said), 'works\n')
+  t.end()
 })
