@@ -8,7 +8,7 @@ import { FieldReader } from '../../../src/core/field-reader.js'
 import { deciderOptions, throttle } from '../../../src/processors/throttle.js'
 import { Decider, EXCLUDED, FAIL_OPEN } from '../../../src/throttle/decider.js'
 import { DISCARD, FULL, PASS } from '../../../src/throttle/keyed-limiter.js'
-import { LiveDecider } from '../../../src/throttle/live-decider.js'
+import { type BatchDecider, createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
 import { checkout } from '../../support/checkout.js'
 import { linesOf, originOf, seeded } from '../../support/lines.js'
 
@@ -266,4 +266,28 @@ t.test('live: monotonic, except that aligned windows follow a clock that is set'
   t.notOk(passes(decider, 1))
   t.ok(passes(decider, 10_000))
   t.equal(decider.buckets, 1)
+})
+
+t.test('one that takes over goes on with the windows that are open', async t => {
+  const time = { monotonic: 50, epoch: 1_700_000_000_000 }
+  const clock = { now: () => time.monotonic, wall: () => time.monotonic + time.epoch }
+  const more = { limit: 2, window: '10s', key_field: '.k' }
+  for (const mode of ['fixed', 'aligned', 'sliding', 'time'] as const) {
+    Object.assign(time, { monotonic: 50, epoch: 1_700_000_000_000 - 50 })
+    const { origin, options } = deciderOf(
+      mode === 'time' ? { ...more, time_field: '.t' } : { ...more, window_mode: mode },
+    )
+    const [batch] = linesOf('{"k":"a","t":1700000000000}\n', origin)
+    const decides = (decider: BatchDecider) => decider.decide(batch!).decisions[0]
+    const first = createDecider(options, clock)
+    t.equal(decides(first), PASS)
+    time.monotonic += 1000
+    const second = createDecider(options, clock, windowsOf(first))
+    t.equal(second.buckets, 1, `${mode}: its buckets`)
+    t.equal(decides(second), PASS)
+    t.equal(decides(createDecider(options, clock, windowsOf(second))), DISCARD, `${mode}: counted in all`)
+    t.equal(decides(createDecider(options, clock)), PASS, `${mode}: anew without it`)
+    const other = mode === 'time' ? deciderOf(more).options : deciderOf({ ...more, time_field: '.t' }).options
+    t.equal(decides(createDecider(other, clock, windowsOf(second))), PASS, `${mode}: not in another time`)
+  }
 })
