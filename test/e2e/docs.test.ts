@@ -223,7 +223,7 @@ t.test('every configuration holds, and every command can be understood', async t
       if (block.language === 'yaml') checkYaml(t, block, promtool)
       else if (block.language === 'sh') checkCommands(t, block)
       else if (!TO_LOOK_AT.includes(block.language)) t.fail(`${place(block)}: "${block.language}" is not known`)
-      else if (block.words.length > 0 && `${block.language} ${block.words}` !== 'text output')
+      else if (wordsOf(block).words.length > 0 && `${block.language} ${block.words}` !== 'text output')
         t.fail(`${place(block)}: "${block.language} ${block.words.join(' ')}" is not known`)
     }
     t.pass(page)

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { built, checkout } from '../support/checkout.js'
-import { type RunOptions, Tree } from './tree.js'
+import { type RunOptions, Tree, type TreeOptions } from './tree.js'
 
 const LIB = '/usr/local/lib/sluice'
 const UNTIL_MS = 60_000
@@ -13,7 +13,10 @@ export class Machine {
   readonly tree: Tree
   readonly #tell: (line: string) => void
 
-  static async boot(tell: (line: string) => void): Promise<Machine> {
+  static async boot(
+    tell: (line: string) => void,
+    options: Pick<TreeOptions, 'alone' | 'packages'> = {},
+  ): Promise<Machine> {
     const units = readdirSync(join(checkout, 'systemd'))
     const copies = [
       [join(built, 'src'), `${LIB}/dist/src`],
@@ -21,7 +24,7 @@ export class Machine {
       ...productionPackages().map(path => [join(checkout, path), `${LIB}/${path}`] as const),
       ...units.map(name => [join(checkout, 'systemd', name), `/etc/systemd/system/${name}`] as const),
     ] as const
-    const tree = await Tree.boot({ copies })
+    const tree = await Tree.boot({ copies, ...options })
     const main = `${LIB}/dist/src/cli/main.js`
     await tree.sh(`chmod -R a+rX ${LIB}; chmod a+x ${main}; ln -s ${main} /usr/local/bin/sluice`)
     return new Machine(tree, tell)

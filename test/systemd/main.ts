@@ -3,6 +3,7 @@ import { around } from './around.js'
 import type { Case } from './case.js'
 import { debianPackage } from './deb.js'
 import { Machine } from './machine.js'
+import { systemdPage } from './page.js'
 import { running } from './running.js'
 import { starting } from './starting.js'
 import { whyNoTree } from './tree.js'
@@ -16,6 +17,7 @@ const CASE_MS = 240_000
 const ALL_MS = 1_500_000
 const DEB_MS = 600_000
 const DEB = 'the Debian package: built, installed, started, upgraded, removed, purged; the first hour'
+const PAGE = 'the page: what docs/systemd.md says, done'
 const CASES: readonly Case[] = [...starting, ...running, ...around]
 
 const tell = (line: string) => void process.stderr.write(`        ${line}\n`)
@@ -39,6 +41,7 @@ else {
       await run(t, machine)
     })
   }
+  if (isWanted(PAGE)) t.test(PAGE, { timeout: CASE_MS }, t => systemdPage(t, tell))
   if (isWanted(DEB)) {
     t.test(DEB, { timeout: DEB_MS }, async t => {
       tell(`\n        ${DEB}\n`)
