@@ -38,6 +38,8 @@ export class Model {
   readonly #births: Birth[] = []
   /** The daemon was told to end. */
   ending = false
+  /** It was once, and may not have delivered all of what it had to. */
+  #buffered = false
   readonly #header: string
   readonly #headers: Placement[] = []
   headersArrived = 0
@@ -231,12 +233,14 @@ export class Model {
   #mayComeInPieces({ text, placements, broken }: Line): boolean {
     const { partialMs, partialAtStop, rotateWaitMs, lineBytes } = this.setup
     if (broken || partialMs < 1000 || text.length > lineBytes) return true
-    if (this.ending && partialAtStop === 'deliver') return true
+    if (partialAtStop === 'deliver' && (this.ending || this.#buffered)) return true
     return placements.some(({ content }) => content.gone || content.compressed || (content.away && rotateWaitMs < 1000))
   }
 
   started(birth: Birth): void {
     this.#births.push(birth)
+    // What went out as it ended may be in the buffer.
+    if (this.ending && this.setup.buffer === 'disk') this.#buffered = true
     this.ending = false
   }
 
