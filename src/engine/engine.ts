@@ -387,6 +387,13 @@ export class Engine {
     return [...this.#deliveries].map(([id, { state, reason }]) => ({ id, state, reason }))
   }
 
+  /** Sources that failed a short while ago, and why. */
+  failures(): { id: string; reason: string }[] {
+    return this.#sources.flatMap(({ run }) =>
+      run.failure === undefined ? [] : [{ id: run.config.id, reason: run.failure }],
+    )
+  }
+
   /** Events read and not settled: what the next start reads again, where the source can. */
   undelivered(): number {
     let events = 0

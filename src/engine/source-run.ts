@@ -4,13 +4,15 @@ import type { ComponentConfig } from '../config/load.js'
 import type { Source } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
-import { sleep } from '../lib/time.js'
+import { after, sleep } from '../lib/time.js'
 import type { ComponentCounters } from './counters.js'
 import type { Junction } from './junction.js'
 import type { SourceOutlet } from './outlet.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
+/** A source that ran for so long is well again. */
+const CALM_MS = 2000
 
 export interface SourceRunParts {
   readonly config: ComponentConfig<'source'>
@@ -28,6 +30,7 @@ export class SourceRun {
   readonly outlet: SourceOutlet
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
+  #failure: string | undefined
   #state: 'new' | 'runs' | 'ended' = 'new'
   /** Ends the feeding of a junction. */
   #leave: ((failure?: Error) => void) | undefined
@@ -67,6 +70,11 @@ export class SourceRun {
     this.#leave?.()
   }
 
+  /** Why it failed a short while ago. */
+  get failure(): string | undefined {
+    return this.#failure
+  }
+
   /** Whether it has left, and waits. */
   get isHeld(): boolean {
     return this.outlet.isHeld
@@ -82,6 +90,9 @@ export class SourceRun {
     const { signal } = this.#reading
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
     while (!signal.aborted) {
+      const calm = after(CALM_MS, () => {
+        this.#failure = undefined
+      })
       try {
         await source.start?.(signal)
         await source.run(outlet, signal)
@@ -89,9 +100,13 @@ export class SourceRun {
       } catch (error) {
         if (signal.aborted) break
         counters.failed('source')
+        this.#failure = errorText(error)
         const fields = { component: config.id, code: errorCode(error), error: errorText(error) }
         log.error(fields, 'source failed and is started again from its checkpoint')
+        calm()
         await sleep(backoff.next(), signal)
+      } finally {
+        calm()
       }
     }
   }

@@ -216,6 +216,11 @@ export class Supervisor {
     return this.#engine.stages
   }
 
+  /** Sources that failed a short while ago, and why. */
+  failures(): { id: string; reason: string }[] {
+    return this.#engine.failures()
+  }
+
   /** Events read and not settled. */
   undelivered(): number {
     return this.#engine.undelivered()

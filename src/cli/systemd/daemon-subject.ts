@@ -1,25 +1,30 @@
 import type { Logger } from 'pino'
-import { ProgressWatch, type Stage } from '../../engine/progress.js'
-import type { DestinationState } from '../../engine/surroundings.js'
+import { ProgressWatch } from '../../engine/progress.js'
+import type { Supervisor } from '../../engine/supervisor.js'
 import { daemonState, type ServiceState } from './service-state.js'
 import { LOOKS, type Subject } from './systemd.js'
+
+/** What runs: engine/supervisor.ts. */
+export type Watched = Pick<Supervisor, 'states' | 'failures' | 'stages'>
 
 /** A daemon, as systemd wants to know it. */
 export class DaemonSubject implements Subject {
   /** Why the configuration that was read last does not run. */
   refused: string | undefined
-  readonly #pipeline: { states(): DestinationState[]; readonly stages: readonly Stage[] }
+  readonly #pipeline: Watched
   readonly #log: Logger
   readonly #progress = new ProgressWatch(LOOKS)
   #stuck: readonly string[] = []
 
-  constructor(pipeline: { states(): DestinationState[]; readonly stages: readonly Stage[] }, log: Logger) {
+  constructor(pipeline: Watched, log: Logger) {
     this.#pipeline = pipeline
     this.#log = log
   }
 
   state(): ServiceState {
-    return daemonState({ destinations: this.#pipeline.states(), refused: this.refused, stuck: this.#stuck })
+    const pipeline = this.#pipeline
+    const states = { destinations: pipeline.states(), failures: pipeline.failures() }
+    return daemonState({ ...states, refused: this.refused, stuck: this.#stuck })
   }
 
   goesOn(): boolean {

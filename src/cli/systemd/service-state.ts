@@ -12,6 +12,8 @@ const LONGEST = 400
 
 export interface DaemonState {
   readonly destinations: readonly DestinationState[]
+  /** Sources that failed a short while ago. */
+  readonly failures?: readonly { readonly id: string; readonly reason: string }[] | undefined
   /** Why the configuration that was read last does not run. */
   readonly refused?: string | undefined
   /** Ids of components that do not move though nothing holds them up. */
@@ -25,7 +27,7 @@ const HOW: Readonly<Record<string, string>> = {
 }
 
 /** The state of a daemon: what is wrong, worst first. One that waits for a receiver or an operator has started. */
-export function daemonState({ destinations, refused, stuck = [] }: DaemonState): ServiceState {
+export function daemonState({ destinations, failures = [], refused, stuck = [] }: DaemonState): ServiceState {
   const waiting = Object.keys(HOW).flatMap(state =>
     destinations
       .filter(one => one.state === state && one.reason !== undefined)
@@ -35,6 +37,7 @@ export function daemonState({ destinations, refused, stuck = [] }: DaemonState):
   const troubles = [
     ...stuck.map(id => `${id} is stuck: systemd is going to restart this`),
     ...(refused === undefined ? [] : [`the configuration was not taken, the one before runs: ${refused}`]),
+    ...failures.map(({ id, reason }) => `${id} failed and is started again: ${reason}`),
     ...waiting,
   ]
   const ready = starting.length === 0

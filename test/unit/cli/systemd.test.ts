@@ -107,6 +107,11 @@ t.test('the line of a status', async t => {
       true,
       'the configuration was not taken, the one before runs: f:1:2: no',
     ],
+    [
+      { destinations: [other], failures: [{ id: 'in', reason: 'no port' }] },
+      true,
+      'in failed and is started again: no port',
+    ],
     [{ destinations: [other], stuck: ['limit'] }, true, 'limit is stuck: systemd is going to restart this'],
     [{ destinations: Array.from({ length: 6 }, () => other) }, true, 'delivers to 6 destinations'],
   ]
@@ -211,7 +216,7 @@ t.test('who is stuck', async t => {
     return stage satisfies Stage
   })
   const [a, b] = stages as [(typeof stages)[0], (typeof stages)[0]]
-  const pipeline = { stages: stages as Stage[], states: () => [] }
+  const pipeline = { stages: stages as Stage[], states: () => [], failures: () => [] }
   const subject = new DaemonSubject(pipeline, log)
   const looks = (count: number) => Array.from({ length: count }, () => subject.goesOn())
   t.ok(looks(20).every(Boolean), 'idle: nothing owed')
