@@ -9,7 +9,7 @@ import { Complaints } from './journald/complaints.js'
 import { EntryReader, type Taken } from './journald/entries.js'
 import { cursorOf, type EventOptions, lineOf } from './journald/fields.js'
 import { firstCursor, Journalctl } from './journald/journalctl.js'
-import { filterArgs, type JournaldOptions, options, placeArgs } from './journald/options.js'
+import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
 import { Positions } from './positions.js'
 
 /** A place in the journal: behind an entry, or at it; without one the beginning. */
@@ -121,7 +121,9 @@ class Journald implements Source {
     const { cursor } = this.#read
     // Not --after-cursor: where the entry is gone, that leaves out the one behind it.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
-    const args = [...placeArgs(this.#options), '--follow', '--no-tail', ...from, ...filterArgs(this.#options)]
+    // Without --merge it follows this boot only, and what was not read before the machine started again is left out.
+    const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
+    args.push(...filterArgs(this.#options), ...(await ownMachine(this.#options)))
     const child = new Journalctl(args, line => this.#complaints.line(line))
     const reader = new EntryReader(this.#options.max_entry_bytes)
     let first = true

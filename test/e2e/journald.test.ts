@@ -13,8 +13,8 @@ const FIRST = 1_763_640_000_000_000
 type Fields = readonly (readonly [name: string, value: string | Buffer])[]
 
 /** An entry in the export format of the journal. */
-function exported(n: number, fields: Fields): Buffer {
-  const parts = [`__REALTIME_TIMESTAMP=${FIRST + n * 1000}\n__MONOTONIC_TIMESTAMP=${n * 1000}\n_BOOT_ID=${BOOT}\n`]
+function exported(n: number, fields: Fields, boot = BOOT): Buffer {
+  const parts = [`__REALTIME_TIMESTAMP=${FIRST + n * 1000}\n__MONOTONIC_TIMESTAMP=${n * 1000}\n_BOOT_ID=${boot}\n`]
   const bytes = [Buffer.from(parts.join(''))]
   for (const [name, value] of fields) {
     const length = Buffer.alloc(8)
@@ -24,8 +24,8 @@ function exported(n: number, fields: Fields): Buffer {
   return Buffer.concat([...bytes, Buffer.from('\n')])
 }
 
-const numbered = (from: number, to: number, more: Fields = []) =>
-  Buffer.concat(Array.from({ length: to - from }, (_, i) => exported(from + i, [['MESSAGE', `m${from + i}`], ...more])))
+const numbered = (from: number, to: number, boot?: string) =>
+  Buffer.concat(Array.from({ length: to - from }, (_, i) => exported(from + i, [['MESSAGE', `m${from + i}`]], boot)))
 
 /** Journal files in a folder, written by a program of systemd. */
 class Journal {
@@ -68,7 +68,8 @@ const upTo = (n: number) => Array.from({ length: n }, (_, i) => `m${i}`)
 t.test('followed through rotation, an end, a kill and the removal of files', async t => {
   const { journal, folder } = journalOf(t) ?? {}
   if (!journal || !folder) return
-  journal.append(numbered(0, 50))
+  // What the machine has logged before it started again is not left out.
+  journal.append(numbered(0, 50, BOOT.replace('0', 'f')))
   const first = await startDaemon(t, folder, config(''))
   await first.until(() => messages(folder).length === 50)
   journal.append(numbered(50, 60))

@@ -2,6 +2,7 @@ import t from 'tap'
 import { around } from './around.js'
 import type { Case } from './case.js'
 import { debianPackage } from './deb.js'
+import { journal } from './journal.js'
 import { Machine } from './machine.js'
 import { systemdPage } from './page.js'
 import { running } from './running.js'
@@ -18,7 +19,7 @@ const ALL_MS = 1_500_000
 const DEB_MS = 600_000
 const DEB = 'the Debian package: built, installed, started, upgraded, removed, purged; the first hour'
 const PAGE = 'the page: what docs/systemd.md says, done'
-const CASES: readonly Case[] = [...starting, ...running, ...around]
+const CASES: readonly Case[] = [...starting, ...running, ...around, ...journal]
 
 const tell = (line: string) => void process.stderr.write(`        ${line}\n`)
 const why = whyNoTree()

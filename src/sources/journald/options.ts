@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { byteSize, refuseAt } from '../../core/options.js'
 import { SEVERITIES } from '../../lib/syslog.js'
@@ -68,6 +69,13 @@ export type JournaldOptions = z.output<typeof options>
 /** Where journalctl looks. */
 export function placeArgs({ directory, files = [] }: JournaldOptions): string[] {
   return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]
+}
+
+/** Keeps what other machines have sent here out of the journal of this one, where that is what is read. */
+export async function ownMachine({ directory, files }: JournaldOptions): Promise<string[]> {
+  if (directory !== undefined || files) return []
+  const id = await readFile('/etc/machine-id', 'utf8').catch(() => '')
+  return /^[0-9a-f]{32}\s*$/.test(id) ? [`_MACHINE_ID=${id.trim()}`] : []
 }
 
 /** What it looks for there, and how much of it it tells. */
