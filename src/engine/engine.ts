@@ -389,16 +389,12 @@ export class Engine {
 
   /** Sources that failed a short while ago, and why. */
   failures(): { id: string; reason: string }[] {
-    return this.#sources.flatMap(({ run }) =>
-      run.failure === undefined ? [] : [{ id: run.config.id, reason: run.failure }],
-    )
+    return this.#sources.flatMap(({ run }) => run.failure ?? [])
   }
 
   /** Events read and not settled: what the next start reads again, where the source can. */
   undelivered(): number {
-    let events = 0
-    for (const counters of this.#around.metrics.components.values()) events += counters.inFlight().events
-    for (const count of this.#between) events += count()
-    return events
+    const held = [...this.#around.metrics.components.values()].map(counters => counters.inFlight().events)
+    return [...held, ...this.#between.map(count => count())].reduce((all, events) => all + events, 0)
   }
 }

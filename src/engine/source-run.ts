@@ -30,7 +30,7 @@ export class SourceRun {
   readonly outlet: SourceOutlet
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
-  #failure: string | undefined
+  #failure: { id: string; reason: string } | undefined
   #state: 'new' | 'runs' | 'ended' = 'new'
   /** Ends the feeding of a junction. */
   #leave: ((failure?: Error) => void) | undefined
@@ -71,7 +71,7 @@ export class SourceRun {
   }
 
   /** Why it failed a short while ago. */
-  get failure(): string | undefined {
+  get failure(): { id: string; reason: string } | undefined {
     return this.#failure
   }
 
@@ -100,7 +100,7 @@ export class SourceRun {
       } catch (error) {
         if (signal.aborted) break
         counters.failed('source')
-        this.#failure = errorText(error)
+        this.#failure = { id: config.id, reason: errorText(error) }
         const fields = { component: config.id, code: errorCode(error), error: errorText(error) }
         log.error(fields, 'source failed and is started again from its checkpoint')
         calm()
