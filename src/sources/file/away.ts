@@ -69,25 +69,22 @@ export class Away {
     await this.#findCopies(there, slices)
   }
 
-  /**
-   * What is nowhere, but for `there`, may have been compressed. The oldest first: what is later comes after it; but
-   * what can only be known by its name last of all, among the copies that are of nothing else.
-   */
+  /** What is nowhere, but for `there`, may have been compressed. The oldest is read first: what is later comes after it. */
   async #findCopies(there: ReadonlySet<Entry>, slices: Slices): Promise<void> {
     const { saved, onReady, adoptCopy } = this.#options
     const folders = saved.byFolder()
     this.#copies.keep(folders)
     this.#copies.begin()
     for (const [folder, entries] of folders) {
-      const missing = entries.filter(entry => !there.has(entry))
-      missing.sort(
-        (a, b) =>
-          Number(a.head.bytes === 0) - Number(b.head.bytes === 0) || (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1),
-      )
+      const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
+      const found: [Entry, Copy][] = []
       for (const entry of missing) {
         if (slices.due) await slices.pause()
         const copy = await this.#copies.find(folder, soughtBy(entry, saved.savedAt), slices)
-        if (!copy) continue
+        if (copy) found.push([entry, copy])
+      }
+      found.sort(([a], [b]) => (BigInt(a.birth) < BigInt(b.birth) ? -1 : 1))
+      for (const [entry, copy] of found) {
         const tailer = adoptCopy(entry, copy)
         this.#tell(tailer, copy)
         onReady(tailer)
@@ -152,7 +149,8 @@ export class Away {
       }
     }
     this.#copies.begin()
-    for (const tailer of closed.values()) {
+    const known = [...closed.values()].sort((a, b) => b.sought.head.bytes - a.sought.head.bytes)
+    for (const tailer of known) {
       if (slices.due) await slices.pause()
       const copy = await this.#copies.find(dirname(tailer.path), tailer.sought, slices)
       if (copy) {
@@ -182,7 +180,10 @@ export class Away {
       const fields = { code: 'SLUICE_FILE_VANISHED', file: tailer.path, unread_bytes: tailer.unread }
       context.log.error(fields, 'file vanished before it was read to its end')
     }
-    if (!tailer.unlinked) saved.put({ ...tailer.entry(), away: context.clock.wall() })
+    const entry = { ...tailer.entry(), away: context.clock.wall() }
+    if (!tailer.unlinked) saved.put(entry)
+    // So that its copy, when it is looked at by the next run, is not taken for that of another.
+    else if (this.#copies.areIn(dirname(tailer.path))) saved.put({ ...entry, gone: true })
     forget(tailer)
   }
 }

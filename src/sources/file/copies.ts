@@ -73,7 +73,15 @@ export class Copies {
     for (const folder of this.#folders.keys()) if (!folders.has(folder)) this.#folders.delete(folder)
   }
 
-  /** What may be a copy of what is sought and may have more than was read of it; undefined: nothing. */
+  /** Whether there are any. */
+  areIn(folder: string): boolean {
+    return list(folder).length > 0
+  }
+
+  /**
+   * What may be a copy of what is sought and may have more than was read of it; undefined: nothing. To be asked first for
+   * what more is known of.
+   */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Copy | undefined> {
     const { all, heads, births } = await this.#look(folder, slices)
     if (all.length === 0) return undefined
@@ -83,13 +91,12 @@ export class Copies {
     if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
     const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
     const later = ({ changedAt }: Candidate) => !births || changedAt >= sought.birth
-    const matching = (byHash.get(hash) ?? []).filter(
-      one =>
-        // What was last changed before the file was made is the copy of an older one, or its times were lost.
-        (later(one) || strong) && !one.over && !one.not.has(sought.key) && (one.owner ?? sought.key) === sought.key,
-    )
+    const free = ({ over, not, owner = sought.key, spoken }: Candidate) =>
+      !over && !not.has(sought.key) && owner === sought.key && spoken <= bytes
+    // What was last changed before the file was made is the copy of an older one, or its times were lost.
+    const matching = (byHash.get(hash) ?? []).filter(one => (later(one) || strong) && free(one))
     const whole = matching.find(one => one.size === sought.offset % 2 ** 32)
-    if (whole) whole.spoken = true
+    if (whole) whole.spoken = Math.max(whole.spoken, bytes)
     if (whole && sought.read) {
       whole.owner = sought.key
       whole.over = true
@@ -107,7 +114,7 @@ export class Copies {
     if (read || since === undefined) return undefined
     const from = BigInt(Math.floor(since)) * 1_000_000n
     const own = (path: string) => basename(path).startsWith(name) && ROTATED.test(basename(path).slice(name.length))
-    const free = (one: Candidate) => !one.owner && !one.spoken && one.first.length > 0
+    const free = (one: Candidate) => !one.owner && one.spoken === 0 && one.first.length > 0
     const later = all.filter(one => one.changedAt > from && free(one) && own(one.path))
     const oldestFirst = later.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     return later.length > 0 ? new Copy(oldestFirst, key, this.#troubles, this.#slots) : undefined
@@ -165,7 +172,7 @@ export class Copies {
           first,
           not: new Set(),
           owner: undefined,
-          spoken: false,
+          spoken: 0,
           over: false,
         }
       } finally {

@@ -14,8 +14,8 @@ export interface Candidate {
   readonly not: Set<string>
   /** The one it turned out to be the copy of. */
   owner: string | undefined
-  /** It has what was read of a file, and no more: it is of no other file that is known by less. */
-  spoken: boolean
+  /** It has what was read of a file that is known by so many first bytes, and no more: it is of none that is known by fewer. */
+  spoken: number
   /** Nothing is left to be read of it. */
   over: boolean
 }
