@@ -1,0 +1,114 @@
+import { pino } from 'pino'
+import t from 'tap'
+import type { EventBatch } from '../../../src/core/batch.js'
+import { BatchTransform } from '../../../src/core/batch-transform.js'
+import type { ComponentContext } from '../../../src/core/component.js'
+import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { looseCounters } from '../../../src/engine/counters.js'
+import { Delivery } from '../../../src/engine/delivery.js'
+import { Input, Junction, pump } from '../../../src/engine/junction.js'
+import { deliveryStage, ProgressWatch, processorStage } from '../../../src/engine/progress.js'
+import { batchOf } from '../../support/batches.js'
+import { ManualTime } from '../../support/manual-time.js'
+
+const log = pino({ level: 'silent' })
+const LOOKS = 3
+const turns = () => new Promise(resolve => setImmediate(resolve))
+
+/** A processor that passes everything on, or stands still; behind it a delivery. */
+function pipeline(write: () => Promise<void>, options: object = {}) {
+  const time = new ManualTime()
+  /** By how much timers are late. */
+  const late = { ms: 0 }
+  const counters = looseCounters()
+  const pass = counters.component('pass', 'processor', 'pass')
+  const out = counters.component('out', 'destination', 'fake')
+  const context = { id: 'pass', log, clock: time, metrics: pass } as unknown as ComponentContext
+  const broken = { now: false }
+  class Pass extends BatchTransform {
+    protected override apply(): void {}
+    override _transform(...args: Parameters<BatchTransform['_transform']>): void {
+      if (!broken.now) super._transform(...args)
+    }
+  }
+  const processor = new Pass(context)
+  const delivery = new Delivery({ write }, deliveryOptions.parse(options) as DeliveryOptions, {
+    id: 'out',
+    log,
+    clock: { now: () => time.now() + late.ms, wall: () => time.wall() },
+    random: () => 0.5,
+    after: time.after,
+    deadLetter: { write: async () => {} },
+    counters: {
+      received: (events, bytes) => out.took(events, bytes),
+      sent: (events, bytes) => out.sent(events, bytes),
+      discarded: (reason, events, bytes) => out.discarded(reason, events, bytes),
+      failed: kind => out.failed(kind),
+    },
+    metrics: out,
+  })
+  out.holds = () => delivery.inFlight()
+  const junction = new Junction()
+  junction.connect(new Input(delivery, out))
+  pump(processor, junction)
+  const input = new Input(processor, pass)
+  const stages = [processorStage('pass', processor, pass), deliveryStage('out', delivery, out)]
+  const watch = new ProgressWatch(LOOKS)
+  const look = async () => {
+    let stuck: string[] = []
+    for (let i = 0; i <= LOOKS; i++) {
+      await turns()
+      stuck = watch.look(stages)
+    }
+    return stuck
+  }
+  const send = async (batches: number) => {
+    for (let i = 0; i < batches; i++) void input.write(batchOf([{ i }]) as EventBatch)
+    await turns()
+  }
+  return { late, broken, delivery, look, send, out }
+}
+
+t.test('what stands still is stuck when it could go on, and only then', async t => {
+  let answer = () => {}
+  const answered = () => new Promise<void>(resolve => (answer = resolve))
+  const slow = pipeline(answered, { batch: { max_events: 1 }, max_in_flight: 1, timeout: '1 Hours' })
+  t.same(await slow.look(), [], 'nothing to do')
+  await slow.send(3)
+  t.same(await slow.look(), [], 'a destination that has not started')
+  await slow.delivery.start()
+  await slow.send(30)
+  t.same(await slow.look(), [], 'a receiver that takes its time, and everything before it full')
+  for (let i = 0; i < 33; i++) {
+    answer()
+    await turns()
+  }
+  t.equal(slow.out.passed.events, 33)
+  t.same(await slow.look(), [], 'all done')
+  slow.broken.now = true
+  await slow.send(1)
+  t.same(await slow.look(), ['pass'], 'it has a batch, there is room behind it, and it does not move')
+
+  const holding = pipeline(() => Promise.reject(new DeliveryError('no', { failure: 'hold', reason: 'no_key' })), {
+    batch: { max_events: 1 },
+  })
+  await holding.delivery.start()
+  await holding.send(30)
+  t.equal(holding.delivery.state, 'holding')
+  t.same(await holding.look(), [], 'a hold')
+
+  const failing = pipeline(() => Promise.reject(new Error('away')), { batch: { max_events: 1 } })
+  await failing.delivery.start()
+  await failing.send(30)
+  t.equal(failing.delivery.state, 'retrying')
+  t.same(await failing.look(), [], 'a retry')
+
+  const waiting = pipeline(async () => {}, { batch: { max_wait: '1 Hours' } })
+  await waiting.delivery.start()
+  await waiting.send(3)
+  t.same(await waiting.look(), [], 'a batch that is not full')
+  waiting.late.ms = 7_200_000
+  t.same(await waiting.look(), ['out'], 'its time has come, and nobody began')
+  for (const { delivery } of [slow, holding, failing, waiting]) delivery.destroy()
+})
