@@ -1,5 +1,7 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -85,6 +87,18 @@ destinations:
   await until('STOPPING', () => told.includes('STOPPING=1'))
   t.ok(told.some(word => /^EXTEND_TIMEOUT_USEC=\d+$/.test(word)))
   t.notMatch(running.stderr, 'systemd cannot be told')
+
+  const taken = createServer().listen(0, '127.0.0.1')
+  t.teardown(() => void taken.close())
+  await once(taken, 'listening')
+  const { port } = taken.address() as AddressInfo
+  const source = `  net: { type: tcp, listen: 127.0.0.1:${port} }\n`
+  writeFileSync(config, text.replace('destinations', `${source}destinations`).replace('[app]', '[app, net]'))
+  const failing = sluice(['run', '--config', config], { env })
+  const failed = `STATUS=net failed and is started again: cannot listen on 127.0.0.1:${port}: another program listens there`
+  await until('that a source fails', () => told.includes(failed))
+  failing.child.kill('SIGTERM')
+  await failing.exit
 
   writeFileSync(config, text)
   const alone = sluice(['run', '--config', config], { env: { NOTIFY_SOCKET: join(place, 'nobody') } })
