@@ -100,6 +100,20 @@ destinations:
   failing.child.kill('SIGTERM')
   await failing.exit
 
+  told.length = 0
+  writeFileSync(config, `metrics: false\ndata_dir: ${join(folder, 'managed')}\nsources:\n  app: { type: stdin }\n`)
+  const key = join(folder, 'key')
+  writeFileSync(key, `sts_${'0'.repeat(40)}\n`)
+  // Something listens there, and is no service.
+  taken.on('connection', socket => socket.destroy())
+  const url = `http://127.0.0.1:${port}/v3/pipeline/${'0'.repeat(24)}`
+  const managed = sluice(['run', '--config', config, '--pipeline', url, '--key-file', key], { env })
+  await until('what it waits for', () => told.some(word => word.startsWith('STATUS=waits for a revision to run: ')))
+  await until('READY', () => told.includes('READY=1'))
+  await until('WATCHDOG', () => told.includes('WATCHDOG=1'))
+  managed.child.kill('SIGTERM')
+  t.equal(await managed.exit, 0, managed.stderr)
+
   writeFileSync(config, text)
   const alone = sluice(['run', '--config', config], { env: { NOTIFY_SOCKET: join(place, 'nobody') } })
   await alone.until(() => /systemd cannot be told/.test(alone.stderr))
