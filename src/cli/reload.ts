@@ -4,6 +4,7 @@ import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { Supervisor } from '../engine/supervisor.js'
 import { systemClock } from '../lib/time.js'
+import { tellWarnings } from './run-log.js'
 import type { Servers } from './run-servers.js'
 import type { Systemd } from './systemd/systemd.js'
 import { ConfigWatch } from './watch-config.js'
@@ -50,7 +51,7 @@ export function onReload(
     watch?.read()
     try {
       const next = read()
-      for (const warning of next.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+      tellWarnings(log, next.warnings)
       const listening = await servers.prepare(next.metrics)
       await pipeline.replace(next).catch(error => {
         listening.drop()

@@ -1,4 +1,5 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
+import { formatProblem, type Problem } from '../core/errors.js'
 import type { Io } from './command-line.js'
 import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
 
@@ -21,4 +22,9 @@ export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
       to.write(`<${priorityOf(this.lastLevel)}>${line}`)
     },
   } as DestinationStream & { lastLevel: number })
+}
+
+/** What is odd about a configuration, though it can be used. */
+export function tellWarnings(log: Logger, warnings: readonly Problem[]): void {
+  for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }

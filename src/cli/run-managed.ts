@@ -6,7 +6,6 @@ import { components } from '../components.js'
 import { ManagedConfig } from '../config/managed-config.js'
 import { AccessKey } from '../core/access-key.js'
 import { auth } from '../core/auth-options.js'
-import { formatProblem } from '../core/errors.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { rehearse } from '../engine/supervisor.js'
 import { KeptRevision } from '../fleet/kept-revision.js'
@@ -18,7 +17,7 @@ import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onSignals, runLocked, type Totals } from './run.js'
-import { createLog } from './run-log.js'
+import { createLog, tellWarnings } from './run-log.js'
 import { oneLine } from './systemd/service-state.js'
 import { Systemd } from './systemd/systemd.js'
 
@@ -43,7 +42,7 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
   const log = createLog(io)
   const readLocal = () => new ManagedConfig(configPath, { env, components })
   const local = readLocal()
-  for (const warning of local.local.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+  tellWarnings(log, local.local.warnings)
   const { dataDir, shutdownTimeoutMs } = local.local
   const systemd = Systemd.from(env, { log })
   const lock = lockDataDir(dataDir)

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { errorText, formatProblem } from '../core/errors.js'
+import { errorText } from '../core/errors.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
@@ -15,7 +15,7 @@ import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onReload, type ReloadOrigin } from './reload.js'
-import { createLog } from './run-log.js'
+import { createLog, tellWarnings } from './run-log.js'
 import { Servers } from './run-servers.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
 import { Systemd } from './systemd/systemd.js'
@@ -39,7 +39,7 @@ export interface ConfigOrigin {
 export async function run(options: RunOptions, io: Io): Promise<number> {
   const config = 'config' in options ? options.config : loadConfig(options.configPath, { env: io.env, components })
   const log = createLog(io)
-  for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+  tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
   try {

@@ -9,7 +9,7 @@ import { type OpenService, openService } from '../api/open-service.js'
 import type { Store } from '../api/store/store.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { ConfigError, errorCode, errorText, formatProblem } from '../core/errors.js'
+import { ConfigError, errorCode, errorText } from '../core/errors.js'
 import { Metrics } from '../engine/metrics.js'
 import type { Format } from '../lib/exposition.js'
 import { inheritedSockets, type ListenAddress, listenOn, listenText } from '../lib/inherited-sockets.js'
@@ -19,7 +19,7 @@ import { TlsFiles } from '../sources/listen/tls.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onSignals } from './run.js'
-import { createLog } from './run-log.js'
+import { createLog, tellWarnings } from './run-log.js'
 import { urlOf } from './run-servers.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
@@ -50,7 +50,7 @@ export function openConfigured(options: ServiceConfig, log: Logger): Promise<Ope
 export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
   const { config, options } = loadServiceConfig(configPath, io.env)
   const log = createLog(io)
-  for (const warning of config.warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
+  tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
   try {
