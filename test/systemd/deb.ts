@@ -13,7 +13,6 @@ const WHOLE_MS = 600_000
 const BUILD_MS = 120_000
 const UNTIL_MS = 60_000
 const FIRST_HOUR_MS = 60_000
-const LINE = 'Jan  2 03:04:05 host app[7]: hello'
 const DEVELOPERS =
   /\.(ts|map|md|cc|c|h|gyp|ya?ml)$|\/(test|tests|benchmarks?)\/|\.musl\.|prebuilds\/(?!linux-)|\/\.[^/]|eslint/
 
@@ -120,7 +119,13 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
       return
     }
   }
-  const received = `node -e 'fetch("http://127.0.0.1:9598/metrics").then(r => r.text()).then(text => console.log(/^sluice_component_received_events_total\\{component_id="nowhere".* (\\S+)$/m.exec(text)?.[1]), () => console.log("none"))'`
+  /** Whether a metric of a component has come to a value. */
+  const metric = (name: string, id: string, least: number, decision = '') => {
+    const pattern = `/^${name}\\{component_id="${id}".*${decision}.* (\\S+)$/m`
+    const page = 'fetch("http://127.0.0.1:9598/metrics").then(response => response.text())'
+    const told = `console.log(Number(${pattern}.exec(text)?.[1]) >= ${least} ? "yes" : "no")`
+    return `node -e '${page}.then(text => ${told}, () => console.log("none"))'`
+  }
 
   const isGone = async () => {
     await says('ls -d /etc/sluice /var/lib/sluice* /var/lib/private/sluice* 2>/dev/null | wc -l', '0')
@@ -142,9 +147,10 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   t.equal((await apt('install', first)).code, 0, 'installs')
   await says('systemctl is-enabled sluice', 'enabled')
   await until('systemctl is-active sluice', 'active')
-  await does('install -m 0640 -g adm /dev/null /var/log/syslog')
-  await does(`echo '${LINE}' >> /var/log/syslog`)
-  await until(received, '1')
+  // More than the limit of the configuration that comes with it, at once.
+  await does('seq 3000 | systemd-cat -t app')
+  await until(metric('sluice_component_received_events_total', 'system', 3000), 'yes')
+  await says(metric('sluice_throttle_events_total', 'limit_app', 1, 'discarded'), 'yes')
   const took = performance.now() - began
   tell(`from the package to metrics: ${(took / 1000).toFixed(1)} s`)
   t.ok(took < FIRST_HOUR_MS, `from the package to scraped metrics in ${Math.round(took)} ms`)
@@ -167,8 +173,9 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   for (const unit of ['sluice', 'sluice-api']) await until(`systemctl is-active ${unit}`, 'active')
   await until("sluice status | grep -o '^Sluice [0-9.]*'", `Sluice ${newer}`)
   await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
-  await does(`echo '${LINE}' >> /var/log/syslog`)
-  await until(received, '1')
+  await does('seq 3000 | systemd-cat -t app')
+  await until(metric('sluice_component_received_events_total', 'system', 3000), 'yes')
+  await says(metric('sluice_component_received_events_total', 'system', 6000), 'no')
   await does('systemctl disable --now sluice')
   t.equal((await apt('install --reinstall', second)).code, 0, 'what was disabled and stopped')
   await says('systemctl is-enabled sluice', 'disabled')
