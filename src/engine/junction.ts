@@ -22,6 +22,8 @@ export class Input {
       this.#room = undefined
     }
     stream.on('drain', go)
+    // One that is ended while it is full tells of no room any more, and not every stream closes by itself.
+    stream.on('finish', go)
     stream.on('close', go)
   }
 

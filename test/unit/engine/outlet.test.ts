@@ -118,3 +118,38 @@ t.test('with other components behind it: what was made before is read as they wa
     ['two', 'one'],
   ])
 })
+
+t.test(
+  'who waits for room in a stream that is ended meanwhile goes on, whether that closes by itself or not',
+  async t => {
+    for (const autoDestroy of [true, false]) {
+      let finishWrite = () => {}
+      const stream = new Writable({
+        objectMode: true,
+        highWaterMark: 1,
+        autoDestroy,
+        write(_batch, _encoding, done) {
+          finishWrite = done
+        },
+      })
+      const junction = new Junction()
+      junction.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
+      const counters = new ComponentCounters('in', 'source', 'fake')
+      const outlet = new SourceOutlet(junction, counters, 1000)
+      const frame = new LineSplitter(1 << 20).push(Buffer.from('a\n'))!
+      const ack = outlet.ack(() => {})
+      let sent = false
+      const sending = outlet.send(new EventBatch(frame, originOf('text'), 0, ack)).then(() => {
+        sent = true
+      })
+      outlet.hold()
+      junction.end()
+      await new Promise(resolve => setImmediate(resolve))
+      t.notOk(sent, 'it waits')
+      finishWrite()
+      await Promise.race([sending, new Promise(resolve => setTimeout(resolve, 5000).unref())])
+      t.ok(sent, autoDestroy ? 'closes by itself' : 'stays open')
+      ack.settle('delivered')
+    }
+  },
+)
