@@ -30,7 +30,14 @@ t.setTimeout(ALL_MS)
 if (why && process.env.CI) t.fail(`${why}; under CI this may not be left out`)
 else if (why) t.pass('a booted tree', { skip: why })
 else {
-  const machine = await Machine.boot(tell)
+  const machine = await Machine.boot(tell).catch(error => {
+    tell(error.message)
+    t.fail(error.message.replace(/\s+/g, ' ').slice(0, 500))
+  })
+  if (machine) all(machine)
+}
+
+function all(machine: Machine): void {
   t.teardown(() => machine.tree.end())
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.once(signal, () => void machine.tree.end().then(() => process.kill(process.pid, signal)))
