@@ -4,6 +4,7 @@ import { createServer } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { gunzipSync } from 'node:zlib'
@@ -67,6 +68,8 @@ class Load {
   start(): void {
     this.#on = true
     this.#going = this.#go()
+    // Told when it is waited for.
+    this.#going.catch(() => {})
   }
 
   async stop(): Promise<void> {
@@ -90,8 +93,8 @@ class Load {
       const half = Math.round(due / 2)
       appendFileSync(this.#file, this.#lines('tailed', half))
       const room = [
-        this.#daemon.stdin.write(this.#lines('piped', Math.round(half / 2))) || once(this.#daemon.stdin, 'drain'),
-        this.#socket.write(this.#lines('sent', Math.round(half / 2))) || once(this.#socket, 'drain'),
+        this.#daemon.stdin.write(this.#lines('piped', Math.round(half / 2))) || roomIn(this.#daemon.stdin),
+        this.#socket.write(this.#lines('sent', Math.round(half / 2))) || roomIn(this.#socket),
       ]
       await Promise.all(room)
       await wait(Math.max(0, began + ticks * TICK_MS - performance.now()))
@@ -204,6 +207,13 @@ async function run(count: number, rate: number, share: number, random: Random): 
     receiver.closeAllConnections()
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Rejects when the daemon reads nothing for a minute. */
+async function roomIn(stream: Writable): Promise<void> {
+  await once(stream, 'drain', { signal: AbortSignal.timeout(60_000) }).catch(cause => {
+    throw new Error('a source of the daemon reads nothing any more', { cause })
+  })
 }
 
 /** Makes reloads, and knows what became of them. */
