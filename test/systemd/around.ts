@@ -35,10 +35,10 @@ function post(port: number, body: string): Promise<number> {
   })
 }
 
-const socketUnit = (name: string, port: number) => `[Socket]
+const socketUnit = (name: string, port: number, service = 'sluice') => `[Socket]
 ListenStream=127.0.0.1:${port}
 FileDescriptorName=${name}
-Service=sluice.service
+Service=${service}.service
 
 [Install]
 WantedBy=sockets.target
@@ -146,6 +146,12 @@ destinations:
       await machine.untilProperty('sluice-api', 'NRestarts', /^1$/)
       await machine.untilProperty('sluice-api', 'ActiveState', /^active$/)
       t.equal(await whoami(), 200, 'what it knew it knows')
+      await machine.do('systemctl stop sluice-api; sed -i "s/listen: .*/listen: systemd:api/" /etc/sluice/service.yaml')
+      machine.write({ '/etc/systemd/system/sluice-api.socket': socketUnit('api', port, 'sluice-api') })
+      await machine.do('sed -i 1d /etc/sluice/service.yaml; systemctl daemon-reload; systemctl start sluice-api.socket')
+      t.equal(await whoami(), 200, 'started by the request')
+      await Promise.all([machine.do('systemctl restart sluice-api'), sleep(100)])
+      t.equal(await whoami(), 200, 'and after a restart')
       await machine.do('sed -i s/listen:/listens:/ /etc/sluice/service.yaml; systemctl restart sluice-api')
       t.equal(await machine.property('sluice-api', 'ExecMainStatus'), '78')
       t.ok(await stays(2000, async () => (await machine.property('sluice-api', 'ActiveState')) === 'failed'))
