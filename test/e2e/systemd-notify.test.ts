@@ -1,10 +1,11 @@
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { sluiceMain } from '../support/checkout.js'
 import { needs } from '../support/needs.js'
 import { sluice } from '../support/sluice.js'
 
@@ -119,4 +120,34 @@ destinations:
   await alone.until(() => /systemd cannot be told/.test(alone.stderr))
   alone.child.kill('SIGTERM')
   t.equal(await alone.exit, 0, 'it runs all the same')
+})
+
+t.test('in the journal each line has its priority', { timeout: 60_000 }, async t => {
+  const folder = t.testdir({ 'wrong.yaml': 'sources: 1\n', journal: '' })
+  const journal = join(folder, 'journal')
+  const { dev, ino } = statSync(journal, { bigint: true })
+  const said = (args: string[], stream: string) => {
+    const fd = openSync(journal, 'w')
+    const env = { ...process.env, JOURNAL_STREAM: stream }
+    const { status } = spawnSync(process.execPath, [sluiceMain, ...args], { env, stdio: ['ignore', 'ignore', fd] })
+    closeSync(fd)
+    return { status, lines: readFileSync(journal, 'utf8').trimEnd().split('\n') }
+  }
+  const wrong = said(['run', '--config', join(folder, 'wrong.yaml')], `${dev}:${ino}`)
+  t.equal(wrong.status, 78)
+  t.ok(wrong.lines.length > 0 && wrong.lines.every(line => /^<3>\S/.test(line)), wrong.lines.join('\n'))
+  const elsewhere = said(['run', '--config', join(folder, 'wrong.yaml')], `${dev}:${ino + 1n}`)
+  t.ok(
+    elsewhere.lines.every(line => !line.startsWith('<')),
+    'the journal is somewhere else',
+  )
+
+  const state = `data_dir: ${join(folder, 'state')}`
+  writeFileSync(
+    join(folder, 'right.yaml'),
+    `metrics: false\n${state}\nsources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [in] } }\n`,
+  )
+  const right = said(['run', '--config', join(folder, 'right.yaml')], `${dev}:${ino}`)
+  t.equal(right.status, 0)
+  t.ok(right.lines.length > 1 && right.lines.every(line => /^<6>\{"level":30,/.test(line)), right.lines.join('\n'))
 })
