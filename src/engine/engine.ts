@@ -84,7 +84,7 @@ export class Engine {
   readonly #delivering = new AbortController()
   /** What can be seen to stand still. */
   readonly stages: Stage[] = []
-  readonly taps = new Taps(id => this.#junction(id), this.#junctions, this.#inputs, this.#between)
+  readonly taps = new Taps(id => this.#junction(id), this.#junctions, this.#inputs, this.#between, this.#lasting)
   #failed = false
   #leaving = false
 
@@ -206,7 +206,6 @@ export class Engine {
     this.#processors.push(processor)
     this.#lasting.set(config.id, processor)
     this.#inputs.set(config.id, new Input(processor, context.metrics))
-    this.taps.processors.set(config.id, processor)
     const { metrics } = context
     this.stages.push(processorStage(config.id, processor, metrics))
     const before = metrics.passed.events

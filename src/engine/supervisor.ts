@@ -203,7 +203,7 @@ export class Supervisor {
 
   /** Counts by key what a component decides from now on; undefined: it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
-    return this.#engine.taps.processors.get(component)?.watchKeys?.()
+    return this.#engine.taps.watchKeys(component)
   }
 
   /** What each destination is up to. */

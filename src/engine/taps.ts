@@ -1,5 +1,5 @@
 import type { SideOutlet } from '../core/batch-transform.js'
-import type { Processor } from '../core/component.js'
+import type { KeyWatch, Lifecycle, Processor } from '../core/component.js'
 import { REJECTED } from '../core/delivery-options.js'
 import { type Input, type Junction, pump, type Tap } from './junction.js'
 
@@ -7,12 +7,11 @@ import { type Input, type Junction, pump, type Tap } from './junction.js'
 export class Taps {
   /** Side outputs that nobody reads, by `id.outlet`: nothing is put into them while nobody watches. */
   readonly unread = new Map<string, SideOutlet>()
-  /** Those that decide by key can be asked for it. */
-  readonly processors = new Map<string, Processor>()
   readonly #make: (output: string) => Junction
   readonly #junctions: ReadonlyMap<string, Junction>
   readonly #inputs: ReadonlyMap<string, Input>
   readonly #between: (() => number)[]
+  readonly #components: ReadonlyMap<string, Lifecycle>
 
   /** `between`: counts of what left a processor and has not reached anybody. */
   constructor(
@@ -20,17 +19,24 @@ export class Taps {
     junctions: ReadonlyMap<string, Junction>,
     inputs: ReadonlyMap<string, Input>,
     between: (() => number)[],
+    components: ReadonlyMap<string, Lifecycle>,
   ) {
     this.#make = make
     this.#junctions = junctions
     this.#inputs = inputs
     this.#between = between
+    this.#components = components
   }
 
   /** What can be watched: outputs, side outputs, and destinations for what reaches them. */
   outputs(): string[] {
     const names = new Set([...this.#junctions.keys(), ...this.unread.keys(), ...this.#inputs.keys()])
     return [...names].filter(name => !name.endsWith(`.${REJECTED}`)).sort()
+  }
+
+  /** Counts by key what a component decides from now on; undefined: it has no keys. */
+  watchKeys(component: string): KeyWatch | undefined {
+    return (this.#components.get(component) as Partial<Processor> | undefined)?.watchKeys?.()
   }
 
   /** Shows every batch of an output to `tap`, until the result is called; undefined: there is no such output. */
