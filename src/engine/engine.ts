@@ -228,6 +228,7 @@ export class Engine {
   async #addSource(config: ComponentConfig<'source'>, known: SourceRun | undefined): Promise<void> {
     const junction = this.#junction(config.id)
     if (known) {
+      this.#counters.set(config.id, known.counters)
       this.#sources.push({ run: known, junction })
       return
     }
@@ -246,8 +247,7 @@ export class Engine {
     }
     const source = await this.#create<'source'>(config, context)
     const outlet = new SourceOutlet(junction, base.metrics, this.#share, source.once)
-    const { random } = this.#around
-    const run = new SourceRun({ config, source, outlet, counters: base.metrics, log: this.#around.log, random })
+    const run = new SourceRun({ ...this.#around, config, source, outlet, counters: base.metrics })
     this.#sources.push({ run, junction })
   }
 

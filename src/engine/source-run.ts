@@ -70,6 +70,10 @@ export class SourceRun {
     this.#leave?.()
   }
 
+  get counters(): ComponentCounters {
+    return this.#parts.counters
+  }
+
   /** Why it failed a short while ago. */
   get failure(): { id: string; reason: string } | undefined {
     return this.#failure

@@ -240,6 +240,21 @@ t.test('a source whose options changed goes on from its checkpoint', async t => 
   await it.end(t)
 })
 
+t.test('a source that was kept, and changed or taken out later, shows nothing of itself any more', async t => {
+  const it = await start(t, SHAPES[0]!)
+  const shown = async () => {
+    const lines = String(await it.metrics.render()).split('\n')
+    return lines.filter(line => line.startsWith('sluice_files_watched{')).length
+  }
+  t.equal(await shown(), 1)
+  await it.replace(SHAPES[1]!)
+  t.equal(await shown(), 1, 'kept')
+  await it.replace(SHAPES[1]!, ', max_line_bytes: 2000')
+  t.equal(await shown(), 1, 'another in its place')
+  await it.replace(SHAPES[0]!, ', max_line_bytes: 2000')
+  await it.end(t)
+})
+
 t.test('an end in the middle of a replacement', async t => {
   const it = await start(t, SHAPES[0]!)
   await it.send(50)
