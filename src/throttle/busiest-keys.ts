@@ -90,7 +90,10 @@ export class BusiestKeys {
     const field = this.#field
     if (!field) return undefined
     const kind = field.load(batch, i)
-    return kind === MISSING || kind === NULL ? undefined : field.text().slice(0, LONGEST_KEY) || undefined
+    if (kind === MISSING || kind === NULL) return undefined
+    const text = field.text()
+    // A part of a text keeps the whole of it in memory.
+    return (text.length > LONGEST_KEY ? copyOf(text.slice(0, LONGEST_KEY)) : text) || undefined
   }
 
   #forget(): void {
@@ -111,3 +114,5 @@ export class BusiestKeys {
     }
   }
 }
+
+const copyOf = (text: string) => Buffer.from(text, 'utf16le').toString('utf16le')

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import t from 'tap'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { BusiestKeys } from '../../../src/throttle/busiest-keys.js'
@@ -68,4 +70,16 @@ t.test('of very many a sample stands for the rest, and its memory is bounded', a
     else t.equal(passed, 0)
   }
   t.ok(found[2]!.passed + found[2]!.discarded < busy / 100)
+})
+
+t.test('of keys that are long only the beginning is in memory', async t => {
+  setFlagsFromString('--expose-gc')
+  const collect = runInNewContext('gc') as () => void
+  const { keys, see } = counting()
+  collect()
+  const before = process.memoryUsage().heapUsed
+  for (let i = 0; i < 200; i++) see([{ app: `${i} ${'x'.repeat(100_000)}` }], [PASS])
+  collect()
+  t.ok(process.memoryUsage().heapUsed - before < 5_000_000)
+  t.equal(keys.busiest(300).keys.length, 200)
 })
