@@ -183,12 +183,15 @@ function countInEventTime(
     'sluice_throttle_forgotten_windows_total',
     'Windows that were dropped before their time, since there was no more room.',
   )
+  // Of a limiter that was taken over, the one before has counted these.
+  let counted = limiter.room.forgotten
   let told = false
   return () => {
     late.value += decider.counts[LATE]! + decider.counts[TOO_LATE]!
     unreadable.value += decider.unreadable
     ahead.value += decider.ahead
-    forgotten.value = limiter.room.forgotten
+    forgotten.value += limiter.room.forgotten - counted
+    counted = limiter.room.forgotten
     if (told || !looksLikeSeconds(limiter.progress.oldest)) return
     told = true
     log.warn({ field: time_field?.text }, 'numbers in time_field are milliseconds; these look like seconds')

@@ -14,10 +14,9 @@ import { settle } from '../../support/manual-time.js'
 const NOW = 1_700_000_000_000
 
 /** A throttle in event time by itself, with counters as the daemon has them. */
-function throttleOf(options: object) {
+function throttleOf(options: object, counters = new ComponentCounters('t', 'processor', 'throttle')) {
   const time = { now: 0 }
   const wanted = new WantedNames()
-  const counters = new ComponentCounters('t', 'processor', 'throttle')
   const logged: string[] = []
   const processor = throttle.create(throttle.options.parse({ limit: 1, window: '1s', time_field: '.t', ...options }), {
     id: 't',
@@ -130,4 +129,17 @@ t.test('as a stream of objects: a Date is a time', async t => {
   await new Promise(resolve => stream.on('end', resolve))
   t.same(passed, [0, 2, 3, 4, 5, 6])
   t.match(stream.stats, { received: 8, passed: 4, late: 2, discarded: 2, fail_open: 0, excluded: 0 })
+})
+
+t.test('forgotten windows are counted on where another throttle takes its place', async t => {
+  const options = { allowed_lateness: '10 Hours' }
+  const forgotten = 'sluice_throttle_forgotten_windows_total'
+  const before = throttleOf(options)
+  await before.through(...Array.from({ length: 5000 }, (_, i) => ({ t: NOW - (5000 - i) * 1000 })))
+  const counted = before.series(forgotten)['']!
+  t.ok(counted > 0)
+  before.counters.retire()
+  const next = throttleOf(options, before.counters)
+  await next.through({ t: NOW })
+  t.equal(next.series(forgotten)[''], counted)
 })
