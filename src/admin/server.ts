@@ -16,6 +16,8 @@ export interface Told {
   metrics(format: Format): Promise<Buffer>
   /** Every destination, and why it is not ready. */
   destinations(): { id: string; state: string; reason: string | undefined }[]
+  /** Sources that failed a short while ago, and are started again and again. */
+  failures?(): { id: string; reason: string }[]
 }
 
 /** Whether nothing is held up: a destination that was validated once and is tried again is ready, too. */
@@ -85,7 +87,9 @@ async function answer(
     case '/readyz': {
       const destinations = told.destinations()
       const ready = isReady(destinations)
-      sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not ready', destinations })
+      const failures = told.failures?.() ?? []
+      const sources = failures.length > 0 ? { sources: failures.map(one => ({ ...one, state: 'failing' })) } : {}
+      sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not ready', destinations, ...sources })
       return
     }
     default:

@@ -1,4 +1,4 @@
-import { type DaemonView, short } from './daemon-view.js'
+import { counted, type DaemonView, short } from './daemon-view.js'
 
 /** Something that wants somebody's attention, and what to do about it. */
 export interface Trouble {
@@ -9,10 +9,15 @@ export interface Trouble {
 /** A position that was not saved for this long, with something to save, is stuck. */
 const OLD_CHECKPOINT_S = 60
 const FULL_SHARE = 0.8
+/** What is no dead letter either. */
+const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
+  buffer_full: 'They are lost, as when_full: drop_newest says; block would make the sources wait.',
+  buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log tells more.',
+}
 
 /** What is wrong with the daemon, the worst first. */
 export function troublesOf(view: DaemonView): Trouble[] {
-  const { scrape, destinations } = view
+  const { scrape, destinations, failing } = view
   const troubles: Trouble[] = []
   for (const { id, state, reason = '' } of destinations) {
     if (state === 'ready' || state === 'stopped') continue
@@ -22,6 +27,11 @@ export function troublesOf(view: DaemonView): Trouble[] {
         : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
     troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
   }
+  for (const { id, reason } of failing)
+    troubles.push({
+      what: `${id} fails: ${reason}`,
+      todo: 'It is started again and again until it works, where it left off. It goes on by itself once that is put right.',
+    })
   if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
     troubles.push({
       what: 'the configuration was not taken at the last reload: the one before it runs',
@@ -43,6 +53,20 @@ export function troublesOf(view: DaemonView): Trouble[] {
         todo: 'Full, it makes its sources wait (or drops, with when_full: drop_newest). Raise buffer.max_bytes or help the receiver.',
       })
   }
+  for (const { labels, value } of scrape.all('sluice_files_unreadable')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id}: ${counted(value, 'file')} cannot be read`,
+        todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_files_watched')) {
+    if (value === 0 && scrape.sum('sluice_files_unreadable', labels) === 0)
+      troubles.push({
+        what: `${labels.component_id}: there is no file that it could read`,
+        todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
+      })
+  }
   for (const { labels, value } of scrape.all('sluice_checkpoint_age_seconds')) {
     if (value > OLD_CHECKPOINT_S)
       troubles.push({
@@ -51,13 +75,15 @@ export function troublesOf(view: DaemonView): Trouble[] {
       })
   }
   for (const { labels, value } of scrape.all('sluice_component_discarded_events_total')) {
-    if (labels.reason === 'throttled' || labels.reason === 'filtered' || value === 0) continue
+    const { component_id, component_kind, reason = '' } = labels
+    if (reason === 'throttled' || reason === 'filtered' || value === 0) continue
     troubles.push({
-      what: `${labels.component_id} has discarded ${short(value)} events: ${labels.reason}`,
+      what: `${component_id} has discarded ${counted(value, 'event')}: ${reason}`,
       todo:
-        labels.component_kind === 'destination'
+        LOST_FROM_BUFFER[reason] ??
+        (component_kind === 'destination'
           ? 'What a destination refuses for good is in data_dir/dead-letter: see `sluice resend --dry-run`.'
-          : 'See its options in the configuration.',
+          : 'See its options in the configuration.'),
     })
   }
   return troubles

@@ -10,6 +10,8 @@ export interface DaemonView {
   readonly scrape: Scrape
   readonly ready: boolean
   readonly destinations: readonly { readonly id: string; readonly state: string; readonly reason?: string }[]
+  /** Sources that fail and are started again. */
+  readonly failing: readonly { readonly id: string; readonly reason: string }[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
 }
 
@@ -21,7 +23,9 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     ask(socket, '/metrics').then(textOf),
     ask(socket, '/readyz').then(async response => ({
       ok: response.statusCode === 200,
-      body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'>,
+      body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
+        sources?: DaemonView['failing']
+      },
     })),
   ])
   const scrape = new Scrape(metrics)
@@ -31,7 +35,8 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     type: labels.component_type!,
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
-  return { at, scrape, ready: ready.ok, destinations: ready.body.destinations, components }
+  const { destinations, sources: failing = [] } = ready.body
+  return { at, scrape, ready: ready.ok, destinations, failing, components }
 }
 
 /** How the terminal takes it. */
@@ -115,7 +120,8 @@ export function stateOf({ scrape, destinations }: DaemonView, id: string): strin
   return ''
 }
 
-function counted(count: number, what: string): string {
+/** `1 file`, `2 files`. */
+export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
 }
 

@@ -70,7 +70,14 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const { systemd } = origin
   const told = new DaemonSubject(pipeline, log)
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline.states()) ? 1 : 0))
-  const servers = new Servers({ metrics: format => metrics.render(format), destinations: () => pipeline.states() }, log)
+  const servers = new Servers(
+    {
+      metrics: format => metrics.render(format),
+      destinations: () => pipeline.states(),
+      failures: () => pipeline.failures(),
+    },
+    log,
+  )
   await servers.open(config, pipeline)
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const timeout = () => pipeline.config.shutdownTimeoutMs

@@ -158,7 +158,7 @@ class FileSource implements Source {
     })
     this.#watches = new Watches(log, clock, (folder, type, name) => this.#hint(folder, type, name))
     checkpoints.provide(() => this.#snapshot())
-    registerGauges(context, this.#roster, this.#descriptors)
+    registerGauges(context, this.#roster, this.#descriptors, this.#troubles)
     if (this.#saved.unreadable > 0) this.#tellUnreadable()
   }
 

@@ -88,7 +88,13 @@ export function networkError(error: unknown, place: string): DeliveryError {
   const code = errorCode(error) ?? ''
   const tls = /^(ERR_TLS|ERR_SSL|EPROTO)|CERT|UNABLE_TO_|SELF_SIGNED/.test(code)
   const reason = REASONS[code] ?? (tls ? 'tls' : code.startsWith('HPE_') ? 'protocol' : 'network')
-  const why = WORDS[reason] ?? errorText(error)
+  const why = WORDS[reason] ?? (tls ? opensslReason(error) : undefined) ?? errorText(error)
   const message = `${place}: ${why}${code ? ` (${code})` : ''}${tls ? '; see tls.ca_file and tls.server_name' : ''}`
   return new DeliveryError(message, { failure: 'retry', reason, cause: error })
+}
+
+/** What OpenSSL means, without where in its code it says so. */
+function opensslReason(error: unknown): string | undefined {
+  const { reason } = error as { readonly reason?: unknown }
+  return typeof reason === 'string' && reason !== '' ? reason : undefined
 }

@@ -2,6 +2,7 @@ import type { SourceContext } from '../../core/component.js'
 import type { Descriptors } from './descriptors.js'
 import type { Roster } from './roster.js'
 import type { Tailer } from './tailer.js'
+import type { Troubles } from './troubles.js'
 
 /** Files with a series of their own: those with the largest backlog. */
 const MAX_SERIES = 50
@@ -11,9 +12,11 @@ export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
   roster: Roster,
   open: Descriptors,
+  troubles: Troubles,
 ): void {
   metrics.gauge('sluice_files_watched', 'Files that are followed.', () => roster.size)
   metrics.gauge('sluice_files_open', 'Files that are open.', () => open.size)
+  metrics.gauge('sluice_files_unreadable', 'Files and folders that cannot be read now.', () => troubles.unread)
   metrics.gauges(
     'sluice_file_unread_bytes',
     `Bytes of a file that were not read yet, for the ${MAX_SERIES} files with most of them; the rest together is "other".`,

@@ -7,7 +7,7 @@ const FORGET_SWEEPS = 10
 /** What could not be done with which path: counted each time, told once until it works again or fails differently. */
 export class Troubles {
   readonly #context: ComponentContext
-  readonly #told = new Map<string, { code: string; sweep: number }>()
+  readonly #told = new Map<string, { code: string; sweep: number; unread: boolean }>()
   /** The number of the sweep that is under way. */
   #sweep = 0
 
@@ -15,11 +15,18 @@ export class Troubles {
     this.#context = context
   }
 
+  /** Paths that cannot be read or looked into now. */
+  get unread(): number {
+    let count = 0
+    for (const { unread } of this.#told.values()) if (unread) count++
+    return count
+  }
+
   /** `kind` names the failure in the metrics. */
   failed(path: string, kind: 'open' | 'read' | 'list', error: unknown): void {
     this.#context.metrics.failed(kind)
     const code = errorCode(error) ?? errorText(error)
-    if (!this.#first(path, code)) return
+    if (!this.#first(path, code, true)) return
     this.#context.log.error(
       { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: code, error: errorText(error) },
       'file cannot be read; it is tried again with every sweep',
@@ -29,7 +36,7 @@ export class Troubles {
   /** For a compressed copy: what comes behind the damage, or all of it, cannot be had. Told and counted once. */
   damaged(path: string, error: unknown): void {
     const code = errorCode(error) ?? errorText(error)
-    if (!this.#first(path, code)) return
+    if (!this.#first(path, code, false)) return
     this.#context.metrics.failed('copy')
     this.#context.log.error(
       { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
@@ -39,14 +46,14 @@ export class Troubles {
 
   /** For what is no regular file. */
   skipped(path: string, what: string): void {
-    if (!this.#first(path, what)) return
+    if (!this.#first(path, what, false)) return
     this.#context.log.warn({ file: path, what }, 'not a regular file, left alone')
   }
 
   /** Whether it was not told yet. */
-  #first(path: string, code: string): boolean {
+  #first(path: string, code: string, unread: boolean): boolean {
     const told = this.#told.get(path)
-    this.#told.set(path, { code, sweep: this.#sweep })
+    this.#told.set(path, { code, sweep: this.#sweep, unread })
     return told?.code !== code
   }
 

@@ -1,0 +1,141 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { checkout, sluiceMain } from './checkout.js'
+
+/** A page of symptoms, and machines on which they are made. */
+
+/** Commands for the shell, and what they print when the symptom is there: all lines of it are among what is printed. */
+export interface Look {
+  readonly line: number
+  readonly commands: string
+  readonly shown: string
+}
+
+/** The cases of a page by their headings (`###`): every `text` there is what the `sh` before it prints. */
+export function symptomsOf(page: string): Map<string, Look[]> {
+  const cases = new Map<string, Look[]>()
+  let looks: Look[] | undefined
+  let fence: { line: number; info: string; text: string } | undefined
+  let commands: string | undefined
+  for (const [i, line] of readFileSync(join(checkout, page), 'utf8').split('\n').entries()) {
+    const [, info] = /^```(.*)$/.exec(line) ?? []
+    if (fence && info === undefined) fence.text += `${line}\n`
+    else if (info !== undefined && !fence) fence = { line: i + 1, info, text: '' }
+    else if (fence) {
+      if (fence.info === 'text') {
+        if (!looks || commands === undefined)
+          throw new Error(`${page}:${fence.line}: which command of a case prints this?`)
+        looks.push({ line: fence.line, commands, shown: fence.text })
+      }
+      commands = fence.info.startsWith('sh ') ? fence.text : undefined
+      fence = undefined
+    } else if (/^##+ /.test(line)) {
+      commands = undefined
+      looks = undefined
+      if (!line.startsWith('### ')) continue
+      looks = []
+      cases.set(line.slice(4), looks)
+    }
+  }
+  return cases
+}
+
+/** Which line of `shown` is not in `printed`; A line may be a part of one that is printed; … stands for anything, and what is indented goes on from the line before. */
+export function missingLine(printed: string, shown: string): string | undefined {
+  const joined = (text: string) => text.replace(/\n {2,}(?! *│)/g, ' ')
+  const lines = joined(printed).split('\n')
+  return joined(shown)
+    .split('\n')
+    .filter(line => line.trim() !== '')
+    .find(line => !lines.some(other => patternOf(line).test(other)))
+}
+
+function patternOf(line: string): RegExp {
+  const words = line.trim().split(/\s+/)
+  const escaped = words.map(word => word.replace(/[.*+?^${}()|[\]\\]/g, '\\$&').replaceAll('…', '.*'))
+  return new RegExp(escaped.join('\\s+'))
+}
+
+/** A machine as the page supposes it: `/etc/sluice`, `/var/log` and `/var/lib/sluice` are in a folder of its own. */
+export class Machine {
+  readonly folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  /** What journalctl shows. */
+  journal: () => string = () => ''
+  /** Where the daemon serves its metrics. */
+  metrics = '127.0.0.1:9'
+  /** Variables for the commands. */
+  env: NodeJS.ProcessEnv = {}
+  readonly #places: readonly (readonly [string, string])[]
+
+  constructor(t: Test) {
+    t.teardown(() => rmSync(this.folder, { recursive: true, force: true }))
+    const at = (name: string) => join(this.folder, name)
+    this.#places = [
+      ['/etc/sluice/sluice.yaml', at('sluice.yaml')],
+      ['/etc/sluice', at('etc')],
+      ['/var/lib/sluice', at('state')],
+      ['/var/log', at('log')],
+    ]
+    for (const name of ['bin', 'etc', 'state', 'log/app']) mkdirSync(at(name), { recursive: true })
+    this.#program('sluice', `exec '${process.execPath}' '${sluiceMain}' "$@"`)
+    this.#program('journalctl', `exec cat '${at('journal')}'`)
+  }
+
+  #program(name: string, text: string): void {
+    writeFileSync(join(this.folder, 'bin', name), `#!/bin/sh\n${text}\n`)
+    chmodSync(join(this.folder, 'bin', name), 0o755)
+  }
+
+  /** Text of the page with the paths and ports of this machine. */
+  here(text: string): string {
+    return this.#places
+      .reduce((text, [there, here]) => text.replaceAll(there, here), text)
+      .replaceAll('127.0.0.1:9598', this.metrics)
+  }
+
+  /** The other way round. */
+  told(text: string): string {
+    return this.#places
+      .reduce((text, [there, here]) => text.replaceAll(here, there), text)
+      .replaceAll(this.metrics, '127.0.0.1:9598')
+  }
+
+  /** What these commands print, both streams. `names`: ids of the page, and what they are here. */
+  async run(commands: string, names: Readonly<Record<string, string>>): Promise<string> {
+    writeFileSync(join(this.folder, 'journal'), this.journal())
+    const text = this.here(renamed(commands, Object.entries(names)))
+    const child = spawn('bash', ['-c', text], {
+      cwd: this.folder,
+      env: {
+        PATH: `${join(this.folder, 'bin')}:${process.env.PATH}`,
+        SLUICE_SOCKET: join(this.folder, 'state/sluice.sock'),
+        HOME: this.folder,
+        TERM: 'dumb',
+        ...this.env,
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 30_000,
+      killSignal: 'SIGKILL',
+    })
+    let printed = ''
+    for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (printed += text))
+    await once(child, 'close')
+    printed = this.told(printed)
+    return renamed(
+      printed,
+      Object.entries(names).map(([there, here]) => [here, there]),
+    )
+  }
+}
+
+/** Whole names only, and neither parts of paths nor fields. */
+function renamed(text: string, names: readonly (readonly string[])[]): string {
+  return names.reduce((text, [from = '', to = '']) => {
+    const escaped = from.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+    return text.replace(new RegExp(`(?<![\\w./])${escaped}(?!\\w)`, 'g'), to)
+  }, text)
+}
