@@ -73,9 +73,15 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
-  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(reload))
+  // One at a time: the next one goes by the addresses that the one before has left.
+  let queue = Promise.resolve()
+  const inTurn = () => {
+    queue = queue.then(reload)
+    return queue
+  }
+  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(inTurn))
   watch?.set(pipeline.config.watched)
-  const onSignal = () => void systemd.reload(reload)
+  const onSignal = () => void systemd.reload(inTurn)
   process.on('SIGHUP', onSignal)
   return {
     wentBack(error) {
