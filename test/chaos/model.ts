@@ -323,8 +323,9 @@ export class Model {
         const number = numbers.get(line)
         if (number === undefined || vague) continue
         for (let skipped = last + 1; skipped < number; skipped++) {
-          const { line: missed, excused } = content.lines[skipped]!
-          if (excused === undefined && missed.whole && !this.isHeader(missed) && !missed.refused)
+          // What was destroyed in the buffer may be read again, behind what came out of it.
+          const { line: missed, excused, destroyed } = content.lines[skipped]!
+          if (excused === undefined && !destroyed && missed.whole && !this.isHeader(missed) && !missed.refused)
             throw new Failure('order', `${line.id} before ${missed.id}`)
         }
         last = number
