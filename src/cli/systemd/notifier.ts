@@ -53,6 +53,11 @@ export class Notifier {
     if (!this.#cancelRetry) this.#sending ??= this.#sendAll()
   }
 
+  /** Whether the last message did not get there. */
+  get isBehind(): boolean {
+    return this.#failures > 0
+  }
+
   ready(): void {
     this.say({ READY: '1' })
   }

@@ -159,6 +159,13 @@ t.test('ready, reloading, ending', async t => {
     await settle()
   }
   t.ok(sent.length === LOOKS && sent.every(({ WATCHDOG }) => WATCHDOG === '1'), 'fed twice in an interval')
+  sent.length = 0
+  await timers.ring(2000)
+  await settle(new Error('systemd-notify: SIGTERM'))
+  await timers.ring(1000)
+  await timers.ring(2000)
+  t.equal(sent.length, 2, 'what did not get there is made up for at the next look: half an interval later is too late')
+  await settle()
   subject.fine = false
   sent.length = 0
   for (let looks = 0; looks < 2 * LOOKS; looks++) await timers.ring(2000)
