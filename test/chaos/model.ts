@@ -87,7 +87,7 @@ export class Model {
 
   #place(line: Line, content: Content): void {
     const excused = this.isHeader(line) && content.ambiguous ? 'the same as before' : undefined
-    const placement = { line, content, start: content.size, excused, kept: false, destroyed: false }
+    const placement = { line, content, start: content.size, excused, kept: false, destroyed: false, displaced: false }
     content.lines.push(placement)
     line.placements.push(placement)
     this.lines.set(line.id, line)
@@ -110,7 +110,15 @@ export class Model {
     const copy = this.newContent()
     copy.original = content
     for (const { line, start } of content.lines) {
-      const placement = { line, content: copy, start, excused: 'only a copy', kept: false, destroyed: false }
+      const placement = {
+        line,
+        content: copy,
+        start,
+        excused: 'only a copy',
+        kept: false,
+        destroyed: false,
+        displaced: false,
+      }
       copy.lines.push(placement)
       line.placements.push(placement)
       if (this.isHeader(line)) this.#headers.push(placement)
@@ -157,6 +165,8 @@ export class Model {
   destroyed(): void {
     for (const content of this.contents) {
       for (const placement of content.lines) {
+        // It may be read again, and comes behind what came out of the buffer.
+        if (!placement.line.arrived) placement.displaced = true
         if (!placement.kept) continue
         placement.kept = false
         if (this.isHeader(placement.line) || !placement.line.arrived) {
@@ -323,9 +333,8 @@ export class Model {
         const number = numbers.get(line)
         if (number === undefined || vague) continue
         for (let skipped = last + 1; skipped < number; skipped++) {
-          // What was destroyed in the buffer may be read again, behind what came out of it.
-          const { line: missed, excused, destroyed } = content.lines[skipped]!
-          if (excused === undefined && !destroyed && missed.whole && !this.isHeader(missed) && !missed.refused)
+          const { line: missed, excused, displaced } = content.lines[skipped]!
+          if (excused === undefined && !displaced && missed.whole && !this.isHeader(missed) && !missed.refused)
             throw new Failure('order', `${line.id} before ${missed.id}`)
         }
         last = number

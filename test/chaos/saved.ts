@@ -27,6 +27,8 @@ interface Entry {
   readonly offset: number
   readonly head: Fingerprint
   readonly tail: Fingerprint
+  /** Its inode may be another's: it is known by its content only. */
+  readonly gone?: boolean
 }
 
 export const SOURCE = 'logs'
@@ -41,7 +43,7 @@ export class Saved {
     const [newest, before] = documentPaths(stateFolder).map(load)
     const document = newest ?? before
     this.lost = document === undefined
-    this.#entries = new Map(document?.map(entry => [`${entry.dev}:${entry.ino}`, entry]))
+    this.#entries = new Map(document?.filter(({ gone }) => !gone).map(entry => [`${entry.dev}:${entry.ino}`, entry]))
   }
 
   /** The committed position of the file at `path`; undefined: it is not known, or holds something else by now. */

@@ -41,6 +41,8 @@ export interface Placement {
   kept: boolean
   /** Safe there, and destroyed. */
   destroyed: boolean
+  /** Perhaps in a part of the buffer that was destroyed: it may come out of its order. */
+  displaced: boolean
 }
 
 /** A start of the daemon: what may come again then. */
