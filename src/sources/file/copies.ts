@@ -75,7 +75,12 @@ export class Copies {
 
   /** Whether there are any. */
   areIn(folder: string): boolean {
-    return list(folder).length > 0
+    // Asked for each file that is let go of: not as thorough as `list`.
+    try {
+      return readdirSync(folder).some(name => copyStat(folder, name) !== undefined)
+    } catch {
+      return false
+    }
   }
 
   /**
@@ -201,16 +206,21 @@ function indexOf(all: readonly Candidate[], bytes: number): Map<number, Candidat
   return index
 }
 
+/** What is known of a file that may be gzip's; undefined: it is none. */
+function copyStat(folder: string, name: string): BigIntStats | undefined {
+  if (!name.endsWith('.gz')) return undefined
+  const stat = statSync(join(folder, name), { bigint: true, throwIfNoEntry: false })
+  return stat?.isFile() && stat.size >= SMALLEST ? stat : undefined
+}
+
 /** The gzip files of a folder. */
 function list(folder: string): { path: string; stat: BigIntStats; stamp: string }[] {
   const found: { path: string; stat: BigIntStats; stamp: string }[] = []
   try {
     for (const name of readdirSync(folder)) {
-      if (!name.endsWith('.gz')) continue
-      const path = join(folder, name)
-      const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-      if (!stat?.isFile() || stat.size < SMALLEST) continue
-      found.push({ path, stat, stamp: `${stat.dev}:${stat.ino}:${stat.size}:${stat.mtimeNs}` })
+      const stat = copyStat(folder, name)
+      if (!stat) continue
+      found.push({ path: join(folder, name), stat, stamp: `${stat.dev}:${stat.ino}:${stat.size}:${stat.mtimeNs}` })
     }
   } catch {
     // Gone or not to be read, or a loop of links: then what there is more is not found.
