@@ -53,7 +53,7 @@ export class Metrics implements CounterSet {
   /** Whatever was shown once keeps its head. */
   readonly #known = new Map<string, About>()
   readonly #log: Logger
-  readonly #imbalances = new Map<string, number>()
+  readonly #imbalances = new Map<ComponentCounters, number>()
   readonly #labels = new WeakMap<ComponentCounters, { readonly id: string; readonly all: string }>()
 
   constructor(log: Logger) {
@@ -99,8 +99,8 @@ export class Metrics implements CounterSet {
   #check(c: ComponentCounters): boolean {
     const off = c.imbalance()
     if (off.events === 0 && off.bytes === 0) return true
-    const before = this.#imbalances.get(c.id) ?? 0
-    this.#imbalances.set(c.id, before + 1)
+    const before = this.#imbalances.get(c) ?? 0
+    this.#imbalances.set(c, before + 1)
     if (before === 0) {
       this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'events are not all accounted for')
     }
@@ -167,7 +167,7 @@ export class Metrics implements CounterSet {
     to('sluice_component_in_flight_events').add(all, events)
     to('sluice_component_in_flight_bytes').add(all, bytes)
     for (const [kind, n] of c.failures) to('sluice_component_errors_total').add(`${all},${labelText({ kind })}`, n)
-    to('sluice_conservation_errors_total').add(id, this.#imbalances.get(c.id) ?? 0)
+    to('sluice_conservation_errors_total').add(id, this.#imbalances.get(c) ?? 0)
   }
 
   /** What components of its type count besides. */

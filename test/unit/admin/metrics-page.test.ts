@@ -148,6 +148,8 @@ t.test('an id that had several types one after the other', async t => {
   t.same(of('sluice_line_pieces_total'), ['sluice_line_pieces_total{component_id="in"} 5'], 'is counted together')
   t.same(of('sluice_source_unacknowledged_bytes'), ['sluice_source_unacknowledged_bytes{component_id="in"} 3'])
   t.equal(of('sluice_component_received_events_total').length, 2, 'where the type is told, each by itself')
+  metrics.component('in', 'source', 'tcp').received.events++
+  t.match(String(await metrics.render()), /^sluice_conservation_errors_total\{component_id="in"\} 1$/m)
   t.equal(metrics.component('in', 'source', 'file').counter('sluice_line_pieces_total', '').value, 2, 'and goes on')
 })
 
