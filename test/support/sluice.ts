@@ -14,13 +14,13 @@ export interface Running {
   until<T>(test: () => T | undefined | false, ms?: number): Promise<T>
 }
 
-/** Starts the real program. It is killed when the test process ends, or after a minute. */
+/** Starts the real program. It is killed when the test process ends, or after two minutes. */
 export function sluice(args: readonly string[], options: { cwd?: string; env?: NodeJS.ProcessEnv } = {}): Running {
   const child = spawn(process.execPath, [sluiceMain, ...args], {
     ...(options.cwd ? { cwd: options.cwd } : {}),
     env: { ...process.env, SLUICE_URL: undefined, SLUICE_ACCESS_KEY: undefined, ...options.env },
     stdio: ['pipe', 'pipe', 'pipe'],
-    timeout: 60_000,
+    timeout: 120_000,
     killSignal: 'SIGKILL',
   })
   const kill = () => child.kill('SIGKILL')

@@ -6,6 +6,9 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { checkout, sluiceMain } from './checkout.js'
 
+/** Ids and paths of a page, and what they are on a machine. */
+export type Names = Readonly<Record<string, string>>
+
 /** A page of symptoms, and machines on which they are made. */
 
 /** Commands for the shell, and what they print when the symptom is there: all lines of it are among what is printed. */
@@ -69,10 +72,17 @@ export class Machine {
   metrics = '127.0.0.1:9'
   /** Variables for the commands. */
   env: NodeJS.ProcessEnv = {}
+  /** What ends what goes on here. */
+  readonly onEnd: (() => void)[] = []
+  /** What commands printed last, as it was. */
+  readonly #printed = new Map<string, string>()
   readonly #places: readonly (readonly [string, string])[]
 
   constructor(t: Test) {
-    t.teardown(() => rmSync(this.folder, { recursive: true, force: true }))
+    t.teardown(() => {
+      for (const end of this.onEnd) end()
+      rmSync(this.folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 })
+    })
     const at = (name: string) => join(this.folder, name)
     this.#places = [
       ['/etc/sluice/sluice.yaml', at('sluice.yaml')],
@@ -104,10 +114,24 @@ export class Machine {
       .replaceAll(this.metrics, '127.0.0.1:9598')
   }
 
+  /** What these commands printed when they were called last, unless something has changed. */
+  printedBefore(commands: string, names: Names): string | undefined {
+    const printed = this.#printed.get(this.#callOf(commands, names))
+    return printed === undefined ? undefined : backwards(printed, names)
+  }
+
+  changed(): void {
+    this.#printed.clear()
+  }
+
+  #callOf(commands: string, names: Names): string {
+    return this.here(renamed(commands, Object.entries(names)))
+  }
+
   /** What these commands print, both streams. `names`: ids of the page, and what they are here. */
-  async run(commands: string, names: Readonly<Record<string, string>>): Promise<string> {
+  async run(commands: string, names: Names): Promise<string> {
     writeFileSync(join(this.folder, 'journal'), this.journal())
-    const text = this.here(renamed(commands, Object.entries(names)))
+    const text = this.#callOf(commands, names)
     const child = spawn('bash', ['-c', text], {
       cwd: this.folder,
       env: {
@@ -125,11 +149,16 @@ export class Machine {
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (printed += text))
     await once(child, 'close')
     printed = this.told(printed)
-    return renamed(
-      printed,
-      Object.entries(names).map(([there, here]) => [here, there]),
-    )
+    this.#printed.set(text, printed)
+    return backwards(printed, names)
   }
+}
+
+function backwards(printed: string, names: Names): string {
+  return renamed(
+    printed,
+    Object.entries(names).map(([there, here]) => [here, there]),
+  )
 }
 
 /** Whole names only, and neither parts of paths nor fields. */
