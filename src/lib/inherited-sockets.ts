@@ -20,8 +20,8 @@ export interface Claimant {
 const FIRST_FD = 3
 /** Node.js looks at it whenever a connection is accepted. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted for whoever takes them next: longer than a replacement may take. */
-const GRACE_MS = 60_000
+/** How long connections are accepted for whoever takes them next: longer than a replacement may take, with any sane shutdown_timeout. */
+const GRACE_MS = 15 * 60_000
 
 /** All sockets of one name. */
 class Inherited {
@@ -37,7 +37,12 @@ class Inherited {
   }
 
   get isFree(): boolean {
-    return this.#claimant === undefined && !this.#isGone
+    return this.#claimant === undefined
+  }
+
+  /** It cannot be had again in this process. */
+  get isGone(): boolean {
+    return this.#isGone
   }
 
   async claim(claimant: Claimant): Promise<void> {
@@ -63,7 +68,7 @@ class Inherited {
       server.pauseOnConnect = true
       server.unref()
     }
-    if (this.#servers) this.#cancelGrace = after(GRACE_MS, () => this.letGo())
+    if (this.#servers && !this.#isGone) this.#cancelGrace = after(GRACE_MS, () => this.letGo())
   }
 
   letGo(): void {
@@ -125,6 +130,8 @@ export class InheritedSockets {
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
     if (!inherited) throw new Error(`systemd has handed over no socket named ${name}: ${this.#present()}`)
+    if (inherited.isGone)
+      throw new Error(`the socket ${name} that systemd has handed over was let go of: a restart brings it back`)
     if (!inherited.isFree) throw new Error(`the socket ${name} that systemd has handed over is in use already`)
     try {
       await inherited.claim(claimant)

@@ -79,6 +79,9 @@ else {
     const env = { LISTEN_PID: '7', LISTEN_FDS: '1', LISTEN_FDNAMES: 'a', LISTEN_STREAM: 'no business of ours' }
     InheritedSockets.from(env, 7)
     t.same(Object.keys(env), ['LISTEN_STREAM'], 'what is started from here does not take them for its own')
+    const left = new InheritedSockets([{ fd: 99, name: 'a' }])
+    left.letGo()
+    await t.rejects(left.claim('a', { take() {} }), { message: /a that systemd has handed over was let go of.*restart/ })
     t.equal(listenText({ systemd: 'a' }), 'systemd:a')
     t.equal(listenText({ host: '::1', port: 1 }), '[::1]:1')
   })
