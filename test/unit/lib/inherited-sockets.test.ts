@@ -81,7 +81,9 @@ else {
     t.same(Object.keys(env), ['LISTEN_STREAM'], 'what is started from here does not take them for its own')
     const left = new InheritedSockets([{ fd: 99, name: 'a' }])
     left.letGo()
-    await t.rejects(left.claim('a', { take() {} }), { message: /a that systemd has handed over was let go of.*restart/ })
+    await t.rejects(left.claim('a', { take() {} }), {
+      message: /a that systemd has handed over was let go of.*restart/,
+    })
     t.equal(listenText({ systemd: 'a' }), 'systemd:a')
     t.equal(listenText({ host: '::1', port: 1 }), '[::1]:1')
   })
