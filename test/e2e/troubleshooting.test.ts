@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client } from '../../src/client.js'
+import { checkout } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { type Received, type Step, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -154,7 +155,7 @@ destinations:
     machine,
     cases: {
       'No file fits the pattern': as({ app: 's_none' }),
-      'The user of the daemon may not read it': as({ app: 's_loop' }),
+      'It cannot be read': as({ app: 's_loop' }),
       'It is no file': as({ app: 's_odd' }),
       'It was there before the first start': as({ app: 's_end' }),
       'They are longer than `max_line_bytes`': as({ app: 's_long' }),
@@ -441,4 +442,22 @@ t.test('every case of the page is made', async t => {
   const missing = [...cases.keys()].filter(heading => !made.has(heading))
   t.same(missing, [], 'cases that nobody makes')
   t.ok(cases.size >= 15)
+})
+
+t.test('what the page names exists', async t => {
+  const text = readFileSync(join(checkout, PAGE), 'utf8')
+  const code = readdirSync(join(checkout, 'src'), { recursive: true, withFileTypes: true })
+    .filter(entry => entry.name.endsWith('.ts'))
+    .map(entry => readFileSync(join(entry.parentPath, entry.name), 'utf8'))
+    .join('')
+  for (const name of new Set(text.match(/\b(sluice_[a-z_]+[a-z]|SLUICE_[A-Z_]+[A-Z])\b(?!_?\()/g)))
+    t.ok(code.includes(name), `${name} is in the code`)
+  const headings = [...text.matchAll(/^##+ (.*)$/gm)].map(([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replace(/[^\w -]/g, '')
+      .replaceAll(' ', '-'),
+  )
+  for (const [, link = ''] of text.matchAll(/\]\(#([^)]+)\)/g))
+    t.ok(headings.includes(link), `#${link} leads somewhere`)
 })

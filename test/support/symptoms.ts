@@ -47,14 +47,21 @@ export function symptomsOf(page: string): Map<string, Look[]> {
   return cases
 }
 
-/** Which line of `shown` is not in `printed`; A line may be a part of one that is printed; … stands for anything, and what is indented goes on from the line before. */
+/**
+ * Which line of `shown` is not in `printed`, behind the line before. It may be a part of one that is printed; … stands for
+ * anything, and what is indented goes on from the line before.
+ */
 export function missingLine(printed: string, shown: string): string | undefined {
-  const joined = (text: string) => text.replace(/\n {2,}(?! *│)/g, ' ')
-  const lines = joined(printed).split('\n')
-  return joined(shown)
-    .split('\n')
+  const linesOf = (text: string) => text.replace(/\n {2,}/g, ' ').split('\n')
+  const lines = linesOf(printed)
+  return linesOf(shown)
     .filter(line => line.trim() !== '')
-    .find(line => !lines.some(other => patternOf(line).test(other)))
+    .find(line => {
+      const pattern = patternOf(line)
+      const at = lines.findIndex(other => pattern.test(other))
+      lines.splice(0, at + 1)
+      return at === -1
+    })
 }
 
 function patternOf(line: string): RegExp {
