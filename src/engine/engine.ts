@@ -28,19 +28,11 @@ import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
 import { directly, finish, Input, Junction, pump } from './junction.js'
 import { Legacies } from './legacies.js'
-import { SourceOutlet } from './outlet.js'
+import { SourceOutlet, shareOf } from './outlet.js'
 import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
 import { SourceRun } from './source-run.js'
 import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 import { Taps } from './taps.js'
-
-/**
- * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
- * leaves the others theirs; the share has a largest and a least size.
- */
-const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
-const LARGEST_SHARE = 32 * 1024 * 1024
-const LEAST_SHARE = 2 * 1024 * 1024
 
 export type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 
@@ -70,6 +62,8 @@ export class Engine {
   /** Outputs by id, side outputs by `id.outlet`. */
   readonly #junctions = new Map<string, Junction>()
   readonly #sources: Fed[] = []
+  /** Bytes that a source may have under way. */
+  readonly #share: number
   /** Those that go on when this engine has come to its end. */
   readonly #left = new Map<string, SourceRun>()
   readonly #counters = new Map<string, ComponentCounters>()
@@ -90,6 +84,7 @@ export class Engine {
 
   private constructor(config: Config, around: Surroundings, heritage: Heritage | undefined) {
     this.#config = config
+    this.#share = shareOf(config.sources.length)
     this.#around = around
     this.#checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
     this.#wanted = heritage?.wanted ?? new WantedNames()
@@ -105,14 +100,25 @@ export class Engine {
    */
   static async build(config: Config, around: Surroundings, heritage?: Heritage): Promise<Engine> {
     const engine = new Engine(config, around, heritage)
-    for (const component of config.destinations) await engine.#addDestination(component)
-    for (const component of config.processors) await engine.#addProcessor(component)
-    for (const component of config.sources) await engine.#addSource(component, heritage?.sources.get(component.id))
-    for (const component of [...config.processors, ...config.destinations]) {
-      for (const input of component.inputs) engine.#connect(input, component.id)
+    try {
+      for (const component of config.destinations) await engine.#addDestination(component)
+      for (const component of config.processors) await engine.#addProcessor(component)
+      for (const component of config.sources) await engine.#addSource(component, heritage?.sources.get(component.id))
+      for (const component of [...config.processors, ...config.destinations]) {
+        for (const input of component.inputs) engine.#connect(input, component.id)
+      }
+      await tellLeftBuffers(config.dataDir, new Set(engine.#buffers.keys()), around.log)
+    } catch (error) {
+      await engine.#undo(heritage)
+      throw error
     }
-    await tellLeftBuffers(config.dataDir, new Set(engine.#buffers.keys()), around.log)
     return engine
+  }
+
+  /** Nothing comes of it: another is going to have the same counters and buffers. */
+  async #undo(heritage: Heritage | undefined): Promise<void> {
+    for (const [id, counters] of this.#counters) if (!heritage?.sources.has(id)) counters.retire()
+    for (const buffer of this.#buffers.values()) await buffer.close()
   }
 
   #context({ id, kind, type }: ComponentConfig): Wide {
@@ -249,11 +255,6 @@ export class Engine {
     const outlet = new SourceOutlet(junction, base.metrics, this.#share, source.once)
     const run = new SourceRun({ ...this.#around, config, source, outlet, counters: base.metrics })
     this.#sources.push({ run, junction })
-  }
-
-  /** Bytes that a source may have under way. */
-  get #share(): number {
-    return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / this.#config.sources.length))
   }
 
   #junction(id: string): Junction {

@@ -6,6 +6,19 @@ import type { Frame } from '../lib/line-splitter.js'
 import type { ComponentCounters } from './counters.js'
 import type { Junction } from './junction.js'
 
+/**
+ * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
+ * leaves the others theirs; the share has a largest and a least size.
+ */
+const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
+const LARGEST_SHARE = 32 * 1024 * 1024
+const LEAST_SHARE = 2 * 1024 * 1024
+
+/** Bytes that each of so many sources may have under way. */
+export function shareOf(sources: number): number {
+  return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
+}
+
 /** What is known of a batch until it is settled. */
 interface Open {
   readonly onSettled: (status: AckStatus) => void

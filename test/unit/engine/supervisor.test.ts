@@ -29,13 +29,16 @@ const collect = defineDestination({
   type: 'collect',
   summary: 'Keeps what it gets.',
   options: z.strictObject({
-    how: z.enum(['takes', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_start']).default('takes'),
+    how: z
+      .enum(['takes', 'hangs', 'holds', 'fails', 'cannot_be_made', 'cannot_be_made_again', 'cannot_start'])
+      .default('takes'),
   }),
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
   create({ how }, { id }) {
     made++
     if (how === 'cannot_be_made') throw new Error('no such thing')
+    if (how === 'cannot_be_made_again' && made > 2) throw new Error('not twice')
     return {
       async start() {
         if (how === 'cannot_start') throw new Error('not on this machine')
@@ -213,6 +216,21 @@ t.test('what cannot be built changes nothing', async t => {
   await it.arrived(t)
   await it.end(t)
   await t.rejects(it.replace(SHAPES[1]!), { message: /ending/ })
+})
+
+t.test('what could be built in rehearsal only leaves nothing behind', async t => {
+  const buffered = `a: { type: collect, ${INPUTS}, buffer: { type: disk, max_bytes: 10MiB } }`
+  const it = await start(t, `destinations: { ${buffered} }`)
+  await it.send(5)
+  await until(() => it.metrics.components.get('a')!.received.events === 15)
+  made = 0
+  const bad = it.replace(`destinations: { ${buffered}, z: { type: collect, ${INPUTS}, how: cannot_be_made_again } }`)
+  await t.rejects(bad, { message: 'not twice' })
+  const lines = String(await it.metrics.render()).split('\n')
+  t.equal(lines.filter(line => line.startsWith('sluice_buffer_events{component_id="a"}')).length, 1)
+  await it.send(5)
+  await it.arrived(t)
+  await it.end(t)
 })
 
 t.test('what cannot start gives way to what ran before', async t => {
