@@ -7,6 +7,7 @@ import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client } from '../../src/client.js'
 import { checkout } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { needs } from '../support/needs.js'
 import { type Received, type Step, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 import { type Look, Machine, missingLine, symptomsOf } from '../support/symptoms.js'
@@ -416,6 +417,7 @@ const scenes = Object.entries(SCENES).map(([name, scene]) =>
 )
 
 async function isShown(t: Test, machine: Machine, { line, commands, shown }: Look, names: Names): Promise<void> {
+  if (commands.includes('curl ') && !needs(t, 'curl')) return
   const before = machine.printedBefore(commands, names)
   if (before !== undefined && missingLine(before, shown) === undefined)
     return void t.pass(`${PAGE}:${line} was printed`)
