@@ -147,30 +147,36 @@ t.test('a copy of what was delivered, under the name of a file that was empty', 
   t.match(await next.stop(t), { received: 10, undelivered: 0 })
 })
 
-t.test('a copy of what was delivered, that begins like a file of which little was read', async t => {
-  const log = new Log(t)
-  const config = CONFIG.replace("'*.log'", "'app.log*'")
-  const first = await startDaemon(t, log.folder, config)
-  log.append(1)
-  await log.arrives(t, first)
-  mkdirSync(join(log.folder, 'elsewhere'))
-  renameSync(log.path, join(log.folder, 'elsewhere/app.log'))
-  const line = log.delivered()[0]!
-  // Compressed while the daemon runs, and has it open.
-  log.path = join(log.folder, 'app.log.1')
-  writeFileSync(log.path, `${line}\n`)
-  log.append(500)
-  await first.until(() => log.delivered().length === 502)
-  writeFileSync(`${log.path}.gz`, gzipSync(readFileSync(log.path)))
-  rmSync(log.path)
-  await first.scrapedUntil(scrape => scrape.sum('sluice_files_watched') === 0)
-  await first.stop(t)
-  const next = await startDaemon(t, log.folder, config)
-  log.path = join(log.folder, 'app.log')
-  log.append(10)
-  await next.until(() => log.delivered().length >= 512)
-  t.match(await next.stop(t), { received: 10, undelivered: 0 })
-})
+for (const kept of [false, true]) {
+  const what = kept ? 'and is still there' : 'and deleted'
+  t.test(`a copy of what was delivered ${what}, that begins like a file of which little was read`, async t => {
+    const log = new Log(t)
+    const config = CONFIG.replace("'*.log'", "'app.log*'")
+    const first = await startDaemon(t, log.folder, config)
+    log.append(1)
+    await log.arrives(t, first)
+    mkdirSync(join(log.folder, 'elsewhere'))
+    renameSync(log.path, join(log.folder, 'elsewhere/app.log'))
+    const line = log.delivered()[0]!
+    // Compressed while the daemon runs and has it open, or while it does not run.
+    log.path = join(log.folder, 'app.log.1')
+    writeFileSync(log.path, `${line}\n`)
+    log.append(500)
+    await first.until(() => log.delivered().length === 502)
+    if (kept) await first.stop(t)
+    writeFileSync(`${log.path}.gz`, gzipSync(readFileSync(log.path)))
+    if (!kept) {
+      rmSync(log.path)
+      await first.scrapedUntil(scrape => scrape.sum('sluice_files_watched') === 0)
+      await first.stop(t)
+    }
+    const next = await startDaemon(t, log.folder, config)
+    log.path = join(log.folder, 'app.log')
+    log.append(10)
+    await next.until(() => log.delivered().length >= 512)
+    t.match(await next.stop(t), { received: 10, undelivered: 0 })
+  })
+}
 
 t.test('killed before and in the middle of the copy', async t => {
   const gzip = needs(t, 'gzip')

@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { Copies, type Sought } from './copies.js'
 import type { Copy } from './copy.js'
-import { type BirthTimes, keyOf } from './identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, keyOf } from './identity.js'
 import { type Entry, entryKey, type Saved } from './saved.js'
 import type { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
@@ -46,7 +46,7 @@ export class Away {
   }
 
   /** Finds files that were renamed while nothing ran, or that grew after they were let go, in the folder they were in. */
-  async find(slices: Slices): Promise<void> {
+  async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
     const { saved, births, troubles } = this.#options
     const there = new Set<Entry>()
     for (const [folder, entries] of saved.byFolder()) {
@@ -66,17 +66,23 @@ export class Away {
         }
       }
     }
-    await this.#findCopies(there, slices)
+    await this.#findCopies(there, [...tailers], slices)
   }
 
   /** What is nowhere, but for `there`, may have been compressed. The oldest is read first: what is later comes after it. */
-  async #findCopies(there: ReadonlySet<Entry>, slices: Slices): Promise<void> {
+  async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const { saved, onReady, adoptCopy } = this.#options
     const folders = saved.byFolder()
     this.#copies.keep(folders)
     this.#copies.begin()
     for (const [folder, entries] of folders) {
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
+      if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
+        for (const tailer of tailers) {
+          if (slices.due) await slices.pause()
+          if (dirname(tailer.path) === folder && !tailer.copy) await this.#copies.speak(folder, tailer.sought, slices)
+        }
+      }
       const found: [Entry, Copy][] = []
       for (const entry of missing) {
         if (slices.due) await slices.pause()

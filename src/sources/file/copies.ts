@@ -88,19 +88,18 @@ export class Copies {
    * what more is known of.
    */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Copy | undefined> {
-    const { all, heads, births } = await this.#look(folder, slices)
+    const looked = await this.#look(folder, slices)
+    const { all, births } = looked
     if (all.length === 0) return undefined
     if (sought.head.bytes === 0) return this.#byName(all, sought)
-    const { bytes, hash } = sought.head
-    let byHash = heads.get(bytes)
-    if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
+    const { bytes } = sought.head
     const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
     const later = ({ changedAt }: Candidate) => !births || changedAt >= sought.birth
     const free = ({ over, not, owner = sought.key, spoken }: Candidate) =>
       !over && !not.has(sought.key) && owner === sought.key && spoken <= bytes
     // What was last changed before the file was made is the copy of an older one, or its times were lost.
-    const matching = (byHash.get(hash) ?? []).filter(one => (later(one) || strong) && free(one))
-    const whole = matching.find(one => one.size === sought.offset % 2 ** 32)
+    const matching = withHead(looked, sought.head).filter(one => (later(one) || strong) && free(one))
+    const whole = matching.find(one => isWhole(one, sought))
     if (whole) whole.spoken = Math.max(whole.spoken, bytes)
     if (whole && sought.read) {
       whole.owner = sought.key
@@ -112,6 +111,14 @@ export class Copies {
     const order = (one: Candidate) => (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
     matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
     return new Copy(matching, sought.key, this.#troubles, this.#slots)
+  }
+
+  /** Of a file that is open, as far as it was read: its copy is of none that is known by less. */
+  async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
+    const looked = await this.#look(folder, slices)
+    const { head } = read
+    for (const one of looked.all.length > 0 && head.bytes > 0 ? withHead(looked, head) : [])
+      if (isWhole(one, read)) one.spoken = Math.max(one.spoken, head.bytes)
   }
 
   /** A file that held nothing has no content to be known by: the first copy under its name that was written to since. */
@@ -192,6 +199,17 @@ export class Copies {
 
 function unseen(): Folder {
   return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0 }
+}
+
+/** Those that begin with this. */
+function withHead({ all, heads }: Folder, { bytes, hash }: Fingerprint): readonly Candidate[] {
+  let byHash = heads.get(bytes)
+  if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
+  return byHash.get(hash) ?? []
+}
+
+function isWhole({ size }: Candidate, { offset }: Pick<Sought, 'offset'>): boolean {
+  return size === offset % 2 ** 32
 }
 
 function indexOf(all: readonly Candidate[], bytes: number): Map<number, Candidate[]> {

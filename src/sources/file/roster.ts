@@ -129,7 +129,7 @@ export class Roster {
     for (const path of this.#paths.keys()) if (!files.has(path)) this.#vacate(path)
     const now = context.clock.now()
     const thorough = now >= this.#thoroughAt
-    if (thorough) await this.#away.find(slices)
+    if (thorough) await this.#away.find(this.#tailers.values(), slices)
     for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
     await this.#away.visit(this.#unseen(), slices)
     this.#release()
