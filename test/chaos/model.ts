@@ -138,7 +138,8 @@ export class Model {
   truncated(content: Content): Content {
     content.gone = true
     // What was read of a line that was being read goes out.
-    for (const { line } of content.lines) if (!line.arrived) this.#comesInPieces(line)
+    // After a kill what had arrived may just be read again.
+    for (const { line } of content.lines) if (!line.arrived || this.lives > 1) this.#comesInPieces(line)
     this.excuse(content, 'truncated before it arrived')
     const next = this.newContent()
     next.ambiguous = content.torn === 0 && content.lines.every(({ line }) => this.isHeader(line))
