@@ -2,18 +2,11 @@ import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { freePort } from '../support/free-port.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 
 const SECONDS = 600
 const LIMIT = 5
-
-/** An address at which nobody listens. */
-async function freePort(): Promise<number> {
-  const receiver = await startReceiver()
-  const { port } = new URL(receiver.url())
-  await receiver.close()
-  return Number(port)
-}
 
 /** Lines of the last ten minutes, `LIMIT` a second of each app in both files together: never more. */
 function backlog(now: number): { readonly dense: string[]; readonly sparse: string[] } {

@@ -1,11 +1,12 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { appendFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { until } from '../support/pushed.js'
 import { startReceiver } from '../support/receiver.js'
@@ -18,15 +19,6 @@ async function portOf(daemon: Daemon, component: string): Promise<string> {
   const address = () => daemon.logs().find(log => log.msg === 'listening' && log.component === component)?.address
   await until(() => address() !== undefined)
   return String(address()).split(':').pop()!
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 t.test('logger sends syslog over TCP, as it is asked to', async t => {

@@ -10,6 +10,7 @@ import { commands } from '../../src/cli/commands.js'
 import { dispatch } from '../../src/cli/dispatch.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
+import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { pipelineConfig, send } from '../support/service.js'
 import { type Running, sluice } from '../support/sluice.js'
@@ -74,14 +75,6 @@ async function stop(t: Test, running: Running): Promise<void> {
   t.match(running.stderr, /"msg":"ended"/)
   t.notMatch(running.stderr, SECRET, 'no key in the log')
   for (const line of running.stderr.trim().split('\n')) t.doesNotThrow(() => JSON.parse(line), 'every line is JSON')
-}
-
-async function unusedPort(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as { port: number }
-  await new Promise(resolve => server.close(resolve))
-  return port
 }
 
 const init = async (t: Test, config: string): Promise<InitResult> => {
@@ -301,7 +294,7 @@ t.test('sluice api', { timeout: 60_000 }, async t => {
   ] as const) {
     t.match((await api([...args], env, 2)).stderr, text)
   }
-  const nobody = `http://127.0.0.1:${await unusedPort()}`
+  const nobody = `http://127.0.0.1:${await freePort()}`
   t.match(await api(['whoami'], { ...manager, SLUICE_URL: nobody }, 1), {
     stderr: /cannot reach .*ECONNREFUSED/,
   })

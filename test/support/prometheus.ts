@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { freePort } from './free-port.js'
 
 export interface Sample {
   readonly metric: Readonly<Record<string, string>>
@@ -29,15 +29,6 @@ export interface Prometheus {
   ): Promise<readonly { readonly labels: Readonly<Record<string, string>>; readonly value: string }[]>
   rules(): Promise<readonly Rule[]>
   readonly log: string
-}
-
-async function unusedPort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 /** Starts it in `folder`; jobs by their name with the addresses they scrape. It does not outlive the test. */
@@ -68,7 +59,7 @@ export async function startPrometheus(
 }
 
 async function start(t: Test, program: string, folder: string): Promise<Prometheus | undefined> {
-  const url = `http://127.0.0.1:${await unusedPort()}`
+  const url = `http://127.0.0.1:${await freePort()}`
   const options = {
     'config.file': join(folder, 'prometheus.yml'),
     'storage.tsdb.path': join(folder, 'prometheus'),

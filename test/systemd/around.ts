@@ -1,20 +1,13 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
-import { type AddressInfo, connect, createServer } from 'node:net'
+import { connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { freePorts } from '../support/free-port.js'
 import { startReceiver } from '../support/receiver.js'
 import { type Case, KEY, stays, until } from './case.js'
 
 const PAUSE_MS = 20
 const JSON_LINES = { 'content-type': 'application/x-ndjson' }
-
-async function freePorts(count: number): Promise<number[]> {
-  const servers = Array.from({ length: count }, () => createServer().listen(0, '127.0.0.1'))
-  await Promise.all(servers.map(server => once(server, 'listening')))
-  const ports = servers.map(server => (server.address() as AddressInfo).port)
-  for (const server of servers) server.close()
-  return ports
-}
 
 /** One connection, one line; rejects when nobody listens. */
 async function sendLine(port: number, line: string): Promise<void> {

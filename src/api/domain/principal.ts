@@ -3,7 +3,7 @@ import type { Role, Scope } from './scopes.js'
 
 export type TokenType = 'service_account' | 'enterprise_service_account' | 'personal'
 
-/** Who asks, as found by the key of this one request; nothing of it is kept for the next. */
+/** Who asks, as found by the key of this one request. */
 export interface Principal {
   readonly type: TokenType
   readonly subject: {

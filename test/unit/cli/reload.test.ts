@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { type AddressInfo, createServer } from 'node:net'
 import { pino } from 'pino'
 import t from 'tap'
 import { onReload } from '../../../src/cli/reload.js'
@@ -7,16 +5,8 @@ import { Servers } from '../../../src/cli/run-servers.js'
 import type { Config } from '../../../src/config/load.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import type { Supervisor } from '../../../src/engine/supervisor.js'
+import { freePort } from '../../support/free-port.js'
 import { until } from '../../support/pushed.js'
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
 
 t.test('a reload that is asked for during another one comes after it', async t => {
   const log = pino({ level: 'silent' })

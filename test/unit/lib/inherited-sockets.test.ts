@@ -2,12 +2,13 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer as createHttp, request } from 'node:http'
-import { type AddressInfo, connect, createServer, type Server } from 'node:net'
+import { connect, createServer, type Server } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { InheritedSockets, inheritedSockets, listenOn, listenText } from '../../../src/lib/inherited-sockets.js'
+import { freePort } from '../../support/free-port.js'
 import { needs } from '../../support/needs.js'
 
 /** This file is its own child: started with two sockets, it serves one by HTTP, reads the other, and does what it is told. */
@@ -35,15 +36,6 @@ async function serveAsChild(): Promise<void> {
       say(`${command} is done`)
     }
   })
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 function get(port: number): Promise<string> {
