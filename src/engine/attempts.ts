@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import { DeliveryError } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
+import { type Linked, LinkedList } from '../lib/linked-list.js'
 import { after, type Clock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { Hold } from './hold.js'
@@ -41,6 +42,13 @@ export interface Task {
   readonly limited: boolean
 }
 
+/** An attempt under way. */
+interface Running extends Linked<Running> {
+  readonly controller: AbortController
+  /** Takes its time limit away. */
+  readonly cancel: () => void
+}
+
 /**
  * How the requests of one destination, and its start, are tried: time limits, retries, pauses the receiver asks for,
  * and the hold. Tells in the log what an operator should know, without repeating itself.
@@ -50,7 +58,7 @@ export class Attempts {
   readonly #hold: Hold
   /** Who waits between two attempts, and why. */
   readonly #failing = new Map<object, DeliveryError>()
-  readonly #running = new Map<AbortController, () => void>()
+  readonly #running = new LinkedList<Running>()
   readonly #sleepers = new Set<() => void>()
   readonly #loggedAt = new Map<string, number>()
   /** The receiver asked for a pause until then. */
@@ -118,7 +126,7 @@ export class Attempts {
   /** Ends every wait and aborts every attempt; nothing is tried any more. */
   close(): void {
     this.#closed = true
-    for (const [controller, cancel] of this.#running) {
+    for (const { controller, cancel } of this.#running) {
       cancel()
       controller.abort(new Error('the time to deliver is over'))
     }
@@ -152,7 +160,8 @@ export class Attempts {
       const message = `no answer within ${formatDuration(timeout)}`
       controller.abort(new DeliveryError(message, { failure: 'retry', reason: 'timeout' }))
     })
-    this.#running.set(controller, cancel)
+    const running: Running = { controller, cancel }
+    this.#running.add(running)
     try {
       await task.attempt(controller.signal)
       return undefined
@@ -160,7 +169,7 @@ export class Attempts {
       return { error: controller.signal.aborted ? controller.signal.reason : error }
     } finally {
       cancel()
-      this.#running.delete(controller)
+      this.#running.delete(running)
     }
   }
 

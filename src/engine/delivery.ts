@@ -6,6 +6,7 @@ import type { ComponentMetrics, Destination, Observer } from '../core/component.
 import type { DeliveryOptions } from '../core/delivery-options.js'
 import { DeliveryError, errorText } from '../core/errors.js'
 import type { Random } from '../lib/backoff.js'
+import { type Linked, LinkedList } from '../lib/linked-list.js'
 import { after, type Clock } from '../lib/time.js'
 import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
@@ -43,7 +44,7 @@ export interface DeliveryContext {
 
 export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'stopped'
 
-interface Request extends Readonly<Amount> {
+interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
 }
 
@@ -56,7 +57,7 @@ export class Delivery extends Writable {
   readonly #batcher: Batcher
   readonly #attempts: Attempts
   /** Requests whose parts are not settled. */
-  readonly #unsettled = new Set<Request>()
+  readonly #unsettled = new LinkedList<Request>()
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   #running = 0
@@ -260,7 +261,7 @@ export class Delivery extends Writable {
   #request(parts: EventBatch[]): Request {
     const amount = { events: 0, bytes: 0 }
     for (const part of parts) add(amount, part.length, part.bytes)
-    const request = { parts, ...amount }
+    const request: Request = { parts, ...amount }
     this.#unsettled.add(request)
     return request
   }

@@ -3,6 +3,7 @@ import { EventBatch } from '../core/batch.js'
 import type { Outlet } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
 import type { Frame } from '../lib/line-splitter.js'
+import { type Linked, LinkedList } from '../lib/linked-list.js'
 import type { ComponentCounters } from './counters.js'
 import type { Junction } from './junction.js'
 
@@ -19,13 +20,29 @@ export function shareOf(sources: number): number {
   return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
 
-/** What is known of a batch until it is settled. */
-interface Open {
-  readonly onSettled: (status: AckStatus) => void
+/** The ack of a batch, and what else is known of it until it is settled. */
+class Open extends Ack implements Linked<Open> {
+  /** Whom to tell in the end. */
+  readonly settled: (status: AckStatus) => void
   /** Memory that it takes of the budget. */
-  held: number
+  held = 0
   /** As it was sent, where it cannot be read again. */
   kept: Kept | undefined
+  previous: Open | undefined
+  next: Open | undefined
+  list: unknown
+
+  constructor(
+    settled: (status: AckStatus) => void,
+    onSettled: (open: Open, status: AckStatus) => void,
+    onShrink: (open: Open, bytes: number) => void,
+  ) {
+    super(
+      status => onSettled(this, status),
+      bytes => onShrink(this, bytes),
+    )
+    this.settled = settled
+  }
 }
 
 /** A batch with columns of its own: those that were sent change on their way. */
@@ -48,7 +65,7 @@ export class SourceOutlet implements Outlet {
   #maxBytes: number
   #junction: Junction
   #held = 0
-  readonly #open = new Map<Ack, Open>()
+  readonly #open = new LinkedList<Open>()
   #waiting: (() => void)[] = []
   /** While the components behind are replaced: nothing is sent before it resolves. */
   #gate: { promise: Promise<void>; open: () => void } | undefined
@@ -78,34 +95,32 @@ export class SourceOutlet implements Outlet {
     return this.#open.size
   }
 
-  ack(onSettled: (status: AckStatus) => void): Ack {
-    return this.#ackOf({ onSettled, held: 0, kept: undefined })
-  }
-
-  #ackOf(open: Open): Ack {
-    const ack: Ack = new Ack(
-      status => this.#settled(ack, status),
-      bytes => {
-        // What is kept holds its chunk until it is settled.
-        if (open.kept || !this.#open.has(ack)) return
-        open.held -= bytes
-        this.#release(bytes)
-      },
+  ack(onSettled: (status: AckStatus) => void): Open {
+    const open = new Open(
+      onSettled,
+      (open, status) => this.#settled(open, status),
+      (open, bytes) => this.#shrunk(open, bytes),
     )
-    this.#open.set(ack, open)
-    return ack
+    this.#open.add(open)
+    return open
   }
 
-  #settled(ack: Ack, status: AckStatus): void {
-    const open = this.#open.get(ack)
+  #settled(open: Open, status: AckStatus): void {
     // Given up before; whoever held it came to its end only now.
-    if (!open) return
+    if (!this.#open.has(open)) return
     // Given back while the next components are made: it is theirs.
     if (status === 'errored' && open.kept && this.#gate) return
-    this.#open.delete(ack)
+    this.#open.delete(open)
     if (status !== 'errored') open.kept?.letGo?.()
     this.#release(open.held)
-    open.onSettled(status)
+    open.settled(status)
+  }
+
+  #shrunk(open: Open, bytes: number): void {
+    // What is kept holds its chunk until it is settled.
+    if (open.kept || !this.#open.has(open)) return
+    open.held -= bytes
+    this.#release(bytes)
   }
 
   #release(bytes: number): void {
@@ -118,8 +133,8 @@ export class SourceOutlet implements Outlet {
 
   async send(batch: EventBatch): Promise<void> {
     while (this.#gate) await this.#gate.promise
-    const open = this.#open.get(batch.ack)
-    if (!open) return
+    const open = batch.ack as Open
+    if (!this.#open.has(open)) return
     // Made when the processors may have read something else.
     if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
     const { length, bytes } = batch
@@ -157,10 +172,10 @@ export class SourceOutlet implements Outlet {
    */
   giveUp(): void {
     if (this.#keeps) return
-    for (const [ack, { held, onSettled }] of [...this.#open]) {
-      this.#open.delete(ack)
-      this.#release(held)
-      onSettled('errored')
+    for (const open of [...this.#open]) {
+      this.#open.delete(open)
+      this.#release(open.held)
+      open.settled('errored')
     }
   }
 
@@ -169,11 +184,13 @@ export class SourceOutlet implements Outlet {
     this.#junction = junction
     this.#maxBytes = maxBytes
     this.#moved = true
-    for (const [old, open] of [...this.#open]) {
-      const { kept } = open
+    for (const open of [...this.#open]) {
+      const { kept, settled, held } = open
       if (!kept) continue
-      this.#open.delete(old)
-      const ack = this.#ackOf(open)
+      this.#open.delete(open)
+      const ack = this.ack(settled)
+      ack.kept = kept
+      ack.held = held
       const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
       batch.scan()
       void junction.write(batch)

@@ -44,8 +44,11 @@ export class Positions<P> {
     let first = this.#first
     if (!first?.settled) return
     while (first?.settled) {
+      const next: Waiting<P> | undefined = first.next
       this.#committed = first.position
-      first = first.next
+      // What was committed must lead nowhere: once it is old, all that followed would stay in memory with it.
+      first.next = undefined
+      first = next
     }
     this.#first = first
     if (!first) this.#last = undefined
