@@ -43,7 +43,7 @@ class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #headers: Record<string, string>
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
-  readonly #memory = new BodyMemory()
+  readonly #memory = new BodyMemory(() => this.#connections?.flushed() ?? false)
   #connections: Connections | undefined
   /** Of the one before with the same options. */
   #inherited: Connections | undefined
@@ -178,8 +178,7 @@ class HttpDestination implements Destination {
   /** The request is delivered: it is not tried again. */
   #finish(request: readonly EventBatch[], body: Buffer): void {
     this.#prepared.delete(request)
-    // A receiver may have answered before it read all of it: then the rest is still to be sent.
-    if (this.#options.compression === 'none' && this.#connections?.flushed()) this.#memory.giveBack(body)
+    if (this.#options.compression === 'none') this.#memory.giveBack(body)
   }
 
   /** What an answer that accepts a request says of single events that it does not, if anything. */
