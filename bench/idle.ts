@@ -15,7 +15,8 @@ export interface Watching {
   readonly openFiles: number
 }
 
-const SETTLE_MS = 5000
+/** A process is young for half a minute: what it compiles and collects then is the price of a start. */
+const SETTLE_MS = 30_000
 const START_MS = 60_000
 const TICKS_A_SECOND = 10
 

@@ -31,7 +31,7 @@ const WATCHING = [
   ['idle', 2000, 0],
   ['many', 10_000, 100],
 ] as const
-const WATCHING_SECONDS = 20
+const WATCHING_SECONDS = 40
 /** About 5 GB of the usual input. */
 const BACKLOG_COPIES = 6
 const AWAY_SECONDS = 30
