@@ -47,8 +47,11 @@ export function onReload(
   metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
   const hash = 'Which configuration runs, by a hash of its files; always 1.'
   metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
+  /** What ran before the present one. */
+  let former = pipeline.config
   const reload = async () => {
     watch?.read()
+    const present = pipeline.config
     try {
       const next = read()
       tellWarnings(log, next.warnings)
@@ -58,6 +61,7 @@ export function onReload(
         throw error
       })
       listening.use()
+      former = present
       counts.done++
       last = true
       lastDone = systemClock.wall()
@@ -71,6 +75,16 @@ export function onReload(
       told.refused = problems.join('; ')
       const text = 'the configuration was not taken: the one that ran goes on'
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
+    }
+  }
+  /** The metrics are where the one that runs again has them. */
+  const moveBack = async () => {
+    try {
+      const listening = await servers.prepare(former.metrics)
+      listening.use()
+      watch?.set(former.watched)
+    } catch (error) {
+      log.error({ code: 'SLUICE_RELOAD_FAILED', error: errorText(error) }, 'the metrics stay at the other address')
     }
   }
   // One at a time: the next one goes by the addresses that the one before has left.
@@ -88,6 +102,7 @@ export function onReload(
       counts.failed++
       last = false
       told.refused = errorText(error)
+      queue = queue.then(moveBack)
     },
     stop() {
       process.off('SIGHUP', onSignal)

@@ -8,17 +8,30 @@ import type { Supervisor } from '../../../src/engine/supervisor.js'
 import { freePort } from '../../support/free-port.js'
 import { until } from '../../support/pushed.js'
 
+const log = pino({ level: 'silent' })
+const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
+
+const configOf = (port: number, digest: string) =>
+  ({ metrics: { host: '127.0.0.1', port }, digest, files: [], warnings: [], watched: false }) as unknown as Config
+
+const answer = async (port: number) =>
+  await fetch(`http://127.0.0.1:${port}/metrics`).then(
+    reply => reply.text(),
+    () => 'gone',
+  )
+
+async function untilAnswer(port: number, text: string): Promise<void> {
+  for (let i = 0; i < 500; i++) {
+    if ((await answer(port)) === text) return
+    await new Promise(resolve => setTimeout(resolve, 10))
+  }
+  throw new Error(`port ${port} did not answer: ${text}`)
+}
+
 t.test('a reload that is asked for during another one comes after it', async t => {
-  const log = pino({ level: 'silent' })
   const servers = new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [] }, log)
   const files = { port: await freePort(), digest: 'a' }
-  const read = () =>
-    ({
-      metrics: { host: '127.0.0.1', port: files.port },
-      digest: files.digest,
-      files: [],
-      warnings: [],
-    }) as unknown as Config
+  const read = () => configOf(files.port, files.digest)
   /** Lets the replacement that is under way come to its end. */
   let go: (() => void) | undefined
   const pipeline = {
@@ -32,7 +45,6 @@ t.test('a reload that is asked for during another one comes after it', async t =
     },
   }
   const told: { refused: string | undefined } = { refused: undefined }
-  const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
   const metrics = new Metrics(log)
   const reloads = onReload({ read }, pipeline as unknown as Supervisor, servers, metrics, log, systemd, told)
   t.teardown(() => {
@@ -52,5 +64,34 @@ t.test('a reload that is asked for during another one comes after it', async t =
   }
   t.equal(told.refused, undefined, 'both were taken')
   t.equal(pipeline.config.digest, 'b')
-  t.equal(await (await fetch(`http://127.0.0.1:${files.port}/metrics`)).text(), 'here')
+  t.equal(await answer(files.port), 'here')
+})
+
+t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
+  const servers = new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [] }, log)
+  const [before, after] = [await freePort(), await freePort()]
+  const pipeline = {
+    config: configOf(before, 'a'),
+    async replace(config: Config) {
+      pipeline.config = config
+    },
+  }
+  ;(await servers.prepare(pipeline.config.metrics)).use()
+  const told: { refused: string | undefined } = { refused: undefined }
+  const read = () => configOf(after, 'b')
+  const metrics = new Metrics(log)
+  const reloads = onReload({ read }, pipeline as unknown as Supervisor, servers, metrics, log, systemd, told)
+  t.teardown(() => {
+    reloads.stop()
+    servers.close()
+  })
+
+  process.emit('SIGHUP')
+  await until(() => pipeline.config.digest === 'b')
+  await untilAnswer(after, 'here')
+  await untilAnswer(before, 'gone')
+  reloads.wentBack(new Error('no such thing here'))
+  await untilAnswer(before, 'here')
+  await untilAnswer(after, 'gone')
+  t.equal(told.refused, 'no such thing here')
 })
