@@ -10,7 +10,8 @@ export type Notice = Readonly<Record<string, string>>
 export type Send = (notice: Notice) => Promise<void>
 
 const FIRST_RETRY_MS = 1000
-const LAST_RETRY_MS = 30_000
+/** A small part of an interval of the watchdog: what it is fed with must not be late for want of a try. */
+const LAST_RETRY_MS = 5000
 /** A notification that takes longer is given up: systemd-notify waits until systemd has seen it. */
 const SEND_MS = 10_000
 /** How long the last ones may take. */
