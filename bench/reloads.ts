@@ -1,16 +1,18 @@
 import { once } from 'node:events'
 import { appendFileSync, mkdirSync, mkdtempSync, openSync, readSync, rmSync, writeFileSync, writeSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { gunzipSync } from 'node:zlib'
+import { freePort } from '../test/support/free-port.js'
+import { Seeded } from '../test/support/seeded.js'
 import type { Left } from './leak-probe.js'
 import { built, median } from './measure.js'
-import { OUTPUTS, type Places, plainConfig, type Random, randomConfig, seeded, wrongConfig } from './reloads-configs.js'
+import { OUTPUTS, type Places, plainConfig, randomConfig, wrongConfig } from './reloads-configs.js'
 import { RunningDaemon } from './running.js'
 
 /** `npm run reloads`: random reloads under load; nothing is lost, nothing is repeated, nothing is left behind. */
@@ -130,12 +132,12 @@ async function main(): Promise<number> {
     process.stdout.write(USAGE)
     return values.help ? 0 : 1
   }
-  const report = await run(count, rate, share, seeded(seed))
+  const report = await run(count, rate, share, new Seeded(seed))
   process.stdout.write(values.json ? `${JSON.stringify(report, null, 2)}\n` : format(report))
   return report.wrong.length === 0 ? 0 : 1
 }
 
-async function run(count: number, rate: number, share: number, random: Random): Promise<Report> {
+async function run(count: number, rate: number, share: number, random: Seeded): Promise<Report> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-reloads-'))
   for (const name of ['logs', 'quiet']) mkdirSync(join(folder, name))
   const file = join(folder, 'logs', 'app.log')
@@ -223,11 +225,11 @@ class Reloads {
   readonly unexpected: string[] = []
   readonly #daemon: RunningDaemon
   readonly #places: Places
-  readonly #random: Random
+  readonly #random: Seeded
   #line = ''
   #done: ((taken: boolean) => void) | undefined
 
-  constructor(daemon: RunningDaemon, places: Places, random: Random) {
+  constructor(daemon: RunningDaemon, places: Places, random: Seeded) {
     this.#daemon = daemon
     this.#places = places
     this.#random = random
@@ -260,7 +262,7 @@ class Reloads {
   async several(count: number, share: number): Promise<void> {
     const [random, places] = [this.#random, this.#places]
     for (let i = 0; i < count; i++) {
-      const wrong = random() < share
+      const wrong = random.chance(share)
       const config = wrong ? wrongConfig(random, places) : randomConfig(random, places)
       const began = performance.now()
       const taken = await this.take(config)
@@ -268,7 +270,7 @@ class Reloads {
       if (!taken) this.refused++
       if (taken === wrong)
         this.unexpected.push(`${taken ? 'taken' : 'not taken'}:\n${config}${this.#daemon.log.slice(-500)}`)
-      await wait(random() * LONGEST_PAUSE_MS)
+      await wait(random.next() * LONGEST_PAUSE_MS)
       if (process.stderr.isTTY) process.stderr.write(`\r${i + 1} of ${count} `)
     }
   }
@@ -296,15 +298,6 @@ async function receive(path: string) {
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   return server
-}
-
-async function freePort(): Promise<number> {
-  const server = createTcpServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 async function connected(port: number): Promise<Socket> {
