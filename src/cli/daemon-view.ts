@@ -1,4 +1,5 @@
 import { textOf } from '../admin/socket.js'
+import { formatDuration } from '../lib/units.js'
 import type { Io } from './command-line.js'
 import { ask } from './daemon-socket.js'
 import { Scrape } from './scrape.js'
@@ -107,7 +108,7 @@ export function rateOf(before: DaemonView, now: DaemonView, name: string, labels
 }
 
 /** What a component waits for or keeps, in a word or two. */
-export function stateOf({ scrape, destinations }: DaemonView, id: string): string {
+export function stateOf({ scrape, destinations }: Pick<DaemonView, 'scrape' | 'destinations'>, id: string): string {
   const labels = { component_id: id }
   const destination = destinations.find(one => one.id === id)
   const buffered = scrape.sum('sluice_buffer_events', labels)
@@ -115,6 +116,8 @@ export function stateOf({ scrape, destinations }: DaemonView, id: string): strin
   const unread = scrape.sum('sluice_file_unread_bytes', labels)
   if (scrape.all('sluice_files_watched', labels).length > 0)
     return `${counted(scrape.sum('sluice_files_watched', labels), 'file')}, ${short(unread)}B unread`
+  const [lag] = scrape.all('sluice_journal_lag_seconds', labels)
+  if (lag) return `${formatDuration(lag.value * 1000)} behind`
   if (scrape.all('sluice_throttle_buckets', labels).length > 0)
     return counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
   return ''

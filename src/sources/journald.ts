@@ -9,6 +9,7 @@ import { Complaints } from './journald/complaints.js'
 import { EntryReader, type Taken } from './journald/entries.js'
 import { cursorOf, type EventOptions, lineOf } from './journald/fields.js'
 import { firstCursor, Journalctl } from './journald/journalctl.js'
+import { Lag } from './journald/lag.js'
 import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
 import { Positions } from './positions.js'
 
@@ -30,6 +31,7 @@ class Journald implements Source {
   readonly #origin: Origin
   readonly #event: EventOptions
   readonly #complaints: Complaints
+  readonly #lag: Lag
   readonly #lost: { value: number }
   readonly #cut: { value: number }
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
@@ -48,6 +50,7 @@ class Journald implements Source {
     const { include_fields: included } = options
     this.#event = { host: this.#origin.host, included: included && new Set(included) }
     this.#complaints = new Complaints(context)
+    this.#lag = new Lag(context)
     this.#lost = metrics.counter(
       'sluice_journal_lost_positions_total',
       'Times that the entry up to which was read was not in the journal any more. What was behind it may be lost.',
@@ -127,6 +130,7 @@ class Journald implements Source {
     const child = new Journalctl(args, line => this.#complaints.line(line))
     const reader = new EntryReader(this.#options.max_entry_bytes)
     let first = true
+    this.#lag.moreWaits = () => child.stdout.readableLength > 0
     try {
       while (!leave.aborted) {
         const chunk = child.stdout.read() as Buffer | null
@@ -142,6 +146,7 @@ class Journald implements Source {
       }
       return undefined
     } finally {
+      this.#lag.moreWaits = () => true
       await child.end()
     }
   }
@@ -175,6 +180,7 @@ class Journald implements Source {
       this.#cut.value += cut.length
       if (cut.length > 0) log.debug({ fields: cut }, 'an entry is too long: fields were cut')
       cursor = cursorOf(entry) ?? cursor
+      this.#lag.at(entry)
     }
     const frame = new LineSplitter(Number.MAX_SAFE_INTEGER).push(Buffer.from(text))
     if (!frame) return
@@ -215,7 +221,10 @@ export const journald = defineSource({
     'Events have `.message`, `.timestamp` (when journald took the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
     '(the identifier), `.pid` and `.unit`, as far as the entry says them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
     '`.PRIORITY`, `._COMM`. All of these are text. A field that is there several times is an array, several parts of a message are its ' +
-    'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.',
+    'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
+    'The metric `sluice_journal_lag_seconds` tells how far behind it reads: how old the entry that was read last was when it was read; ' +
+    'while more wait to be read, or journalctl does not run, how old it is now. It is there from the first entry on, and stays small in a ' +
+    'journal in which little is written.',
   options,
   examples: [
     { title: 'What two services log, from warnings on', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },

@@ -72,6 +72,8 @@ t.test('followed through rotation, an end, a kill and the removal of files', asy
   journal.append(numbered(0, 50, BOOT.replace('0', 'f')))
   const first = await startDaemon(t, folder, config(''))
   await first.until(() => messages(folder).length === 50)
+  const lag = (await first.scrape()).sum('sluice_journal_lag_seconds')
+  t.ok(Math.abs(lag - (Date.now() - FIRST / 1000) / 1000) < 120, `${lag} s behind, as its entries are old`)
   journal.append(numbered(50, 60))
   await first.until(() => messages(folder).length === 60)
   // As journald does when it rotates.

@@ -49,6 +49,11 @@ export function cursorOf(entry: Entry): string | undefined {
   return typeof cursor === 'string' && cursor !== '' ? cursor : undefined
 }
 
+/** When journald took the entry, in milliseconds since the epoch. */
+export function takenAt({ __REALTIME_TIMESTAMP: micros }: Entry): number | undefined {
+  return typeof micros === 'string' && /^\d{1,16}$/.test(micros) ? Number(micros) / 1000 : undefined
+}
+
 /** Microseconds since the epoch as RFC 3339. */
 function timeOf(value: unknown): string | undefined {
   const [, ms, micros] = (typeof value === 'string' && /^(\d{1,13})(\d{3})$/.exec(value)) || []

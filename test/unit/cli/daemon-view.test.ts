@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type DaemonView, lookOf, printable, rateOf, wrap } from '../../../src/cli/daemon-view.js'
+import { type DaemonView, lookOf, printable, rateOf, stateOf, wrap } from '../../../src/cli/daemon-view.js'
 import { liveBetween } from '../../../src/cli/graph-live.js'
 import { Scrape } from '../../../src/cli/scrape.js'
 import { screen } from '../../../src/cli/top.js'
@@ -67,6 +67,13 @@ t.test('what flows between two moments', async t => {
     0,
     'a new start',
   )
+})
+
+t.test('how far the journal is behind', async t => {
+  const of = (lag: number) => new Scrape(`sluice_journal_lag_seconds{component_id="j"} ${lag}`)
+  const state = (lag: number, id = 'j') => stateOf({ scrape: of(lag), destinations: [] }, id)
+  t.same([state(0.02), state(75.4), state(3600)], ['20ms behind', '1m 15s behind', '1h 0m behind'])
+  t.equal(state(1, 'other'), '')
 })
 
 t.test('what a terminal is told', async t => {

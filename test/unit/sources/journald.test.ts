@@ -135,6 +135,8 @@ t.test('options', async t => {
 
 const entry = (n: number, more = {}) => `${JSON.stringify({ __CURSOR: `c${n}`, MESSAGE: `m${n}`, ...more })}\n`
 
+const NOW = Date.UTC(2026, 0, 1)
+
 /** A source with a journalctl that does, call by call, what `calls` say in the language of the shell. */
 function start(t: Test, calls: string[], given: object = {}, saved?: unknown) {
   const folder = t.testdir({ bin: {} })
@@ -157,7 +159,7 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
   const context = {
     id: 'in',
     log: pino({ level: 'debug' }, { write: line => log.push(JSON.parse(line)) }),
-    clock: systemClock,
+    clock: { now: systemClock.now, wall: () => journal.now },
     metrics: counters,
     checkpoints,
     origin: decode => ({ source: 'in', host: 'here', decode, wanted: new WantedNames() }),
@@ -174,6 +176,8 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
     return running
   }
   const journal = {
+    /** The wall clock. */
+    now: NOW,
     folder,
     out,
     log,
@@ -337,4 +341,48 @@ t.test('it waits while nobody takes its entries, and ends with the run', async t
   const pid = Number(readFileSync(join(journal.folder, 'pid'), 'utf8'))
   await journal.stop()
   t.throws(() => process.kill(pid, 0), { code: 'ESRCH' }, 'nothing is left of it')
+})
+
+t.test('how far behind it is', async t => {
+  const aged = (n: number, seconds: number) => entry(n, { __REALTIME_TIMESTAMP: `${NOW - seconds * 1000}000` })
+  const whenThere = (name: string) => `while [ ! -e ${name} ]; do sleep 0.02; done`
+  const many = Array.from({ length: 2000 }, (_, i) => aged(4 + i, 50)).join('')
+  const journal = start(t, [
+    [
+      `${whenThere('first')}; ${print(aged(1, 100), aged(2, 90))}`,
+      `${whenThere('second')}; ${print(aged(3, -5), entry(4))}`,
+      `${whenThere('many')}; cat entries; ${whenThere('end')}`,
+    ].join('; '),
+  ])
+  writeFileSync(join(journal.folder, 'entries'), many)
+  const lag = () => journal.value('sluice_journal_lag_seconds')
+  const next = async (name: string, entries: number) => {
+    writeFileSync(join(journal.folder, name), '')
+    await until(() => journal.messages().length === entries, name)
+  }
+  await until(() => journal.calls().length === 1, 'it runs')
+  t.equal(lag(), undefined, 'nothing is known yet')
+  await next('first', 2)
+  t.equal(lag(), 90)
+  journal.now += 10_000
+  t.equal(lag(), 90, 'nothing more waits: as it was when it was read')
+  await next('second', 4)
+  t.equal(lag(), 5, 'an entry without a time changes nothing')
+  journal.now = NOW
+  let room = () => {}
+  journal.out.room = new Promise(resolve => {
+    room = resolve
+  })
+  writeFileSync(join(journal.folder, 'many'), '')
+  await until(() => journal.messages().length > 4, 'the first of many')
+  await until(() => lag() === 50, 'when they were read')
+  journal.now += 3_000_000
+  await until(() => lag() === 3050, 'more wait')
+  room()
+  await until(() => journal.messages().length === 2004, 'all')
+  await until(() => lag() === 3050, 'they have waited, too')
+  journal.now += 1000
+  t.equal(lag(), 3050)
+  await next('end', 2004)
+  await until(() => lag() === 3051, 'journalctl has ended: nobody knows')
 })
