@@ -158,12 +158,19 @@ export const ROWS = {
     lines('Unread, by file', 'The files that are furthest behind.', 'bytes', [
       [`topk(10, sum by (component_id, file) (sluice_file_unread_bytes{${C}}))`, '{{component_id}} {{file}}'],
     ]),
+    lines(
+      'Behind in the journal',
+      'How old the entry that was read last was when it was read; while more wait to be read, how old it is now.',
+      's',
+      [[`max ${BY} (sluice_journal_lag_seconds{${C}})`, EACH]],
+    ),
     lines('Under way', 'Memory of what was read and is not settled; sources wait when theirs is used up.', 'bytes', [
       [`sum ${BY} (sluice_source_unacknowledged_bytes{${C}})`, EACH],
     ]),
-    lines('Files', 'Files that are followed, and those of them that are open.', 'short', [
+    lines('Files', 'Files that are followed, those of them that are open, and what cannot be read.', 'short', [
       [`sum ${BY} (sluice_files_watched{${C}})`, `${EACH} followed`],
       [`sum ${BY} (sluice_files_open{${C}})`, `${EACH} open`],
+      [`sum ${BY} (sluice_files_unreadable{${C}})`, `${EACH} unreadable`],
     ]),
     lines(
       'Rotations and truncations',

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -70,6 +70,7 @@ const CONFIG = (receiver: Receiver) => `sources:
   logs: { type: file, include: [in.log, loop.log], decode: json }
   sent: { type: tcp, listen: "127.0.0.1:0" }
   pushed: { type: http, listen: "127.0.0.1:0" }
+  journal: { type: journald }
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app }
   timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time }
@@ -78,8 +79,13 @@ destinations:
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
   failing: { type: http, inputs: [timed], url: "http://127.0.0.1:9/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
   refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
-  nowhere: { type: blackhole, inputs: [sent, pushed] }
+  nowhere: { type: blackhole, inputs: [sent, pushed, journal] }
 shutdown_timeout: 1s
+`
+
+/** A journalctl whose output is an entry and something strange, ten times a second. */
+const JOURNALCTL = `#!/bin/sh
+while echo '{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1763640000000000","MESSAGE":"m"}' && echo strange; do sleep 0.1; done
 `
 
 /** A daemon with something of everything: at work, and in trouble. */
@@ -87,7 +93,9 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver) {
   receiver.otherwise = ({ path }) => (path === '/held' ? 401 : path === '/refused' ? 400 : 202)
   // A link to itself cannot be opened, not even by root.
   symlinkSync('loop.log', join(own, 'loop.log'))
-  const daemon = await startDaemon(t, own, CONFIG(receiver))
+  mkdirSync(join(own, 'bin'))
+  writeFileSync(join(own, 'bin/journalctl'), JOURNALCTL, { mode: 0o755 })
+  const daemon = await startDaemon(t, own, CONFIG(receiver), { PATH: `${join(own, 'bin')}:${process.env.PATH}` })
   const address = (source: string) =>
     daemon.until(
       () => daemon.logs().find(({ component, address }) => component === source && address)?.address as string,
