@@ -1,22 +1,12 @@
-import {
-  appendFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmdirSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Scrape } from '../support/daemon.js'
+import { fill, Mounts } from '../support/mounts.js'
 import { type Certificates, SERVER_NAME } from './certificates.js'
 import { Daemon } from './daemon.js'
 import { Files, type Inode } from './files.js'
 import { textOf, textsOf } from './lines.js'
 import { Model } from './model.js'
-import { Mounts } from './mounts.js'
 import { Receiver } from './receiver.js'
 import { documentPaths, Saved, SOURCE } from './saved.js'
 import type { Setup } from './scenario.js'
@@ -365,15 +355,7 @@ export class World {
     const folder = where === 'state' ? this.state : this.files.logs
     if (!this.#mounts.has(folder)) return false
     if (where === 'state') this.stateFault = true
-    try {
-      for (let size = 65_536; size >= 1; ) {
-        try {
-          appendFileSync(join(folder, 'filler'), Buffer.alloc(size))
-        } catch {
-          size = size > 4096 ? 4096 : 0
-        }
-      }
-    } catch {}
+    fill(join(folder, 'filler'))
     return true
   }
 

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmdirSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, rmdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
@@ -30,6 +30,17 @@ export class Mounts {
   readonly end = () => {
     for (const path of this.#paths.splice(0)) execFileSync('umount', ['-l', path])
     process.removeListener('exit', this.end)
+  }
+}
+
+/** Lets a file grow until its file system has no room for anything; without the file there is as much as before. */
+export function fill(path: string): void {
+  for (let size = 65_536; size >= 1; ) {
+    try {
+      appendFileSync(path, Buffer.alloc(size))
+    } catch {
+      size = size > 4096 ? 4096 : 0
+    }
   }
 }
 
