@@ -44,6 +44,13 @@ export function troublesOf(view: DaemonView): Trouble[] {
         todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
       })
   }
+  for (const { labels, value } of scrape.all('sluice_buffer_unwritable')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id}: its buffer cannot be written`,
+        todo: 'Nothing is lost: its sources wait, and it is tried again until it works. Is the disk of data_dir full, or not writable? The log says why (SLUICE_BUFFER_NOT_WRITTEN).',
+      })
+  }
   for (const { labels, value } of scrape.all('sluice_buffer_bytes')) {
     const id = labels.component_id!
     const most = scrape.sum('sluice_buffer_max_bytes', { component_id: id })

@@ -25,6 +25,8 @@ export class BufferReport {
   readonly #toldAt = new Map<string, number>()
   /** Whether it was told that the buffer cannot be written. */
   #trouble = false
+  /** Whether the last group was not written. */
+  #fails = false
   #full = false
 
   constructor(options: { log: Logger; clock: Clock; folder: BufferFolder; metrics: BufferMetrics }) {
@@ -37,6 +39,8 @@ export class BufferReport {
     this.#corruptBytes = metrics.counter('sluice_buffer_corrupt_bytes_total', help)
     const text = 'Time to write a group of records and sync it.'
     this.#groupTime = metrics.histogram('sluice_buffer_write_seconds', text, GROUP_SECONDS)
+    const fails = 'Whether the buffer cannot be written for now, and sources wait.'
+    metrics.gauge('sluice_buffer_unwritable', fails, () => (this.#fails ? 1 : 0))
   }
 
   found({ tornBytes }: Recovered, { events, bytes }: Amount): void {
@@ -50,6 +54,7 @@ export class BufferReport {
   /** A group was written; `all`: nothing waits any more. */
   written(seconds: number, all: boolean): void {
     this.#groupTime.observe(seconds)
+    this.#fails = false
     if (!this.#trouble || !all) return
     this.#trouble = false
     this.#log.info({ folder: this.#folder.path }, 'the buffer can be written again')
@@ -57,6 +62,7 @@ export class BufferReport {
 
   notWritten(error: unknown): void {
     this.#metrics.failed('buffer_write')
+    this.#fails = true
     const cause = errorCode(error) ?? errorText(error)
     if (!this.#mayTell(`written ${cause}`)) return
     this.#trouble = true

@@ -320,6 +320,7 @@ t.test('a disk that is full or fails for long: everything waits, it is told once
   t.same(run.settled.delivered, [0])
   t.ok(run.balanced)
   t.ok(run.counters.failures.get('buffer_write')! > 5, 'tried again and again')
+  t.equal(run.counter('sluice_buffer_unwritable'), 1)
   disk.fault = ({ kind }) => (kind === 'sync' ? { error: 'EIO' } : undefined)
   for (let i = 0; i < 9; i++) await run.pass(6000, 3)
   t.same(run.settled.delivered, [0])
@@ -329,6 +330,7 @@ t.test('a disk that is full or fails for long: everything waits, it is told once
   const told = run.logs.filter(({ code }) => code === 'SLUICE_BUFFER_NOT_WRITTEN').length
   t.equal(told, 2, 'once for each cause')
   t.equal(run.logs.at(-1)!.msg, 'the buffer can be written again')
+  t.equal(run.counter('sluice_buffer_unwritable'), 0)
   await run.drain()
   t.same(run.out, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
 })
