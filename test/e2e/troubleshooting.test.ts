@@ -1,5 +1,15 @@
 import { execFileSync } from 'node:child_process'
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  appendFileSync,
+  constants,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -7,6 +17,7 @@ import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client } from '../../src/client.js'
 import { checkout } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { fill, Mounts, mayMount } from '../support/mounts.js'
 import { needs } from '../support/needs.js'
 import { type Received, type Step, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -30,6 +41,10 @@ interface Made {
   readonly names?: Names
   /** What is done before somebody looks. */
   readonly first?: () => Promise<unknown>
+  /** What is done, and has to hold, when somebody has looked. */
+  readonly last?: (t: Test) => Promise<unknown>
+  /** Why it cannot be made on this machine. */
+  readonly skip?: string | undefined
 }
 const as = (names: Names): Made => ({ names })
 
@@ -271,6 +286,84 @@ async function takenPort(t: Test): Promise<number> {
   return (server.address() as { port: number }).port
 }
 
+const numbered = (from: number, count: number) => Array.from({ length: count }, (_, i) => `line ${from + i} of a file`)
+const textOf = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
+
+/** Two disks without room: that of a file destination, and that of `data_dir`. */
+async function fullDisks(t: Test): Promise<Scene> {
+  const machine = new Machine(t)
+  const path = (name: string) => join(machine.folder, name)
+  const mounts = new Mounts()
+  machine.onEnd.push(mounts.end)
+  mounts.make(path('state'), '1m')
+  const lines = numbered(0, 3000)
+  writeFileSync(path('log/app/app.log'), textOf(lines.slice(0, 1000)))
+  writeFileSync(path('log/kept.log'), textOf(lines))
+  mkdirSync(path('log/archive'))
+  // A disk that is full for everybody.
+  symlinkSync('/dev/full', path('log/archive/kept.log'))
+  const receiver = await receiverFor(t, 503)
+  const retry = 'retry: { initial: 100ms, max: 500ms }'
+  const daemon = await daemonOn(
+    t,
+    machine,
+    `sources:
+  app: { type: file, include: [/var/log/app/*.log] }
+  kept: { type: file, include: [/var/log/kept.log] }
+  other: { type: file, include: [/var/log/other.log] }
+destinations:
+  upstream: { type: http, inputs: [app], url: "${receiver.url()}", ${retry}, batch: { max_wait: 10ms }, buffer: { type: disk, max_bytes: 100MB } }
+  archive: { type: file, inputs: [kept], path: /var/log/archive/kept.log, ${retry} }
+  out: { type: blackhole, inputs: [other] }
+`,
+  )
+  // Its positions are to be saved again and again.
+  keepWriting(machine, path('log/other.log'), 'one\n')
+  const unwritable = (value: number) =>
+    daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_unwritable') === value, LOOK_MS)
+  const fillUp = async () => {
+    await daemon.scrapedUntil(scrape => scrape.sum('sluice_buffer_events') === 1000, LOOK_MS)
+    fill(path('state/filler'))
+    appendFileSync(path('log/app/app.log'), textOf(lines.slice(1000)))
+    await unwritable(1)
+  }
+  const makeRoom = async (t: Test) => {
+    rmSync(path('state/filler'))
+    await unwritable(0)
+    receiver.otherwise = 200
+    await daemon.until(() => receiver.lines().length >= lines.length, LOOK_MS)
+    const arrived = receiver.lines().map(line => (JSON.parse(line) as { message: string }).message)
+    // Several requests are under way at a time.
+    t.same(arrived.sort(), [...lines].sort(), 'everything arrives once')
+    for (const msg of ['the buffer can be written again', 'positions are saved again'])
+      await daemon.until(() => daemon.logs().some(line => line.msg === msg), LOOK_MS)
+    await daemon.stop(t)
+  }
+  const otherDisk = async (t: Test) => {
+    const archive = path('log/archive/kept.log')
+    rmSync(archive)
+    await daemon.scrapedUntil(scrape => scrape.events('archive').sent === lines.length, LOOK_MS)
+    t.ok(readFileSync(archive, 'utf8') === textOf(lines), 'everything is in the file once, in order')
+  }
+  const noMount = mayMount() ? undefined : 'only root can make a small file system, and not in every container'
+  return {
+    machine,
+    cases: {
+      'The disk of a file destination is full': { last: otherDisk, skip: whyNoFullDevice() },
+      'The disk of `data_dir` is full': { first: fillUp, last: makeRoom, skip: noMount },
+    },
+  }
+}
+
+function whyNoFullDevice(): string | undefined {
+  try {
+    accessSync('/dev/full', constants.W_OK)
+    return undefined
+  } catch {
+    return 'there is no /dev/full'
+  }
+}
+
 const SMALL = `sources: { app: { type: file, include: [/var/log/app/*.log] } }
 destinations: { out: { type: file, inputs: [app], path: /var/lib/sluice/out.log } }
 `
@@ -399,19 +492,24 @@ managed: { allow_files: [${path('out.ndjson')}], poll_interval: 1s, report_inter
   }
 }
 
-const SCENES = { deliveryFails, files, discards, behind, changes, starts, managed }
+const SCENES = { deliveryFails, files, discards, behind, fullDisks, changes, starts, managed }
 const made = new Set<string>()
 
 const scenes = Object.entries(SCENES).map(([name, scene]) =>
   t.test(name, { buffered: true, timeout: 300_000 }, async t => {
     const { machine, cases: own } = await scene(t)
-    for (const [heading, { first, names = {} }] of Object.entries(own)) {
+    for (const [heading, { first, last, names = {}, skip }] of Object.entries(own)) {
       made.add(heading)
+      if (skip) {
+        t.pass(heading, { skip })
+        continue
+      }
       const looks = cases.get(heading) ?? []
       t.ok(looks.length > 0, `${heading}: the page shows what is said`)
       await first?.()
       if (first) machine.changed()
       for (const look of looks) await isShown(t, machine, look, names)
+      await last?.(t)
     }
   }),
 )
