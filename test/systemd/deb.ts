@@ -43,6 +43,17 @@ async function nodePackage(folder: string): Promise<string> {
   return join(folder, 'nodejs.deb')
 }
 
+/** The same package with another version of the configuration in it. */
+async function withLimit(limit: number, deb: string, folder: string): Promise<string> {
+  const stage = join(folder, `limit-${limit}`)
+  await execute('dpkg-deb', ['--raw-extract', deb, stage])
+  const config = join(stage, 'etc/sluice/sluice.yaml')
+  writeFileSync(config, readFileSync(config, 'utf8').replace('limit: 100', `limit: ${limit}`))
+  const made = join(folder, `limit-${limit}.deb`)
+  await execute('dpkg-deb', ['--root-owner-group', '-Zgzip', '-z1', '--build', stage, made])
+  return made
+}
+
 async function contents(t: Test, deb: string): Promise<void> {
   const { stdout } = await execute('dpkg-deb', ['--contents', deb])
   const entries = stdout
@@ -91,11 +102,12 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   t.equal(`${lintian.stdout}`, '', 'lintian has nothing to say')
   await contents(t, deb)
 
-  const packages = [deb, next, nodejs]
+  const others = await Promise.all([200, 300].map(limit => withLimit(limit, next, folder)))
+  const packages = [deb, ...others, nodejs]
   const copies = packages.map(path => [path, `/root/${basename(path)}`] as const)
   const tree = await Tree.boot({ copies, alone: true })
   t.teardown(() => tree.end())
-  const [first = '', second = '', node = ''] = packages.map(path => `/root/${basename(path)}`)
+  const [first = '', second = '', third = '', node = ''] = packages.map(path => `/root/${basename(path)}`)
 
   const told = (command: string, said: string) => {
     tell(`# ${command}`)
@@ -126,6 +138,9 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
     const told = `console.log(Number(${pattern}.exec(text)?.[1]) >= ${least} ? "yes" : "no")`
     return `node -e '${page}.then(text => ${told}, () => console.log("none"))'`
   }
+
+  /** Which versions of the configuration there are: their limits. */
+  const configs = `grep -Eo 'limit: [0-9]+' /etc/sluice/sluice.yaml* | sed 's/limit: //'`
 
   const isGone = async () => {
     await says('ls -d /etc/sluice /var/lib/sluice* /var/lib/private/sluice* 2>/dev/null | wc -l', '0')
@@ -168,13 +183,13 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await does('sluice admin init --config /etc/sluice/service.yaml --json | grep -o sta_')
 
   await does("sed -i 's/limit: 100/limit: 5/' /etc/sluice/sluice.yaml")
-  t.equal((await apt('install', second)).code, 0, 'upgrades')
+  t.equal((await apt('-o Dpkg::Options::=--force-confold install', second)).code, 0, 'upgrades')
   await says('sluice --version', `sluice ${newer}`)
   for (const unit of ['sluice', 'sluice-api']) await until(`systemctl is-active ${unit}`, 'active')
   await until("sluice status | grep -o '^Sluice [0-9.]*'", `Sluice ${newer}`)
-  await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
+  await says(configs, '/etc/sluice/sluice.yaml:5\n/etc/sluice/sluice.yaml.dpkg-dist:200')
   await does('seq 3000 | systemd-cat -t app')
-  await until(metric('sluice_component_received_events_total', 'system', 3000), 'yes')
+  await until(metric('sluice_throttle_events_total', 'limit_app', 2950, 'discarded'), 'yes')
   await says(metric('sluice_component_received_events_total', 'system', 6000), 'no')
   await does('systemctl disable --now sluice')
   t.equal((await apt('install --reinstall', second)).code, 0, 'what was disabled and stopped')
@@ -182,11 +197,23 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await says('systemctl is-active sluice', 'inactive')
   await does('systemctl enable --now sluice')
 
+  const { said: pid } = await run('systemctl show -P MainPID sluice')
+  const asked = await run(`dpkg -i ${third} </dev/null`)
+  t.not(asked.code, 0, 'where nobody answers which configuration it is to be, it is not installed to the end')
+  t.match(asked.said, /end of file on stdin at conffile prompt/)
+  await says('systemctl show -P MainPID sluice', pid)
+  await does('dpkg --force-confold --configure -a')
+  await until('systemctl is-active sluice', 'active')
+  t.not((await run('systemctl show -P MainPID sluice')).said, pid, 'it was restarted')
+  await says(configs, '/etc/sluice/sluice.yaml:5\n/etc/sluice/sluice.yaml.dpkg-dist:300')
+  await says('dpkg --audit', '')
+  await does('sluice validate /etc/sluice/sluice.yaml')
+
   t.equal((await apt('remove', 'sluice')).code, 0, 'is removed')
   await until('systemctl is-active sluice', 'inactive')
   await says('ls -d /usr/bin/sluice /usr/lib/sluice 2>/dev/null | wc -l', '0')
   await does('ls /etc/sluice/sluice.yaml /var/lib/sluice/')
-  t.equal((await apt('install', first)).code, 0, 'comes back')
+  t.equal((await apt('install', third)).code, 0, 'comes back')
   await says('systemctl is-enabled sluice', 'enabled')
   await until('systemctl is-active sluice', 'active')
   await says('grep -c "limit: 5" /etc/sluice/sluice.yaml', '1')
