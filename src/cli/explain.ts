@@ -48,11 +48,12 @@ export async function explain(options: ExplainOptions, io: Io): Promise<number> 
   const source = sourceOf(config, options.source)
   const wanted = new WantedNames()
   const explainers = explainersOf(config, wanted)
-  const { batch, more } = readEvent(source, await textOf(options.event, io), wanted)
+  const event = readEvent(source, await textOf(options.event, io), wanted)
+  const { batch, more } = event
   const steps = stepsFrom(source, config, explainers, batch)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
-  if (options.json) io.stdout.write(`${JSON.stringify(document(source, batch, steps), null, 2)}\n`)
-  else io.stdout.write(`${[...head(source, batch), ...steps.flatMap(lines)].join('\n')}\n`)
+  if (options.json) io.stdout.write(`${JSON.stringify(document(source, event, steps), null, 2)}\n`)
+  else io.stdout.write(`${[...head(source, event), ...steps.flatMap(lines)].join('\n')}\n`)
   if (more > 0) io.stderr.write(`sluice explain: only the first of ${more + 1} events is explained\n`)
   return delivered ? EXIT.done : EXIT.failed
 }
@@ -88,25 +89,32 @@ function explainersOf(config: Config, wanted: WantedNames): Map<string, Explain>
   return explainers
 }
 
-/** The first event of `bytes` as the source would read them, and how many come behind it. */
-function readEvent(
-  source: ComponentConfig<'source'>,
-  bytes: Buffer,
-  wanted: WantedNames,
-): { batch: EventBatch; more: number } {
+/** One event as the source would give it. */
+interface ReadEvent {
+  readonly batch: EventBatch
+  /** How it was read, in words. */
+  readonly as: string
+  /** How many come behind it. */
+  readonly more: number
+}
+
+/** The first event of `bytes`. */
+function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, wanted: WantedNames): ReadEvent {
+  const host = hostname()
+  const made = source.definition.linesOf?.(source.options, bytes, host)
   const given = source.options as Partial<SplitOptions>
   // Sources that are not asked how to read a line give objects.
   const options = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...given } as const
   const splitter = new Splitting(options).splitter()
-  const frames = [splitter.push(bytes), splitter.flush()].filter(frame => frame !== undefined)
+  const frames = [splitter.push(made?.lines ?? bytes), splitter.flush()].filter(frame => frame !== undefined)
   const [frame] = frames
   if (!frame) throw new UsageError('there is no event: it is empty', 'explain')
   const events = frames.reduce((sum, { length }) => sum + length, 0)
-  const origin = { source: source.id, host: hostname(), decode: options.decode, wanted }
+  const origin = { source: source.id, host, decode: options.decode, wanted }
   const batch = new EventBatch({ ...frame, length: 1 }, origin, systemClock.wall(), new Ack(() => {}))
   batch.bytes = batch.size(0)
   batch.scan()
-  return { batch, more: events - 1 }
+  return { batch, as: made?.of ?? readAs(batch), more: events - 1 }
 }
 
 /** Every component that the event comes to, each behind what it comes from, and those that it does not. */
@@ -139,9 +147,9 @@ function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']
   return `${kept}in a request of at most ${batch.max_events} events, for which it waits ${formatDuration(batch.max_wait)} at most`
 }
 
-function head({ id, type }: ComponentConfig<'source'>, batch: EventBatch): string[] {
+function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent): string[] {
   const line = batch.chunk.toString('utf8', batch.starts[0], batch.ends[0])
-  const first = `${id} (${type}): ${batch.bytes} bytes, read as ${readAs(batch)}`
+  const first = `${id} (${type}): ${batch.bytes} bytes, read as ${as}`
   const fields = jsonText(batch.fields(0))
   return [
     first,
@@ -180,9 +188,9 @@ function cut(text: string): string {
   return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}… (${text.length} characters)`
 }
 
-function document({ id, type }: ComponentConfig<'source'>, batch: EventBatch, steps: readonly Step[]): object {
+function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {
   return {
-    source: { id, type, bytes: batch.bytes, read_as: readAs(batch), fields: batch.fields(0) },
+    source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
     steps: steps.map(({ depth: _, bytes, ...step }) => ({
       ...step,
       reached: step.outcome !== undefined,

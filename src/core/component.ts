@@ -180,6 +180,14 @@ export interface Example {
   readonly output?: readonly string[]
 }
 
+/** What a source makes of its input before there are events. */
+export interface MadeLines {
+  /** The events, a line each, as the source reads them on. */
+  readonly lines: Buffer
+  /** Of what, in words: `an entry of the journal`. */
+  readonly of: string
+}
+
 /** The declaration of a component type: schema, text, examples and code in one place. */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
@@ -197,6 +205,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Says what it would do with an event, for `sluice explain`. Of processors and destinations. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
+  /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */
+  linesOf?(options: z.output<S>, given: Buffer, host: string): MadeLines | undefined
 }
 
 /** A definition whose option type is forgotten: options are parsed by its own schema before `create`. */

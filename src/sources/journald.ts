@@ -1,5 +1,5 @@
 import { EventBatch } from '../core/batch.js'
-import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type MadeLines, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
 import { LineSplitter } from '../lib/line-splitter.js'
@@ -7,7 +7,7 @@ import { sleep } from '../lib/time.js'
 import { untilReadable } from '../lib/until-readable.js'
 import { Complaints } from './journald/complaints.js'
 import { EntryReader, type Taken } from './journald/entries.js'
-import { cursorOf, type EventOptions, lineOf } from './journald/fields.js'
+import { cursorOf, type EventOptions, isEntry, lineOf } from './journald/fields.js'
 import { firstCursor, Journalctl } from './journald/journalctl.js'
 import { Lag } from './journald/lag.js'
 import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
@@ -47,8 +47,7 @@ class Journald implements Source {
     this.#options = options
     this.#context = context
     this.#origin = context.origin('json')
-    const { include_fields: included } = options
-    this.#event = { host: this.#origin.host, included: included && new Set(included) }
+    this.#event = eventOptions(options, this.#origin.host)
     this.#complaints = new Complaints(context)
     this.#lag = new Lag(context)
     this.#lost = metrics.counter(
@@ -193,6 +192,19 @@ class Journald implements Source {
   }
 }
 
+function eventOptions({ include_fields: included }: JournaldOptions, host: string): EventOptions {
+  return { host, included: included && new Set(included) }
+}
+
+/** What the source would send of lines that begin with an entry as journalctl writes it. */
+function linesOf(options: JournaldOptions, given: Buffer, host: string): MadeLines | undefined {
+  const taken = new EntryReader(options.max_entry_bytes).push(Buffer.concat([given, Buffer.from('\n')]))
+  if (!taken[0] || !isEntry(taken[0].entry)) return undefined
+  const event = eventOptions(options, host)
+  const lines = taken.map(({ entry, cut }) => `${lineOf(entry, event, cut)}\n`)
+  return { lines: Buffer.from(lines.join('')), of: 'an entry of the journal' }
+}
+
 /** Resolves with `done`, or when the signal aborts. */
 function orAborted(done: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -238,4 +250,5 @@ export const journald = defineSource({
     },
   ],
   create: (options, context) => new Journald(options, context),
+  linesOf,
 })

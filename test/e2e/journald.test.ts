@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
 import { needs } from '../support/needs.js'
+import { sluice } from '../support/sluice.js'
 
 const env = { ...process.env, PATH: `${process.env.PATH}:/usr/lib/systemd:/lib/systemd` }
 const BOOT = '0123456789abcdef0123456789abcdef'
@@ -168,4 +169,21 @@ t.test('filters, and odd entries', async t => {
     t.equal(of(i).length, [2, 1, 1, 4][i], options)
   }
   t.match(await daemon.stop(t), { received: 8 })
+
+  const where = ['--directory', journal.folder, '--unit', 'odd', '--lines', '4']
+  const entries = execFileSync('journalctl', [...where, '-a', '-o', 'json'], { encoding: 'utf8' })
+    .trim()
+    .split('\n')
+  const explained = async (entry: string) => {
+    const running = sluice(['explain', '-c', 'sluice.yaml', '--source', 'j3', '--json'], { cwd: folder })
+    running.child.stdin?.end(entry)
+    t.equal(await running.exit, 0, running.stderr)
+    return JSON.parse(running.stdout).source
+  }
+  for (const [i, event] of of(3).slice(0, 3).entries())
+    t.match(
+      await explained(entries[i]!),
+      { read_as: 'an entry of the journal', fields: event },
+      'explained as it was read',
+    )
 })

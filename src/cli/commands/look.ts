@@ -44,7 +44,7 @@ export const lookCommands: readonly Command[] = [
       min: 0,
       max: 1,
       takes: 'file',
-      text: 'A line as the source would read it, or the name of a file with one. Standard input when there is none, or for -.',
+      text: 'A line as the source would read it, or the name of a file with one; for a journald source an entry as journalctl -o json writes it, too. Standard input when there is none, or for -.',
     },
     examples: [
       {
@@ -54,6 +54,10 @@ export const lookCommands: readonly Command[] = [
       {
         title: 'why is this one discarded?',
         line: 'sluice tap limit_app --discarded --limit 1 | sluice explain -c sluice.yaml --source app_logs',
+      },
+      {
+        title: 'what becomes of an entry of the journal?',
+        line: 'journalctl -n 1 -a -o json | sluice explain -c sluice.yaml --source system',
       },
     ],
     async run({ options, operands }, io) {

@@ -43,6 +43,11 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   return `{${line.slice(1)}}`
 }
 
+/** Whether it is an entry, and no event that was made of one: these have no such fields. */
+export function isEntry(value: object): boolean {
+  return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
+}
+
 /** Where the entry stands in the journal. */
 export function cursorOf(entry: Entry): string | undefined {
   const { __CURSOR: cursor } = entry

@@ -119,6 +119,47 @@ t.test('as each source reads it', async t => {
   })
 })
 
+t.test('an entry as journalctl writes it, at a source that reads the journal', async t => {
+  t.testdir({ 'sluice.yaml': CONFIG.replace('type: journald }', 'type: journald, include_fields: [_COMM] }') })
+  const entry = {
+    __CURSOR: 's=1;i=2',
+    __REALTIME_TIMESTAMP: '1767225600000001',
+    _BOOT_ID: 'b',
+    _HOSTNAME: 'web-01',
+    _COMM: 'cartd',
+    SYSLOG_IDENTIFIER: 'cart',
+    PRIORITY: '3',
+    MESSAGE: [98, 111, 111, 109, 255],
+  }
+  const event = {
+    timestamp: '2026-01-01T00:00:00.000001Z',
+    host: 'web-01',
+    severity: 'err',
+    severity_code: 3,
+    app: 'cart',
+    message: 'boom\ufffd',
+    raw: 'Ym9vbf8=',
+    _COMM: 'cartd',
+  }
+  const line = JSON.stringify(entry)
+  const { code, stdout, stderr } = await run(t, '-', { source: 'units', stdin: `${line}\n${line}\n` })
+  t.equal(code, 0)
+  t.equal(stderr, 'sluice explain: only the first of 2 events is explained\n')
+  const [head, shown] = stdout.split('\n')
+  t.equal(
+    head,
+    `units (journald): ${Buffer.byteLength(JSON.stringify(event)) + 1} bytes, read as an entry of the journal`,
+  )
+  t.same(JSON.parse(shown!), event)
+  t.match(stdout, /key_field: it counts in a bucket of its value {2}\(\.app is "cart"\)/)
+
+  const again = JSON.parse((await run(t, shown!, { source: 'units', json: true })).stdout)
+  t.match(again.source, { read_as: 'an object of JSON', fields: event }, 'what is an event stays as it is')
+  t.match(await run(t, 'no entry', { source: 'units' }), { stdout: /since it is not an object of JSON/ })
+  const elsewhere = JSON.parse((await run(t, line, { json: true })).stdout)
+  t.same(elsewhere.source.fields, entry, 'at another source it is what it is')
+})
+
 t.test('what goes nowhere, and what cannot be explained', async t => {
   t.testdir({
     'sluice.yaml': `
