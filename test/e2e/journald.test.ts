@@ -178,7 +178,8 @@ t.test('filters, and odd entries', async t => {
     const running = sluice(['explain', '-c', 'sluice.yaml', '--source', 'j3', '--json'], { cwd: folder })
     running.child.stdin?.end(entry)
     t.equal(await running.exit, 0, running.stderr)
-    return JSON.parse(running.stdout).source
+    const { read_as, fields } = JSON.parse(running.stdout).source
+    return { read_as, fields }
   }
   for (const [i, event] of of(3).slice(0, 3).entries())
     t.match(
