@@ -182,7 +182,7 @@ t.test('filters, and odd entries', async t => {
     return { read_as, fields }
   }
   for (const [i, event] of of(3).slice(0, 3).entries())
-    t.match(
+    t.same(
       await explained(entries[i]!),
       { read_as: 'an entry of the journal', fields: event },
       'explained as it was read',
