@@ -1,5 +1,8 @@
 import { arrived, type Case, configOf, linesFrom, setUp, stays } from './case.js'
 
+/** The first systemd that can wait for a reload. */
+const NOTIFY_RELOAD = 253
+
 /** Starting, holding, reloading, and configurations that are wrong. */
 export const starting: readonly Case[] = [
   {
@@ -76,6 +79,33 @@ export const starting: readonly Case[] = [
       await machine.untilProperty('sluice', 'StatusText', /^delivers to out$/)
       t.equal(await machine.property('sluice', 'MainPID'), pid, 'the same process all the time')
       t.same(receiver.lines(), linesFrom(1, 9), 'each line once, in order')
+    },
+  },
+  {
+    title: 'reload, where systemd can wait for it: done when systemctl comes back',
+    async run(t, machine) {
+      const version = Number(/^systemd (\d+)/.exec(await machine.do('systemctl --version'))?.[1])
+      if (version < NOTIFY_RELOAD) {
+        t.pass(`systemd ${version} cannot; SLUICE_SUITE=trixie boots one that can`)
+        return
+      }
+      const setup = await setUp(t, machine)
+      const { receiver } = setup
+      const options = { Type: 'notify-reload', ExecReload: '' }
+      await machine.edit('sluice', options)
+      await machine.do('systemctl start sluice')
+      const pid = await machine.property('sluice', 'MainPID')
+      for (let n = 1; n <= 5; n++) {
+        machine.write({ '/etc/sluice/sluice.yaml': configOf(receiver.url(`/${n}`)) })
+        await machine.do('systemctl reload sluice')
+        await setup.append(n, n)
+        await arrived(setup, n)
+        t.equal(receiver.requests.at(-1)?.path, `/${n}`, 'what comes then goes by the new one')
+      }
+      machine.write({ '/etc/sluice/sluice.yaml': configOf(receiver.url()).replace('url:', 'uri:') })
+      await machine.do('systemctl reload sluice')
+      t.match(await machine.do('journalctl -u sluice -o cat -n 5'), 'the configuration was not taken')
+      t.equal(await machine.property('sluice', 'MainPID'), pid)
     },
   },
   {

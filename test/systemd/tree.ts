@@ -54,7 +54,8 @@ export interface RunOptions {
   readonly input?: string
 }
 
-const SUITE = 'bookworm'
+/** Which Debian: 12 has systemd 252, 13 has 257. */
+const SUITE = process.env.SLUICE_SUITE ?? 'bookworm'
 /** libatomic1 and libstdc++6 are for node. */
 const PACKAGES = ['systemd', 'systemd-sysv', 'dbus', 'udev', 'procps', 'logrotate', 'libstdc++6', 'libatomic1']
 const PROGRAMS: Record<string, string> = {
