@@ -315,6 +315,9 @@ export const ROWS = {
       [[`sluice_buffer_bytes{${C}} / sluice_buffer_max_bytes{${C}}`, EACH]],
       { thresholds: bounds(0.5, 0.8) },
     ),
+    lines('Cannot be written', '1 while a buffer cannot be written, and its sources wait.', 'short', [
+      [`max ${BY} (sluice_buffer_unwritable{${C}})`, EACH],
+    ]),
     lines('Time to write', 'To write a group of records and sync it: what an event waits for at least.', 's', [
       quantile(0.5, 'sluice_buffer_write_seconds'),
       quantile(0.99, 'sluice_buffer_write_seconds'),
