@@ -23,7 +23,7 @@ export function troublesOf(view: DaemonView): Trouble[] {
     if (state === 'ready' || state === 'stopped') continue
     const todo =
       state === 'retrying'
-        ? 'Nothing is lost: it is tried again until it works. Look after the receiver, or the way there.'
+        ? 'Nothing is lost: it is tried again until it works. Look after what the reason names: the receiver, the way there, or the disk.'
         : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
     troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
   }
