@@ -15,14 +15,24 @@ const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log tells more.',
 }
 
+const OF_OPTIONS = 'See its options in the configuration.'
+const DISCARDED = 'sluice_component_discarded_events_total'
+
+function refused(kept: boolean): string {
+  if (!kept) return 'They were refused for good, and are lost, as on_reject: discard says.'
+  return 'They were refused for good, and kept: in data_dir/dead-letter (`sluice resend --dry-run` tells what is still there), or where `.rejected` leads.'
+}
+
 /** What is wrong with the daemon, the worst first. */
 export function troublesOf(view: DaemonView): Trouble[] {
   const { scrape, destinations, failing } = view
   const troubles: Trouble[] = []
   for (const { id, state, reason = '' } of destinations) {
     if (state === 'ready' || state === 'stopped') continue
-    const todo =
-      state === 'retrying'
+    const full = scrape.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
+    const todo = full
+      ? 'Its buffer is full, or was: what has no room in it is dropped. Look after what the reason names.'
+      : state === 'retrying'
         ? 'Nothing is lost: it is tried again until it works. Look after what the reason names: the receiver, the way there, or the disk.'
         : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
     troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
@@ -81,16 +91,13 @@ export function troublesOf(view: DaemonView): Trouble[] {
         todo: 'After a kill, what was sent since then would be sent again. Is the disk of data_dir full, or not writable?',
       })
   }
-  for (const { labels, value } of scrape.all('sluice_component_discarded_events_total')) {
+  for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
     if (reason === 'throttled' || reason === 'filtered' || value === 0) continue
+    const kept = scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason })
     troubles.push({
       what: `${component_id} has discarded ${counted(value, 'event')}: ${reason}`,
-      todo:
-        LOST_FROM_BUFFER[reason] ??
-        (component_kind === 'destination'
-          ? 'What a destination refuses for good is in data_dir/dead-letter: see `sluice resend --dry-run`.'
-          : 'See its options in the configuration.'),
+      todo: LOST_FROM_BUFFER[reason] ?? (component_kind === 'destination' ? refused(kept > 0) : OF_OPTIONS),
     })
   }
   return troubles

@@ -86,11 +86,18 @@ export function table(rows: readonly (readonly string[])[], width: number): stri
     row
       .map((cell, column) => {
         if (column > 0) return cell.padStart(widths[column]! + 2)
-        return (cell.length <= first ? cell : `${cell.slice(0, first - 1)}…`).padEnd(first)
+        return cutWithin(cell, first).padEnd(first)
       })
       .join('')
       .trimEnd(),
   )
+}
+
+/** Names mostly differ at their end: what is left out of one is in its middle. */
+function cutWithin(text: string, length: number): string {
+  if (text.length <= length) return text
+  const end = Math.floor((length - 1) / 2)
+  return `${text.slice(0, length - 1 - end)}…${text.slice(-end)}`
 }
 
 /** A table with what each component waits for behind it, where there is room for that. */
