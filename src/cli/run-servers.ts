@@ -42,6 +42,7 @@ export class Servers {
     const next = address && (await this.#serve(address))
     return {
       use: () => {
+        if (next) this.#log.info({ url: urlOf('http', next, address!, '/metrics') }, 'metrics are served')
         if (this.#metrics) close(this.#metrics)
         this.#metrics = next
         this.#address = address
@@ -52,9 +53,7 @@ export class Servers {
 
   async #serve(address: NonNullable<Listen>): Promise<Server> {
     try {
-      const server = await serveAdmin(address, this.#told)
-      this.#log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
-      return server
+      return await serveAdmin(address, this.#told)
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
       const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''
