@@ -57,6 +57,12 @@ export function multilineOption() {
 
 export type MultilineOptions = NonNullable<z.output<ReturnType<typeof multilineOption>>>
 
+/** The counter of every source that cuts lines. */
+export const PIECES = [
+  'sluice_line_pieces_total',
+  'Pieces that over-long lines were cut in, without the last of each line.',
+] as const
+
 /** What those options need to be told of in a component's `notes`. */
 export const MULTILINE_NOTES =
   'With `multiline` the lines of an event stay as they were read, the line ends between them too. Lines that come when their event was ' +

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { checkSplit, MULTILINE_NOTES, multilineOption, Splitting } from '../core/multiline-options.js'
+import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
@@ -45,7 +45,7 @@ const options = z
       .enum(['deliver', 'keep'])
       .default('deliver')
       .describe(
-        'What becomes of such a line, or of an unfinished event of several, when the daemon ends: it is delivered as it is, unless it grew just now, or kept for the next start.',
+        'What becomes of such a line, or of an unfinished event of several, when the daemon ends: it is delivered as it is, unless the end of it was read within the last quarter of a second (somebody may be writing it), or kept for the next start.',
       ),
     multiline: multilineOption(),
     rotate_wait: duration()
@@ -117,7 +117,7 @@ class FileSource implements Source {
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options),
-      pieces: metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.'),
+      pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       onCommit: () => checkpoints.changed(),
       onErrored: tailer => {

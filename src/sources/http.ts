@@ -7,6 +7,7 @@ import type { AckStatus } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
+import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
 import { sleep } from '../lib/time.js'
 import { type Answer, endWith, readPast, sendAnswer, statusOf } from './http/answers.js'
@@ -46,7 +47,7 @@ class HttpSource implements Source {
     this.#quota = new Quota(options.max_connections, options.max_unsettled_bytes)
     if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
     const { metrics, log } = context
-    this.#pieces = metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
+    this.#pieces = metrics.counter(...PIECES)
     const help = 'Memory held by requests that are not answered yet.'
     metrics.gauge('sluice_http_unanswered_bytes', help, () => this.#quota.bytes)
     metrics.gauge('sluice_http_unanswered_requests', 'Requests not answered yet.', () => this.#quota.requests)

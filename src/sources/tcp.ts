@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { errorText } from '../core/errors.js'
+import { PIECES } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
 import type { Frame } from '../lib/line-splitter.js'
@@ -54,7 +55,7 @@ class TcpSource implements Source {
     this.#context = context
     this.#listener = new Listener(options, context)
     const { metrics } = context
-    this.#pieces = metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
+    this.#pieces = metrics.counter(...PIECES)
     this.#broken = metrics.counter(
       'sluice_framing_errors_total',
       'Messages whose length could not be read, or that were cut off. Their bytes are delivered as lines.',
