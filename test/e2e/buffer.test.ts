@@ -179,7 +179,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}
   t.match(await third.ended(t), { passed: 0 }, 'nothing is repeated')
 })
 
-t.test('damage: a torn end is cut, the middle is stepped over; a buffer nobody uses is told and kept', async t => {
+t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody uses is told and kept', async t => {
   const receiver = await startCounter(t)
   receiver.status = 503
   const folder = t.testdir({})

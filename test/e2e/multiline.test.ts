@@ -69,7 +69,7 @@ destinations:
   }
 })
 
-t.test('stdin: the timeout delivers what waits, SIGTERM too, and what is too large comes in pieces', async t => {
+t.test('FB#4918: the timeout delivers what waits, SIGTERM too; what is too large comes in pieces', async t => {
   const folder = t.testdir({})
   const out = join(folder, 'out.ndjson')
   const destination = 'destinations: { out: { type: file, inputs: [in], path: out.ndjson, encoding: json } }\n'
