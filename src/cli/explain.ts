@@ -1,21 +1,17 @@
 import { readFileSync, statSync } from 'node:fs'
-import { hostname } from 'node:os'
 import { components } from '../components.js'
 import { splitInput } from '../config/input.js'
 import { type ComponentConfig, type Config, loadConfig } from '../config/load.js'
-import { Ack } from '../core/ack.js'
-import { EventBatch } from '../core/batch.js'
 import type { ComponentContext } from '../core/component.js'
 import type { Explain, Explanation, Finding } from '../core/explain.js'
 import { FieldReader } from '../core/field-reader.js'
-import { OBJECT } from '../core/flags.js'
-import { type SplitOptions, Splitting } from '../core/multiline-options.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
 import { systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { type ReadEvent, readEvent } from './explain-event.js'
 
 export interface ExplainOptions {
   readonly config: string
@@ -37,7 +33,6 @@ interface Step extends Partial<Explanation> {
   readonly delivery?: string
 }
 
-const MOST_LINE_BYTES = 64 * 1024 * 1024
 /** A pipeline may be a net: then an event comes to the same component by many ways. */
 const MOST_STEPS = 1000
 const LONGEST_SHOWN = 500
@@ -49,12 +44,11 @@ export async function explain(options: ExplainOptions, io: Io): Promise<number> 
   const wanted = new WantedNames()
   const explainers = explainersOf(config, wanted)
   const event = readEvent(source, await textOf(options.event, io), wanted)
-  const { batch, more } = event
-  const steps = stepsFrom(source, config, explainers, batch)
+  const steps = stepsFrom(source, config, explainers, event)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${JSON.stringify(document(source, event, steps), null, 2)}\n`)
   else io.stdout.write(`${[...head(source, event), ...steps.flatMap(lines)].join('\n')}\n`)
-  if (more > 0) io.stderr.write(`sluice explain: only the first of ${more + 1} events is explained\n`)
+  if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
   return delivered ? EXIT.done : EXIT.failed
 }
 
@@ -89,40 +83,12 @@ function explainersOf(config: Config, wanted: WantedNames): Map<string, Explain>
   return explainers
 }
 
-/** One event as the source would give it. */
-interface ReadEvent {
-  readonly batch: EventBatch
-  /** How it was read, in words. */
-  readonly as: string
-  /** How many come behind it. */
-  readonly more: number
-}
-
-/** The first event of `bytes`. */
-function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, wanted: WantedNames): ReadEvent {
-  const host = hostname()
-  const made = source.definition.linesOf?.(source.options, bytes, host)
-  const given = source.options as Partial<SplitOptions>
-  // Sources that are not asked how to read a line give objects.
-  const options = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...given } as const
-  const splitter = new Splitting(options).splitter()
-  const frames = [splitter.push(made?.lines ?? bytes), splitter.flush()].filter(frame => frame !== undefined)
-  const [frame] = frames
-  if (!frame) throw new UsageError('there is no event: it is empty', 'explain')
-  const events = frames.reduce((sum, { length }) => sum + length, 0)
-  const origin = { source: source.id, host, decode: options.decode, wanted }
-  const batch = new EventBatch({ ...frame, length: 1 }, origin, systemClock.wall(), new Ack(() => {}))
-  batch.bytes = batch.size(0)
-  batch.scan()
-  return { batch, as: made?.of ?? readAs(batch), more: events - 1 }
-}
-
 /** Every component that the event comes to, each behind what it comes from, and those that it does not. */
 function stepsFrom(
   { id }: { id: string },
   config: Config,
   explainers: ReadonlyMap<string, Explain>,
-  batch: EventBatch,
+  { batch, unset }: ReadEvent,
 ): Step[] {
   const steps: Step[] = []
   const all = [...config.processors, ...config.destinations]
@@ -132,7 +98,8 @@ function stepsFrom(
         if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
         const explanation = input === left ? explainers.get(id)?.(batch) : undefined
         const rest = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
-        steps.push({ id, kind, type, input, depth, ...explanation, ...rest })
+        const findings = explanation?.findings.map(finding => withUnset(finding, unset))
+        steps.push({ id, kind, type, input, depth, ...explanation, ...(findings && { findings }), ...rest })
         if (!explanation || kind === 'destination') continue
         follow(id, depth + 1, explanation.outcome === 'passed' ? id : `${id}.discarded`)
       }
@@ -140,6 +107,17 @@ function stepsFrom(
   }
   follow(id, 0, id)
   return steps
+}
+
+/** Says of a field that is missing here alone how to give it. */
+function withUnset(finding: Finding, unset: string | undefined): Finding {
+  const { value, parts } = finding
+  const how = `the source sets it: give an event as sluice tap shows it, or {"message":"…","${unset?.slice(1)}":"…"}`
+  return {
+    ...finding,
+    ...(value === `${unset} is missing` && { value: `${value}, ${how}` }),
+    ...(parts && { parts: parts.map(part => withUnset(part, unset)) }),
+  }
 }
 
 function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']>): string {
@@ -156,14 +134,6 @@ function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent)
     ...line.split('\n').map(part => `    ${cut(part)}`),
     ...(fields === line ? [] : [`  is ${cut(fields)}`]),
   ]
-}
-
-function readAs(batch: EventBatch): string {
-  const { decode } = batch.origin
-  if (decode === 'text') return 'text'
-  const fits = decode === 'json' ? (batch.look(0) & OBJECT) !== 0 : batch.isSyslog(0)
-  if (fits) return decode === 'json' ? 'an object of JSON' : 'a syslog message'
-  return `text, since it is not ${decode === 'json' ? 'an object of JSON' : 'a syslog message'}`
 }
 
 function lines(step: Step): string[] {

@@ -44,7 +44,7 @@ export const lookCommands: readonly Command[] = [
       min: 0,
       max: 1,
       takes: 'file',
-      text: 'A line as the source would read it, or the name of a file with one; for a journald source an entry as journalctl -o json writes it, too. Standard input when there is none, or for -.',
+      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file with one; for a journald source an entry as journalctl -o json writes it, too. Standard input when there is none, or for -.',
     },
     examples: [
       {

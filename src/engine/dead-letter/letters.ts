@@ -146,7 +146,8 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
   })
 }
 
-function originOf({ path, peer, host, decode }: Letter, source: string, wanted: WantedNames): Origin {
+/** Where the event of a letter came from. */
+export function originOf({ path, peer, host, decode }: Letter, source: string, wanted: WantedNames): Origin {
   return {
     source,
     host,
@@ -164,7 +165,8 @@ function isAlike(a: Letter, b: Letter): boolean {
 
 const LF = Buffer.from('\n')
 
-function frameOf({ line, flags }: Letter): Frame {
+/** The event of a letter. */
+export function frameOf({ line, flags }: Letter): Frame {
   const chunk = flags & LINE_END ? Buffer.concat([line, LF]) : line
   return {
     chunk,

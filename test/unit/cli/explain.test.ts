@@ -160,6 +160,78 @@ t.test('an entry as journalctl writes it, at a source that reads the journal', a
   t.same(elsewhere.source.fields, entry, 'at another source it is what it is')
 })
 
+const TAPPED = `
+sources:
+  text: { type: file, include: [/var/log/*.log], multiline: { start: '^[A-Z]' } }
+  sys: { type: tcp, listen: 127.0.0.1:0, decode: syslog }
+  json: { type: file, include: [/var/log/*.json], decode: json }
+processors:
+  limit_file: { type: throttle, inputs: [text, json], limit: 2, window: 10s, key_field: .file, exclude: if (.message starts_with 'ERR') }
+  limit_peer: { type: throttle, inputs: [sys], limit: 2, window: 10s, key_field: .peer, exclude: if (.app equal 'su') }
+destinations:
+  out: { type: file, inputs: [limit_file, limit_peer], path: ./out.log, encoding: raw }
+`
+const WHERE = { host: 'web-01', timestamp: '2026-01-01T00:00:00.000Z' }
+
+t.test('an event of text as it is tapped is that event', async t => {
+  t.testdir({ 'sluice.yaml': TAPPED })
+  const of = async (event: object, source = 'text') => run(t, '-', { source, stdin: `${JSON.stringify(event)}\n` })
+  const file = '/var/log/a.log'
+  const excluded = await of({ message: 'ERR more 1', file, ...WHERE })
+  t.match(
+    excluded.stdout,
+    /^text \(file\): 11 bytes, read as the text of an event as sluice tap shows it\n {4}ERR more 1\n/,
+  )
+  t.match(excluded.stdout, /yes {2}exclude\n.*\.message is "ERR more 1"/)
+  t.match(excluded.stdout, / 11 bytes: ERR more 1\n/, 'the line is written, not the JSON')
+  for (const source of ['text', 'json']) {
+    const { stdout } = await of({ message: 'INFO', file, ...WHERE }, source)
+    t.match(stdout, /it counts in a bucket of its value {2}\(\.file is "\/var\/log\/a\.log"\)/, source)
+  }
+  t.match(await of({ message: 'by hand', file }), { stdout: /in a bucket of its value/ })
+
+  const whole = { message: 'A\n b\ufffd', file, ...WHERE, partial: 'first', raw: 'QQogYv8=' }
+  const two = `${JSON.stringify(whole)}\n${JSON.stringify(whole)}\n`
+  const { stdout, stderr } = await run(t, two, { json: true })
+  t.same(JSON.parse(stdout).source.fields, whole, 'with all that it can have')
+  t.match(stderr, /only the first of 2 events/)
+})
+
+t.test('a line of text that is JSON stays a line', async t => {
+  t.testdir({ 'sluice.yaml': TAPPED })
+  const event = { message: 'ERR', file: '/a', ...WHERE }
+  const others = [
+    { a: 1 },
+    { message: 'ERR' },
+    { ...event, level: 'x' },
+    { ...event, message: 1 },
+    { ...event, file: 1 },
+  ]
+  for (const other of [...others, { ...event, timestamp: 'today' }, { ...event, raw: 'QQ==' }]) {
+    const line = JSON.stringify(other)
+    const { source } = JSON.parse((await run(t, line, { json: true })).stdout)
+    t.match(source, { read_as: 'text', fields: { message: line } })
+  }
+  const { stdout } = await run(t, 'INFO')
+  t.match(
+    stdout,
+    /\(\.file is missing, the source sets it: give an event as sluice tap shows it, or \{"message":"…","file":"…"\}\)/,
+  )
+})
+
+t.test('an event of syslog as it is tapped is that event', async t => {
+  t.testdir({ 'sluice.yaml': TAPPED })
+  const event = { message: 'boom', ...WHERE, app: 'su', severity_code: 2, structured_data: { a: {} }, peer: '10.0.0.7' }
+  const of = async (event: object) => (await run(t, JSON.stringify(event), { source: 'sys' })).stdout
+  t.match(await of(event), /read as an event as sluice tap shows it, whose line is not known\n/)
+  t.match(await of(event), /yes {2}exclude\n.*\.app is "su"/)
+  t.match(await of({ ...event, app: 'cart' }), /bucket of its value {2}\(\.peer is "10\.0\.0\.7"\)/)
+  t.match(await of({ ...event, other: 1 }), /text, since it is not a syslog message/)
+  t.match(await of({ app: 'su' }), /text, since it is not a syslog message/)
+  t.match(await run(t, '<34>su: boom', { source: 'sys' }), { stdout: /yes {2}exclude/ })
+  t.match(await run(t, '<34>cart: boom', { source: 'sys' }), { stdout: /\.peer is missing, the source sets it/ })
+})
+
 t.test('what goes nowhere, and what cannot be explained', async t => {
   t.testdir({
     'sluice.yaml': `
