@@ -43,6 +43,7 @@ export function checkTopology(
     edges.set(draft, found)
   }
   tellCycles(edges, problems)
+  tellSecondReaders(drafts, problems)
   for (const draft of drafts.values()) {
     if (draft.kind === 'destination' || read.has(draft.id)) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
@@ -100,6 +101,18 @@ function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Proble
         trail.push({ draft: edge.to, next: 0 })
       }
     }
+  }
+}
+
+/** Two that read what there is one of would take each other's bytes. */
+function tellSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
+  const first = new Map<string, Draft>()
+  for (const draft of drafts.values()) {
+    const single = draft.definition?.single
+    if (single === undefined) continue
+    const reader = first.get(single)
+    if (reader) problems.add(draft.entry.key, pathOf(draft), `there is one ${single} only, and ${reader.id} reads it`)
+    else first.set(single, draft)
   }
 }
 

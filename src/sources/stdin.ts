@@ -68,7 +68,8 @@ class Stdin implements Source {
 export const stdin = defineSource({
   type: 'stdin',
   summary: 'Reads standard input; the run ends when it ends.',
-  notes: `Standard input cannot be read again: what was read and not delivered when the process is killed is lost. ${MULTILINE_NOTES}`,
+  single: 'standard input',
+  notes: `A configuration can have one source of this type. Standard input cannot be read again: what was read and not delivered when the process is killed is lost. ${MULTILINE_NOTES}`,
   options,
   examples: [
     { title: 'JSON lines from a pipe', yaml: 'decode: json\n' },

@@ -151,7 +151,7 @@ t.test('validate', async t => {
   const dir = t.testdir({
     'good.yaml': 'sources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n',
     'unread.yaml':
-      'sources: { in: { type: stdin }, b: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n',
+      'sources: { in: { type: stdin }, b: { type: file, include: [b] } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n',
     'bad.yaml': 'sources: { in: { type: stdn } }\ndestinations: { out: { type: stdout, inputs: [inn] } }\n',
     'keys.yaml':
       'sources: { in: { type: stdin } }\ndestinations: { up: { type: http, inputs: [in], url: http://x/, auth: { key_file: /not/there } } }\n',
