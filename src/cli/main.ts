@@ -22,6 +22,8 @@ process.on('uncaughtException', error => {
 // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
 stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
+  // A run that writes events to it listens as well, and ends in order.
+  if (stdout.listenerCount('error') > 1) return
   if (!ships(args)) process.exit(EXIT.done)
   told.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
   process.exit(EXIT.failed)

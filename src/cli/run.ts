@@ -17,6 +17,7 @@ import { EXIT } from './dispatch.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { Servers } from './run-servers.js'
+import { onStdoutGone } from './stdout-gone.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
 import { Systemd } from './systemd/systemd.js'
 
@@ -81,7 +82,9 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   await servers.open(config, pipeline)
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const timeout = () => pipeline.config.shutdownTimeoutMs
-  const signals = onSignals(untilStopped(pipeline, systemd, timeout), timeout, log)
+  const ended = untilStopped(pipeline, systemd, timeout)
+  const signals = onSignals(ended, timeout, log)
+  const reader = onStdoutGone(stdout, ended, pipeline, log)
   const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, told)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
   const leave = origin.follow?.(pipeline, () => totals(metrics, pipeline))
@@ -91,9 +94,10 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     metrics.checkConservation()
     if (!forced) await leave?.()
     log.info(totals(metrics, pipeline), forced ? 'ended at once by a second signal' : 'ended')
-    return forced || pipeline.failed ? EXIT.failed : EXIT.done
+    return forced || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
     signals.remove()
+    reader.remove()
     reloads?.stop()
     stopChecks()
     servers.close()

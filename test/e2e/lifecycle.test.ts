@@ -180,6 +180,60 @@ destinations:
   )
 })
 
+t.test('the reader of standard output leaves: the other destinations get everything, and it ends', async t => {
+  let answered = ''
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', chunk => (body += chunk))
+    request.on('end', () =>
+      setTimeout(() => {
+        if (response.destroyed) return
+        answered += body
+        response.end()
+      }, 300),
+    )
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  const folder = t.testdir({})
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { in: { type: stdin } }
+destinations:
+  out: { type: stdout, inputs: [in] }
+  copy: { type: file, inputs: [in], path: out.log }
+  slow: { type: http, inputs: [in], encoding: raw, url: "http://127.0.0.1:${(server.address() as AddressInfo).port}/", batch: { max_wait: 10ms } }
+`,
+  )
+  const { stdin, stdout } = daemon.child
+  stdin!.on('error', () => {})
+  let written = 0
+  const writing = setInterval(() => stdin!.write(`line ${written++}\n`), 20)
+  t.teardown(() => clearInterval(writing))
+  await daemon.until(() => daemon.stdout.includes('\n'))
+  stdout!.destroy()
+  await daemon.until(() => daemon.stderr.includes('SLUICE_STDOUT_GONE'))
+  const began = performance.now()
+  t.equal(await daemon.exit, 1)
+  t.ok(performance.now() - began < 10_000, 'it does not wait for its shutdown_timeout')
+  const last = daemon.logs().at(-1)!
+  const lines = readFileSync(join(folder, 'out.log'), 'utf8').split('\n').slice(0, -1)
+  t.same(
+    lines,
+    lines.map((_, i) => `line ${i}`),
+  )
+  t.match(last, { msg: 'ended', received: lines.length }, 'every line that was read is in the file')
+  t.same(answered.split('\n').sort(), ['', ...lines].sort(), 'one that answers late has taken them all')
+  t.ok((last.undelivered as number) > 0, 'what standard output did not get is told')
+  t.equal(daemon.logs().filter(({ code }) => code === 'SLUICE_STDOUT_GONE').length, 1)
+  t.notMatch(daemon.stderr, /will be read again/)
+})
+
 t.test('what keeps it from starting', async t => {
   const folder = t.testdir({ 'in.log': 'one\n' })
   const daemon = await startDaemon(t, folder, TAIL_TO_FILE)

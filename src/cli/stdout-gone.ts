@@ -1,0 +1,56 @@
+import type { Logger } from 'pino'
+import type { Engine } from '../engine/engine.js'
+import type { Supervisor } from '../engine/supervisor.js'
+import { deadline, every } from '../lib/time.js'
+import { formatDuration } from '../lib/units.js'
+
+const LOOK_MS = 50
+
+/**
+ * When the reader of standard output has left (`| head`), the run ends as by a signal, but waits for the other
+ * destinations only: nothing will ever take what standard output still has to get.
+ */
+export function onStdoutGone(
+  stdout: NodeJS.WritableStream,
+  engine: Pick<Engine, 'stop'>,
+  pipeline: Pick<Supervisor, 'config' | 'states'>,
+  log: Logger,
+): { gone: () => boolean; remove: () => void } {
+  let ending: { clear: () => void } | undefined
+  const onError = (error: NodeJS.ErrnoException) => {
+    // Each further attempt fails the same way.
+    if (error.code !== 'EPIPE' || ending) return
+    const timeoutMs = pipeline.config.shutdownTimeoutMs
+    log.error(
+      { code: 'SLUICE_STDOUT_GONE', timeout: formatDuration(timeoutMs) },
+      'ending, since the reader of standard output is gone: what it did not get is read again after the next start, where its source can be read again',
+    )
+    const enough = new AbortController()
+    const limit = deadline(timeoutMs, enough.signal)
+    const stopLooking = every(LOOK_MS, () => {
+      if (othersStopped(pipeline)) enough.abort()
+    })
+    ending = {
+      clear: () => {
+        stopLooking()
+        limit.clear()
+      },
+    }
+    engine.stop(limit.signal)
+  }
+  stdout.on('error', onError)
+  return {
+    gone: () => ending !== undefined,
+    remove: () => {
+      // Once it is gone, what the process writes at its end fails as well, and has been told.
+      if (ending) ending.clear()
+      else stdout.off('error', onError)
+    },
+  }
+}
+
+/** Whether every destination has come to its end, but for those that write to standard output. */
+function othersStopped(pipeline: Pick<Supervisor, 'config' | 'states'>): boolean {
+  const others = pipeline.config.destinations.filter(({ type }) => type !== 'stdout').map(({ id }) => id)
+  return pipeline.states().every(({ id, state }) => state === 'stopped' || !others.includes(id))
+}
