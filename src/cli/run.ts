@@ -151,7 +151,10 @@ export function onSignals(
 
 export interface Totals {
   readonly received: number
+  /** Deliveries: what goes to two destinations counts twice, and so does what is kept of a side output. */
   readonly passed: number
+  /** Of these, what each destination took; where there are several. */
+  readonly delivered?: Readonly<Record<string, number>>
   readonly discarded: Readonly<Record<string, number>>
   readonly undelivered: number
 }
@@ -159,12 +162,14 @@ export interface Totals {
 /** What became of all events of this run. */
 function totals(metrics: Metrics, pipeline: Supervisor): Totals {
   let received = 0
-  let delivered = 0
+  const delivered: Record<string, number> = {}
   const discarded: Record<string, number> = {}
-  for (const { kind, received: read, passed, discards } of metrics.components.values()) {
+  for (const { id, kind, received: read, passed, discards } of metrics.components.values()) {
     if (kind === 'source') received += read.events
-    if (kind === 'destination') delivered += passed.events
+    if (kind === 'destination') delivered[id] = passed.events
     for (const [reason, { events }] of discards) discarded[reason] = (discarded[reason] ?? 0) + events
   }
-  return { received, passed: delivered, discarded, undelivered: pipeline.undelivered() }
+  const counts = Object.values(delivered)
+  const passed = counts.reduce((sum, events) => sum + events, 0)
+  return { received, passed, ...(counts.length > 1 && { delivered }), discarded, undelivered: pipeline.undelivered() }
 }

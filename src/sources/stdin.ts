@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { checkSplit, MULTILINE_NOTES, multilineOption, Splitting } from '../core/multiline-options.js'
+import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
 import type { Frame, LineSplitter } from '../lib/line-splitter.js'
@@ -32,7 +32,7 @@ class Stdin implements Source {
   constructor(options: Options, context: SourceContext) {
     this.#context = context
     this.#origin = context.origin(options.decode)
-    this.#pieces = context.metrics.counter('sluice_line_pieces_total', 'Pieces that over-long lines were delivered in.')
+    this.#pieces = context.metrics.counter(...PIECES)
     this.#splitting = new Splitting(options)
     this.#splitter = this.#splitting.splitter()
   }

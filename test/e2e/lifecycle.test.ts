@@ -54,7 +54,8 @@ destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs:
   scrape.conserves(t)
   t.equal(scrape.sum('sluice_component_sent_bytes_total', { component_id: 'copy' }), text.length - 'three'.length)
   daemon.child.stdin!.end()
-  t.match(await daemon.ended(t), { received: 4, passed: 8, discarded: {}, undelivered: 0 })
+  const delivered = { out: 4, copy: 4 }
+  t.match(await daemon.ended(t), { received: 4, passed: 8, delivered, discarded: {}, undelivered: 0 })
   t.same(readFileSync(join(folder, 'out.log')), text)
 
   const silent = await startDaemon(t, t.testdir({}), config)
