@@ -153,10 +153,10 @@ export interface Totals {
   readonly received: number
   /** Deliveries: what goes to two destinations counts twice, and so does what is kept of a side output. */
   readonly passed: number
-  /** Of these, what each destination took; where there are several. */
-  readonly delivered?: Readonly<Record<string, number>>
   readonly discarded: Readonly<Record<string, number>>
   readonly undelivered: number
+  /** What each destination took of `passed`, where there are several. */
+  readonly delivered?: Readonly<Record<string, number>>
 }
 
 /** What became of all events of this run. */
@@ -171,5 +171,6 @@ function totals(metrics: Metrics, pipeline: Supervisor): Totals {
   }
   const counts = Object.values(delivered)
   const passed = counts.reduce((sum, events) => sum + events, 0)
-  return { received, passed, ...(counts.length > 1 && { delivered }), discarded, undelivered: pipeline.undelivered() }
+  const undelivered = pipeline.undelivered()
+  return { received, passed, discarded, undelivered, ...(counts.length > 1 && { delivered }) }
 }
