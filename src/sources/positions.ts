@@ -1,7 +1,8 @@
-interface Waiting<P> {
+import { type Linked, LinkedList } from '../lib/linked-list.js'
+
+interface Waiting<P> extends Linked<Waiting<P>> {
   readonly position: P
   settled: boolean
-  next: Waiting<P> | undefined
 }
 
 /**
@@ -10,8 +11,7 @@ interface Waiting<P> {
  */
 export class Positions<P> {
   #committed: P
-  #first: Waiting<P> | undefined
-  #last: Waiting<P> | undefined
+  readonly #waiting = new LinkedList<Waiting<P>>()
   readonly #onCommit: () => void
 
   constructor(start: P, onCommit: () => void) {
@@ -25,15 +25,13 @@ export class Positions<P> {
 
   /** Whether something added was not settled yet. */
   get unsettled(): boolean {
-    return this.#first !== undefined
+    return this.#waiting.size > 0
   }
 
   /** The next position; call what it returns when everything up to there is settled. */
   add(position: P): () => void {
-    const waiting: Waiting<P> = { position, settled: false, next: undefined }
-    if (this.#last) this.#last.next = waiting
-    else this.#first = waiting
-    this.#last = waiting
+    const waiting: Waiting<P> = { position, settled: false }
+    this.#waiting.add(waiting)
     return () => {
       waiting.settled = true
       this.#commit()
@@ -41,17 +39,12 @@ export class Positions<P> {
   }
 
   #commit(): void {
-    let first = this.#first
-    if (!first?.settled) return
-    while (first?.settled) {
-      const next: Waiting<P> | undefined = first.next
+    const waiting = this.#waiting
+    if (!waiting.first?.settled) return
+    for (let { first } = waiting; first?.settled; { first } = waiting) {
       this.#committed = first.position
-      // What was committed must lead nowhere: once it is old, all that followed would stay in memory with it.
-      first.next = undefined
-      first = next
+      waiting.delete(first)
     }
-    this.#first = first
-    if (!first) this.#last = undefined
     this.#onCommit()
   }
 }
