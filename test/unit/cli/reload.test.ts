@@ -1,5 +1,5 @@
 import { pino } from 'pino'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { onReload } from '../../../src/cli/reload.js'
 import { Servers } from '../../../src/cli/run-servers.js'
 import type { Config } from '../../../src/config/load.js'
@@ -28,8 +28,21 @@ async function untilAnswer(port: number, text: string): Promise<void> {
   throw new Error(`port ${port} did not answer: ${text}`)
 }
 
+const serversHere = () => new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [] }, log)
+
+/** Reloads `pipeline` at SIGHUP, until the test is over. */
+function reloading(t: Test, read: () => Config, pipeline: object, servers: Servers) {
+  const told: { refused: string | undefined } = { refused: undefined }
+  const reloads = onReload({ read }, pipeline as Supervisor, servers, new Metrics(log), log, systemd, told)
+  t.teardown(() => {
+    reloads.stop()
+    servers.close()
+  })
+  return { reloads, told }
+}
+
 t.test('a reload that is asked for during another one comes after it', async t => {
-  const servers = new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [] }, log)
+  const servers = serversHere()
   const files = { port: await freePort(), digest: 'a' }
   const read = () => configOf(files.port, files.digest)
   /** Lets the replacement that is under way come to its end. */
@@ -44,13 +57,7 @@ t.test('a reload that is asked for during another one comes after it', async t =
       pipeline.config = config
     },
   }
-  const told: { refused: string | undefined } = { refused: undefined }
-  const metrics = new Metrics(log)
-  const reloads = onReload({ read }, pipeline as unknown as Supervisor, servers, metrics, log, systemd, told)
-  t.teardown(() => {
-    reloads.stop()
-    servers.close()
-  })
+  const { told } = reloading(t, read, pipeline, servers)
 
   process.emit('SIGHUP')
   await until(() => go !== undefined)
@@ -68,7 +75,7 @@ t.test('a reload that is asked for during another one comes after it', async t =
 })
 
 t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
-  const servers = new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [] }, log)
+  const servers = serversHere()
   const [before, after] = [await freePort(), await freePort()]
   const pipeline = {
     config: configOf(before, 'a'),
@@ -77,14 +84,8 @@ t.test('a configuration that cannot start gives the address of the metrics back 
     },
   }
   ;(await servers.prepare(pipeline.config.metrics)).use()
-  const told: { refused: string | undefined } = { refused: undefined }
   const read = () => configOf(after, 'b')
-  const metrics = new Metrics(log)
-  const reloads = onReload({ read }, pipeline as unknown as Supervisor, servers, metrics, log, systemd, told)
-  t.teardown(() => {
-    reloads.stop()
-    servers.close()
-  })
+  const { reloads, told } = reloading(t, read, pipeline, servers)
 
   process.emit('SIGHUP')
   await until(() => pipeline.config.digest === 'b')
