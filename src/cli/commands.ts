@@ -142,6 +142,47 @@ export const commands: readonly Command[] = [
     },
   }),
   command({
+    name: 'throttle',
+    summary: 'Throttles standard input to standard output: a pipe without a configuration or a state folder.',
+    text: [
+      'Each line is an event. A line that holds a JSON object has its fields, any other has .message. Lines that pass are written as they came. At the end, or at Ctrl-C, a summary by key is printed to standard error.',
+    ],
+    options: {
+      limit: { type: 'string', value: 'N', required: true, text: 'Events of each bucket that pass in a window.' },
+      window: { type: 'string', value: 'DURATION', required: true, text: 'Length of the window: "10 Seconds" or 10s.' },
+      key: {
+        type: 'string',
+        value: 'PATH',
+        text: 'The field whose value names the bucket. Default: one bucket for all.',
+      },
+      exclude: { type: 'string', value: 'CONDITION', text: 'Events that always pass and count nowhere.' },
+      'window-mode': {
+        type: 'string',
+        value: 'MODE',
+        takes: ['fixed', 'aligned', 'sliding'],
+        text: 'How windows lie in time: fixed (default), aligned or sliding.',
+      },
+      time: {
+        type: 'string',
+        value: 'PATH',
+        text: 'The field with the time of an event, for windows in the time of the events instead of that of the clock.',
+      },
+      discarded: { type: 'string', value: 'FILE', text: 'Writes the discarded lines to this file, which is replaced.' },
+      quiet: { type: 'boolean', text: 'Prints no summary.' },
+    },
+    examples: [
+      { title: 'ten lines a second of each app', line: 'sluice throttle --limit 10 --window 1s --key .app < in > out' },
+      {
+        title: 'errors always pass',
+        line: `sluice throttle --limit 9 --window 1s --exclude "if (.level equal 'error')"`,
+      },
+    ],
+    async run({ options }, io) {
+      const { throttle } = await import('./throttle.js')
+      return throttle(options, io)
+    },
+  }),
+  command({
     name: 'resend',
     summary: 'Sends dead letters again: events that a destination has refused for good.',
     text: [

@@ -3,7 +3,7 @@ import { formatDuration } from '../lib/units.js'
 import { LATENESS, type ThrottleOptions } from '../processors/throttle.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
 import type { Simulation } from './simulate.js'
-import { DISCARDED, EXCLUDED, type KeyCounts, PASSED } from './simulate-tally.js'
+import { DISCARDED, EXCLUDED, type KeyCounts, type KeyTally, PASSED } from './simulate-tally.js'
 
 /** The result of a simulation as a person reads it on a terminal. */
 
@@ -111,7 +111,6 @@ export function subject({ component, config, changed, throttle, inputs }: Simula
 export function summaryText(simulation: Simulation, style: SummaryStyle): string {
   const { events, outcomes } = simulation.replay
   const columns = style.columns ?? USUAL_COLUMNS
-  const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
   const row = ([name, text]: readonly [string, string]) => `${name.padEnd(NAME_WIDTH)}${wrapped(text, columns)}`
   const width = number(events).length
   const total = (name: string, outcome: 0 | 1 | 2) => {
@@ -126,7 +125,7 @@ export function summaryText(simulation: Simulation, style: SummaryStyle): string
     total('discarded', DISCARDED),
     total('excluded', EXCLUDED),
     ...remarks(simulation).map(row),
-    ...(events > 0 ? ['', ...keyTable(simulation, columns, bold)] : []),
+    ...(events > 0 ? ['', ...keyTable(simulation.replay.keys, style)] : []),
   ]
     .map(line => `${line}\n`)
     .join('')
@@ -148,12 +147,15 @@ export function inputName(input: string): string {
   return input === '-' ? 'standard input' : input
 }
 
-function keyTable({ replay }: Simulation, columns: number, bold: (text: string) => string): string[] {
-  const { keys, others } = replay.keys.top(SHOWN_KEYS)
+/** The keys of which most was discarded, a line each. */
+export function keyTable(tally: KeyTally, style: SummaryStyle): string[] {
+  const columns = style.columns ?? USUAL_COLUMNS
+  const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
+  const { keys, others } = tally.top(SHOWN_KEYS)
   const titles = ['events', 'passed', 'discarded', 'excluded', 'busiest window']
   const rows = keys.map(key => [keyName(key), ...numbers(key).map(number)])
   if (others) {
-    const more = replay.keys.overflowed ? ' and more' : ''
+    const more = tally.overflowed ? ' and more' : ''
     const { events, passed, discarded, excluded } = others
     rows.push([`other (${count(others.keys, 'key')}${more})`, ...[events, passed, discarded, excluded].map(number), ''])
   }

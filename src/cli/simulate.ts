@@ -4,16 +4,15 @@ import { hostname } from 'node:os'
 import { dirname } from 'node:path'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { parseOptions } from '../config/parse-options.js'
-import { type FieldPath, PathError, parseFieldPath } from '../core/field-path.js'
 import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
-import { someThrottleOptions, type ThrottleOptions, throttle } from '../processors/throttle.js'
+import { type ThrottleOptions, throttle } from '../processors/throttle.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { Replay } from './simulate-replay.js'
 import { reportPage } from './simulate-report.js'
 import { describeThrottle, summaryText } from './simulate-summary.js'
+import { changesOfFlags, parsePathFlag } from './throttle-flags.js'
 
 export interface SimulateOptions {
   readonly config: string
@@ -48,8 +47,9 @@ export interface Simulation {
 export async function simulate(options: SimulateOptions, io: Io): Promise<number> {
   const config = loadConfig(options.config, { env: io.env, components })
   const configured = throttleOf(config, options)
-  const time = timePath(options.time)
-  const changes = changesOf(options)
+  const time = parsePathFlag(options.time, 'time', 'simulate')
+  const { limit, window, key, exclude } = options
+  const changes = changesOfFlags({ limit, window, key, exclude }, 'simulate')
   const inputs = options.inputs.length > 0 ? options.inputs : ['-']
   // Whatever cannot work is told before the work begins.
   for (const input of inputs) if (input !== '-') checkReadable(input)
@@ -72,7 +72,7 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
     component: options.component,
     config: options.config,
     throttle: describeThrottle(chosen),
-    changed: changes.names,
+    changed: changes.typed,
     inputs,
     time: options.time,
     replay,
@@ -95,47 +95,6 @@ function throttleOf(config: Config, { component: id, config: path }: SimulateOpt
   const near = other ? undefined : new NearestName().find(id, ids)
   const known = ids.length === 0 ? `${path} has no throttle` : `the throttles of ${path} are ${ids.join(', ')}`
   throw new UsageError(`--component: ${wrong}; ${near ? `did you mean ${near}?` : known}`, 'simulate')
-}
-
-function timePath(text: string): FieldPath {
-  try {
-    return parseFieldPath(text)
-  } catch (error) {
-    if (!(error instanceof PathError)) throw error
-    throw new UsageError(`--time: ${error.message} (column ${error.column})`, 'simulate')
-  }
-}
-
-/** The flags that stand for options of the throttle. */
-const FLAGS = { limit: 'limit', window: 'window', key: 'key_field', exclude: 'exclude' } as const
-
-/** The options that the command line changes, parsed as those of a configuration are. */
-function changesOf(given: SimulateOptions): {
-  readonly options: Partial<ThrottleOptions>
-  readonly names: readonly string[]
-} {
-  const flags = Object.entries(FLAGS) as [keyof typeof FLAGS, string][]
-  const used = flags.filter(([flag]) => given[flag] !== undefined)
-  const input = Object.fromEntries(
-    used.map(([flag, name]) => [name, flag === 'limit' ? numberOf(given.limit!) : given[flag]]),
-  )
-  const parsed = parseOptions(someThrottleOptions, input)
-  if ('faults' in parsed) {
-    const [fault] = parsed.faults
-    const flag = flags.find(([, name]) => name === fault!.path)?.[0] ?? fault!.path
-    throw new UsageError(`--${flag}: ${fault!.message}`, 'simulate')
-  }
-  const options = Object.fromEntries(used.map(([, name]) => [name, (parsed.value as Record<string, unknown>)[name]]))
-  return { options, names: used.map(([flag]) => `--${flag} ${quoted(given[flag]!)}`) }
-}
-
-/** As one would write it in a shell. */
-function quoted(text: string): string {
-  return /^[\w.:/-]+$/.test(text) ? text : `"${text.replace(/["\\$`]/g, '\\$&')}"`
-}
-
-function numberOf(text: string): number | string {
-  return /^-?\d+(\.\d+)?$/.test(text) ? Number(text) : text
 }
 
 function checkReadable(path: string): void {

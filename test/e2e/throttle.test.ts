@@ -1,0 +1,72 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { sluice } from '../support/sluice.js'
+
+/** The command `sluice throttle`: a pipe without a configuration. */
+
+const line = (n: number) => `{"app":"a${n % 2}","level":"${n % 10 === 0 ? 'error' : 'info'}","n":${n}}\n`
+const LINES = Array.from({ length: 100 }, (_, n) => line(n)).join('')
+
+t.test('passed lines are written as they came, discarded ones to the named file; the summary adds up', async t => {
+  const folder = t.testdir({})
+  const args = ['throttle', '--limit', '3', '--window', '1h', '--key', '.app', '--discarded', 'held-back']
+  const running = sluice([...args, '--exclude', "if (.level equal 'error')"], { cwd: folder })
+  running.child.stdin!.end(`${LINES}not JSON, no line end`)
+  t.equal(await running.exit, 0)
+  const passed = running.stdout.trimEnd().split('\n')
+  const numbers = passed.filter(text => text.startsWith('{')).map(text => JSON.parse(text).n)
+  t.same(numbers, [0, 1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60, 70, 80, 90])
+  t.equal(passed.at(-1), 'not JSON, no line end')
+  const discarded = readFileSync(join(folder, 'held-back'), 'utf8').trimEnd().split('\n')
+  t.equal(discarded.length + passed.length, 101)
+  t.same(
+    [...discarded, ...passed.slice(0, -1)].sort(),
+    LINES.trimEnd().split('\n').sort(),
+    'every byte is in one of both',
+  )
+  const totals =
+    /^sluice throttle: 101 events\n {2}passed +7 +6.9 %\n {2}discarded +84 +83.2 %\n {2}excluded +10 +9.9 %\n/
+  t.match(running.stderr, totals)
+  t.match(running.stderr, /^a1 +50 +3 +47 +0/m)
+  for (const text of running.stderr.split('\n')) t.ok(text.length <= 80, text)
+})
+
+t.test('lines pass while the input is still open, and Ctrl-C prints the summary', async t => {
+  const running = sluice(['throttle', '--limit', '2', '--window', '1h'])
+  running.child.stdin!.write('one\ntwo\nthree\n')
+  await running.until(() => running.stdout === 'one\ntwo\n')
+  running.child.kill('SIGINT')
+  t.equal(await running.exit, 0)
+  t.equal(running.stderr, 'sluice throttle: 3 events\n  passed     2   66.7 %\n  discarded  1   33.3 %\n')
+})
+
+t.test('--time makes windows in the time of the events, --quiet leaves the summary out', async t => {
+  const running = sluice(['throttle', '--limit', '1', '--window', '1s', '--time', '.ts', '--quiet'])
+  running.child.stdin!.end([0, 500, 1000].map(ts => `{"ts":${ts + 1e12}}\n`).join(''))
+  t.equal(await running.exit, 0)
+  t.equal(running.stdout, '{"ts":1000000000000}\n{"ts":1000000001000}\n')
+  t.equal(running.stderr, '')
+})
+
+t.test('wrong flags are named, and the exit code is 2', async t => {
+  for (const [flags, message] of [
+    [['--limit', '0', '--window', '1s'], '--limit: must be at least 1'],
+    [['--limit', '1', '--window', 'soon'], '--window: must be a duration'],
+    [['--limit', '1', '--window', '1s', '--key', 'app'], '--key: '],
+    [['--limit', '1', '--window', '1s', '--window-mode', 'round'], '--window-mode: '],
+    [['--window', '1s'], '--limit N is missing'],
+  ] as const) {
+    const running = sluice(['throttle', ...flags])
+    running.child.stdin!.end()
+    t.equal(await running.exit, 2)
+    t.match(running.stderr, message)
+  }
+  const folder = t.testdir({})
+  const running = sluice(['throttle', '--limit', '1', '--window', '1s', '--discarded', 'no/such/folder'], {
+    cwd: folder,
+  })
+  running.child.stdin!.end('a\nb\n')
+  t.equal(await running.exit, 1)
+  t.match(running.stderr, 'no/such/folder')
+})
