@@ -1,8 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
+import type { Logger } from 'pino'
+import { errorText } from '../core/errors.js'
 import { CONTENT_TYPES, type Format } from '../lib/exposition.js'
 import { type ListenAddress, listenOn } from '../lib/inherited-sockets.js'
+import { failReply } from '../lib/reply.js'
 import { answerKeys } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'
@@ -26,8 +29,8 @@ export function isReady(destinations: readonly { readonly state: string }[]): bo
 }
 
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
-export async function serveAdmin(listen: ListenAddress, told: Told): Promise<Server> {
-  const server = createAdmin(told, undefined)
+export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger): Promise<Server> {
+  const server = createAdmin(told, undefined, log)
   await listenOn(server, listen)
   // A scraper that goes away is no reason to end.
   server.on('error', () => {})
@@ -35,17 +38,19 @@ export async function serveAdmin(listen: ListenAddress, told: Told): Promise<Ser
 }
 
 /** The same at a Unix socket, for the owner alone; /tap shows events there as well, and /keys counts by key. */
-export async function serveSocket(path: string, told: Told, tappable: Tappable): Promise<Server> {
-  const server = createAdmin(told, tappable)
+export async function serveSocket(path: string, told: Told, tappable: Tappable, log: Logger): Promise<Server> {
+  const server = createAdmin(told, tappable, log)
   await listenAtSocket(server, path)
   return server
 }
 
-function createAdmin(told: Told, tappable: Tappable | undefined): Server {
+function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger): Server {
   const server = createServer((request, response) => {
-    answer(request, response, told, tappable).catch(() => {
-      if (!response.headersSent) response.writeHead(500)
-      response.end()
+    answer(request, response, told, tappable).catch(error => {
+      const { method, url } = request
+      const stack = error instanceof Error ? error.stack : undefined
+      log.error({ method, url, error: errorText(error), stack }, 'cannot answer a request; the client gets status 500')
+      failReply(response)
     })
   })
   server.requestTimeout = 10_000
@@ -60,7 +65,12 @@ async function answer(
   told: Told,
   tappable: Tappable | undefined,
 ): Promise<void> {
-  const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost')
+  const { url = '/' } = request
+  if (!URL.canParse(url, 'http://localhost')) {
+    sendJson(response, 400, { status: 'the address of the request is malformed' })
+    return
+  }
+  const { pathname, searchParams } = new URL(url, 'http://localhost')
   if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.writeHead(405, { allow: 'GET, HEAD' }).end()
     return

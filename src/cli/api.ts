@@ -50,7 +50,10 @@ async function connect(connection: Connection, io: Io): Promise<{ url: string; c
     const what = file === undefined ? 'set SLUICE_ACCESS_KEY, or name a file with --key-file' : `look into ${file}`
     throw new UsageError(`${problem}: ${what}`, 'api')
   }
-  return { url, client: new Client({ url, key, delegateAccountId: connection.delegate }) }
+  const { delegate } = connection
+  if (delegate !== undefined && !/^[\x21-\x7e]+$/.test(delegate))
+    throw new UsageError('--delegate takes the identifier of an account: 24 hexadecimal digits', 'api')
+  return { url, client: new Client({ url, key, delegateAccountId: delegate }) }
 }
 
 function jsonText(value: unknown, { stdout }: Io): string {

@@ -29,7 +29,7 @@ export class Servers {
     prepared.use()
     const path = socketPath(dataDir)
     try {
-      this.#socket = await serveSocket(path, this.#told, tappable)
+      this.#socket = await serveSocket(path, this.#told, tappable, this.#log)
     } catch (error) {
       // For the commands that look into the daemon only: no reason not to run.
       this.#log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
@@ -53,7 +53,7 @@ export class Servers {
 
   async #serve(address: NonNullable<Listen>): Promise<Server> {
     try {
-      return await serveAdmin(address, this.#told)
+      return await serveAdmin(address, this.#told, this.#log)
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
       const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''

@@ -1,9 +1,11 @@
 import { rmSync } from 'node:fs'
 import { createServer, type IncomingMessage } from 'node:http'
 import { join } from 'node:path'
+import type { Logger } from 'pino'
 import { askSocket, listenAtSocket, textOf } from '../admin/socket.js'
 import { ApiError } from '../api/domain/errors.js'
 import { errorCode, errorText } from '../core/errors.js'
+import { failReply } from '../lib/reply.js'
 
 /**
  * Administration of a service that runs: a unix socket in its data_dir, for the user that it runs as. It is HTTP with one
@@ -20,12 +22,17 @@ const LONGEST_BODY = 64 * 1024
 export const controlPath = (dataDir: string): string => join(dataDir, NAME)
 
 /** Serves `controls` until the returned function is called. */
-export async function serveControls(dataDir: string, controls: Controls): Promise<() => void> {
+export async function serveControls(dataDir: string, log: Logger, controls: Controls): Promise<() => void> {
   const path = controlPath(dataDir)
   const server = createServer((message, response) => {
-    void answer(message, controls).then(({ status, body }) => {
-      response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
-    })
+    answer(message, controls)
+      .then(({ status, body }) => {
+        response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
+      })
+      .catch(error => {
+        log.error({ url: message.url, error: errorText(error) }, 'cannot answer an administrative command')
+        failReply(response)
+      })
   })
   await listenAtSocket(server, path).catch(error => {
     throw new Error(`cannot listen on ${path}: ${errorText(error)}`, { cause: error })

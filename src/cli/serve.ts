@@ -117,7 +117,7 @@ async function serveOpened(
     const admin = await listenForMetrics(config, metrics, () => !ending, log)
     if (admin) ends.push(() => closeAll(admin))
     ends.push(
-      await serveControls(options.dataDir, {
+      await serveControls(options.dataDir, log, {
         init: async input => await service.init(input),
         backup: async ({ path }) => await state.backup(String(path)),
       }),
@@ -185,7 +185,7 @@ async function listenForMetrics(
     destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
   }
   try {
-    const server = await listen(() => serveAdmin(address, told), address)
+    const server = await listen(() => serveAdmin(address, told, log), address)
     log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
     return server
   } catch (error) {

@@ -9,6 +9,7 @@ import { defineSource, type Outlet, type Source, type SourceContext } from '../c
 import { errorCode, errorText } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
+import { writeReply } from '../lib/reply.js'
 import { sleep } from '../lib/time.js'
 import { type Answer, endWith, readPast, sendAnswer, statusOf } from './http/answers.js'
 import { readBody } from './http/body.js'
@@ -93,7 +94,10 @@ class HttpSource implements Source {
     }
     const server = tls ? createTlsServer({ ...limits, ...tls }) : createServer(limits)
     const answer = (request: IncomingMessage, response: ServerResponse, waits: boolean) =>
-      void this.#answer(new Exchange(request, response, waits), out, signal)
+      this.#answer(new Exchange(request, response, waits), out, signal).catch(error => {
+        this.#failed(error)
+        response.destroy()
+      })
     server.on('request', (request, response) => answer(request, response, false))
     server.on('checkContinue', (request, response) => answer(request, response, true))
     server.on('clientError', (error, socket) => this.#notUnderstood(error, socket as Socket))
@@ -116,8 +120,13 @@ class HttpSource implements Source {
       if (error instanceof Gone) return this.#count('aborted')
       answer = this.#refusal(error)
     }
-    this.#count(String(answer.status))
-    sendAnswer(response, answer, signal.aborted || exchange.last || answer.close === true)
+    const close = signal.aborted || exchange.last || answer.close === true
+    const written = writeReply(
+      response,
+      () => sendAnswer(response, answer, close),
+      error => this.#failed(error),
+    )
+    this.#count(String(written ? answer.status : 500))
     if (request.complete) return
     this.#passing.add(socket)
     readPast(request, () => this.#passing.delete(socket))
@@ -128,9 +137,14 @@ class HttpSource implements Source {
       const { status, headers, code, message } = error
       return { status, headers, body: { code, message }, close: error.close }
     }
-    this.#context.metrics.failed('bug')
-    this.#context.log.error({ error: errorText(error) }, 'request failed')
+    this.#failed(error)
     return { status: 500, body: { code: 'failed', message: 'this request could not be handled' } }
+  }
+
+  #failed(error: unknown): void {
+    this.#context.metrics.failed('bug')
+    const stack = error instanceof Error ? error.stack : undefined
+    this.#context.log.error({ error: errorText(error), stack }, 'request failed')
   }
 
   async #take(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<Answer> {

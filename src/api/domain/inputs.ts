@@ -24,6 +24,7 @@ const email = z
   .string()
   .max(254)
   .regex(/^[^\s@<>"(),:;\\[\]\p{Cc}]{1,64}@[^\s@<>"(),:;\\[\]\p{Cc}]+$/u, 'must be an e-mail address')
+  .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
 /** A duration, or a number of seconds. */

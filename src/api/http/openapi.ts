@@ -46,7 +46,7 @@ const AUTH_HEADERS: Readonly<Record<string, string>> = {
   'x-auth-subject-id': 'Identifier of the subject, 24 hexadecimal digits.',
   'x-auth-account-id': 'Identifier of the account; not at enterprise scope.',
   'x-auth-enterprise-id': 'Identifier of the enterprise.',
-  'x-auth-subject-email': 'E-mail address of the subject.',
+  'x-auth-subject-email': 'E-mail address of the subject, percent-encoded (UTF-8): characters beyond ASCII and "%".',
   'x-auth-account-short-id': 'Short identifier of the account, 9 characters; not at enterprise scope.',
   'x-auth-access-type': 'Always `access`.',
   'ratelimit-limit': 'Requests of a key in the window.',

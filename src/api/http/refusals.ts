@@ -27,7 +27,7 @@ export function refusalFor(error: unknown, log: Logger, requestId: string): ApiE
   const code = errorCode(error)
   const [status, own, message] = BY_FRAMEWORK[code ?? ''] ?? []
   if (status !== undefined) return new ApiError(status, own!, message!)
-  const given = (error as { statusCode?: unknown }).statusCode
+  const given = (error as { statusCode?: unknown } | undefined)?.statusCode
   if (typeof given === 'number' && given >= 400 && given < 500)
     return new ApiError(given, 'invalid_request', 'this request cannot be understood')
   log.error(

@@ -1,5 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import { errorText } from '../../core/errors.js'
+import { headerText, writeReply } from '../../lib/reply.js'
 import type { Clock } from '../../lib/time.js'
 import { readPast } from '../../sources/http/answers.js'
 import type { Page } from '../domain/documents.js'
@@ -88,9 +90,27 @@ export class Sender {
     text: string | undefined,
   ): void {
     const { raw } = reply
+    // From here on the framework answers nothing, whatever is thrown.
     reply.hijack()
-    this.#tell(request, status, principal)
-    if (raw.headersSent || raw.destroyed) return
+    const written = writeReply(
+      raw,
+      () => this.#write(request, raw, status, principal, more, text),
+      error => this.#failed(request, error),
+      { 'x-request-id': request.id },
+    )
+    this.#tell(request, written ? status : 500, principal)
+  }
+
+  #write(
+    request: FastifyRequest,
+    raw: FastifyReply['raw'],
+    status: number,
+    principal: Principal | undefined,
+    more: Readonly<Record<string, string>> | undefined,
+    text: string | undefined,
+  ): void {
+    if (raw.writableEnded || raw.destroyed) return
+    if (raw.headersSent) throw new Error('a part of another reply has been sent')
     const headers = ['x-request-id', request.id]
     if (principal) addIdentity(headers, principal, more)
     if (more) for (const name in more) headers.push(name, more[name]!)
@@ -99,6 +119,12 @@ export class Sender {
     raw.writeHead(status, headers)
     if (text === undefined || request.method === 'HEAD') raw.end()
     else raw.end(text)
+  }
+
+  #failed({ id, method, route }: FastifyRequest, error: unknown): void {
+    const stack = error instanceof Error ? error.stack : undefined
+    const fields = { request_id: id, method, route, error: errorText(error), stack }
+    this.#log.error(fields, 'cannot write a reply; the client gets status 500')
   }
 
   #tell(request: FastifyRequest, status: number, principal: Principal | undefined): void {
@@ -116,7 +142,7 @@ function addIdentity(
   { subject, account, enterpriseId, rate }: Principal,
   more: Readonly<Record<string, string>> = {},
 ): void {
-  headers.push('x-auth-subject-id', subject.id, 'x-auth-subject-email', subject.email)
+  headers.push('x-auth-subject-id', subject.id, 'x-auth-subject-email', headerText(subject.email))
   headers.push('x-auth-enterprise-id', enterpriseId, 'x-auth-access-type', 'access')
   if (account) headers.push('x-auth-account-id', account.id, 'x-auth-account-short-id', account.shortId)
   const left = rateHeaders(rate)

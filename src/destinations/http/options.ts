@@ -82,6 +82,8 @@ export const options = z
     tls: tls.prefault({}).describe('For https. Certificates are always verified.'),
   })
   .superRefine(({ headers, auth, delegate_account_id }, context) => {
+    if (auth.type === 'token' && OWN_HEADERS.has(auth.header.toLowerCase()))
+      refuseAt(context, ['auth', 'header'], 'is set by sluice itself')
     for (const name of Object.keys(headers)) {
       const lower = name.toLowerCase()
       const other =

@@ -13,7 +13,8 @@ export interface Answer {
 }
 
 export function sendAnswer(response: ServerResponse, answer: Answer, close: boolean): void {
-  if (response.destroyed || response.headersSent) return
+  if (response.destroyed || response.writableEnded) return
+  if (response.headersSent) throw new Error('a part of another reply has been sent')
   const body = answer.body === undefined ? '' : `${JSON.stringify(answer.body)}\n`
   response.writeHead(answer.status, {
     ...(body ? { 'content-type': 'application/json' } : {}),

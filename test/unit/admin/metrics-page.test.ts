@@ -1,6 +1,6 @@
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
-import type { Logger } from 'pino'
+import { type Logger, pino } from 'pino'
 import t from 'tap'
 import { formatFor, takesGzip } from '../../../src/admin/negotiate.js'
 import { serveAdmin } from '../../../src/admin/server.js'
@@ -40,7 +40,8 @@ t.test('which format is wanted', async t => {
 })
 
 /** A page with metrics of two components, and what asks for it. */
-async function page(t: Tap) {
+async function page(t: Tap, render?: () => Promise<Buffer>) {
+  const logged: Record<string, unknown>[] = []
   const metrics = new Metrics({ error: () => {} } as unknown as Logger)
   const up = metrics.component('up', 'destination', 'http')
   up.arrived(3, 30)
@@ -59,7 +60,8 @@ async function page(t: Tap) {
   ])
   const server = await serveAdmin(
     { host: '127.0.0.1', port: 0 },
-    { metrics: format => metrics.render(format), destinations: () => [] },
+    { metrics: render ?? (format => metrics.render(format)), destinations: () => [] },
+    pino({}, { write: line => void logged.push(JSON.parse(line)) }),
   )
   t.teardown(() => server.close())
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/metrics`
@@ -71,7 +73,7 @@ async function page(t: Tap) {
       text: await answer.text(),
     }
   }
-  return { metrics, url, get }
+  return { metrics, url, get, logged }
 }
 type Tap = Pick<typeof t, 'teardown'>
 
@@ -171,4 +173,16 @@ t.test('many series: all of them, while the event loop turns', async t => {
   }
   // Ten thousand series in slices of five hundred.
   t.ok(turns > 15, `${turns} turns`)
+})
+
+t.test('every request is answered, and a failure is logged', async t => {
+  const { url, logged } = await page(t, () => Promise.reject(new Error('cannot render')))
+  t.equal((await fetch(url)).status, 500)
+  t.match(logged, [{ level: 50, method: 'GET', url: '/metrics', error: 'cannot render' }])
+  const port = Number(new URL(url).port)
+  const socket = connect(port, '127.0.0.1')
+  socket.write('GET // HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+  let text = ''
+  for await (const part of socket.setEncoding('latin1')) text += part
+  t.match(text, /^HTTP\/1.1 400 /)
 })

@@ -658,6 +658,7 @@ t.test('wrong options are told', async t => {
     [{ url, auth: { key: 'a b' } }, 'auth.key', /cannot be in a header/],
     [{ url, auth: { key: 'a', scheme: 'a b' } }, 'auth.scheme', /one word/],
     [{ url, auth: { key: 'a', header: 'a:' } }, 'auth.header', /name of a header/],
+    [{ url, auth: { key: 'a', header: 'Content-Length' } }, 'auth.header', /set by sluice/],
     [{ url, auth: { credential: '../key' } }, 'auth.credential', /systemd credential/],
     [{ url, auth: { key: 'a' }, headers: { AUTHORIZATION: 'x' } }, 'headers.AUTHORIZATION', /set by auth/],
     [{ url, headers: { 'Content-Length': '1' } }, 'headers.Content-Length', /set by sluice itself/],

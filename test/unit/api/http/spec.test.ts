@@ -1,7 +1,10 @@
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import type { Ingest } from '../../../../src/api/http/ingest.js'
+import { RequestCounts } from '../../../../src/api/http/request-counts.js'
 import { identityFaults } from '../../../fuzz/answers.js'
+import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
 
 /** What docs/spec.md names: the service's half of the specification, line by line. */
@@ -155,6 +158,82 @@ t.test('debug headers on every authenticated answer, in their formats', async t 
   const within = await ok(200, 'GET', '/v3/pipeline', ste, undefined, { 'x-delegate-account-id': made.account.id })
   t.equal(within.headers.get('x-auth-account-id'), made.account.id)
   t.equal(within.headers.get('x-auth-account-short-id'), made.account.short_id)
+})
+
+t.test('every request of a key is answered, whatever characters the address of its user has', async t => {
+  const { manager, ok, send } = await start(t)
+  const random = new Seeded(9)
+  const characters = [
+    'a',
+    'é',
+    'ł',
+    'ü',
+    '漢',
+    '😀',
+    '%',
+    '%41',
+    "'",
+    '*',
+    '\u007f',
+    '\u0080',
+    '\u00ff',
+    '\u0100',
+    '\ufffd',
+    '́',
+  ]
+  const addresses = ['łukasz@example.com', '100%@example.com', 'jörg@exämple.com', '😀@😀.example', '%e5%@x']
+  for (let i = 0; i < 40; i++) {
+    const part = () =>
+      Array.from({ length: 1 + random.below(5) }, () => characters[random.below(characters.length)]).join('')
+    addresses.push(`${part()}@${i}.${part()}`)
+  }
+  // Any character at all, those that only a part of an address may not have included.
+  for (let i = 0; i < 40; i++) addresses.push(`${String.fromCodePoint(random.below(0x11_0000))}@${i}.example`)
+  let taken = 0
+  for (const email of addresses) {
+    const made = await send('POST', '/v3/user', { key: manager, json: { email, role: 'viewer' } })
+    if (made.status === 400) continue
+    taken++
+    const { key, email: stored } = made.body.data
+    for (const [status, method, path] of [
+      [200, 'GET', '/v3/account'],
+      [200, 'HEAD', '/v3/account'],
+      [404, 'GET', '/v3/nowhere'],
+      [405, 'PATCH', '/v3/account'],
+      [403, 'GET', '/v3/audit'],
+    ] as const) {
+      const { headers } = await ok(status, method, path, key)
+      const sent = headers.get('x-auth-subject-email')!
+      t.match(sent, /^[\x21-\x7e]+$/)
+      t.equal(decodeURIComponent(sent), stored, `${method} ${path}`)
+    }
+  }
+  t.ok(taken > 50, `${taken} addresses were accepted`)
+  const refused = { email: '\ud800x@example.com', role: 'viewer' }
+  await ok(400, 'POST', '/v3/user', manager, refused)
+})
+
+t.test('a reply that cannot be written is answered with 500, logged with its id, and counted', async t => {
+  const counts = new RequestCounts()
+  let headers = {}
+  const ingest: Ingest = { ingest: async () => ({ status: 202, headers }) }
+  const { manager, send, logged } = await start(t, { ingest, counts })
+  const post = () => send('POST', `/v3/ingest/${'0'.repeat(24)}`, { key: manager, body: '{}' })
+  headers = { 'x-odd': 'ł' }
+  const got = await post()
+  t.equal(got.status, 500)
+  t.match(got.body, { code: 'failed', message: /\w/, errors: [] })
+  headers = { 'x odd': 'a' }
+  t.equal((await post()).status, 500)
+  t.equal(logged().match(/cannot write a reply/g)?.length, 2)
+  const id = got.headers.get('x-request-id')
+  t.ok(
+    logged().includes(`"level":50`) && logged().includes(`"request_id":"${id}"`),
+    'the log has the id of the request',
+  )
+  const failed = [...counts.all()].find(({ status }) => status === 500)
+  t.match(failed, { method: 'POST', route: '/v3/ingest/{id}', requests: 2 })
+  t.equal((await send('GET', '/v3/account', { key: manager })).status, 200, 'the service goes on')
 })
 
 t.test('x-request-id on every answer at all, also to what is no request', async t => {

@@ -1,0 +1,63 @@
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t from 'tap'
+import { failReply, headerText, writeReply } from '../../../src/lib/reply.js'
+import { Seeded } from '../../support/seeded.js'
+
+t.test('text of any characters fits in a header, and is read back by decodeURIComponent', async t => {
+  t.equal(headerText('łukasz@example.com'), '%C5%82ukasz@example.com')
+  t.equal(headerText("plain.a+b_c'd@example.com"), "plain.a+b_c'd@example.com")
+  t.equal(headerText('100%'), '100%25')
+  t.equal(headerText('\ud800'), '%EF%BF%BD', 'a lone surrogate is replaced')
+  const random = new Seeded(1)
+  for (let i = 0; i < 5000; i++) {
+    const text = String.fromCodePoint(...Array.from({ length: 1 + random.below(4) }, () => random.below(0x11_0000)))
+    const encoded = headerText(text)
+    if (!/^[\x21-\x7e]+$/.test(encoded)) t.fail(JSON.stringify(text))
+    if (decodeURIComponent(encoded) !== text.toWellFormed()) t.fail(JSON.stringify(text))
+  }
+})
+
+t.test('a reply that throws while it is written is answered in any case', async t => {
+  let write = (_response: ServerResponse): void => {}
+  const failures: string[] = []
+  const server = createServer((_request, response) => {
+    const done = writeReply(
+      response,
+      () => write(response),
+      error => failures.push((error as Error).message),
+      { 'x-request-id': '1' },
+    )
+    if (done) return
+    // A second failure must not end in an exception.
+    failReply(response)
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  write = response => {
+    response.setHeader('x-left', 'over')
+    response.writeHead(202, { 'x-odd': 'ł' })
+  }
+  for (const method of ['GET', 'HEAD']) {
+    const got = await fetch(url, { method })
+    t.equal(got.status, 500)
+    t.equal(got.headers.get('x-request-id'), '1')
+    t.equal(got.headers.get('x-left'), null)
+  }
+  write = response => {
+    response.writeHead(202, ['x-odd', 'ł'] as never)
+  }
+  t.equal((await fetch(url)).status, 500)
+  write = response => {
+    response.writeHead(202, { 'content-length': 5 }).write('a')
+    throw new Error('in the middle')
+  }
+  await t.rejects(
+    fetch(url).then(got => got.text()),
+    'the connection ends when the head has been sent',
+  )
+  t.equal(failures.length, 4)
+  t.equal(failures[3], 'in the middle')
+})
