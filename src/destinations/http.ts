@@ -18,8 +18,9 @@ import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
 import { BodyMemory } from './http/body-memory.js'
 import type { Connections } from './http/connections.js'
-import { ANSWER_BYTES, type Divided, divided } from './http/divided.js'
+import { type Divided, divided } from './http/divided.js'
 import { type HttpOptions, options } from './http/options.js'
+import { type ErrorList, readErrors } from './http/read-errors.js'
 
 /** Values of headers at least this long are kept out of every text. */
 const SECRET_LENGTH = 8
@@ -192,11 +193,12 @@ class HttpDestination implements Destination {
       await drain(body)
       return undefined
     }
-    const { text, broken } = await bodyText(body, ANSWER_BYTES)
+    const list = await readErrors(body)
     // Without its end nobody knows what it would have refused.
-    if (broken !== undefined) throw networkError(broken, place)
-    const found = divided(text, status, () => this.#eventsIn(request))
-    return found && this.#error(this.#told(answer, place, found.message ?? text), found.failure, answer, found)
+    if (list.broken !== undefined) throw networkError(list.broken, place)
+    if (list.unreadable) return this.#unreadable(answer, place)
+    const found = divided(list.entries, status, () => this.#eventsIn(request))
+    return found && this.#error(this.#told(answer, place, found.message ?? list.text), found.failure, answer, found)
   }
 
   /** What a refusing answer means, and what to do about it. */
@@ -208,9 +210,18 @@ class HttpDestination implements Destination {
     const { statusCode: status, headers, body } = answer
     const failure = failureOf(status)
     const mayDivide = request !== undefined && failure === 'reject' && isJson(headers)
-    const { text } = await bodyText(body, mayDivide ? ANSWER_BYTES : undefined)
-    const found = mayDivide ? divided(text, status, () => this.#eventsIn(request)) : undefined
-    return this.#error(this.#told(answer, place, found?.message ?? text), found?.failure ?? failure, answer, found)
+    const list: Partial<ErrorList> = mayDivide ? await readErrors(body) : { text: await bodyText(body) }
+    if (list.unreadable) return this.#unreadable(answer, place)
+    const found = mayDivide ? divided(list.entries, status, () => this.#eventsIn(request)) : undefined
+    const said = found?.message ?? list.text ?? ''
+    return this.#error(this.#told(answer, place, said), found?.failure ?? failure, answer, found)
+  }
+
+  /** A smaller request has a shorter answer. A single event whose answer is still too long counts as refused. */
+  #unreadable({ statusCode: status, headers }: Dispatcher.ResponseData, place: string): DeliveryError {
+    const message = `${status} from ${place}: the answer is too long to be read, so it is not known which events were refused; they are sent again in smaller requests`
+    const requestId = text(headers['x-request-id'])
+    return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
   }
 
   #told({ statusCode: status, headers }: Dispatcher.ResponseData, place: string, text: string): string {

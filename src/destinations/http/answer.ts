@@ -23,31 +23,32 @@ export async function drain(body: Dispatcher.ResponseData['body']): Promise<void
 }
 
 /** undici takes a connection back a turn of the event loop after its answer; a request before that opens another. */
-function connectionFreed(): Promise<void> {
+export function connectionFreed(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve))
 }
 
-/** The beginning of the body, as one line; `broken` is why it did not come to its end. */
-export async function bodyText(
-  body: Dispatcher.ResponseData['body'],
-  limit = TEXT_BYTES,
-): Promise<{ text: string; broken: unknown }> {
+/** The beginning of the body, as one line. */
+export async function bodyText(body: Dispatcher.ResponseData['body']): Promise<string> {
   body.on('error', () => {})
   const chunks: Buffer[] = []
   let bytes = 0
-  let broken: unknown
   try {
     for await (const chunk of body) {
       chunks.push(chunk)
       bytes += chunk.length
-      if (bytes >= limit) break
+      if (bytes >= TEXT_BYTES) break
     }
-  } catch (error) {
-    broken = error
-  }
+  } catch {}
   await connectionFreed()
-  const text = Buffer.concat(chunks).toString('utf8', 0, limit)
-  return { text: text.replace(/[\s\p{C}]+/gu, ' ').trim(), broken }
+  return oneLine(Buffer.concat(chunks))
+}
+
+/** The beginning of a text that came from elsewhere, on one line. */
+export function oneLine(bytes: Buffer): string {
+  return bytes
+    .toString('utf8', 0, TEXT_BYTES)
+    .replace(/[\s\p{C}]+/gu, ' ')
+    .trim()
 }
 
 export function cutText(text: string): string {
@@ -86,8 +87,10 @@ const WORDS: Record<string, string> = {
 /** An attempt that got no answer. */
 export function networkError(error: unknown, place: string): DeliveryError {
   const code = errorCode(error) ?? ''
+  const unexpected = error instanceof Error && /^bad (response|upgrade)$/.test(error.message)
   const tls = /^(ERR_TLS|ERR_SSL|EPROTO)|CERT|UNABLE_TO_|SELF_SIGNED/.test(code)
-  const reason = REASONS[code] ?? (tls ? 'tls' : code.startsWith('HPE_') ? 'protocol' : 'network')
+  const reason =
+    (unexpected ? 'protocol' : REASONS[code]) ?? (tls ? 'tls' : code.startsWith('HPE_') ? 'protocol' : 'network')
   const why = WORDS[reason] ?? (tls ? opensslReason(error) : undefined) ?? errorText(error)
   const message = `${place}: ${why}${code ? ` (${code})` : ''}${tls ? '; see tls.ca_file and tls.server_name' : ''}`
   return new DeliveryError(message, { failure: 'retry', reason, cause: error })

@@ -4,6 +4,7 @@ import { Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { buildConnector as Connecting, Agent as UndiciAgent } from 'undici'
 import { DeliveryError, errorText } from '../../core/errors.js'
+import { skipInterimAnswers } from './interim-answers.js'
 import type { HttpOptions } from './options.js'
 
 // Not by import: this file is loaded while the daemon runs, and where node_modules is a link, Node.js gives an empty
@@ -58,6 +59,7 @@ export async function openConnections(
       if (socket instanceof Socket) connecting.delete(socket)
       const [, made] = outcome
       if (made) {
+        skipInterimAnswers(made)
         connected.add(made)
         made.once('close', () => connected.delete(made))
       }

@@ -7,9 +7,6 @@ import { failureOf } from './answer.js'
  * was. What is listed is refused for good, unless its own status is one that is waited for.
  */
 
-/** Longer answers are not looked into: their status alone counts. */
-export const ANSWER_BYTES = 4 * 1024 * 1024
-
 /** What became of the events of a request; those in neither list were taken. */
 export interface Divided {
   readonly failure: Failure
@@ -20,15 +17,18 @@ export interface Divided {
   readonly message: string | undefined
 }
 
-interface Entry {
+export interface Entry {
   readonly index: number
   readonly status: number | undefined
   readonly message: string | undefined
 }
 
 /** Undefined: the answer is of another form, and its status counts for all events alike. */
-export function divided(text: string, status: number, count: () => number): Divided | undefined {
-  const entries = entriesOf(text)
+export function divided(
+  entries: readonly Entry[] | undefined,
+  status: number,
+  count: () => number,
+): Divided | undefined {
   if (!entries || entries.length === 0) return undefined
   const events = count()
   if (entries.some(({ index }) => index >= events)) return undefined
@@ -50,7 +50,8 @@ export function divided(text: string, status: number, count: () => number): Divi
   return { failure: waits ?? 'reject', rejected, again, status: told.status, message: told.message }
 }
 
-function entriesOf(text: string): Entry[] | undefined {
+/** Undefined: it is no list of entries. */
+export function entriesOf(text: string): Entry[] | undefined {
   let errors: unknown
   try {
     errors = (JSON.parse(text) as { errors?: unknown } | null)?.errors
@@ -62,7 +63,7 @@ function entriesOf(text: string): Entry[] | undefined {
   return entries.every(entry => entry !== undefined) ? entries : undefined
 }
 
-function entryOf(entry: unknown): Entry | undefined {
+export function entryOf(entry: unknown): Entry | undefined {
   if (typeof entry !== 'object' || entry === null) return undefined
   const { index, status, message } = entry as { readonly [name: string]: unknown }
   if (!Number.isSafeInteger(index) || (index as number) < 0) return undefined

@@ -5,104 +5,28 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import zlib from 'node:zlib'
-import { pino } from 'pino'
-import t, { type Test } from 'tap'
-import type { AckStatus } from '../../../src/core/ack.js'
-import type { Destination, DestinationContext } from '../../../src/core/component.js'
-import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
+import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { http } from '../../../src/destinations/http.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
-import { DeadLetterFile } from '../../../src/engine/dead-letter.js'
-import { Delivery } from '../../../src/engine/delivery.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { built, checkout } from '../../support/checkout.js'
+import {
+  deliver,
+  events,
+  failure,
+  json,
+  KEY,
+  make,
+  never,
+  ns,
+  receiver,
+  started,
+  until,
+  upTo,
+} from '../../support/http-destination.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { needs } from '../../support/needs.js'
-import { type Receiver, type ReceiverOptions, type Step, startReceiver } from '../../support/receiver.js'
-
-const KEY = 'c0ffee-Very-Secret-Key'
-const json = originOf('json', '/var/log/app.log')
-const events = (count: number, from = 0) =>
-  linesOf(Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join(''), json)
-const never = new AbortController().signal
-
-type Log = Record<string, unknown> & { msg: string; level: number }
-
-interface Made {
-  destination: Destination
-  logs: Log[]
-  counters: ComponentCounters
-  context: DestinationContext
-}
-
-async function make(options: Record<string, unknown>): Promise<Made> {
-  const logs: Log[] = []
-  const counters = new ComponentCounters('out', 'destination', 'http')
-  const log = pino({ base: null, level: 'trace' }, { write: line => void logs.push(JSON.parse(line) as Log) })
-  const context = { id: 'out', log, clock: systemClock, metrics: counters } as unknown as DestinationContext
-  return { destination: await http.create(http.options.parse(options), context), logs, counters, context }
-}
-
-async function receiver(t: Test, options?: ReceiverOptions): Promise<Receiver> {
-  const receiver = await startReceiver(options)
-  t.teardown(() => receiver.close())
-  return receiver
-}
-
-/** A started destination that is stopped at the end of the test. */
-async function started(t: Test, options: Record<string, unknown>): Promise<Made> {
-  const made = await make(options)
-  t.teardown(() => made.destination.stop!(never))
-  await made.destination.start!(never)
-  return made
-}
-
-async function failure(promise: Promise<unknown>): Promise<DeliveryError> {
-  try {
-    await promise
-  } catch (error) {
-    if (error instanceof DeliveryError) return error
-    throw error
-  }
-  throw new Error('it did not fail')
-}
-
-/** The destination behind a real delivery that hardly waits between attempts. */
-function deliver(dataDir: string, { destination, counters, context }: Made, options: Record<string, unknown> = {}) {
-  const retry = { initial: '5ms', max: '20ms' }
-  const settled: AckStatus[] = []
-  const letters = new DeadLetterFile({ ...context, dataDir, destination: 'out' })
-  const delivery = new Delivery(destination, deliveryOptions.parse({ retry, ...options }) as DeliveryOptions, {
-    ...context,
-    random: () => 1,
-    deadLetter: letters,
-    counters: {
-      received: (events, bytes) => counters.arrived(events, bytes),
-      sent: (events, bytes) => counters.sent(events, bytes),
-      discarded: (reason, events, bytes) => counters.discarded(reason, events, bytes),
-      failed: kind => counters.failed(kind),
-    },
-    metrics: counters,
-  })
-  const put = (count: number, from: number) => {
-    const text = Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join('')
-    delivery.write(linesOf(text, json, status => settled.push(status))[0]!)
-  }
-  const end = async () => {
-    delivery.end()
-    return await delivery.stop(AbortSignal.timeout(10_000))
-  }
-  return { delivery, put, end, settled, letters }
-}
-
-async function until(test: () => boolean): Promise<void> {
-  for (let i = 0; i < 1000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 5))
-  if (!test()) throw new Error('it did not come about')
-}
-
-const ns = (lines: string[]) => lines.map(line => (JSON.parse(line) as { n: number }).n)
-const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)
+import type { Step } from '../../support/receiver.js'
 
 t.test('a request says what it should', async t => {
   const to = await receiver(t)

@@ -1,0 +1,75 @@
+import type { Dispatcher } from 'undici'
+import { connectionFreed, oneLine } from './answer.js'
+import { type Entry, entriesOf, entryOf } from './divided.js'
+import { LongAnswer } from './long-answer.js'
+
+/** An answer in JSON of at most this size is parsed as a whole. */
+const WHOLE_BYTES = 4 * 1024 * 1024
+/** No receiver needs a longer answer for a request. */
+const ANSWER_BYTES = 64 * 1024 * 1024
+const MOST_ENTRIES = 1_000_000
+const MESSAGES = 100
+
+export interface ErrorList {
+  /** The beginning of the answer, as one line. */
+  readonly text: string
+  /** Undefined: the answer is of another form. */
+  readonly entries: readonly Entry[] | undefined
+  /** Why the answer did not come to its end. */
+  readonly broken: unknown
+  /** The answer goes beyond every bound: nobody knows what it refuses. */
+  readonly unreadable: boolean
+}
+
+/** Reads what an answer in JSON says of single events, in bounded memory however long it is. */
+export async function readErrors(body: Dispatcher.ResponseData['body']): Promise<ErrorList> {
+  body.on('error', () => {})
+  const chunks: Buffer[] = []
+  let bytes = 0
+  let long: LongErrors | undefined
+  let broken: unknown
+  try {
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      bytes += chunk.length
+      if (!long) chunks.push(chunk)
+      if (!long && bytes > WHOLE_BYTES) {
+        long = new LongErrors()
+        for (const earlier of chunks) long.write(earlier)
+        chunks.length = 1
+      } else long?.write(chunk)
+      if (bytes > ANSWER_BYTES || long?.unreadable) return { ...none(chunks), unreadable: true }
+    }
+  } catch (error) {
+    broken = error
+  }
+  await connectionFreed()
+  if (broken !== undefined) return { ...none(chunks), broken }
+  if (long) return { ...none(chunks), entries: long.entries() }
+  return { ...none(chunks), entries: entriesOf(Buffer.concat(chunks).toString()) }
+}
+
+function none(chunks: readonly Buffer[]): ErrorList {
+  return { text: oneLine(Buffer.concat(chunks)), entries: undefined, broken: undefined, unreadable: false }
+}
+
+/** The entries of an answer that is too long to be parsed as a whole. */
+class LongErrors {
+  readonly #entries: Entry[] = []
+  #valid = true
+  unreadable = false
+  readonly #answer = new LongAnswer(found => {
+    if (found === undefined || this.#entries.length >= MOST_ENTRIES) this.unreadable = true
+    const entry = entryOf(found)
+    if (!entry) this.#valid = false
+    // One message is shown: that of the first which is refused.
+    else this.#entries.push(this.#entries.length < MESSAGES ? entry : { ...entry, message: undefined })
+  })
+
+  write(chunk: Buffer): void {
+    this.#answer.write(chunk)
+  }
+
+  entries(): readonly Entry[] | undefined {
+    return this.#valid && this.#answer.complete ? this.#entries : undefined
+  }
+}

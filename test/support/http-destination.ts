@@ -1,0 +1,100 @@
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import type { AckStatus } from '../../src/core/ack.js'
+import type { Destination, DestinationContext } from '../../src/core/component.js'
+import { type DeliveryOptions, deliveryOptions } from '../../src/core/delivery-options.js'
+import { DeliveryError } from '../../src/core/errors.js'
+import { http } from '../../src/destinations/http.js'
+import { ComponentCounters } from '../../src/engine/counters.js'
+import { DeadLetterFile } from '../../src/engine/dead-letter.js'
+import { Delivery } from '../../src/engine/delivery.js'
+import { systemClock } from '../../src/lib/time.js'
+import { linesOf, originOf } from './lines.js'
+import { type Receiver, type ReceiverOptions, startReceiver } from './receiver.js'
+
+export const KEY = 'c0ffee-Very-Secret-Key'
+export const json = originOf('json', '/var/log/app.log')
+export const events = (count: number, from = 0) =>
+  linesOf(Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join(''), json)
+export const never: AbortSignal = new AbortController().signal
+
+export type Log = Record<string, unknown> & { msg: string; level: number }
+
+export interface Made {
+  destination: Destination
+  logs: Log[]
+  counters: ComponentCounters
+  context: DestinationContext
+}
+
+export async function make(options: Record<string, unknown>): Promise<Made> {
+  const logs: Log[] = []
+  const counters = new ComponentCounters('out', 'destination', 'http')
+  const log = pino({ base: null, level: 'trace' }, { write: line => void logs.push(JSON.parse(line) as Log) })
+  const context = { id: 'out', log, clock: systemClock, metrics: counters } as unknown as DestinationContext
+  return { destination: await http.create(http.options.parse(options), context), logs, counters, context }
+}
+
+export async function receiver(t: Test, options?: ReceiverOptions): Promise<Receiver> {
+  const receiver = await startReceiver(options)
+  t.teardown(() => receiver.close())
+  return receiver
+}
+
+/** A started destination that is stopped at the end of the test. */
+export async function started(t: Test, options: Record<string, unknown>): Promise<Made> {
+  const made = await make(options)
+  t.teardown(() => made.destination.stop!(never))
+  await made.destination.start!(never)
+  return made
+}
+
+export async function failure(promise: Promise<unknown>): Promise<DeliveryError> {
+  try {
+    await promise
+  } catch (error) {
+    if (error instanceof DeliveryError) return error
+    throw error
+  }
+  throw new Error('it did not fail')
+}
+
+/** The destination behind a real delivery that hardly waits between attempts. */
+export function deliver(
+  dataDir: string,
+  { destination, counters, context }: Made,
+  options: Record<string, unknown> = {},
+) {
+  const retry = { initial: '5ms', max: '20ms' }
+  const settled: AckStatus[] = []
+  const letters = new DeadLetterFile({ ...context, dataDir, destination: 'out' })
+  const delivery = new Delivery(destination, deliveryOptions.parse({ retry, ...options }) as DeliveryOptions, {
+    ...context,
+    random: () => 1,
+    deadLetter: letters,
+    counters: {
+      received: (events, bytes) => counters.arrived(events, bytes),
+      sent: (events, bytes) => counters.sent(events, bytes),
+      discarded: (reason, events, bytes) => counters.discarded(reason, events, bytes),
+      failed: kind => counters.failed(kind),
+    },
+    metrics: counters,
+  })
+  const put = (count: number, from: number) => {
+    const text = Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join('')
+    delivery.write(linesOf(text, json, status => settled.push(status))[0]!)
+  }
+  const end = async () => {
+    delivery.end()
+    return await delivery.stop(AbortSignal.timeout(10_000))
+  }
+  return { delivery, put, end, settled, letters }
+}
+
+export async function until(test: () => boolean): Promise<void> {
+  for (let i = 0; i < 1000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 5))
+  if (!test()) throw new Error('it did not come about')
+}
+
+export const ns = (lines: string[]) => lines.map(line => (JSON.parse(line) as { n: number }).n)
+export const upTo = (n: number) => Array.from({ length: n }, (_, i) => i)

@@ -1,0 +1,135 @@
+import { readFileSync } from 'node:fs'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import {
+  deliver,
+  events,
+  failure,
+  make,
+  never,
+  ns,
+  receiver,
+  started,
+  until,
+  upTo,
+} from '../../support/http-destination.js'
+
+/** A server on loopback that gets each request as soon as it is whole, and writes what it likes. */
+async function rawServer(t: Test, answer: (socket: Socket, request: string) => void): Promise<number> {
+  const sockets = new Set<Socket>()
+  const server: Server = createServer(socket => {
+    sockets.add(socket)
+    let text = ''
+    socket
+      .on('error', () => {})
+      .on('data', data => {
+        text += data
+        for (;;) {
+          const head = text.indexOf('\r\n\r\n') + 4
+          const length = Number(/content-length: (\d+)/i.exec(text)?.[1] ?? 0)
+          if (head < 4 || text.length < head + length) return
+          const request = text.slice(0, head + length)
+          text = text.slice(head + length)
+          answer(socket, request)
+        }
+      })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return (server.address() as AddressInfo).port
+}
+
+t.test('interim answers are skipped, however many and however they come', async t => {
+  const requests: string[] = []
+  const body = 'HTTP/1.1 100 Continue\r\n\r\n'
+  const final = `HTTP/1.1 400 Bad Request\r\nContent-Length: ${body.length}\r\n\r\n`
+  const hints = 'HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\n'
+  const pieces: string[][] = [
+    ['HTTP/1.1 100 Continue\r\n\r\n'],
+    [`HTTP/1.1 100 Continue\r\n\r\n${'HTTP/1.1 102 Processing\r\n\r\n'.repeat(500)}${hints}`],
+    ['HTTP', '/1.1 10', '0 Continue\r', '\n\r\nHT', 'TP/1.1 199 Whatever\r\nA: b\r\n', '\r', '\n'],
+    [],
+  ]
+  const port = await rawServer(t, (socket, request) => {
+    requests.push(request)
+    socket.setNoDelay(true)
+    const parts = [...(pieces[requests.length - 1] ?? []), final, body]
+    const next = () => {
+      const part = parts.shift()
+      if (part !== undefined) socket.write(part, () => setTimeout(next, 1))
+    }
+    next()
+  })
+  const { destination } = await started(t, { url: `http://127.0.0.1:${port}/` })
+  for (const part of pieces) {
+    const error = await failure(destination.write(events(1), never))
+    // What looks like an interim answer in a body is the body.
+    t.match(error, { failure: 'reject', status: 400, message: /: HTTP\/1\.1 100 Continue$/ }, JSON.stringify(part))
+  }
+  t.equal(requests.length, pieces.length, 'each was sent once')
+
+  const upgrading = await rawServer(t, socket => {
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n')
+  })
+  const other = await started(t, { url: `http://127.0.0.1:${upgrading}/` })
+  t.match(await failure(other.destination.write(events(1), never)), { failure: 'retry', reason: 'protocol' })
+})
+
+t.test('an answer may be longer than what it answers', async t => {
+  const to = await receiver(t)
+  const headers = { 'content-type': 'application/json' }
+  const message = `not this: ${'\\"x\\u00e9'.repeat(8000)}`
+  const refused = upTo(200).filter(n => n % 2 === 1)
+  const entry = (index: number) =>
+    `{"message":"${message}","echo":{"errors":[{"index":0}]},"index":${index},"status":422}`
+  const long = `{"errors_of":"[","other":{"errors":[{"index":0}]},"errors":[${refused.map(entry).join(', ')}]}`
+  t.ok(long.length > 4 * 1024 * 1024)
+  const made = await make({ url: to.url() })
+  to.script.push({ status: 200, headers, body: long })
+  const { delivery, put, end, settled, letters } = deliver(t.testdir(), made, { batch: { max_wait: '5ms' } })
+  await delivery.start()
+  put(200, 0)
+  await until(() => settled.length === 1)
+  t.same(await end(), { events: 0, bytes: 0 })
+  t.equal(to.requests.length, 1, 'what was taken is not sent again')
+  const kept = readFileSync(letters.path, 'utf8').trimEnd().split('\n')
+  t.same(
+    kept.map(line => (JSON.parse(line) as { event: { n: number } }).event.n),
+    refused,
+  )
+  t.match(JSON.parse(kept[0]!), { status: 422, error: /not this: "xé"xé/ })
+
+  const { destination } = await started(t, { url: to.url() })
+  const filler = `"x":"${'y'.repeat(5 * 1024 * 1024)}"`
+  for (const body of [
+    `{${filler},"errors":[]}`,
+    `{"errors":[{"message":1}],${filler}}`,
+    `{"errors":[{"index":1}],${filler}`,
+  ]) {
+    to.script.push({ status: 200, headers, body })
+    await destination.write(events(2), never)
+  }
+  // An entry that is no entry of ours by its size alone: nobody knows what it says.
+  const strange = `{"errors":[{"index":0,"all":[${'1,'.repeat(2_200_000)}1]}]}`
+  for (const status of [200, 400]) {
+    to.script.push({ status, headers, body: strange })
+    const error = await failure(destination.write(events(2), never))
+    t.match(error, { failure: 'too_large', reason: 'answer_too_large', status })
+    t.match(error.message, /too long to be read.*sent again in smaller requests/)
+  }
+  to.otherwise = ({ body }) => (body.includes('\n{') ? { status: 200, headers, body: strange } : 200)
+  const halving = await make({ url: to.url() })
+  const parts = deliver(t.testdirName, halving, { batch: { max_wait: '5ms' } })
+  await parts.delivery.start()
+  to.requests.length = 0
+  parts.put(4, 0)
+  await until(() => parts.settled.length > 0)
+  t.same(await parts.end(), { events: 0, bytes: 0 })
+  t.same(
+    to.requests.filter(({ body }) => !body.includes('\n{')).flatMap(({ body }) => ns([body])),
+    upTo(4),
+  )
+})
