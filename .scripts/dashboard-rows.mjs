@@ -389,6 +389,7 @@ export const ROWS = {
       `sum(sluice_api_keys_expiring_soon{${S}})`,
       bounds(1, 10),
     ),
+    stat('Read-only stores', 'The log says why.', 'short', `sum(1 - sluice_store_writable{${S}})`, bounds(1, 1)),
     stat('Expired keys', 'Still there, and refused.', 'short', `sum(sluice_api_keys_expired{${S}})`, bounds(1, 100)),
   ],
 }

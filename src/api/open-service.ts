@@ -25,7 +25,7 @@ const MINUTE_MS = 60_000
 /** Opens the store in `dataDir` and the service over it; StoreError SLUICE_STORE_IN_USE while another process has it. */
 export async function openService(options: OpenOptions): Promise<OpenService> {
   const { dataDir, limits, random, ...rest } = options
-  const state = await openState(dataDir, random)
+  const state = await openState(dataDir, random, options.log)
   try {
     const service = await Service.open({
       ...rest,

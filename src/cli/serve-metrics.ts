@@ -1,5 +1,6 @@
 import type { Service } from '../api/domain/service.js'
 import type { RequestCounts } from '../api/http/request-counts.js'
+import type { Store } from '../api/store/store.js'
 import type { Metrics } from '../engine/metrics.js'
 
 /** What the service tells of itself at a scrape. */
@@ -29,4 +30,17 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.series('gauge', 'sluice_api_keys_expired', 'Keys that have expired and are still there.', () =>
     one(service.counts().keysExpired),
   )
+}
+
+/** Whether the service can save changes. */
+export function storeMetrics(metrics: Metrics, store: Store): void {
+  const one = (value: number) => [{ labels: {}, value }]
+  metrics.daemonGauge('sluice_store_writable', 'Whether the last change was saved in the store of the service.', () =>
+    store.health().writable ? 1 : 0,
+  )
+  metrics.series('counter', 'sluice_store_failed_writes_total', 'Tries to write to the store that failed.', () =>
+    one(store.health().failedWrites),
+  )
+  const reopens = 'How often the store was opened again after a failed write.'
+  metrics.series('counter', 'sluice_store_reopens_total', reopens, () => one(store.health().reopens))
 }

@@ -23,7 +23,7 @@ import { createLog, tellWarnings } from './run-log.js'
 import { urlOf } from './run-servers.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
-import { serviceMetrics } from './serve-metrics.js'
+import { serviceMetrics, storeMetrics } from './serve-metrics.js'
 import { Systemd } from './systemd/systemd.js'
 
 const RENEW_MS = 60_000
@@ -114,6 +114,7 @@ async function serveOpened(
   if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   try {
     serviceMetrics(metrics, counts, service, () => !ending)
+    storeMetrics(metrics, state.store)
     const admin = await listenForMetrics(config, metrics, () => !ending, log)
     if (admin) ends.push(() => closeAll(admin))
     ends.push(

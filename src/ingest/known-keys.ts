@@ -43,6 +43,8 @@ export class KnownKeys {
   /** Lines that wait for the write under way. */
   #lines: string[] = []
   #writing: Promise<void> | undefined
+  /** Whether a part of a line may stand at the end of the file, of a failed write or of a process that was killed. */
+  #torn = true
   #told = false
 
   /** Reads what the files say. What is damaged in them is left out. */
@@ -97,14 +99,20 @@ export class KnownKeys {
     const { folder, clock, log } = this.#options
     try {
       this.#file ??= await open(join(folder, NAME), 'a', 0o600)
-      await this.#file.appendFile(lines.join(''))
+      const text = lines.join('')
+      await this.#file.appendFile(this.#torn ? `\n${text}` : text)
+      this.#torn = false
+      lines.length = 0
       if (this.#now.size >= this.#most || clock.wall() - this.#began >= GENERATION_MS) await this.#turn()
       this.#told = false
     } catch (error) {
+      this.#torn = true
+      // They are written with the next key.
+      this.#lines = [...lines, ...this.#lines].slice(-this.#most)
       if (!this.#told)
         log.warn(
           { error: errorText(error) },
-          'idempotency keys cannot be written down: they are known until the end only',
+          'cannot write idempotency keys to their file; they are known until the service ends, and written with the next key. Check the disk of data_dir',
         )
       this.#told = true
     }

@@ -28,6 +28,7 @@ const NOT_HERE = [
   'SluiceCheckpointOld',
   'SluiceConservationBroken',
   'SluiceKeysExpireSoon',
+  'SluiceStoreUnwritable',
 ]
 
 interface Dashboard {

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
@@ -10,6 +10,7 @@ import { commands } from '../../src/cli/commands.js'
 import { dispatch } from '../../src/cli/dispatch.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
+import { limitFileSize } from '../support/file-limit.js'
 import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { pipelineConfig, send } from '../support/service.js'
@@ -335,6 +336,67 @@ t.test('TLS, and a certificate that the client does not know', { timeout: 60_000
   ])
   t.match(got.stdout, /^HTTP\/1\.1 200 OK/)
   await stop(t, running)
+})
+
+t.test('a disk without room: changes are refused, and what is acknowledged afterwards survives a kill', async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const { running, url, config, state } = await serve(t, t.testdir({}))
+  const made = await init(t, config)
+  const { key } = made.manager
+  const accounts: { id: string; key: string }[] = []
+  for (let i = 0; i < 8; i++) {
+    const got = await send(url, 'POST', '/v3/service-account', {
+      key,
+      json: { title: `s${i}`, scopes: ['ingest:write'] },
+    })
+    accounts.push(got.body.data)
+  }
+  const log = join(state, 'store', readdirSync(join(state, 'store')).find(name => name.endsWith('.log'))!)
+  limitFileSize(prlimit, statSync(log).size + 50, running.pid)
+  const newPipeline = (title: string) =>
+    send(url, 'POST', '/v3/pipeline', { key, json: { title, config: pipelineConfig() } })
+  for (let i = 0; i < 3; i++) {
+    t.match(await newPipeline('refused'), {
+      status: 503,
+      body: { code: 'store_unusable', message: /may have been saved or not/ },
+    })
+  }
+  t.equal((await send(url, 'GET', '/v3/pipeline', { key })).status, 200, 'it answers reads')
+  const metricsUrl = /"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!
+  const metric = async (name: string) =>
+    new RegExp(`^${name} (.*)$`, 'm').exec(await (await fetch(metricsUrl)).text())?.[1]
+  t.equal(await metric('sluice_store_writable'), '0')
+  limitFileSize(prlimit, undefined, running.pid)
+  for (const { id } of accounts.slice(0, 4))
+    t.equal((await send(url, 'DELETE', `/v3/service-account/${id}`, { key })).status, 204)
+  const rotated: string[] = []
+  for (const { id } of accounts.slice(4)) {
+    const got = await send(url, 'POST', `/v3/service-account/${id}/key/rotate`, { key })
+    t.equal(got.status, 200)
+    rotated.push(got.body.data.key)
+  }
+  for (let i = 0; i < 4; i++) t.equal((await newPipeline(`p${i}`)).status, 201)
+  t.equal(await metric('sluice_store_writable'), '1')
+  t.ok(Number(await metric('sluice_store_failed_writes_total')) >= 3)
+  t.match(running.stderr, /"code":"SLUICE_STORE_WRITE_FAILED"/)
+  running.child.kill('SIGKILL')
+  await running.exit
+
+  const again = sluice(['serve', '--config', config])
+  t.teardown(async () => {
+    again.child.kill('SIGKILL')
+    await again.exit
+  })
+  const next = await again.until(() => /"url":"(https?:[^"]+)\/v3"/.exec(again.stderr)?.[1])
+  const status = async (own: string) => (await send(next, 'GET', '/v3/auth/token', { key: own })).status
+  for (const { key } of accounts) t.equal(await status(key), 401, 'revoked or rotated')
+  for (const key of rotated) t.equal(await status(key), 200)
+  const pipelines = (await send(next, 'GET', '/v3/pipeline', { key })).body.data as { title: string }[]
+  t.same(
+    pipelines.map(({ title }) => title).filter(title => title !== 'refused'),
+    ['p0', 'p1', 'p2', 'p3'],
+  )
 })
 
 t.test('an end in order: what is under way is answered', { timeout: 60_000 }, async t => {

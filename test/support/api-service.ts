@@ -36,6 +36,7 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
     },
     watch: (prefix, changed) => level.watch(prefix, changed),
     backup: path => level.backup(path),
+    health: () => level.health(),
     close: () => level.close(),
   }
   const time = new ManualTime()

@@ -20,9 +20,9 @@ export function refusalFor(error: unknown, log: Logger, requestId: string): ApiE
   if (error instanceof ApiError) return error
   if (error instanceof StoreError) {
     log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
-    return new ApiError(503, 'store_unusable', 'the store cannot be used now; try again', {
-      headers: { 'retry-after': '5' },
-    })
+    const message =
+      'the service cannot use its store at the moment; a change may have been saved or not, so look before you try again'
+    return new ApiError(503, 'store_unusable', message, { headers: { 'retry-after': '5' } })
   }
   const code = errorCode(error)
   const [status, own, message] = BY_FRAMEWORK[code ?? ''] ?? []

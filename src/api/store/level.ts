@@ -1,15 +1,24 @@
 import { mkdir, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { ClassicLevel } from 'classic-level'
-import { errorCode, errorText } from '../../core/errors.js'
+import type { Logger } from 'pino'
 import { syncFolder } from '../../lib/atomic-file.js'
+import { type Level, LevelDatabase, openLevel, unusable } from './level-database.js'
 import { Reads } from './reads.js'
-import { type Change, type Entry, type Expected, type ListOptions, type Store, StoreError } from './store.js'
+import {
+  type Change,
+  type Entry,
+  type Expected,
+  type ListOptions,
+  type Store,
+  StoreError,
+  type StoreHealth,
+} from './store.js'
 
 /**
  * The store in LevelDB. What it rests on:
  * - One process has it open: LevelDB's own lock, which ends with the process however that ends.
  * - A write is one batch, synced before it resolves; after a kill its log is read again up to the last whole batch.
+ * - After a write has failed, nothing is written before the database was opened again (`level-database.ts`).
  * - Writes that come while one is being synced share the next batch. Each is judged by what is before it in the batch.
  * - What is remembered of reads is forgotten before a write resolves.
  */
@@ -26,53 +35,38 @@ interface Waiting {
   readonly failed: (error: unknown) => void
 }
 
-type Level = ClassicLevel<string, string>
-
 /** Opens the store in the folder `path`, which is made if it is missing. */
-export async function openLevelStore(path: string): Promise<Store> {
+export async function openLevelStore(path: string, log?: Logger): Promise<Store> {
   try {
     await mkdir(path, { recursive: true, mode: 0o700 })
   } catch (error) {
     throw unusable(path, error)
   }
-  return new LevelStore(await open(path), path)
-}
-
-async function open(path: string): Promise<Level> {
-  const level: Level = new ClassicLevel(path)
-  try {
-    await level.open()
-    return level
-  } catch (error) {
-    const cause = error instanceof Error ? error.cause : undefined
-    if (errorCode(cause) !== 'LEVEL_LOCKED') throw unusable(path, cause ?? error)
-    const message = `the store ${path} is in use by another sluice serve; stop that one first, or give this one a data_dir of its own`
-    throw new StoreError('SLUICE_STORE_IN_USE', message, error)
-  }
-}
-
-function unusable(path: string, error: unknown): StoreError {
-  return new StoreError('SLUICE_STORE_UNUSABLE', `the store ${path} cannot be used: ${errorText(error)}`, error)
+  return new LevelStore(path, await LevelDatabase.open(path, log))
 }
 
 class LevelStore implements Store {
-  readonly #level: Level
   readonly #path: string
+  readonly #database: LevelDatabase
   readonly #reads = new Reads(READS_BYTES)
   readonly #watches: { readonly prefix: string; readonly changed: () => void }[] = []
   #waiting: Waiting[] = []
   #writing: Promise<void> | undefined
 
-  constructor(level: Level, path: string) {
-    this.#level = level
+  constructor(path: string, database: LevelDatabase) {
     this.#path = path
+    this.#database = database
+    database.reopened = () => {
+      this.#reads.forgetAll()
+      for (const { changed } of this.#watches) changed()
+    }
   }
 
   async get(key: string): Promise<unknown> {
     const known = this.#reads.value(key)
     if (known) return known.value
     const { generation } = this.#reads
-    const text = await this.#try(() => this.#level.get(key))
+    const text = await this.#read(level => level.get(key))
     const value = text === undefined ? undefined : parse(text)
     this.#reads.keep(key, value, text?.length ?? 0, generation)
     return value
@@ -88,7 +82,7 @@ class LevelStore implements Store {
     const range = reverse
       ? { gt: prefix, lt: after !== undefined && after < end ? after : end }
       : { gt: after !== undefined && after > prefix ? after : prefix, lt: end }
-    const found = await this.#try(() => this.#level.iterator({ ...range, limit, reverse }).all())
+    const found = await this.#read(level => level.iterator({ ...range, limit, reverse }).all())
     const list = Object.freeze(found.map(([key, text]) => ({ key, value: parse(text) })))
     const bytes = found.reduce((sum, [key, text]) => sum + key.length + text.length, 0)
     this.#reads.keepList(prefix, options, list, bytes, generation)
@@ -132,7 +126,7 @@ class LevelStore implements Store {
       const operations = [...texts].map(([key, text]) =>
         text === undefined ? { type: 'del' as const, key } : { type: 'put' as const, key, value: text },
       )
-      if (operations.length > 0) await this.#level.batch(operations, { sync: true })
+      if (operations.length > 0) await this.#database.write(operations)
     } catch (error) {
       // What of it is on disk is not known: nobody is told that it is, and nothing that was read before is relied on.
       this.#changed([...texts.keys()])
@@ -157,7 +151,7 @@ class LevelStore implements Store {
   async #present(group: readonly Waiting[]): Promise<Map<string, string | undefined>> {
     const keys = [...new Set(group.flatMap(({ expected }) => expected.map(({ key }) => key)))]
     if (keys.length === 0) return new Map()
-    const texts = await this.#level.getMany(keys)
+    const texts = await this.#database.read(level => level.getMany(keys))
     return new Map(keys.map((key, i) => [key, texts[i]]))
   }
 
@@ -178,9 +172,10 @@ class LevelStore implements Store {
   }
 
   async #copyTo(path: string): Promise<void> {
-    const copy = await open(path)
-    const snapshot = this.#level.snapshot()
-    const iterator = this.#level.iterator({ snapshot })
+    const level = this.#database.current()
+    const copy = await openLevel(path)
+    const snapshot = level.snapshot()
+    const iterator = level.iterator({ snapshot })
     try {
       for (;;) {
         const entries = await iterator.nextv(COPIED_AT_ONCE)
@@ -196,14 +191,18 @@ class LevelStore implements Store {
     }
   }
 
-  async close(): Promise<void> {
-    await this.#writing
-    await this.#level.close()
+  health(): StoreHealth {
+    return this.#database.health()
   }
 
-  async #try<T>(read: () => Promise<T>): Promise<T> {
+  async close(): Promise<void> {
+    await this.#writing
+    await this.#database.close()
+  }
+
+  async #read<T>(work: (level: Level) => Promise<T>): Promise<T> {
     try {
-      return await read()
+      return await this.#database.read(work)
     } catch (error) {
       throw unusable(this.#path, error)
     }

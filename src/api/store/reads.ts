@@ -50,6 +50,12 @@ export class Reads {
     this.#lists.set(prefix, lists, lists.weight)
   }
 
+  forgetAll(): void {
+    this.#generation++
+    this.#values.clear()
+    this.#lists.clear()
+  }
+
   /** These keys were written, or may have been. */
   forget(keys: Iterable<string>): void {
     this.#generation++

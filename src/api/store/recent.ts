@@ -33,6 +33,12 @@ export class Recent<T> {
     this.#weight += weight
   }
 
+  clear(): void {
+    this.#young.clear()
+    this.#old.clear()
+    this.#weight = 0
+  }
+
   delete(key: string): void {
     const young = this.#young.get(key)
     if (young) this.#weight -= young.weight

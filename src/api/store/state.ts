@@ -1,9 +1,11 @@
 import { createHmac } from 'node:crypto'
 import { cp, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
+import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
 import { openLevelStore } from './level.js'
+import { requireUnused } from './level-database.js'
 import { type Store, StoreError } from './store.js'
 
 /**
@@ -23,8 +25,12 @@ const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
 /** Opens it, or makes it where there is none; StoreError, SLUICE_STORE_IN_USE while another process has it. */
-export async function openState(dataDir: string, random: (bytes: number) => Buffer): Promise<ServiceState> {
-  const store = await openLevelStore(join(dataDir, 'store'))
+export async function openState(
+  dataDir: string,
+  random: (bytes: number) => Buffer,
+  log?: Logger,
+): Promise<ServiceState> {
+  const store = await openLevelStore(join(dataDir, 'store'), log)
   try {
     const secret = await openSecret(dataDir, store, random)
     return { store, secret, backup: path => backUp(store, secret, path), close: () => store.close() }
@@ -130,8 +136,7 @@ async function checkCopy(path: string, secret: Buffer, backup: string): Promise<
 }
 
 async function setAside(dataDir: string, target: string): Promise<void> {
-  // Fails while a service has it open.
-  await (await openLevelStore(target)).close()
+  await requireUnused(target)
   for (let i = 1; ; i++) {
     const old = join(dataDir, `replaced-${i}`)
     try {

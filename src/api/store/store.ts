@@ -31,14 +31,24 @@ export interface Store {
   list(prefix: string, options?: ListOptions): Promise<readonly Entry[]>
   /**
    * All of it or nothing; resolves when it is durable. Rejects with StoreError SLUICE_STORE_CONFLICT, and changes
-   * nothing, when something of `expected` is not so any more.
+   * nothing, when something of `expected` is not so any more. After any other rejection it may have been saved or not.
    */
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
   /** Hears of every write that changes keys under `prefix`, which ends in a slash, before it resolves or fails. */
   watch(prefix: string, changed: () => void): void
   /** Copies everything, as it is at one moment, to a new folder that a store can be opened from. */
   backup(path: string): Promise<void>
+  health(): StoreHealth
   close(): Promise<void>
+}
+
+export interface StoreHealth {
+  /** Whether the last write was saved. */
+  readonly writable: boolean
+  /** Tries to write that failed. */
+  readonly failedWrites: number
+  /** How often it was opened again after a failed write. */
+  readonly reopens: number
 }
 
 export type StoreErrorCode =
@@ -46,6 +56,8 @@ export type StoreErrorCode =
   | 'SLUICE_STORE_CONFLICT'
   /** Another process has it open. */
   | 'SLUICE_STORE_IN_USE'
+  /** Something that was saved cannot be read any more. */
+  | 'SLUICE_STORE_DAMAGED'
   /** It cannot be opened, read or written. */
   | 'SLUICE_STORE_UNUSABLE'
 

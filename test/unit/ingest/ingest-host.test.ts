@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -18,6 +18,8 @@ import { IngestHost } from '../../../src/ingest/ingest-host.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { Refusal } from '../../../src/sources/http/refusal.js'
+import { limitFileSize } from '../../support/file-limit.js'
+import { needs } from '../../support/needs.js'
 
 /** What arrived, and what there is in the way of it. */
 interface Stage {
@@ -247,6 +249,26 @@ t.test('keys are bounded in number, and damaged files do no harm', async t => {
   const late = await KnownKeys.open({ ...options, clock: { ...systemClock, wall: () => Date.now() + 25 * 3_600_000 } })
   t.equal(late.size, 0, 'nor are they kept for ever')
   await late.close()
+})
+
+t.test('a key that is written behind a torn line is known again', async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const folder = t.testdir({ 'keys.ndjson': '{"k":"of a process that was killed' })
+  const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
+  const taken = { body: 'sum', received: 1 }
+  const keys = await KnownKeys.open(options)
+  await keys.add('after a kill', taken)
+  // Node.js ignores it, but not where the test runner listens to it.
+  const ignore = () => {}
+  process.on('SIGXFSZ', ignore)
+  limitFileSize(prlimit, statSync(join(folder, 'keys.ndjson')).size + 20)
+  await keys.add('on a full disk', taken).finally(() => limitFileSize(prlimit, undefined))
+  await keys.add('with room', taken)
+  process.removeListener('SIGXFSZ', ignore)
+  const again = await KnownKeys.open(options)
+  for (const key of ['after a kill', 'on a full disk', 'with room']) t.same(again.get(key), taken, key)
+  await Promise.all([keys.close(), again.close()])
 })
 
 t.test('a publish in the middle of requests: nothing is lost, nothing comes twice', async t => {

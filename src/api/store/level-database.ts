@@ -1,0 +1,223 @@
+import { randomBytes } from 'node:crypto'
+import { open, readdir, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { ClassicLevel } from 'classic-level'
+import type { Logger } from 'pino'
+import { errorCode, errorText } from '../../core/errors.js'
+import { every } from '../../lib/time.js'
+import { findTornLogs, repairLog } from './check-logs.js'
+import { StoreError, type StoreHealth } from './store.js'
+
+export type Level = ClassicLevel<string, string>
+type Operation = { type: 'put'; key: string; value: string } | { type: 'del'; key: string }
+
+/** Beside the size of the logs, what LevelDB needs to open: a manifest, a log, tables that are merged. */
+const ROOM_TO_OPEN = 1024 * 1024
+const PROBE = 'room.probe'
+/** How often it is tried to open it again while nobody writes. */
+const TRY_EVERY_MS = 10_000
+
+export function unusable(path: string, error: unknown): StoreError {
+  if (error instanceof StoreError) return error
+  return new StoreError('SLUICE_STORE_UNUSABLE', `the store ${path} cannot be used: ${errorText(error)}`, error)
+}
+
+/** Opens LevelDB, after a check of its logs. Throws StoreError. */
+export async function openLevel(path: string, log?: Logger): Promise<Level> {
+  try {
+    await rm(join(path, PROBE), { force: true })
+    const torn = await findTornLogs(path)
+    if (torn.length > 0) await requireUnused(path)
+    for (const one of torn) {
+      await repairLog(path, one)
+      log?.warn(
+        { code: 'SLUICE_STORE_REPAIRED', file: one.file, places: one.places, records: one.records.length },
+        'removed incomplete writes from the log of the store and kept all complete ones; the original is beside it as .damaged',
+      )
+    }
+    // Not before: it opens by itself in the next turn of the event loop.
+    const level: Level = new ClassicLevel(path)
+    await level.open()
+    return level
+  } catch (error) {
+    throw explained(path, error)
+  }
+}
+
+/** Throws SLUICE_STORE_IN_USE while a process has the store open. Neither reads nor changes what is in it. */
+export async function requireUnused(path: string): Promise<void> {
+  const level: Level = new ClassicLevel(path)
+  try {
+    // LevelDB takes its lock, and then finds that the store exists.
+    await level.open({ createIfMissing: false, errorIfExists: true })
+    await level.close()
+  } catch (error) {
+    const explanation = explained(path, error)
+    if (explanation.code === 'SLUICE_STORE_IN_USE') throw explanation
+  }
+}
+
+function explained(path: string, error: unknown): StoreError {
+  const cause = error instanceof Error ? error.cause : undefined
+  if (errorCode(cause) !== 'LEVEL_LOCKED') return unusable(path, cause ?? error)
+  const message = `the store ${path} is in use by another sluice serve; stop that one first, or give this one a data_dir of its own`
+  return new StoreError('SLUICE_STORE_IN_USE', message, error)
+}
+
+/**
+ * LevelDB, which is opened again after a write has failed and before the next one. A failed write may leave a part of a
+ * record at the end of the log. LevelDB would append behind it, and could not read what it appended after a crash. When it is
+ * opened again, it reads its log, moves all complete records into tables, and begins a new log.
+ *
+ * While the disk is full it stays open for reading and refuses writes: it is closed only when there is room to open it.
+ */
+export class LevelDatabase {
+  readonly #path: string
+  readonly #log: Logger | undefined
+  /** Called when it was opened again: a write that failed may have been complete on the disk. */
+  reopened: () => void = () => {}
+  /** Undefined: it could not be opened again. */
+  #level: Level | undefined
+  /** Why nothing may be written before it was opened again. */
+  #failure: unknown
+  #opening: Promise<void> | undefined
+  /** Whether reads wait until it is open again. */
+  #blocked = false
+  #readers = 0
+  #lastReaderLeft = () => {}
+  #closed = false
+  #stopTrying: (() => void) | undefined
+  #failedWrites = 0
+  #reopens = 0
+
+  static async open(path: string, log: Logger | undefined): Promise<LevelDatabase> {
+    return new LevelDatabase(path, await openLevel(path, log), log)
+  }
+
+  private constructor(path: string, level: Level, log: Logger | undefined) {
+    this.#path = path
+    this.#level = level
+    this.#log = log
+  }
+
+  health(): StoreHealth {
+    return { writable: this.#failure === undefined, failedWrites: this.#failedWrites, reopens: this.#reopens }
+  }
+
+  async read<T>(work: (level: Level) => Promise<T>): Promise<T> {
+    while (this.#blocked) await this.#opening?.catch(() => {})
+    if (!this.#level) await this.#openAgain()
+    this.#readers++
+    try {
+      return await work(this.#level!)
+    } finally {
+      if (--this.#readers === 0) this.#lastReaderLeft()
+    }
+  }
+
+  /** One writer at a time. Resolves when it is synced; when it rejects, it is not known whether it is on the disk. */
+  async write(operations: Operation[]): Promise<void> {
+    try {
+      if (this.#failure !== undefined) await this.#openAgain()
+      try {
+        await this.#batch(operations)
+      } catch (error) {
+        if (this.#closed) throw error
+        this.#failedWrites++
+        // The cause may be over, and the same operations once more have the same result.
+        await this.#openAgain()
+        await this.#batch(operations)
+      }
+    } catch (error) {
+      this.#failedWrites++
+      throw this.#closed ? error : unwritable(this.#path, error)
+    }
+  }
+
+  async #batch(operations: Operation[]): Promise<void> {
+    try {
+      await this.#level!.batch(operations, { sync: true })
+    } catch (error) {
+      if (!this.#closed) {
+        this.#failure = error
+        this.#stopTrying ??= every(TRY_EVERY_MS, () => void this.#openAgain().catch(() => {}))
+        this.#log?.error(
+          { code: 'SLUICE_STORE_WRITE_FAILED', path: this.#path, error: errorText(causeOf(error)) },
+          'a write to the store failed; it has to be opened again before anything else is saved. Check the disk of data_dir',
+        )
+      }
+      throw error
+    }
+  }
+
+  /** For work that may fail while the database is opened again, such as a backup. */
+  current(): Level {
+    if (!this.#level) throw unusable(this.#path, this.#failure)
+    return this.#level
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#stopTrying?.()
+    await this.#opening?.catch(() => {})
+    await this.#level?.close()
+  }
+
+  #openAgain(): Promise<void> {
+    if (this.#closed) return Promise.reject(unusable(this.#path, 'it is closed'))
+    this.#opening ??= this.#closeAndOpen().finally(() => {
+      this.#opening = undefined
+    })
+    return this.#opening
+  }
+
+  async #closeAndOpen(): Promise<void> {
+    await requireRoom(this.#path)
+    this.#blocked = true
+    try {
+      if (this.#readers > 0) await new Promise<void>(resolve => (this.#lastReaderLeft = resolve))
+      const before = this.#level
+      this.#level = undefined
+      await before?.close()
+      this.#level = await openLevel(this.#path, this.#log)
+    } finally {
+      this.#blocked = false
+    }
+    this.#stopTrying?.()
+    this.#stopTrying = undefined
+    this.#failure = undefined
+    this.#reopens++
+    this.reopened()
+    this.#log?.warn({ path: this.#path }, 'the store was opened again after a failed write; changes are saved again')
+  }
+}
+
+function unwritable(path: string, error: unknown): StoreError {
+  if (error instanceof StoreError) return error
+  const message = `the store ${path} cannot save changes: ${errorText(causeOf(error))}. Make room on its disk, or repair it; the service then continues by itself`
+  return new StoreError('SLUICE_STORE_UNUSABLE', message, error)
+}
+
+/** Throws what the file system says when it has no room for what opening the store writes. */
+async function requireRoom(path: string): Promise<void> {
+  const probe = join(path, PROBE)
+  try {
+    let bytes = ROOM_TO_OPEN
+    for (const name of await readdir(path)) if (name.endsWith('.log')) bytes += (await stat(join(path, name))).size
+    const file = await open(probe, 'w', 0o600)
+    try {
+      // Random, since some file systems compress.
+      const part = randomBytes(Math.min(bytes, ROOM_TO_OPEN))
+      for (let left = bytes; left > 0; left -= part.length) await file.writeFile(part.subarray(0, left))
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+  } finally {
+    await rm(probe, { force: true })
+  }
+}
+
+function causeOf(error: unknown): unknown {
+  return (error instanceof Error ? error.cause : undefined) ?? error
+}

@@ -1,0 +1,188 @@
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { ClassicLevel } from 'classic-level'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { openLevelStore } from '../../../src/api/store/level.js'
+import { readLog, writeLog } from '../../../src/api/store/level-log.js'
+import { openState, restoreState } from '../../../src/api/store/state.js'
+import type { Store } from '../../../src/api/store/store.js'
+import { limitFileSize } from '../../support/file-limit.js'
+import { needs } from '../../support/needs.js'
+
+// Node.js ignores it, but not where the test runner listens to it.
+process.on('SIGXFSZ', () => {})
+
+const put = (key: string, value: unknown = key) => ({ key, value })
+
+/** What a process that is killed now leaves, opened again. */
+async function afterKill<T>(path: string, look: (store: Store) => Promise<T>): Promise<T> {
+  const left = mkdtempSync(`${path}-left-`)
+  cpSync(path, left, { recursive: true })
+  const store = await openLevelStore(left)
+  try {
+    return await look(store)
+  } finally {
+    await store.close()
+  }
+}
+
+const logsIn = (path: string) => readdirSync(path).filter(name => name.endsWith('.log'))
+const newestLog = (path: string) => join(path, logsIn(path).sort().at(-1)!)
+
+t.test('a write that fails at any byte: what is acknowledged before and after it survives a kill', async t => {
+  const prlimit = needs(t, 'prlimit')
+  if (!prlimit) return
+  const path = join(t.testdir({}), 'store')
+  const logged: { code?: string; msg: string }[] = []
+  const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+  const store = await openLevelStore(path, log)
+  t.teardown(() => limitFileSize(prlimit, undefined))
+  t.teardown(() => store.close())
+  const expected = new Map<string, number>()
+  const write = async (key: string, value: number) => {
+    await store.write([put(key, value)])
+    expected.set(key, value)
+  }
+  // A log record is 7 + 12 + 2 bytes, the key and the value. A large one has several fragments.
+  const cuts = [0, 1, 6, 7, 8, 11, 18, 19, 20, 25, 30, 32_768 - 300, 32_768, 40_000, 70_000]
+  let heard = 0
+  store.watch('k/', () => heard++)
+  for (const [round, cut] of cuts.entries()) {
+    await write('k/same', 2 * round)
+    await write(`k/before/${round}`, round)
+    limitFileSize(prlimit, statSync(newestLog(path)).size + cut)
+    try {
+      for (let tries = 0; tries < 3; tries++) {
+        const doomed = [put(`k/failed/${round}`, 'x'.repeat(cut > 100 ? 100_000 : 40)), put('k/same', -1)]
+        await t.rejects(store.write(doomed), {
+          code: 'SLUICE_STORE_UNUSABLE',
+          message: /cannot save changes: .*(large|EFBIG).*continues by itself/s,
+        })
+      }
+      t.match(store.health(), { writable: false })
+      t.equal(await store.get('k/same'), 2 * round, 'it can be read meanwhile')
+      t.equal(await store.get(`k/before/${round}`), round)
+    } finally {
+      limitFileSize(prlimit, undefined)
+    }
+    heard = 0
+    await write('k/same', 2 * round + 1)
+    t.ok(heard > 1, 'whoever remembers something hears that it was opened again')
+    await write(`k/after/${round}`, round)
+    t.match(store.health(), { writable: true, reopens: round + 1 })
+    const found = await afterKill(path, async left => {
+      const entries = await left.list('k/')
+      return entries.filter(({ key }) => !key.startsWith('k/failed/'))
+    })
+    const byKey = ([a]: [string, number], [b]: [string, number]) => (a < b ? -1 : 1)
+    t.same(
+      found.map(({ key, value }) => [key, value]),
+      [...expected].sort(byKey),
+      `cut after ${cut} bytes`,
+    )
+  }
+  t.notOk(existsSync(join(path, 'room.probe')))
+  t.ok(logged.some(({ code }) => code === 'SLUICE_STORE_WRITE_FAILED'))
+  t.equal(logged.filter(({ msg }) => /was opened again/.test(msg)).length, cuts.length)
+})
+
+t.test('a write that fails for a moment is saved by another try, whether it reached the disk or not', async t => {
+  const folder = t.testdir({})
+  for (const reaches of [true, false]) {
+    const path = join(folder, `store-${reaches}`)
+    const store = await openLevelStore(path)
+    const batch = ClassicLevel.prototype.batch as (...args: unknown[]) => Promise<void>
+    let fail = true
+    const stub = t.intercept(ClassicLevel.prototype, 'batch', {
+      configurable: true,
+      value: async function (this: ClassicLevel, ...args: unknown[]) {
+        if (!fail || reaches) await batch.apply(this, args)
+        if (fail) {
+          fail = false
+          throw new Error('IO error: Input/output error')
+        }
+      },
+    })
+    await Promise.all([store.write([put('a', 1)]), store.get('a'), store.list('a/')])
+    await store.write([put('b', 1)], [put('a', 1)])
+    stub.restore()
+    t.match(store.health(), { writable: true, failedWrites: 1, reopens: 1 })
+    t.same(await afterKill(path, left => Promise.all([left.get('a'), left.get('b')])), [1, 1])
+    await store.close()
+  }
+})
+
+/** A store as a writer leaves it that continues after incomplete records: they stay in the middle of its log. */
+async function tornStore(t: Test, folder: string, change: (records: Buffer[]) => Buffer): Promise<string> {
+  const path = join(folder, 'store')
+  const store = await openLevelStore(path)
+  for (let i = 0; i < 30; i++) await store.write([put(`k/${i}`, [i, 'x'.repeat(i % 7 === 0 ? 40_000 : 200)])])
+  await store.close()
+  const log = newestLog(path)
+  const { records, damages } = readLog(readFileSync(log))
+  t.equal(records.length, 30)
+  t.same(damages, [])
+  t.same(writeLog(records), readFileSync(log), 'records are written as LevelDB writes them')
+  writeFileSync(log, change([...records]))
+  return path
+}
+
+t.test('incomplete writes between complete ones are removed, and every complete one is kept', async t => {
+  const tears: Record<string, (records: Buffer[]) => Buffer> = {
+    'in a header': records =>
+      Buffer.concat([writeLog(records.slice(0, 3)).subarray(0, -3), writeLog(records.slice(3))]),
+    'one after the other': records =>
+      Buffer.concat(records.flatMap((one, i) => (i % 4 === 1 ? writeLog([one]).subarray(0, 60) : writeLog([one])))),
+    'several in a row': records =>
+      Buffer.concat(records.map((one, i) => (i % 6 < 4 ? writeLog([one]).subarray(0, 50 + i) : writeLog([one])))),
+    'between fragments': records =>
+      Buffer.concat(records.map((one, i) => (i === 7 ? writeLog([one]).subarray(0, 32_768) : writeLog([one])))),
+  }
+  const folder = t.testdir({})
+  for (const [name, tear] of Object.entries(tears)) {
+    const logged: unknown[] = []
+    const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
+    let complete: Buffer[] = []
+    const path = await tornStore(t, mkdtempSync(join(folder, 'torn-')), records => {
+      const bytes = tear(records)
+      complete = readLog(bytes).records as Buffer[]
+      return bytes
+    })
+    const store = await openLevelStore(path, log)
+    const found = await store.list('k/')
+    t.equal(found.length, complete.length, name)
+    t.ok(complete.length >= 10, `${complete.length} complete records`)
+    t.match(logged, [{ code: 'SLUICE_STORE_REPAIRED', records: complete.length }], name)
+    t.equal(readdirSync(path).filter(file => file.endsWith('.log.damaged')).length, 1)
+    await store.close()
+  }
+})
+
+t.test(
+  'a record that was complete and cannot be read: the store does not open, and a backup takes its place',
+  async t => {
+    const folder = t.testdir({})
+    const dataDir = join(folder, 'data')
+    const random = (bytes: number) => Buffer.alloc(bytes, 1)
+    const state = await openState(dataDir, random)
+    await state.store.write([put('a', 1)])
+    await state.backup(join(folder, 'backup'))
+    for (const key of ['b', 'c', 'd']) await state.store.write([put(key, 'value')])
+    await state.close()
+    const log = newestLog(join(dataDir, 'store'))
+    const bytes = readFileSync(log)
+    bytes[bytes.indexOf('value') + 2]! ^= 1
+    writeFileSync(log, bytes)
+    for (let i = 0; i < 2; i++)
+      await t.rejects(openState(dataDir, random), {
+        code: 'SLUICE_STORE_DAMAGED',
+        message: /store is damaged: \d+ bytes of .*\.log, from offset \d+ on.*admin restore --replace/,
+      })
+    t.same(readFileSync(log), bytes, 'and nothing is changed')
+    await restoreState(join(folder, 'backup'), dataDir, { replace: true })
+    const restored = await openState(dataDir, random)
+    t.equal(await restored.store.get('a'), 1)
+    await restored.close()
+  },
+)
