@@ -8,6 +8,7 @@ import { AccessKey } from '../core/access-key.js'
 import { auth } from '../core/auth-options.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { rehearse } from '../engine/supervisor.js'
+import type { Totals } from '../engine/totals.js'
 import { KeptRevision } from '../fleet/kept-revision.js'
 import { ManagedPipeline } from '../fleet/managed-pipeline.js'
 import { linkTo, readPipelineUrl } from '../fleet/service-link.js'
@@ -16,7 +17,7 @@ import { sleep, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { onSignals, runLocked, type Totals } from './run.js'
+import { onSignals, runLocked } from './run.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { oneLine } from './systemd/service-state.js'
 import { Systemd } from './systemd/systemd.js'
@@ -100,9 +101,11 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
   }
 }
 
-function reported({ received, passed, discarded, undelivered }: Totals): Record<string, number> {
-  const dropped = Object.values(discarded).reduce((sum, events) => sum + events, 0)
-  return { received, delivered: passed, discarded: dropped, undelivered }
+/** Totals for the service: sums of all components. */
+function reported({ received, delivered, discarded, undelivered }: Totals): Record<string, number> {
+  const sum = (counts: readonly number[]) => counts.reduce((all, events) => all + events, 0)
+  const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
+  return { received, delivered: sum(Object.values(delivered)), discarded: sum(dropped), undelivered }
 }
 
 /** The name of the daemon for as long as its data_dir is there. */

@@ -7,6 +7,7 @@ import { lockDataDir } from '../engine/data-dir.js'
 import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
 import { Supervisor } from '../engine/supervisor.js'
+import { type Totals, totalsOf } from '../engine/totals.js'
 import { systemRandom } from '../lib/backoff.js'
 import { inheritedSockets } from '../lib/inherited-sockets.js'
 import { deadline, every, systemClock } from '../lib/time.js'
@@ -68,6 +69,11 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     origin.wentBack?.(error)
   }
   const pipeline = await Supervisor.build(config, around, wentBack)
+  const heldBefore = new Map(
+    [...metrics.components.values()].map(counters => [counters.id, counters.inFlight().events]),
+  )
+  const totals = () =>
+    totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
   const { systemd } = origin
   const told = new DaemonSubject(pipeline, log)
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline.states()) ? 1 : 0))
@@ -87,13 +93,13 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const reader = onStdoutGone(stdout, ended, pipeline, log)
   const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, told)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
-  const leave = origin.follow?.(pipeline, () => totals(metrics, pipeline))
+  const leave = origin.follow?.(pipeline, totals)
   systemd.follow(told)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
     metrics.checkConservation()
     if (!forced) await leave?.()
-    log.info(totals(metrics, pipeline), forced ? 'ended at once by a second signal' : 'ended')
+    log.info(totals(), forced ? 'ended at once by a second signal' : 'ended')
     return forced || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
     signals.remove()
@@ -147,30 +153,4 @@ export function onSignals(
       process.off('SIGINT', onSignal)
     },
   }
-}
-
-export interface Totals {
-  readonly received: number
-  /** Deliveries: what goes to two destinations counts twice, and so does what is kept of a side output. */
-  readonly passed: number
-  readonly discarded: Readonly<Record<string, number>>
-  readonly undelivered: number
-  /** What each destination took of `passed`, where there are several. */
-  readonly delivered?: Readonly<Record<string, number>>
-}
-
-/** What became of all events of this run. */
-function totals(metrics: Metrics, pipeline: Supervisor): Totals {
-  let received = 0
-  const delivered: Record<string, number> = {}
-  const discarded: Record<string, number> = {}
-  for (const { id, kind, received: read, passed, discards } of metrics.components.values()) {
-    if (kind === 'source') received += read.events
-    if (kind === 'destination') delivered[id] = passed.events
-    for (const [reason, { events }] of discards) discarded[reason] = (discarded[reason] ?? 0) + events
-  }
-  const counts = Object.values(delivered)
-  const passed = counts.reduce((sum, events) => sum + events, 0)
-  const undelivered = pipeline.undelivered()
-  return { received, passed, discarded, undelivered, ...(counts.length > 1 && { delivered }) }
 }

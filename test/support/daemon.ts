@@ -76,8 +76,9 @@ export interface Balance {
 /** What the last log line of a run counts. */
 export interface Totals {
   readonly received: number
-  readonly passed: number
-  readonly discarded: Readonly<Record<string, number>>
+  readonly passed?: number
+  readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
+  readonly delivered: Readonly<Record<string, number>>
   readonly undelivered: number
 }
 
@@ -131,6 +132,10 @@ export async function startDaemon(
     t.notMatch(running.stderr, /SLUICE_CONSERVATION/, 'every event is accounted for at the end')
     const last = logs().at(-1) ?? {}
     t.equal(last.msg, 'ended', 'the last log line')
+    const { received, passed, discarded, undelivered } = last as unknown as Totals
+    const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
+    const rest = dropped.reduce((sum, events) => sum + events, undelivered)
+    if (passed !== undefined) t.equal(passed + rest, received, 'the totals add up')
     return last as unknown as Totals
   }
   // Not a copy: what it wrote so far grows.

@@ -1,0 +1,115 @@
+import t from 'tap'
+import type { Kind } from '../../../src/core/component.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
+import { type TotalsOf, totalsOf } from '../../../src/engine/totals.js'
+
+/** A component and what it counted: [received, sent, discarded by reason]; what is missing is in flight. */
+type Row = readonly [kind: Kind, id: string, inputs: string[], received: number, sent: number, Record<string, number>?]
+
+function totals(rows: readonly Row[], heldBefore: Record<string, number> = {}) {
+  const components = new Map<string, ComponentCounters>()
+  let underWay = 0
+  for (const [kind, id, , received, sent, discards = {}] of rows) {
+    const counters = new ComponentCounters(id, kind, 'x')
+    counters.arrived(received, 0)
+    counters.took(sent, 0)
+    counters.sent(sent, 0)
+    for (const [reason, events] of Object.entries(discards)) {
+      counters.took(events, 0)
+      counters.discarded(reason, events, 0)
+    }
+    underWay += counters.inFlight().events
+    components.set(id, counters)
+  }
+  const of = (wanted: Kind) => rows.filter(([kind]) => kind === wanted).map(([, id, inputs]) => ({ id, inputs }))
+  const config = { processors: of('processor'), destinations: of('destination') } as unknown as TotalsOf
+  return totalsOf(config, { components, heldBefore: new Map(Object.entries(heldBefore)), underWay })
+}
+
+t.test('an event that several destinations took passed once', async t => {
+  const rows: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
+    ['destination', 'a', ['limit'], 4, 4],
+    ['destination', 'b', ['limit'], 4, 4],
+  ]
+  t.same(totals(rows), {
+    received: 10,
+    passed: 4,
+    discarded: { limit: { throttled: 6 } },
+    delivered: { a: 4, b: 4 },
+    undelivered: 0,
+  })
+})
+
+t.test('what a side output carried did not pass, and is not undelivered', async t => {
+  const rows: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['processor', 'limit', ['in'], 10, 4, { throttled: 6 }],
+    ['destination', 'a', ['limit'], 4, 4],
+    ['processor', 'sample', ['limit.discarded'], 6, 6],
+    ['destination', 'held_back', ['sample'], 6, 1],
+  ]
+  t.match(totals(rows), { received: 10, passed: 4, delivered: { a: 4, held_back: 1 }, undelivered: 0 })
+})
+
+t.test('what destinations refuse is discarded by them, and read at their side output', async t => {
+  const rows: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['destination', 'a', ['in'], 10, 7, { status_400: 3 }],
+    ['destination', 'refused', ['a.rejected'], 3, 3],
+  ]
+  t.match(totals(rows), { passed: 7, discarded: { a: { status_400: 3 } }, delivered: { a: 7, refused: 3 } })
+})
+
+t.test('an event that two destinations have not taken is undelivered once', async t => {
+  const rows: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['destination', 'a', ['in'], 10, 8],
+    ['destination', 'b', ['in'], 10, 3],
+  ]
+  t.match(totals(rows), { passed: 3, undelivered: 7 })
+})
+
+t.test('what a buffer held from an earlier run belongs to that run', async t => {
+  const rows = (sent: number): Row[] => [
+    ['source', 'in', [], 10, 10],
+    ['destination', 'a', ['in'], 60, sent],
+  ]
+  t.match(totals(rows(20), { a: 50 }), { received: 10, passed: 0, delivered: { a: 20 }, undelivered: 10 })
+  t.match(totals(rows(55), { a: 50 }), { received: 10, passed: 5, delivered: { a: 55 }, undelivered: 5 })
+})
+
+t.test('without one sum there is no number of passed events', async t => {
+  const input: Row = ['source', 'in', [], 10, 10]
+  const cases: Record<string, Row[]> = {
+    'two ways through processors': [
+      ['processor', 'f', ['in'], 10, 5, { filtered: 5 }],
+      ['processor', 'g', ['in'], 10, 5, { filtered: 5 }],
+      ['destination', 'a', ['f', 'g'], 10, 10],
+    ],
+    'a way beside a processor': [
+      ['processor', 'f', ['in'], 10, 5, { filtered: 5 }],
+      ['destination', 'a', ['f'], 5, 5],
+      ['destination', 'b', ['in'], 10, 10],
+    ],
+    'a destination of both what passed and what did not': [
+      ['processor', 'f', ['in'], 10, 5, { filtered: 5 }],
+      ['destination', 'a', ['f', 'f.discarded'], 10, 10],
+    ],
+    'two destinations that refused events': [
+      ['destination', 'a', ['in'], 10, 9, { status_400: 1 }],
+      ['destination', 'b', ['in'], 10, 8, { status_400: 2 }],
+    ],
+    'discards of a side output': [
+      ['processor', 'f', ['in'], 10, 5, { filtered: 5 }],
+      ['destination', 'a', ['f'], 5, 5],
+      ['destination', 'b', ['f.discarded'], 5, 4, { status_400: 1 }],
+    ],
+  }
+  for (const [name, rows] of Object.entries(cases)) {
+    const result = totals([input, ...rows])
+    t.notOk('passed' in result, name)
+    t.equal(result.received, 10)
+  }
+})
