@@ -54,9 +54,19 @@ export class RawEncoder {
   #open: object | undefined
   #isOpen: boolean
 
-  /** `open`: what was written before ends in the middle of a line, whose ever it is. */
-  constructor(open = false) {
+  /** `open`: what was written before ends in the middle of a line, of this source where that is known. */
+  constructor(open = false, source?: object) {
     this.#isOpen = open
+    this.#open = source
+  }
+
+  /** Whether what was written before ends in the middle of a line. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
+
+  copy(): RawEncoder {
+    return new RawEncoder(this.#isOpen, this.#open)
   }
 
   encode(batches: readonly EventBatch[]): Encoded {

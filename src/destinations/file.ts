@@ -1,6 +1,5 @@
-import fs from 'node:fs'
+import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { promisify } from 'node:util'
 import { z } from 'zod'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
 import type { EventBatch } from '../core/batch.js'
@@ -8,6 +7,9 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { LOCAL } from '../core/delivery-options.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { written } from '../core/explain.js'
+import { holdChunk } from '../lib/chunk-pool.js'
+import { inTurn } from '../lib/in-turn.js'
+import { AppendedFile, calls, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
   path: z.string().min(1).describe('File to append to. Its folder is made when it is missing.'),
@@ -27,77 +29,128 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** How often it is looked whether the file was rotated away. */
-const LOOK_MS = 250
+/** How often the path is checked for having been rotated. */
+const CHECK_MS = 250
 
-const open = promisify(fs.open)
-const close = promisify(fs.close)
-const fstat = promisify(fs.fstat)
-const stat = promisify(fs.stat)
-const read = promisify(fs.read)
-const writev = promisify(fs.writev)
-const ftruncate = promisify(fs.ftruncate)
-const fdatasync = promisify(fs.fdatasync)
-const mkdir = promisify(fs.mkdir)
-
-/** An open file, and which one it is. */
-interface Opened {
-  readonly fd: number
-  readonly ino: number
-  readonly dev: number
+const HINTS: Readonly<Record<string, string>> = {
+  ENOSPC: ': free some space',
+  EDQUOT: ': free some space or raise the quota',
+  EACCES: ': check its permissions',
+  EROFS: ': the file system is read-only',
 }
 
-class FileDestination implements Destination {
+/** A request that waits to be written. */
+interface Job {
+  readonly request: readonly EventBatch[]
+  readonly signal: AbortSignal
+  readonly resolve: () => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * Writes requests one after the other, and in turn with every other destination of the process that writes to the same
+ * file. With `fsync`, requests that arrive during a sync are written together and share the next one.
+ */
+export class FileDestination implements Destination {
   readonly #options: Options
   readonly #context: DestinationContext
-  #opened: Opened | undefined
-  #raw = new RawEncoder()
-  #lookedAt = 0
+  readonly #os: FileCalls
+  readonly #waiting: Job[] = []
+  #working: Promise<void> | undefined
+  #opened: AppendedFile | undefined
+  #openedBefore = false
+  #checkedAt = 0
 
-  constructor(options: Options, context: DestinationContext) {
+  constructor(options: Options, context: DestinationContext, os: FileCalls = calls) {
     this.#options = options
     this.#context = context
+    this.#os = os
   }
 
   async start(): Promise<void> {
-    await this.#attempt(() => this.#open())
-  }
-
-  async write(request: readonly EventBatch[]): Promise<void> {
-    await this.#attempt(async () => {
-      const { fd } = await this.#current()
-      const { parts, bytes } = this.#options.encoding === 'raw' ? this.#raw.encode(request) : encodeNdjson(request)
-      await this.#append(fd, parts, bytes)
-      if (this.#options.fsync) await fdatasync(fd)
-    })
-  }
-
-  async stop(): Promise<void> {
-    await this.#close()
-  }
-
-  /** All of it, or nothing: a part of a line that did get written is cut off again. */
-  async #append(fd: number, parts: Buffer[], bytes: number): Promise<void> {
-    if (bytes === 0) return
-    const before = (await fstat(fd)).size
     try {
-      const written = await writeAll(fd, parts)
-      if (written !== bytes) throw new Error(`only ${written} of ${bytes} bytes were written`)
+      await this.#current()
     } catch (error) {
-      // Opening it again finds out how it ends, should this fail too.
-      await ftruncate(fd, before).catch(() => {})
-      await this.#close()
-      throw error
+      throw this.#failure(error)
     }
   }
 
-  /** The open file; opened again when its path leads to another one by now. */
-  async #current(): Promise<Opened> {
+  write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ request, signal, resolve, reject })
+      this.#working ??= this.#work().finally(() => {
+        this.#working = undefined
+      })
+    })
+  }
+
+  async stop(deadline: AbortSignal): Promise<void> {
+    const working = this.#working
+    if (working) await Promise.race([working, aborted(deadline)])
+    // A descriptor must not be closed while it is written to: its number could be that of another file by then.
+    if (this.#working) void this.#working.then(() => this.#close())
+    else await this.#close()
+  }
+
+  /** Never rejects. */
+  async #work(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      try {
+        const file = await this.#current()
+        await inTurn(file.key, () => this.#appendAll(file))
+        if (file.isLost) await this.#close()
+      } catch (error) {
+        for (const job of this.#waiting.splice(0)) job.reject(this.#failure(error))
+      }
+    }
+  }
+
+  async #appendAll(file: AppendedFile): Promise<void> {
+    const written: Job[] = []
+    for (const job of this.#waiting.splice(0)) {
+      if (job.signal.aborted) {
+        job.reject(job.signal.reason)
+        continue
+      }
+      // The events may be settled at a deadline while a slow disk still reads their bytes.
+      const releases = job.request.map(({ chunk }) => holdChunk(chunk))
+      try {
+        await file.append(job.request)
+        if (this.#options.fsync) written.push(job)
+        else job.resolve()
+      } catch (error) {
+        this.#countTorn(error)
+        job.reject(this.#failure(error))
+      } finally {
+        for (const release of releases) release?.()
+      }
+    }
+    if (written.length === 0) return
+    try {
+      await file.sync()
+      for (const job of written) job.resolve()
+    } catch (error) {
+      for (const job of written) job.reject(this.#failure(error))
+    }
+  }
+
+  #countTorn(error: unknown): void {
+    if (!(error instanceof TornWrite)) return
+    const { metrics, log } = this.#context
+    const help = 'Writes that failed in the middle and could not be removed from the file again.'
+    metrics.counter('sluice_file_torn_writes_total', help).value++
+    const { path } = this.#options
+    const text = 'a write failed in the middle and left a torn line in the file; its events are written again after it'
+    log.warn({ path, bytes: error.bytes, error: error.message }, text)
+  }
+
+  /** The open file. It is opened again when its path leads to another file, and after an error. */
+  async #current(): Promise<AppendedFile> {
     const now = this.#context.clock.now()
-    if (this.#opened && now - this.#lookedAt >= LOOK_MS) {
-      this.#lookedAt = now
-      const there = await stat(this.#options.path).catch(() => undefined)
-      if (there?.ino !== this.#opened.ino || there.dev !== this.#opened.dev) {
+    if (this.#opened && now - this.#checkedAt >= CHECK_MS) {
+      this.#checkedAt = now
+      const there = await this.#os.stat(this.#options.path).catch(() => undefined)
+      if (!there || keyOf(there) !== this.#opened.key) {
         this.#context.log.info({ path: this.#options.path }, 'file was rotated, opening a new one')
         await this.#close()
       }
@@ -105,50 +158,40 @@ class FileDestination implements Destination {
     return this.#opened ?? this.#open()
   }
 
-  async #open(): Promise<Opened> {
-    const { path, mode } = this.#options
+  async #open(): Promise<AppendedFile> {
+    const { path, mode, encoding } = this.#options
     await mkdir(dirname(path), { recursive: true })
-    const fd = await open(path, 'a+', Number.parseInt(mode, 8))
-    const { ino, dev, size } = await fstat(fd)
-    const last = Buffer.alloc(1)
-    if (size > 0) await read(fd, last, 0, 1, size - 1)
-    this.#raw = new RawEncoder(size > 0 && last[0] !== 0x0a)
-    this.#opened = { fd, ino, dev }
-    this.#lookedAt = this.#context.clock.now()
+    const continues = !this.#openedBefore
+    this.#opened = await AppendedFile.open({ path, encoding, mode: Number.parseInt(mode, 8), continues }, this.#os)
+    this.#openedBefore = true
+    this.#checkedAt = this.#context.clock.now()
     return this.#opened
   }
 
   async #close(): Promise<void> {
     const opened = this.#opened
     this.#opened = undefined
-    if (opened) await close(opened.fd)
+    await opened?.close().catch(error => {
+      const { log } = this.#context
+      const text = 'closing the file failed: events that were written to it may be lost; use fsync: true here'
+      log.error({ path: this.#options.path, error: errorText(error) }, text)
+    })
   }
 
-  async #attempt(work: () => Promise<unknown>): Promise<void> {
-    try {
-      await work()
-    } catch (error) {
-      const code = errorCode(error) ?? 'unknown'
-      const hint = code === 'ENOSPC' ? ': free some space' : code === 'EACCES' ? ': check its permissions' : ''
-      throw new DeliveryError(`cannot write ${this.#options.path}${hint} (${errorText(error)})`, {
-        failure: 'retry',
-        reason: code.toLowerCase(),
-        cause: error,
-      })
-    }
+  #failure(error: unknown): DeliveryError {
+    if (error instanceof DeliveryError) return error
+    const cause = error instanceof TornWrite ? error.cause : error
+    const code = errorCode(cause) ?? 'unknown'
+    const message = `cannot write ${this.#options.path}${HINTS[code] ?? ''} (${errorText(cause)})`
+    return new DeliveryError(message, { failure: 'retry', reason: code.toLowerCase(), cause })
   }
 }
 
-async function writeAll(fd: number, parts: Buffer[]): Promise<number> {
-  let written = 0
-  while (parts.length > 0) {
-    let { bytesWritten } = await writev(fd, parts)
-    if (bytesWritten === 0) return written
-    written += bytesWritten
-    while (parts.length > 0 && bytesWritten >= parts[0]!.length) bytesWritten -= parts.shift()!.length
-    if (bytesWritten > 0) parts[0] = parts[0]!.subarray(bytesWritten)
-  }
-  return written
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
 }
 
 export const file = defineDestination({

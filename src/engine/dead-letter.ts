@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
 import type { DeliveryError } from '../core/errors.js'
 import { syncFolder } from '../lib/atomic-file.js'
+import { inTurn } from '../lib/in-turn.js'
 import type { Clock } from '../lib/time.js'
 import { encodeLetters } from './dead-letter/record.js'
 
@@ -33,8 +34,6 @@ export class DeadLetterFile implements DeadLetters {
   readonly #destination: string
   readonly #log: Logger
   readonly #clock: Clock
-  /** Writes come one after the other. */
-  #last: Promise<void> = Promise.resolve()
 
   constructor(options: { dataDir: string; destination: string; log: Logger; clock: Clock }) {
     this.path = deadLetterPath(options.dataDir, options.destination)
@@ -45,9 +44,8 @@ export class DeadLetterFile implements DeadLetters {
   }
 
   write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
-    const write = this.#last.then(() => this.#append(request, error))
-    this.#last = write.catch(() => {})
-    return write
+    // After a reload, the write of a destination that was stopped may still be running on a slow disk.
+    return inTurn(this.path, () => this.#append(request, error))
   }
 
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {

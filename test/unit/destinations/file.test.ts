@@ -1,4 +1,15 @@
-import { appendFileSync, existsSync, readFileSync, renameSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  appendFileSync,
+  existsSync,
+  linkSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
@@ -6,7 +17,8 @@ import t from 'tap'
 import type { Destination, DestinationContext } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { blackhole } from '../../../src/destinations/blackhole.js'
-import { file } from '../../../src/destinations/file.js'
+import { calls, type FileCalls } from '../../../src/destinations/file/appended-file.js'
+import { FileDestination, file } from '../../../src/destinations/file.js'
 import { stdout } from '../../../src/destinations/stdout.js'
 import { linesOf, originOf } from '../../support/lines.js'
 
@@ -23,13 +35,19 @@ function contextOf(clock = { now: 0 }, out: NodeJS.WritableStream = new PassThro
   } as unknown as DestinationContext
 }
 
-async function create(options: Record<string, unknown>, clock?: { now: number }): Promise<Destination> {
-  return file.create(file.options.parse(options), contextOf(clock))
+function create(
+  options: Record<string, unknown>,
+  clock?: { now: number },
+  os?: FileCalls,
+  counted = { value: 0 },
+): Destination {
+  const metrics = { counter: () => counted }
+  return new FileDestination(file.options.parse(options), { ...contextOf(clock), metrics } as never, os)
 }
 
 t.test('appends, makes folders, keeps what is there', async t => {
   const path = join(t.testdir(), 'a', 'b', 'out.log')
-  const first = await create({ path })
+  const first = create({ path })
   await first.start!(signal)
   t.ok(existsSync(path), 'made at the start, so that a wrong path is seen at once')
   t.equal(statSync(path).mode & 0o777, 0o640)
@@ -37,11 +55,11 @@ t.test('appends, makes folders, keeps what is there', async t => {
   await first.write(lines('unfinished'), signal)
   await first.stop!(signal)
   await first.stop!(signal)
-  const second = await create({ path, fsync: true, mode: '0600' })
+  const second = create({ path, fsync: true, mode: '0600' })
   await second.write(lines('three\n'), signal)
   await second.stop!(signal)
   t.equal(readFileSync(path, 'utf8'), 'one\r\ntwo\nunfinished\nthree\n', 'a torn last line is ended first')
-  const json = await create({ path: join(t.testdirName, 'json'), encoding: 'json' })
+  const json = create({ path: join(t.testdirName, 'json'), encoding: 'json' })
   await json.write(lines('x\n'), signal)
   t.same(JSON.parse(readFileSync(join(t.testdirName, 'json'), 'utf8')).message, 'x')
   await json.stop!(signal)
@@ -50,7 +68,7 @@ t.test('appends, makes folders, keeps what is there', async t => {
 t.test('opens a rotated or removed file again', async t => {
   const path = join(t.testdir(), 'out.log')
   const clock = { now: 0 }
-  const destination = await create({ path }, clock)
+  const destination = create({ path }, clock)
   await destination.write(lines('one\n'), signal)
   renameSync(path, `${path}.1`)
   clock.now += 1000
@@ -71,19 +89,228 @@ t.test('opens a rotated or removed file again', async t => {
 
 t.test('a failed write is tried again and says what is wrong', async t => {
   const dir = t.testdir({ blocker: 'a file' })
-  const blocked = await create({ path: join(dir, 'blocker', 'out.log') })
+  const blocked = create({ path: join(dir, 'blocker', 'out.log') })
   const error = await blocked.start!(signal).then(
     () => undefined,
     e => e,
   )
   t.ok(error instanceof DeliveryError)
   t.match(error, { failure: 'retry', message: /cannot write .*blocker/ })
-  const full = await create({ path: '/dev/full' })
-  const failed = await full.write(lines('x\n'), signal).then(
+  const path = join(dir, 'full.log')
+  const full = create({ path }, undefined, { ...calls, writev: () => Promise.reject(systemError('ENOSPC')) })
+  t.match(await failureOf(full.write(lines('x\n'), signal)), {
+    failure: 'retry',
+    reason: 'enospc',
+    message: /free some space/,
+  })
+})
+
+function systemError(code: string): Error {
+  return Object.assign(new Error(`${code}: injected`), { code })
+}
+
+const failureOf = (promise: Promise<unknown>) =>
+  promise.then(
     () => undefined,
-    e => e,
+    error => error,
   )
-  t.match(failed, { failure: 'retry', reason: 'enospc', message: /free some space/ })
+
+/** What happens at one call of writev: it fails before, or after a part of the bytes. */
+type Fault = { readonly code: string; readonly partial: boolean }
+
+/** Calls of which the `at`th writev, and every one after it until `faults` are used up, goes wrong. */
+function faulty(at: number, faults: readonly Fault[], between = () => {}): FileCalls {
+  let count = 0
+  let broken: string | undefined
+  return {
+    ...calls,
+    async writev(fd: number, parts: readonly NodeJS.ArrayBufferView[]) {
+      if (broken !== undefined) {
+        const code = broken
+        broken = undefined
+        throw systemError(code)
+      }
+      const fault = faults[count++ - at]
+      if (!fault) return calls.writev(fd, parts)
+      if (!fault.partial) throw systemError(fault.code)
+      const first = parts[0] as Buffer
+      broken = fault.code
+      const result = await calls.writev(fd, [first.subarray(0, Math.ceil(first.length / 2))])
+      between()
+      return result
+    },
+  } as FileCalls
+}
+
+const FAULTS: readonly (readonly Fault[])[] = [
+  [{ code: 'ENOSPC', partial: true }],
+  [{ code: 'EIO', partial: true }],
+  [{ code: 'ENOSPC', partial: false }],
+  [
+    { code: 'ENOSPC', partial: true },
+    { code: 'EDQUOT', partial: false },
+    { code: 'ENOSPC', partial: true },
+  ],
+]
+
+t.test('a fault at any write loses no line and tears none', async t => {
+  const folder = t.testdir({})
+  let number = 0
+  for (const [encoding, fsync] of [['raw', false] as const, ['json', true] as const]) {
+    for (const faults of FAULTS) {
+      for (let at = 0; at < 6; at++) {
+        const path = join(folder, `${number++}.log`)
+        const link = `${path}.link`
+        writeFileSync(path, 'before\n')
+        linkSync(path, link)
+        const os = faulty(at, faults)
+        const pair = [
+          create({ path, encoding, fsync }, undefined, os),
+          create({ path: link, encoding, fsync }, undefined, os),
+        ]
+        const requests = Array.from({ length: 8 }, (_, n) => `${n} ${'x'.repeat(50)}\n${n} end\n`)
+        // As with max_in_flight: 4 at each of two destinations on one file; what fails is tried again.
+        await Promise.all(
+          requests.map(async (text, n) => {
+            const request = lines(text)
+            while (await failureOf(pair[n % 2]!.write(request, signal))) {}
+          }),
+        )
+        for (const destination of pair) await destination.stop!(signal)
+        const found = readFileSync(path, 'latin1').split('\n').slice(0, -1)
+        const expected = requests.flatMap(text => text.split('\n').slice(0, -1))
+        const messages = found.slice(1).map(line => (encoding === 'json' ? JSON.parse(line).message : line))
+        if (found[0] !== 'before') t.fail('what was there is still there')
+        if (messages.sort().join() !== expected.sort().join()) t.same(messages, expected, `${encoding}, write ${at}`)
+      }
+    }
+  }
+  t.ok(number > 40)
+})
+
+t.test('what another process appends during a failed write stays', async t => {
+  const path = join(t.testdir({}), 'out.log')
+  const counted = { value: 0 }
+  const os = faulty(0, [{ code: 'ENOSPC', partial: true }], () => appendFileSync(path, 'theirs\n'))
+  const destination = create({ path }, undefined, os, counted)
+  const request = lines('first line\n')
+  t.match(await failureOf(destination.write(request, signal)), { failure: 'retry', reason: 'enospc' })
+  t.equal(counted.value, 1, 'counted')
+  await destination.write(request, signal)
+  t.equal(readFileSync(path, 'utf8'), 'first theirs\nfirst line\n', 'nothing is cut off, and all of it written again')
+  appendFileSync(path, 'torn')
+  await destination.write(lines('second line\n'), signal)
+  t.equal(
+    readFileSync(path, 'utf8').slice(24),
+    'torn\nsecond line\n',
+    'a line that another process left unfinished is ended',
+  )
+  await destination.stop!(signal)
+
+  const joined = join(t.testdirName, 'joined.log')
+  let writes = 0
+  const inTwoParts = {
+    ...calls,
+    async writev(fd: number, parts: Buffer[]) {
+      if (writes++ > 0) return calls.writev(fd, parts)
+      const result = await calls.writev(fd, [parts[0]!.subarray(0, 5)])
+      appendFileSync(joined, 'theirs\n')
+      return result
+    },
+  } as FileCalls
+  const other = create({ path: joined }, undefined, inTwoParts, counted)
+  t.ok(await failureOf(other.write(request, signal)), 'written in two parts with something in between: not written')
+  await other.stop!(signal)
+
+  const json = join(t.testdirName, 'torn.ndjson')
+  writeFileSync(json, '{"message":"to')
+  const whole = create({ path: json, encoding: 'json' })
+  await whole.write(lines('x\n'), signal)
+  t.equal(JSON.parse(readFileSync(json, 'utf8').split('\n')[1]!).message, 'x', 'a torn line of JSON is ended, too')
+  await whole.stop!(signal)
+})
+
+t.test('a failed sync takes back what it was for, and only that', async t => {
+  const path = join(t.testdir({}), 'out.log')
+  let fail = 0
+  const os: FileCalls = {
+    ...calls,
+    fdatasync: (async (fd: number) => {
+      if (fail-- > 0) throw systemError('EIO')
+      await calls.fdatasync(fd)
+    }) as FileCalls['fdatasync'],
+  }
+  const destination = create({ path, fsync: true }, undefined, os)
+  await destination.write(lines('safe\n'), signal)
+  fail = 1
+  const failed = [
+    failureOf(destination.write(lines('one\n'), signal)),
+    failureOf(destination.write(lines('two\n'), signal)),
+  ]
+  t.match(await failed[0], { reason: 'eio' })
+  await failed[1]
+  t.match(readFileSync(path, 'utf8'), /^safe\n(two\n)?$/)
+  await destination.write(lines('one\n'), signal)
+  t.match(readFileSync(path, 'utf8'), /^safe\n(two\n)?one\n$/)
+  await destination.stop!(signal)
+})
+
+t.test('only regular files are written, and nothing else is even opened', async t => {
+  const folder = t.testdir({})
+  const fifo = join(folder, 'fifo')
+  execFileSync('mkfifo', [fifo])
+  symlinkSync('/dev/null', join(folder, 'device'))
+  const cases = { fifo: /FIFO/, device: /device/, '.': /folder/ }
+  for (const [name, message] of Object.entries(cases)) {
+    const destination = create({ path: join(folder, name) })
+    t.match(await failureOf(destination.start!(signal)), { failure: 'hold', reason: 'not_a_regular_file', message })
+    await destination.stop!(signal)
+  }
+  // Put there after the check: opening it must not wait for a reader.
+  let hidden = true
+  const stat = (async (path: string) => {
+    if (hidden) throw systemError('ENOENT')
+    return calls.stat(path)
+  }) as FileCalls['stat']
+  const late = create({ path: fifo }, undefined, { ...calls, stat })
+  t.match(await failureOf(late.write(lines('x\n'), signal)), { failure: 'hold' })
+  hidden = false
+  unlinkSync(fifo)
+  await late.write(lines('x\n'), signal)
+  t.equal(readFileSync(fifo, 'utf8'), 'x\n', 'goes on when it is a file')
+  await late.stop!(signal)
+})
+
+t.test('a write that is still running at the end keeps its file open', async t => {
+  const path = join(t.testdir({}), 'out.log')
+  let proceed = () => {}
+  const waiting = new Promise<void>(resolve => {
+    proceed = resolve
+  })
+  let closed = 0
+  const os = {
+    ...calls,
+    writev: async (fd: number, parts: Buffer[]) => {
+      await waiting
+      return calls.writev(fd, parts)
+    },
+    close: async (fd: number) => {
+      closed++
+      await calls.close(fd)
+    },
+  } as FileCalls
+  const destination = create({ path }, undefined, os)
+  const running = destination.write(lines('one\n'), signal)
+  const late = new AbortController()
+  const queued = failureOf(destination.write(lines('two\n'), late.signal))
+  late.abort(new Error('the time to deliver is over'))
+  await destination.stop!(AbortSignal.abort())
+  t.equal(closed, 0)
+  proceed()
+  await running
+  t.match(await queued, { message: /time to deliver/ }, 'what had not begun is not written')
+  while (closed === 0) await new Promise(resolve => setImmediate(resolve))
+  t.equal(readFileSync(path, 'utf8'), 'one\n')
 })
 
 t.test('stdout', async t => {

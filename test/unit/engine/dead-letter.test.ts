@@ -171,6 +171,15 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
   }
 })
 
+t.test('two writers of the same destination, as after a reload, do not cut each other off', async t => {
+  const dataDir = t.testdir({})
+  const [old, next] = [0, 1].map(() => new DeadLetterFile({ dataDir, destination: 'd', log, clock: systemClock }))
+  // Longer than what goes into one write of the operating system.
+  const rest = 'x'.repeat(2_000_000)
+  await Promise.all(Array.from({ length: 6 }, (_, n) => [old, next][n % 2]!.write([batchOf([{ n, rest }])], refused)))
+  t.same(numbersIn(old!.path).sort(), [0, 1, 2, 3, 4, 5])
+})
+
 t.test('a file that is moved away while it is written to: every letter is somewhere', async t => {
   const dataDir = t.testdir({})
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: systemClock })

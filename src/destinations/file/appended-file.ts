@@ -1,0 +1,228 @@
+import fs, { constants, type Stats } from 'node:fs'
+import { promisify } from 'node:util'
+import { encodeNdjson, RawEncoder } from '../../codec/encode.js'
+import type { EventBatch } from '../../core/batch.js'
+import { DeliveryError, errorCode } from '../../core/errors.js'
+
+/** The calls to the operating system; tests inject faults here. */
+export const calls = {
+  open: promisify(fs.open),
+  stat: promisify(fs.stat),
+  fstat: promisify(fs.fstat),
+  read: promisify(fs.read),
+  writev: promisify(fs.writev),
+  ftruncate: promisify(fs.ftruncate),
+  fdatasync: promisify(fs.fdatasync),
+  close: promisify(fs.close),
+}
+export type FileCalls = typeof calls
+
+/** O_NONBLOCK and O_NOCTTY: whatever was put in the place of the file since it was checked, opening it returns at once. */
+const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY
+const LF = 0x0a
+const NEWLINE = Buffer.from('\n')
+/** An origin that no event has: an unfinished line of this origin is ended before the next event. */
+const FOREIGN = {}
+const COMPARED_BYTES = 64 * 1024
+
+export interface AppendOptions {
+  readonly path: string
+  readonly encoding: 'json' | 'raw'
+  /** Permissions of a new file. */
+  readonly mode: number
+  /** Whether an unfinished last line may be continued by the rest of the same line. */
+  readonly continues: boolean
+}
+
+/** A write failed, and a part of it could not be removed from the file again. */
+export class TornWrite extends Error {
+  readonly bytes: number
+  constructor(bytes: number, cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    this.bytes = bytes
+  }
+}
+
+/**
+ * An open regular file that events are appended to. Only one `append` or `sync` may run at a time on the same file in
+ * the process (see `key`); other processes may append at any time. Invariants:
+ * - Every write is in append mode, so it never overwrites anything.
+ * - A failed write is removed again only while the file ends with exactly its bytes. Otherwise the bytes stay, and the
+ *   next write ends the torn line first.
+ * - Nothing is ever removed that somebody else wrote, or that `sync` or `append` has reported as written.
+ */
+export class AppendedFile {
+  /** The same for every open descriptor of the file: device and inode. */
+  readonly key: string
+  readonly #fd: number
+  readonly #json: boolean
+  readonly #calls: FileCalls
+  #raw = new RawEncoder()
+  /** The size after the last own write. Any other size means that the end of the file is not known. */
+  #end = -1
+  /** From here to `#end` the file has bytes of this object that are not synced, and nothing else. */
+  #unsynced = -1
+  /** Whether an unfinished line at the end may be the beginning of the next event. */
+  #continues: boolean
+
+  /** Opens the file or creates it. Throws a DeliveryError for anything but a regular file, without opening it. */
+  static async open({ path, encoding, mode, continues }: AppendOptions, os: FileCalls = calls): Promise<AppendedFile> {
+    const there = await os.stat(path).catch(error => {
+      if (errorCode(error) !== 'ENOENT') throw error
+    })
+    if (there) refuseIrregular(path, there)
+    const fd = await os.open(path, FLAGS, mode)
+    try {
+      const stats = await os.fstat(fd)
+      refuseIrregular(path, stats)
+      return new AppendedFile(fd, keyOf(stats), encoding === 'json', continues, os)
+    } catch (error) {
+      await os.close(fd).catch(() => {})
+      throw error
+    }
+  }
+
+  private constructor(fd: number, key: string, json: boolean, continues: boolean, os: FileCalls) {
+    this.#fd = fd
+    this.key = key
+    this.#json = json
+    this.#continues = continues
+    this.#calls = os
+  }
+
+  /** Appends the events of a request: all of them when it resolves. */
+  async append(request: readonly EventBatch[]): Promise<void> {
+    const { size } = await this.#calls.fstat(this.#fd).catch(error => {
+      this.#end = -1
+      throw error
+    })
+    if (size !== this.#end) {
+      this.#raw = new RawEncoder(await this.#isTorn(size), this.#continues ? undefined : FOREIGN)
+      this.#end = size
+      this.#unsynced = size
+    }
+    this.#continues = false
+    // A copy, so that a write that was removed again leaves no trace in it.
+    const raw = this.#raw.copy()
+    const { parts, bytes } = this.#json ? encodeNdjson(request) : raw.encode(request)
+    if (bytes === 0) return
+    const lead = this.#json && raw.isOpen ? NEWLINE.length : 0
+    if (lead > 0) parts.unshift(NEWLINE)
+    await this.#write(parts, lead + bytes)
+    this.#raw = this.#json ? new RawEncoder() : raw
+  }
+
+  /** Resolves when everything that was appended is on the disk. When it fails, what was not synced is removed again. */
+  async sync(): Promise<void> {
+    try {
+      await this.#calls.fdatasync(this.#fd)
+      this.#unsynced = this.#end
+    } catch (error) {
+      const { size } = await this.#calls.fstat(this.#fd)
+      if (size === this.#end && this.#unsynced < size) await this.#calls.ftruncate(this.#fd, this.#unsynced)
+      this.#end = -1
+      throw error
+    }
+  }
+
+  /** After a failure: whether the file has to be opened again, since the descriptor may be useless. */
+  get isLost(): boolean {
+    return this.#end === -1
+  }
+
+  close(): Promise<void> {
+    return this.#calls.close(this.#fd)
+  }
+
+  async #write(parts: readonly Buffer[], bytes: number): Promise<void> {
+    const before = this.#end
+    let written = 0
+    let writes = 0
+    try {
+      for (let left = parts; left.length > 0; left = behind(parts, written)) {
+        const { bytesWritten } = await this.#calls.writev(this.#fd, left)
+        if (bytesWritten === 0) throw new Error(`only ${written} of ${bytes} bytes were written`)
+        written += bytesWritten
+        writes++
+      }
+      // Somebody else may have written between two parts of it.
+      if (writes > 1 && (await this.#calls.fstat(this.#fd)).size !== before + bytes) {
+        throw new Error('another process wrote to the file between two parts of a write')
+      }
+      this.#end = before + bytes
+    } catch (error) {
+      this.#end = -1
+      if (written > 0 && !(await this.#remove(parts, before, written).catch(() => false))) {
+        throw new TornWrite(written, error)
+      }
+      this.#end = before
+      throw error
+    }
+  }
+
+  /** Removes the beginning of a write, if that is what the file ends with. Returns whether it did. */
+  async #remove(parts: readonly Buffer[], before: number, written: number): Promise<boolean> {
+    const isEnd = async () => (await this.#calls.fstat(this.#fd)).size === before + written
+    if (!(await isEnd()) || !(await this.#has(parts, before, written)) || !(await isEnd())) return false
+    await this.#calls.ftruncate(this.#fd, before)
+    return true
+  }
+
+  /** Whether the file has the first `count` bytes of `parts` at `start`. */
+  async #has(parts: readonly Buffer[], start: number, count: number): Promise<boolean> {
+    const found = Buffer.allocUnsafe(Math.min(count, COMPARED_BYTES))
+    let at = 0
+    for (const part of parts) {
+      for (let from = 0; from < part.length && at < count; ) {
+        const size = Math.min(part.length - from, count - at, found.length)
+        const { bytesRead } = await this.#calls.read(this.#fd, found, 0, size, start + at)
+        if (bytesRead === 0 || found.compare(part, from, from + bytesRead, 0, bytesRead) !== 0) return false
+        from += bytesRead
+        at += bytesRead
+      }
+    }
+    return true
+  }
+
+  /** Whether the file ends in the middle of a line. */
+  async #isTorn(size: number): Promise<boolean> {
+    if (size === 0) return false
+    const last = Buffer.alloc(1)
+    const { bytesRead } = await this.#calls.read(this.#fd, last, 0, 1, size - 1)
+    return bytesRead === 1 && last[0] !== LF
+  }
+}
+
+/** The same text for the same file, whatever path leads to it. */
+export function keyOf({ dev, ino }: { readonly dev: number; readonly ino: number }): string {
+  return `${dev}:${ino}`
+}
+
+/** What `parts` have after their first `count` bytes. */
+function behind(parts: readonly Buffer[], count: number): Buffer[] {
+  let first = 0
+  let skipped = count
+  while (first < parts.length && skipped >= parts[first]!.length) skipped -= parts[first++]!.length
+  const left = parts.slice(first)
+  if (skipped > 0) left[0] = left[0]!.subarray(skipped)
+  return left
+}
+
+function refuseIrregular(path: string, stats: Stats): void {
+  const kind = irregular(stats)
+  if (kind === undefined) return
+  throw new DeliveryError(`cannot write ${path}: ${kind.is}; ${kind.advice}`, {
+    failure: 'hold',
+    reason: 'not_a_regular_file',
+  })
+}
+
+/** What a path leads to that is not a regular file, and what to do about it. */
+export function irregular(stats: Stats): { is: string; advice: string } | undefined {
+  if (stats.isFile()) return undefined
+  if (stats.isDirectory()) return { is: 'it is a folder', advice: 'name a file in it' }
+  if (stats.isFIFO()) return { is: 'it is a FIFO', advice: 'only regular files can be written' }
+  if (stats.isSocket()) return { is: 'it is a socket', advice: 'only regular files can be written' }
+  const advice = 'only regular files can be written; there are the destinations stdout and blackhole'
+  return { is: 'it is a device', advice }
+}

@@ -1,0 +1,77 @@
+import { mkdirSync, readdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { startDaemon } from '../support/daemon.js'
+import { fill, Mounts, mayMount } from '../support/mounts.js'
+
+t.setTimeout(120_000)
+
+const LINES = 21_000
+const rest = 'x'.repeat(100)
+const noMount = mayMount() ? false : 'only root can make a small file system, and not in every container'
+
+/** Which of the lines `number rest` a file has how often; fails for whatever else is in it. */
+function countsOf(t: Test, path: string): Map<number, number> {
+  const counts = new Map<number, number>()
+  const strange: string[] = []
+  for (const line of readFileSync(path, 'latin1').split('\n').slice(0, -1)) {
+    const number = /^(\d+) (.*)$/.exec(line)
+    if (number?.[2] !== rest) strange.push(line.slice(0, 60))
+    else counts.set(Number(number[1]), (counts.get(Number(number[1])) ?? 0) + 1)
+  }
+  t.same(strange, [], 'no line is torn, and nothing else is there')
+  return counts
+}
+
+t.test('a disk that is full again and again costs no line', { skip: noMount }, async t => {
+  const folder = t.testdir({})
+  writeFileSync(join(folder, 'in.log'), Array.from({ length: LINES }, (_, n) => `${n} ${rest}\n`).join(''))
+  const small = join(folder, 'small')
+  mkdirSync(small)
+  const mounts = new Mounts()
+  mounts.make(small, '7m')
+  try {
+    await fillAndFree(t, folder, small)
+  } finally {
+    mounts.end()
+  }
+})
+
+async function fillAndFree(t: Test, folder: string, small: string): Promise<void> {
+  const ballast = Array.from({ length: 5 }, (_, n) => join(small, `ballast${n}`))
+  for (const path of ballast) writeFileSync(path, Buffer.alloc(1_100_000))
+  const options = 'inputs: [log], batch: { max_events: 97 }, retry: { initial: 5ms, max: 20ms }'
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [in.log] } }
+destinations:
+  two: { type: file, path: small/two, max_in_flight: 2, ${options} }
+  eight: { type: file, path: small/eight, max_in_flight: 8, ${options} }
+  synced: { type: file, path: small/synced, max_in_flight: 8, fsync: true, ${options} }
+`,
+  )
+  const outputs = ['two', 'eight', 'synced']
+  const refusals = (of: Awaited<ReturnType<typeof daemon.scrape>>) =>
+    of.sum('sluice_delivery_retries_total', { reason: 'enospc' })
+  for (const path of ballast) {
+    const before = refusals(await daemon.scrape())
+    await daemon.scrapedUntil(scrape => refusals(scrape) > before + 4)
+    fill(path)
+    unlinkSync(path)
+  }
+  const end = await daemon.scrapedUntil(scrape => outputs.every(id => scrape.events(id).sent === LINES))
+  end.conserves(t)
+  t.equal(end.sum('sluice_file_torn_writes_total'), 0)
+  await daemon.stop(t)
+  for (const id of outputs) {
+    const counts = countsOf(t, join(small, id))
+    t.equal(counts.size, LINES, `${id}: every line`)
+    t.ok(
+      [...counts.values()].every(count => count === 1),
+      `${id}: once`,
+    )
+  }
+  t.same(readdirSync(small).sort(), outputs.sort())
+}
