@@ -39,16 +39,16 @@ export interface ConfigOrigin {
 
 /** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
 export async function run(options: RunOptions, io: Io): Promise<number> {
-  const config = 'config' in options ? options.config : loadConfig(options.configPath, { env: io.env, components })
+  const load = (path: string) => loadConfig(path, { env: io.env, components, onThisMachine: true })
+  const config = 'config' in options ? options.config : load(options.configPath)
   const log = createLog(io)
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
   try {
-    const { env } = io
     if (!('configPath' in options)) return await runLocked(config, { systemd }, log, io)
     const { configPath: path } = options
-    const reloads = { read: () => loadConfig(path, { env, components }), files: { path, digest: config.digest } }
+    const reloads = { read: () => load(path), files: { path, digest: config.digest } }
     return await runLocked(config, { systemd, reloads }, log, io)
   } finally {
     lock.release()

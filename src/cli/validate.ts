@@ -6,7 +6,8 @@ import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 
 /**
- * Checks configurations without doing anything with them: no network, no other file is opened. Every problem is a line
+ * Checks configurations without doing anything with them: no network, and no other file is opened; of the files that
+ * destinations write to it is only examined what they are. Every problem is a line
  * on stderr; a configuration that holds is a line on stdout.
  */
 export function validate(
@@ -18,7 +19,7 @@ export function validate(
   let code: number = EXIT.done
   for (const path of paths) {
     try {
-      const config = loadConfig(path, { env, components: known, serviceAlone: true })
+      const config = loadConfig(path, { env, components: known, serviceAlone: true, onThisMachine: true })
       for (const warning of config.warnings) {
         out.stderr.write(`${formatProblem({ ...warning, message: `warning: ${warning.message}` })}\n`)
       }

@@ -12,7 +12,8 @@ import { readDocument } from './document.js'
 import { configFiles, digestOf } from './files.js'
 import { readYaml } from './load-yaml.js'
 import type { ManagedOptions } from './managed-options.js'
-import { type ConfigNode, type Entry, type MapNode, SourceText, toValue } from './node.js'
+import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './node.js'
+import { checkOutputs } from './outputs.js'
 import { Problems } from './problems.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
@@ -57,6 +58,8 @@ export interface LoadOptions {
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
   /** Whether it is a part: what it lacks is somewhere else. */
   readonly partial?: boolean
+  /** Whether it is for this machine: the files that destinations write to are examined, and not opened. */
+  readonly onThisMachine?: boolean
 }
 
 /** Reads a file, or all YAML files of a folder, or nothing for an undefined path; throws ConfigError with everything that is wrong. Nothing else is opened. */
@@ -160,7 +163,7 @@ function assemble(
   root: MapNode,
   complete: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
-  { env, components, serviceAlone = false, given = [], partial = false, addition }: LoadOptions,
+  { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, addition }: LoadOptions,
   problems: Problems,
 ): Config {
   const warnings = new Problems()
@@ -168,6 +171,7 @@ function assemble(
   const parsed = readSettings(root, explainer)
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   for (const source of given) addGiven(source, drafts, root, problems)
+  checkOutputs(drafts, onThisMachine, problems)
   // With a file missing or its structure in doubt, what is not there may be in it.
   if (complete && !partial) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
@@ -218,12 +222,12 @@ function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems
       continue
     }
     const [a, b] = [earlier.value, entry.value]
-    if (!JOINED.includes(name)) problems.add(entry.key, [name], `is here twice; the first is ${placeText(earlier)}`)
+    if (!JOINED.includes(name)) problems.add(entry.key, [name], `is here twice; the first is ${placeText(earlier.key)}`)
     else if (a.kind === 'map' && b.kind === 'map') {
       const entries = new Map(a.entries)
       for (const [id, member] of b.entries) {
         const first = entries.get(id)
-        if (first) problems.add(member.key, [name, id], `is here twice; the first is ${placeText(first)}`)
+        if (first) problems.add(member.key, [name, id], `is here twice; the first is ${placeText(first.key)}`)
         else entries.set(id, member)
       }
       merged.set(name, { ...earlier, value: { ...a, entries } })
@@ -231,14 +235,9 @@ function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems
       merged.set(name, { ...earlier, value: { ...a, items: [...a.items, ...b.items] } })
     } else if (a.kind === 'scalar' && a.value === null) merged.set(name, entry)
     else if (b.kind !== 'scalar' || b.value !== null) {
-      problems.add(entry.key, [name], `cannot be joined with the one ${placeText(earlier)}`)
+      problems.add(entry.key, [name], `cannot be joined with the one ${placeText(earlier.key)}`)
     }
   }
-}
-
-function placeText({ key }: Entry): string {
-  const { line, column } = key.source.place(key.offset)
-  return `at ${key.source.file}:${line}:${column}`
 }
 
 const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
@@ -270,7 +269,11 @@ function readComponents(root: MapNode, reader: ComponentReader, problems: Proble
       const draft = reader.read(kind, id, entry)
       const first = drafts.get(id)
       if (first)
-        problems.add(entry.key, [SECTIONS[kind], id], `the id is taken by the ${first.kind} ${placeText(first.entry)}`)
+        problems.add(
+          entry.key,
+          [SECTIONS[kind], id],
+          `the id is taken by the ${first.kind} ${placeText(first.entry.key)}`,
+        )
       else drafts.set(id, draft)
     }
   }

@@ -121,6 +121,12 @@ export function placeOf({ node, key, nearest }: Located): Place {
   return empty ? key : node
 }
 
+/** `at sluice.yaml:3:5`. */
+export function placeText({ source, offset }: Place): string {
+  const { line, column } = source.place(offset)
+  return `at ${source.file}:${line}:${column}`
+}
+
 const PLAIN_NAME = /^[\p{L}\p{N}_$@-]+$/u
 
 /** `processors.limit_app.inputs[0]`. */

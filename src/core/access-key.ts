@@ -1,3 +1,4 @@
+import { constants } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
@@ -96,7 +97,8 @@ export class AccessKey {
 }
 
 async function readKey(path: string): Promise<{ key: string; version: Version; mode: number }> {
-  const file = await open(path, 'r')
+  // Opening a FIFO must not wait for a writer: it would block a thread that all files of the process share.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
     const version = await file.stat()
     if (!version.isFile()) throw new Error('it is not a file')

@@ -12,7 +12,12 @@ import { inTurn } from '../lib/in-turn.js'
 import { AppendedFile, calls, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
-  path: z.string().min(1).describe('File to append to. Its folder is made when it is missing.'),
+  path: z
+    .string()
+    .min(1)
+    .describe(
+      'File to append to: a regular file that no other destination writes to. Its folder is created when it is missing.',
+    ),
   encoding: z
     .enum(['json', 'raw'])
     .default('raw')
@@ -60,11 +65,14 @@ export class FileDestination implements Destination {
   #opened: AppendedFile | undefined
   #openedBefore = false
   #checkedAt = 0
+  readonly #torn: { value: number }
 
   constructor(options: Options, context: DestinationContext, os: FileCalls = calls) {
     this.#options = options
     this.#context = context
     this.#os = os
+    const help = 'Failed writes of which a part is left in the file, because it could not be removed again.'
+    this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
   async start(): Promise<void> {
@@ -136,9 +144,8 @@ export class FileDestination implements Destination {
 
   #countTorn(error: unknown): void {
     if (!(error instanceof TornWrite)) return
-    const { metrics, log } = this.#context
-    const help = 'Writes that failed in the middle and could not be removed from the file again.'
-    metrics.counter('sluice_file_torn_writes_total', help).value++
+    this.#torn.value++
+    const { log } = this.#context
     const { path } = this.#options
     const text = 'a write failed in the middle and left a torn line in the file; its events are written again after it'
     log.warn({ path, bytes: error.bytes, error: error.message }, text)
@@ -198,13 +205,14 @@ export const file = defineDestination({
   type: 'file',
   summary: 'Appends events to a file.',
   notes:
-    'A file that was renamed or removed (logrotate) is opened again by its path. Events count as delivered when the operating system has them; with `fsync` when the disk has.',
+    'Other programs may append to the same file. When a write fails in the middle, its first part is removed again; where others have appended behind it, the torn line is ended instead, counted in `sluice_file_torn_writes_total`, and all of its events are written again. A file that was renamed or removed (logrotate) is opened again by its path. Events count as delivered when the operating system has them; with `fsync` when the disk has.',
   options,
   examples: [
     { title: 'The lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },
     { title: 'As JSON, through to the disk', yaml: 'path: ./audit.ndjson\nencoding: json\nfsync: true\n' },
   ],
   delivery: LOCAL,
+  writes: 'path',
   create: (options, context) => new FileDestination(options, context),
   explain:
     ({ path, encoding }) =>

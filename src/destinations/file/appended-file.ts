@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import { encodeNdjson, RawEncoder } from '../../codec/encode.js'
 import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
+import { irregular } from '../../lib/regular-file.js'
 
 /** The calls to the operating system; tests inject faults here. */
 export const calls = {
@@ -209,20 +210,7 @@ function behind(parts: readonly Buffer[], count: number): Buffer[] {
 }
 
 function refuseIrregular(path: string, stats: Stats): void {
-  const kind = irregular(stats)
-  if (kind === undefined) return
-  throw new DeliveryError(`cannot write ${path}: ${kind.is}; ${kind.advice}`, {
-    failure: 'hold',
-    reason: 'not_a_regular_file',
-  })
-}
-
-/** What a path leads to that is not a regular file, and what to do about it. */
-export function irregular(stats: Stats): { is: string; advice: string } | undefined {
-  if (stats.isFile()) return undefined
-  if (stats.isDirectory()) return { is: 'it is a folder', advice: 'name a file in it' }
-  if (stats.isFIFO()) return { is: 'it is a FIFO', advice: 'only regular files can be written' }
-  if (stats.isSocket()) return { is: 'it is a socket', advice: 'only regular files can be written' }
-  const advice = 'only regular files can be written; there are the destinations stdout and blackhole'
-  return { is: 'it is a device', advice }
+  const why = irregular(stats)
+  if (why === undefined) return
+  throw new DeliveryError(`cannot write ${path}: ${why}`, { failure: 'hold', reason: 'not_a_regular_file' })
 }

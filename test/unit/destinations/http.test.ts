@@ -289,6 +289,10 @@ t.test('the key and where it comes from', async t => {
     t.match(error.message, text)
     t.notOk(await destination.changed!(), 'not usable yet')
   }
+  rmSync(path)
+  execFileSync('mkfifo', [path])
+  t.match(await start(), { message: /not a file/ }, 'a FIFO is not waited for')
+  rmSync(path)
   writeFileSync(path, `${KEY}\r\n`, { mode: 0o600 })
   t.ok(await destination.changed!())
   t.notOk(await destination.changed!(), 'known by now')

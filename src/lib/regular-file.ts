@@ -1,0 +1,10 @@
+import type { Stats } from 'node:fs'
+
+/** What a path leads to that is not a regular file, and what to do about it. */
+export function irregular(stats: Pick<Stats, 'isFile' | 'isDirectory' | 'isFIFO' | 'isSocket'>): string | undefined {
+  if (stats.isFile()) return undefined
+  if (stats.isDirectory()) return 'it is a folder; name a file in it'
+  if (stats.isFIFO()) return 'it is a FIFO; only regular files can be written'
+  if (stats.isSocket()) return 'it is a socket; only regular files can be written'
+  return 'it is a device; only regular files can be written, and there are the destinations stdout and blackhole'
+}

@@ -1,0 +1,57 @@
+import { execFileSync } from 'node:child_process'
+import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { components } from '../../../src/components.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { ConfigError, formatProblem } from '../../../src/core/errors.js'
+
+const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
+
+/** What is wrong with destinations that write to these files, a line each. */
+function problemsOf(paths: readonly string[], onThisMachine = true): string[] {
+  const destinations = paths.map((path, n) => `  d${n}: { type: file, inputs: [in], path: ${JSON.stringify(path)} }\n`)
+  try {
+    parseConfig(SOURCES + destinations.join(''), 'c.yaml', { env: {}, components, onThisMachine })
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(formatProblem)
+  }
+}
+
+t.test('two destinations on one file are refused, whatever their paths look like', async t => {
+  const folder = t.testdir({ 'a.log': '', real: {} })
+  const at = (name: string) => join(folder, name)
+  linkSync(at('a.log'), at('hard.log'))
+  symlinkSync('real', at('linked'))
+  symlinkSync('real/later.log', at('dangling.log'))
+  t.same(problemsOf(['out.log', './x/../out.log'], false), [
+    'c.yaml:5:41: destinations.d1.path: the destination d0 writes to the same file as out.log at c.yaml:4:41; two destinations need two files',
+  ])
+  t.match(problemsOf(['out.log', 'out.log'], false)[0], /writes to this file at c\.yaml:4:41/)
+  const same = [
+    ['a.log', 'hard.log'],
+    ['linked/new.log', 'real/new.log'],
+    ['dangling.log', 'real/later.log'],
+    ['linked/a/b.log', 'real/./a//b.log'],
+  ] as const
+  for (const [one, other] of same) {
+    t.match(problemsOf([at(one), at(other)]), [/destinations\.d1\.path: the destination d0 writes to the same file as/])
+    t.same(problemsOf([at(one), at(other)], false), [], 'for another machine nothing is looked up here')
+  }
+  t.same(problemsOf([at('a.log'), at('real/a.log'), at('linked/b.log')]), [], 'different files')
+})
+
+t.test('what exists must be a regular file', async t => {
+  const folder = t.testdir({})
+  execFileSync('mkfifo', [join(folder, 'fifo')])
+  mkdirSync(join(folder, 'folder'))
+  writeFileSync(join(folder, 'file'), '')
+  t.match(problemsOf([join(folder, 'fifo')]), [
+    /^c\.yaml:4:\d+: destinations\.d0\.path: .*cannot be written: it is a FIFO/,
+  ])
+  t.match(problemsOf([join(folder, 'folder')]), [/it is a folder; name a file in it/])
+  t.match(problemsOf(['/dev/null']), [/it is a device; .*blackhole/])
+  t.same(problemsOf([join(folder, 'file'), join(folder, 'fifo/x'), join(folder, 'new/file')]), [])
+})
