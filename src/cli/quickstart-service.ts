@@ -35,9 +35,11 @@ export async function startOwnService(folder: string, port: number, env: NodeJS.
   const dataDir = join(folder, 'service')
   const config = join(folder, 'service.yaml')
   const url = `http://127.0.0.1:${port}`
+  const received = join(folder, 'received.ndjson')
+  const [quotedDir, quotedFile] = [dataDir, received].map(path => JSON.stringify(path))
   writeFileSync(
     config,
-    `# Written anew by each sluice quickstart.\nmetrics: false\nservice: { listen: 127.0.0.1:${port}, data_dir: ${JSON.stringify(dataDir)} }\n`,
+    `# Written anew by each sluice quickstart.\nmetrics: false\nservice:\n  listen: 127.0.0.1:${port}\n  data_dir: ${quotedDir}\n  ingest: { allow_files: [${quotedFile}] }\n`,
   )
   const child = await startServing(config, env)
   const stop = async () => {
@@ -50,7 +52,6 @@ export async function startOwnService(folder: string, port: number, env: NodeJS.
   }
   try {
     const keyFile = join(folder, 'access-key')
-    const received = join(folder, 'received.ndjson')
     const notes = join(folder, 'service.json')
     if (!existsSync(notes)) writeFileSync(notes, JSON.stringify(await furnish(dataDir, url, keyFile, received)))
     const { account, pipeline } = JSON.parse(readFileSync(notes, 'utf8')) as Made

@@ -12,15 +12,22 @@ import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
 import { IngestHost } from '../ingest/ingest-host.js'
+import { AddressRules } from '../lib/address-rules.js'
 import { systemRandom } from '../lib/backoff.js'
 import { systemClock } from '../lib/time.js'
 import { Gone, Refusal } from '../sources/http/refusal.js'
-import { isLocal } from '../sources/listen/listener.js'
 
 /** How many times the memory of one pipeline all of them may hold. */
 const SHARES = 8
 
 type ServiceConfig = NonNullable<Config['service']>
+
+interface ServedIngestParts {
+  readonly log: Logger
+  readonly metrics: Metrics
+  /** Where this process listens. */
+  readonly ownPorts: () => readonly number[]
+}
 
 /** The published pipelines of the service, run in its own process: the domain says what, the host runs it. */
 export class ServedIngest implements Ingest {
@@ -30,7 +37,7 @@ export class ServedIngest implements Ingest {
   #forget = () => {}
   #stopped: Promise<void> | undefined
 
-  constructor(service: Service, options: ServiceConfig, { log, metrics }: { log: Logger; metrics: Metrics }) {
+  constructor(service: Service, options: ServiceConfig, { log, metrics, ownPorts }: ServedIngestParts) {
     this.#service = service
     this.#log = log
     const { ingest, dataDir } = options
@@ -41,7 +48,7 @@ export class ServedIngest implements Ingest {
       metrics,
       around: { clock: systemClock, random: systemRandom, stdin, stdout: process.stdout, env: {} },
       components,
-      permitted: permittedBy(options),
+      permitted: permittedBy(options, ownPorts),
       maxBody: ingest.max_body,
       maxUnsettled: ingest.max_unsettled,
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
@@ -79,9 +86,14 @@ export class ServedIngest implements Ingest {
   }
 }
 
-/** Who reaches a service on a loopback address is on this machine already; in front of others files are not to be had. */
-function permittedBy({ listen, trusted_proxies, ingest }: ServiceConfig): Permitted {
-  const local = isLocal(listen) && trusted_proxies.length === 0
-  const files = ingest.allow_files ?? (local ? 'all' : [])
-  return { files, urls: ingest.allow_urls ?? 'all', listen: [], credentials: files === 'all' ? 'all' : [] }
+/** Whoever may publish is not thereby the user that the service runs as: what its pipelines reach, the operator says. */
+function permittedBy({ dataDir, ingest }: ServiceConfig, ownPorts: () => readonly number[]): Permitted {
+  return {
+    files: ingest.allow_files,
+    never: [dataDir],
+    urls: ingest.allow_urls ?? 'all',
+    addresses: new AddressRules(ingest.allow_addresses, ownPorts),
+    listen: [],
+    credentials: [],
+  }
 }

@@ -75,8 +75,9 @@ async function serveOpened(
 ): Promise<number> {
   const metrics = new Metrics(log)
   const counts = new RequestCounts()
+  const servers: Server[] = []
   const tls = options.tls && new TlsFiles(options.tls, log)
-  const ingest = new ServedIngest(service, options, { log, metrics })
+  const ingest = new ServedIngest(service, options, { log, metrics, ownPorts: () => portsOf(servers) })
   const app = await buildApp({
     service,
     ingest,
@@ -90,6 +91,7 @@ async function serveOpened(
     keepAliveTimeoutMs: options.keep_alive_timeout,
     tls: await tls?.load(),
   })
+  servers.push(app.server)
   let ending = false
   let leave = () => {}
   const left = new Promise<void>(resolve => {
@@ -116,7 +118,10 @@ async function serveOpened(
     serviceMetrics(metrics, counts, service, () => !ending)
     storeMetrics(metrics, state.store)
     const admin = await listenForMetrics(config, metrics, () => !ending, log)
-    if (admin) ends.push(() => closeAll(admin))
+    if (admin) {
+      servers.push(admin)
+      ends.push(() => closeAll(admin))
+    }
     ends.push(
       await serveControls(options.dataDir, log, {
         init: async input => await service.init(input),
@@ -154,6 +159,13 @@ async function serveOpened(
 async function answers(store: Store): Promise<boolean> {
   await store.write([], [{ key: 'watchdog', value: undefined }])
   return true
+}
+
+function portsOf(servers: readonly Server[]): number[] {
+  return servers.flatMap(server => {
+    const address = server.address()
+    return typeof address === 'object' && address !== null ? [address.port] : []
+  })
 }
 
 function closeAll(server: Server): void {

@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
+import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
 import type { Problems } from './problems.js'
@@ -18,6 +19,8 @@ export interface ComponentConfig<K extends Kind = Kind> {
   /** Destinations only. */
   readonly delivery?: DeliveryOptions
   readonly definition: AnyDefinition<K>
+  /** Where it comes from elsewhere: its bounds while it runs. */
+  readonly reach?: Reach | undefined
 }
 
 /** What is known of a component before, and without, its being right. */

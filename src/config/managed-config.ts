@@ -1,5 +1,6 @@
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, type Problem } from '../core/errors.js'
+import { LimitedReach } from './limited-reach.js'
 import { type Config, loadConfig } from './load.js'
 import { permittedBy } from './managed-options.js'
 import { refusedBy } from './permitted.js'
@@ -52,7 +53,8 @@ export class ManagedConfig {
     )
     const foreign = <T extends { id: string }>(all: readonly T[]) => all.filter(({ id }) => !local.has(id))
     const { sources, processors, destinations } = config
-    const refused = refusedBy(permittedBy(this.local.managed), {
+    const permitted = permittedBy(this.local.managed, this.local.dataDir)
+    const refused = refusedBy(permitted, {
       sources: foreign(sources),
       processors: foreign(processors),
       destinations: foreign(destinations),
@@ -61,7 +63,15 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    return config
+    const reach = new LimitedReach(permitted)
+    const bounded = <T extends { id: string }>(all: readonly T[]) =>
+      all.map(one => (local.has(one.id) ? one : { ...one, reach }))
+    return {
+      ...config,
+      sources: bounded(sources),
+      processors: bounded(processors),
+      destinations: bounded(destinations),
+    }
   }
 
   /** The components of the document, with local sources for its own. */

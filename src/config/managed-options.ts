@@ -26,10 +26,11 @@ export const managedOptions = z.strictObject({
 
 export type ManagedOptions = z.output<typeof managedOptions>
 
-/** The same as what refusedBy asks for. */
-export function permittedBy(options: ManagedOptions): Permitted {
+/** The same as what refusedBy asks for; `dataDir` of the daemon. */
+export function permittedBy(options: ManagedOptions, dataDir: string): Permitted {
   return {
     files: options.allow_files,
+    never: [dataDir],
     urls: options.allow_urls ?? 'all',
     listen: options.allow_listen,
     credentials: options.allow_credentials,

@@ -1,68 +1,32 @@
+import { isIP } from 'node:net'
 import { resolve } from 'node:path'
+import type { z } from 'zod'
+import { type Reached, textOptions } from '../core/reach.js'
+import type { AddressRules } from '../lib/address-rules.js'
 import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
 import type { ComponentConfig, Config } from './load.js'
 import type { Fault } from './parse-options.js'
-import { SECTIONS } from './schema.js'
+import { deliverySchema, SECTIONS } from './schema.js'
 
-/** What a configuration that comes from elsewhere may reach on this machine and from it. 'all': whatever it names. */
+/** What a configuration that comes from elsewhere may reach on this machine and from it. */
 export interface Permitted {
   /** Patterns of absolute paths: `*` stands for any part of a name, `**` for any number of folders. */
-  readonly files: readonly string[] | 'all'
-  /** What addresses of http must begin with. */
+  readonly files: readonly string[]
+  /** Folders whose files are refused whatever `files` says. */
+  readonly never: readonly string[]
+  /** What addresses of http must begin with; these may resolve to any IP address. */
   readonly urls: readonly string[] | 'all'
+  /** Which IP addresses may be connected to where `urls` is 'all'; undefined: every one. */
+  readonly addresses?: AddressRules | undefined
   /** Addresses to listen on, as they are written. */
-  readonly listen: readonly string[] | 'all'
+  readonly listen: readonly string[]
   /** Names of systemd credentials. */
-  readonly credentials: readonly string[] | 'all'
-}
-
-type Reach = keyof Permitted
-
-/** Options that name something outside, by the type of the component. */
-const LISTENS = {
-  listen: 'listen',
-  'tls.cert_file': 'files',
-  'tls.key_file': 'files',
-  'tls.client_ca_file': 'files',
-} as const
-const KEYS = { 'auth.key_file': 'files', 'auth.credential': 'credentials' } as const
-const REACHES: Readonly<Record<string, Readonly<Record<string, Reach>>>> = {
-  'source ingest': {},
-  'source stdin': {},
-  'source file': { include: 'files' },
-  'source journald': { directory: 'files', files: 'files' },
-  'source tcp': LISTENS,
-  'source http': { ...LISTENS, ...KEYS },
-  'processor throttle': {},
-  'processor filter': {},
-  'destination http': {
-    url: 'urls',
-    validate: 'urls',
-    ...KEYS,
-    'tls.ca_file': 'files',
-    'tls.cert_file': 'files',
-    'tls.key_file': 'files',
-  },
-  'destination file': { path: 'files' },
-  'destination stdout': {},
-  'destination blackhole': {},
+  readonly credentials: readonly string[]
 }
 
 /** What a component reaches when it names nothing. */
-const UNNAMED: Readonly<Record<string, { readonly option: string; readonly value: string }>> = {
-  'source journald': { option: 'directory', value: '/var/log/journal' },
-}
-
-/** Whether it is known what a component of this type reaches. */
-export function isRuled(kind: string, type: string): boolean {
-  return Object.hasOwn(REACHES, `${kind} ${type}`)
-}
-
-const WHAT: Record<Reach, (value: string) => string> = {
-  files: value => `${value} is not among the files that it may use`,
-  urls: value => `${value} is not among the addresses that it may send to`,
-  listen: value => `${value} is not among the addresses that it may listen on`,
-  credentials: value => `${value} is not among the credentials that it may use`,
+const UNNAMED: Readonly<Record<string, { readonly path: readonly string[]; readonly value: string }>> = {
+  'source journald': { path: ['directory'], value: '/var/log/journal' },
 }
 
 /** Everything that a configuration names and may not reach. */
@@ -71,40 +35,79 @@ export function refusedBy(
   config: Pick<Config, 'sources' | 'processors' | 'destinations'>,
 ): Fault[] {
   const components: readonly ComponentConfig[] = [...config.sources, ...config.processors, ...config.destinations]
-  return components.flatMap(({ id, kind, type, options }) => {
-    const place = `${SECTIONS[kind]}.${id}`
-    const reaches = REACHES[`${kind} ${type}`]
-    if (!reaches)
-      return [{ path: `${place}.type`, message: `a ${kind} of the type ${type} is not used from elsewhere` }]
-    const named = Object.entries(reaches).flatMap(([path, reach]) =>
-      valuesAt(options, path).map(value => ({ path, reach, value })),
-    )
-    const { option, value } = UNNAMED[`${kind} ${type}`] ?? {}
-    if (named.length === 0 && option !== undefined && value !== undefined)
-      named.push({ path: option, reach: reaches[option]!, value })
-    return named
-      .filter(({ reach, value }) => !isPermitted(permitted[reach], reach, value))
-      .map(({ path, reach, value }) => ({ path: `${place}.${path}`, message: WHAT[reach](value) }))
+  return components.flatMap(component => {
+    const named = namedBy(component)
+    const unnamed = UNNAMED[`${component.kind} ${component.type}`]
+    if (unnamed && named.length === 0) named.push({ ...unnamed, reaches: 'files' })
+    return named.flatMap(({ path, reaches, value }) => {
+      const message = reaches === undefined ? UNKNOWN : RULES[reaches](value, permitted)
+      return message === undefined
+        ? []
+        : [{ path: [SECTIONS[component.kind], component.id, ...path].join('.'), message }]
+    })
   })
 }
 
-function valuesAt(options: unknown, path: string): string[] {
-  const value = path
-    .split('.')
-    .reduce<unknown>((at, name) => (at as Record<string, unknown> | undefined)?.[name], options)
-  if (value === undefined || value === null) return []
-  return (Array.isArray(value) ? value : [value]).map(one =>
-    typeof one === 'object' && one !== null && ('port' in one || 'systemd' in one)
-      ? listenText(one as ListenAddress)
-      : String(one),
+interface Named {
+  readonly path: readonly string[]
+  /** Undefined: the option does not say. */
+  readonly reaches: Exclude<Reached, 'nothing'> | undefined
+  readonly value: string
+}
+
+/** Everything outside that the options of a component name. */
+function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
+  const parts: [z.ZodType, unknown][] = [[definition.options, options]]
+  if (delivery) parts.push([deliverySchema(definition), delivery])
+  return parts.flatMap(([schema, values]) =>
+    textOptions(schema).flatMap(({ path, reaches }) =>
+      reaches === 'nothing'
+        ? []
+        : valuesAt(values, path).map(value => ({ path: path.filter(step => step !== '*'), reaches, value })),
+    ),
   )
 }
 
-function isPermitted(permitted: readonly string[] | 'all', reach: Reach, value: string): boolean {
-  if (permitted === 'all') return true
-  if (reach === 'files') return isWithin(value, permitted)
-  if (reach === 'urls') return permitted.some(prefix => beginsWith(value, prefix))
-  return permitted.includes(value)
+const UNKNOWN = 'this option cannot be used in a published pipeline'
+
+/** What is wrong with a value; undefined: nothing. */
+const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Permitted) => string | undefined> = {
+  files(path, { files, never }) {
+    if (never.some(folder => isBelow(resolve(path), folder)))
+      return `${path} is in the folder where this process keeps its state`
+    return isWithin(path, files) ? undefined : `${path} is not among the files that it may use`
+  },
+  urls(url, { urls, addresses }) {
+    if (urls !== 'all')
+      return urls.some(prefix => beginsWith(url, prefix))
+        ? undefined
+        : `${url} is not among the addresses that it may send to`
+    const { host, port } = literalAddress(url)
+    const denied = host === undefined ? undefined : addresses?.denied(host, port)
+    return denied && `it must not send to ${host}, which is ${denied}`
+  },
+  listen: (value, { listen }) =>
+    listen.includes(value) ? undefined : `${value} is not among the addresses that it may listen on`,
+  credentials: (value, { credentials }) =>
+    credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
+}
+
+/** The IP address that a URL holds, or that its name stands for without asking anybody. */
+function literalAddress(url: string): { host: string | undefined; port: number } {
+  const { hostname, protocol, port } = new URL(url)
+  const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
+  const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
+  return { host, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) }
+}
+
+function valuesAt(value: unknown, path: readonly string[]): string[] {
+  if (value === undefined || value === null) return []
+  const [step, ...rest] = path
+  if (step === '*') return typeof value === 'object' ? Object.values(value).flatMap(item => valuesAt(item, rest)) : []
+  if (step !== undefined) return valuesAt((value as Record<string, unknown>)[step], rest)
+  if (Array.isArray(value)) return value.flatMap(item => valuesAt(item, []))
+  const isAddress = typeof value === 'object' && ('port' in value || 'systemd' in value)
+  return [isAddress ? listenText(value as ListenAddress) : String(value)]
 }
 
 /** `path` may be a pattern itself: what is a sign in it stands for itself here, and nothing leads upwards. */
@@ -112,7 +115,16 @@ function isWithin(path: string, patterns: readonly string[]): boolean {
   // Braces may hide a way out: `/var/log/{a,../../etc/passwd}`.
   if (/(^|[/{,])\.\.($|[/},])/.test(path)) return false
   const name = resolve(path)
-  return patterns.some(pattern => pattern === name || patternOf(pattern).test(name))
+  return patterns.some(pattern => patternMatches(pattern, name))
+}
+
+/** Whether an absolute path is the folder or something in it. */
+export function isBelow(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`)
+}
+
+export function patternMatches(pattern: string, path: string): boolean {
+  return pattern === path || patternOf(pattern).test(path)
 }
 
 function patternOf(pattern: string): RegExp {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { isAddress, parseCidr } from '../condition/cidr.js'
 import { byteSize, duration, listenAddress, refuse } from '../core/options.js'
+import { parseRule } from '../lib/address-rules.js'
 import { tlsOptions } from '../sources/listen/tls.js'
 
 /** The options of the service: the section `service` of a configuration. */
@@ -8,6 +9,11 @@ import { tlsOptions } from '../sources/listen/tls.js'
 const proxy = z.string().superRefine((text, context) => {
   if (!isAddress(text) && !parseCidr(text))
     refuse(context, 'must be an address or a range of addresses, as in 10.0.0.0/8', true)
+})
+
+const addressRule = z.string().superRefine((text, context) => {
+  if (!parseRule(text))
+    refuse(context, 'must be an address or a range, with or without a port, as in 10.1.0.0/16 or 127.0.0.1:9000', true)
 })
 
 const limits = z.strictObject({
@@ -42,14 +48,22 @@ const ingest = z.strictObject({
     .describe('Pipelines that run in the service at the same time. One that is idle makes room for another.'),
   allow_files: z
     .array(z.string().min(1))
-    .optional()
+    .default([])
     .describe(
-      'Files of this machine that pipelines may name, as absolute paths or patterns such as /var/log/sluice/**: what file destinations write to, key files and certificates. Without it: every file, while the service listens on a loopback address and has no trusted_proxies; else none.',
+      'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so name where a link leads. Files in data_dir are always refused. Every account can use all of these files.',
     ),
   allow_urls: z
     .array(z.url())
     .optional()
-    .describe('What the addresses that pipelines send to must begin with. Without it: every address.'),
+    .describe(
+      'What the URLs that pipelines send to must begin with. These may lead to any address, also in a private network. Without it: every URL whose address `allow_addresses` does not exclude.',
+    ),
+  allow_addresses: z
+    .array(addressRule)
+    .default([])
+    .describe(
+      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. By default loopback, private, link-local, multicast and reserved addresses are refused, and all addresses of this machine. The address is checked at each connection. A port where the service itself listens is only reached by an entry with that port.',
+    ),
 })
 
 export const serviceOptions = z.strictObject({

@@ -1,9 +1,9 @@
-import { constants } from 'node:fs'
-import { open, stat } from 'node:fs/promises'
+import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
 import { DeliveryError, errorCode } from './errors.js'
+import { OutOfReach, openWithin, type Reach } from './reach.js'
 
 const LONGEST_KEY = 16 * 1024
 
@@ -22,14 +22,17 @@ interface Version {
 export class AccessKey {
   readonly #auth: AuthOptions
   readonly #log: Logger
+  readonly #reach: Reach | undefined
   #key: string | undefined
   #version: Version | undefined
   #toldUnusable = false
   #toldReadable = false
 
-  constructor(auth: AuthOptions, log: Logger) {
+  /** `reach`: the bounds of the component that the options are of. */
+  constructor(auth: AuthOptions, log: Logger, reach?: Reach) {
     this.#auth = auth
     this.#log = log
+    this.#reach = reach
     if (auth.key) this.#key = trimKey(auth.key.reveal())
   }
 
@@ -53,6 +56,7 @@ export class AccessKey {
       if (this.#key === undefined || !sameVersion(this.#version, await stat(path))) await this.#read(path)
       this.#toldUnusable = false
     } catch (error) {
+      if (error instanceof OutOfReach) throw denied(error)
       const text = unusable(path, error)
       if (this.#key === undefined) throw held(text, error)
       if (!this.#toldUnusable)
@@ -85,7 +89,7 @@ export class AccessKey {
   }
 
   async #read(path: string): Promise<void> {
-    const { key, version, mode } = await readKey(path)
+    const { key, version, mode } = await readKey(path, this.#reach)
     if (mode & 0o004 && !this.#toldReadable) {
       this.#toldReadable = true
       this.#log.warn({ file: path }, 'everybody can read the access key; chmod 600 its file')
@@ -96,9 +100,11 @@ export class AccessKey {
   }
 }
 
-async function readKey(path: string): Promise<{ key: string; version: Version; mode: number }> {
-  // Opening a FIFO must not wait for a writer: it would block a thread that all files of the process share.
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+async function readKey(
+  path: string,
+  reach: Reach | undefined,
+): Promise<{ key: string; version: Version; mode: number }> {
+  const file = await openWithin(reach, path)
   try {
     const version = await file.stat()
     if (!version.isFile()) throw new Error('it is not a file')
@@ -129,4 +135,12 @@ function unusable(path: string, error: unknown): string {
 
 function held(message: string, cause?: unknown): DeliveryError {
   return new DeliveryError(message, { failure: 'hold', reason: 'no_key', cause })
+}
+
+function denied(cause: OutOfReach): DeliveryError {
+  return new DeliveryError(`cannot use the access key: ${cause.message}`, {
+    failure: 'hold',
+    reason: 'file_denied',
+    cause,
+  })
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { refuse, refuseAt, secret } from './options.js'
+import { reaches } from './reach.js'
 
 /** What RFC 9110 allows as a header name, and as an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
@@ -9,24 +10,19 @@ export const auth = z
   .strictObject({
     type: z.enum(['token', 'none']).prefault('token').describe('token: a key in a header. none: no authentication.'),
     key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
-    key_file: z
-      .string()
-      .min(1)
+    key_file: reaches('files', z.string().min(1))
       .optional()
       .describe('File that holds the key, read again when it changes. A newline at its end does not matter.'),
-    credential: z
-      .string()
-      .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' })
+    credential: reaches(
+      'credentials',
+      z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
+    )
       .optional()
       .describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
-    scheme: z
-      .string()
-      .regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/, { error: 'must be one word' })
+    scheme: reaches('nothing', z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/, { error: 'must be one word' }))
       .prefault('Token')
       .describe('The word before the key, such as Token or Bearer. Empty: the key stands alone.'),
-    header: z
-      .string()
-      .regex(HEADER_NAME, { error: 'must be the name of a header' })
+    header: reaches('nothing', z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }))
       .prefault('Authorization')
       .describe('The header that carries the key.'),
   })

@@ -9,6 +9,7 @@ import type { Explain } from './explain.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
 import type { Decode, Origin } from './origin.js'
+import type { Reach } from './reach.js'
 
 /** start and stop are called by the engine only; stop may come twice, and without a start. */
 export interface Lifecycle {
@@ -147,6 +148,8 @@ export interface ComponentContext {
   readonly metrics: ComponentMetrics
   /** A reader of a field of the events that reach this component. Call it in `create` only. */
   field(path: FieldPath): FieldReader
+  /** The bounds of a component that a configuration from elsewhere has; undefined: there are none. */
+  readonly reach?: Reach | undefined
   /** What `handOver` of the component gave whose place this one takes; undefined where there is none. */
   readonly inherited?: unknown
 }

@@ -7,24 +7,23 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { LOCAL } from '../core/delivery-options.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { written } from '../core/explain.js'
+import { OutOfReach, reaches } from '../core/reach.js'
 import { holdChunk } from '../lib/chunk-pool.js'
 import { inTurn } from '../lib/in-turn.js'
 import { AppendedFile, calls, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
-  path: z
-    .string()
-    .min(1)
-    .describe(
-      'File to append to: a regular file that no other destination writes to. Its folder is created when it is missing.',
-    ),
+  path: reaches('files', z.string().min(1)).describe(
+    'File to append to: a regular file that no other destination writes to. Its folder is created when it is missing.',
+  ),
   encoding: z
     .enum(['json', 'raw'])
     .default('raw')
     .describe('raw: the line as it was read, a changed event as JSON. json: every event as a line of JSON.'),
-  mode: z
-    .string()
-    .regex(/^0?[0-7]{3}$/, { error: 'must be three octal digits in quotes, such as "0640"' })
+  mode: reaches(
+    'nothing',
+    z.string().regex(/^0?[0-7]{3}$/, { error: 'must be three octal digits in quotes, such as "0640"' }),
+  )
     .default('0640')
     .describe('Permissions of a file that is made here.'),
   fsync: z
@@ -166,10 +165,13 @@ export class FileDestination implements Destination {
   }
 
   async #open(): Promise<AppendedFile> {
-    const { path, mode, encoding } = this.#options
+    const { mode, encoding } = this.#options
+    const { reach } = this.#context
+    const path = reach ? await reach.realFile(this.#options.path) : this.#options.path
     await mkdir(dirname(path), { recursive: true })
     const continues = !this.#openedBefore
-    this.#opened = await AppendedFile.open({ path, encoding, mode: Number.parseInt(mode, 8), continues }, this.#os)
+    const options = { path, encoding, mode: Number.parseInt(mode, 8), continues, reach }
+    this.#opened = await AppendedFile.open(options, this.#os)
     this.#openedBefore = true
     this.#checkedAt = this.#context.clock.now()
     return this.#opened
@@ -187,6 +189,10 @@ export class FileDestination implements Destination {
 
   #failure(error: unknown): DeliveryError {
     if (error instanceof DeliveryError) return error
+    if (error instanceof OutOfReach) {
+      const message = `cannot write ${this.#options.path}: ${error.message}`
+      return new DeliveryError(message, { failure: 'hold', reason: 'file_denied', cause: error })
+    }
     const cause = error instanceof TornWrite ? error.cause : error
     const code = errorCode(cause) ?? 'unknown'
     const message = `cannot write ${this.#options.path}${HINTS[code] ?? ''} (${errorText(cause)})`

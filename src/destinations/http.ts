@@ -53,7 +53,7 @@ class HttpDestination implements Destination {
     this.#options = options
     this.#context = context
     this.#inherited = context.inherited as Connections | undefined
-    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
+    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
     this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json' }
     if (options.delegate_account_id) this.#headers['x-delegate-account-id'] = options.delegate_account_id
     this.#warnOfPlainKey()
@@ -62,7 +62,7 @@ class HttpDestination implements Destination {
   async start(signal: AbortSignal): Promise<void> {
     // Loaded by those who send over HTTP only: undici takes its time and its memory.
     const { openConnections } = await import('./http/connections.js')
-    this.#connections ??= await openConnections(this.#options, this.#inherited)
+    this.#connections ??= await openConnections(this.#options, this.#inherited, this.#context.reach)
     this.#inherited = undefined
     const { validate } = this.#options
     if (validate === undefined) await this.#key?.current()

@@ -121,7 +121,7 @@ export class Engine {
     for (const buffer of this.#buffers.values()) await buffer.close()
   }
 
-  #context({ id, kind, type }: ComponentConfig): Wide {
+  #context({ id, kind, type, reach }: ComponentConfig): Wide {
     const { log, clock, metrics } = this.#around
     const counters = metrics.component(id, kind, type)
     this.#counters.set(id, counters)
@@ -130,6 +130,7 @@ export class Engine {
       log: log.child({ component: id }),
       clock,
       metrics: counters,
+      reach,
       inherited: this.#inherited?.take(id),
       field: (path: FieldPath) => new FieldReader(path, this.#wanted),
     }

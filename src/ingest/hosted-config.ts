@@ -1,3 +1,4 @@
+import { LimitedReach } from '../config/limited-reach.js'
 import { type ComponentConfig, type Config, parseDocument } from '../config/load.js'
 import { type Permitted, refusedBy } from '../config/permitted.js'
 import type { AnyDefinition } from '../core/component.js'
@@ -43,7 +44,8 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
   if (all.destinations.length === 0) throw new NotHosted(`nothing that reaches a destination reads ${INGEST}`)
   const refused = refusedBy(permitted, all)
   if (refused.length > 0) throw new NotHosted(refused.map(({ path, message }) => `${path}: ${message}`).join('; '))
-  return all
+  const reach = new LimitedReach(permitted)
+  return { ...all, destinations: all.destinations.map(one => ({ ...one, reach })) }
 }
 
 export function whyNot(error: unknown): string {

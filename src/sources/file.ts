@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
+import { reaches } from '../core/reach.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
@@ -19,13 +20,13 @@ import { Watches } from './file/watches.js'
 const options = z
   .strictObject({
     include: z
-      .array(z.string().min(1))
+      .array(reaches('files', z.string().min(1)))
       .min(1)
       .describe(
         'Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.',
       ),
     exclude: z
-      .array(z.string().min(1))
+      .array(reaches('nothing', z.string().min(1)))
       .default([])
       .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
     read_from: z

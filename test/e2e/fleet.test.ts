@@ -23,7 +23,10 @@ async function startService(t: Test, folder: string) {
   const path = join(folder, 'service.yaml')
   let listen = '127.0.0.1:0'
   const configure = () =>
-    writeFileSync(path, `metrics: false\nservice: { listen: '${listen}', data_dir: ${join(folder, 'service')} }\n`)
+    writeFileSync(
+      path,
+      `metrics: false\nservice: { listen: '${listen}', data_dir: ${join(folder, 'service')}, ingest: { allow_files: ['${folder}/**'] } }\n`,
+    )
   configure()
   const init = sluice(['admin', 'init', '--config', path, '--json'])
   t.equal(await init.exit, 0, init.stderr)

@@ -8,6 +8,7 @@ import type { InitResult } from '../../src/api/domain/documents.js'
 import type { Io } from '../../src/cli/command-line.js'
 import { commands } from '../../src/cli/commands.js'
 import { dispatch } from '../../src/cli/dispatch.js'
+import { Client } from '../../src/client/client.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
 import { limitFileSize } from '../support/file-limit.js'
@@ -304,6 +305,40 @@ t.test('sluice api', { timeout: 60_000 }, async t => {
   t.match(text, /^sluice_api_requests_total\{method="POST",route="\/v3\/pipeline",status="201"\} 1$/m)
   t.match(text, /^sluice_api_authenticated_total \d+$/m)
   t.equal((await fetch(metrics.url.replace('metrics', 'readyz'))).status, 200)
+  await stop(t, running)
+})
+
+t.test('a key of the service gives neither its files nor its network', { timeout: 60_000 }, async t => {
+  const folder = t.testdir({})
+  const { url, config, state, running } = await serve(t, folder)
+  const made = await init(t, config)
+  const client = new Client({ url, key: made.service_account.key, retries: 0 })
+  const secret = readFileSync(join(state, 'secret'))
+  const scrape = /"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!
+  for (const [out, why] of [
+    [{ type: 'file', path: join(state, 'secret') }, /in the folder where this process keeps its state/],
+    [{ type: 'file', path: join(folder, 'x') }, /not among the files/],
+    [{ type: 'http', url: 'http://8.8.8.8', auth: { key_file: config } }, /auth\.key_file: .* not among the files/],
+    [
+      { type: 'http', url: 'http://169.254.169.254/latest' },
+      /must not send to 169\.254\.169\.254, which is a link-local/,
+    ],
+    [{ type: 'http', url: 'http://localhost:9' }, /127\.0\.0\.1, which is a loopback address/],
+    [{ type: 'http', url: scrape }, /a loopback address, where this service itself listens/],
+  ] as const) {
+    const { id } = await client.pipelines.create({
+      title: 'x',
+      config: { destinations: { out: { ...out, inputs: ['ingest'] } } },
+    })
+    await client.pipelines.publish(id)
+    const answer = await fetch(`${url}/v3/ingest/${id}`, {
+      method: 'POST',
+      body: '{}\n',
+      headers: { authorization: `Token ${made.service_account.key}`, 'content-type': 'application/x-ndjson' },
+    })
+    t.match({ status: answer.status, text: await answer.text() }, { status: 503, text: why })
+  }
+  t.same(readFileSync(join(state, 'secret')), secret)
   await stop(t, running)
 })
 

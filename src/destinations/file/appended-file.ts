@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import { encodeNdjson, RawEncoder } from '../../codec/encode.js'
 import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
+import type { Reach } from '../../core/reach.js'
 import { irregular } from '../../lib/regular-file.js'
 
 /** The calls to the operating system; tests inject faults here. */
@@ -33,6 +34,8 @@ export interface AppendOptions {
   readonly mode: number
   /** Whether an unfinished last line may be continued by the rest of the same line. */
   readonly continues: boolean
+  /** With it, `path` has all links resolved, and another file that is found there is refused. */
+  readonly reach?: Reach | undefined
 }
 
 /** A write failed, and a part of it could not be removed from the file again. */
@@ -67,15 +70,17 @@ export class AppendedFile {
   #continues: boolean
 
   /** Opens the file or creates it. Throws a DeliveryError for anything but a regular file, without opening it. */
-  static async open({ path, encoding, mode, continues }: AppendOptions, os: FileCalls = calls): Promise<AppendedFile> {
+  static async open(options: AppendOptions, os: FileCalls = calls): Promise<AppendedFile> {
+    const { path, encoding, mode, continues, reach } = options
     const there = await os.stat(path).catch(error => {
       if (errorCode(error) !== 'ENOENT') throw error
     })
     if (there) refuseIrregular(path, there)
-    const fd = await os.open(path, FLAGS, mode)
+    const fd = await os.open(path, reach ? FLAGS | constants.O_NOFOLLOW : FLAGS, mode)
     try {
       const stats = await os.fstat(fd)
       refuseIrregular(path, stats)
+      await reach?.confirm(path, stats)
       return new AppendedFile(fd, keyOf(stats), encoding === 'json', continues, os)
     } catch (error) {
       await os.close(fd).catch(() => {})

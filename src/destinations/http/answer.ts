@@ -84,8 +84,18 @@ const WORDS: Record<string, string> = {
   unreachable: 'there is no way to it',
 }
 
+/** No connection may be made to what a name resolves to. */
+export class DeniedAddress extends Error {
+  constructor(name: string, address: string, kind: string) {
+    const leads = name === address ? name : `${name} resolves to ${address}, which`
+    super(`${leads} is ${kind} and must not be connected to; the operator can allow it`)
+  }
+}
+
 /** An attempt that got no answer. */
 export function networkError(error: unknown, place: string): DeliveryError {
+  if (error instanceof DeniedAddress)
+    return new DeliveryError(`${place}: ${error.message}`, { failure: 'hold', reason: 'address_denied', cause: error })
   const code = errorCode(error) ?? ''
   const unexpected = error instanceof Error && /^bad (response|upgrade)$/.test(error.message)
   const tls = /^(ERR_TLS|ERR_SSL|EPROTO)|CERT|UNABLE_TO_|SELF_SIGNED/.test(code)

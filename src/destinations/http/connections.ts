@@ -1,9 +1,11 @@
-import { readFile } from 'node:fs/promises'
+import { type LookupAddress, lookup } from 'node:dns'
 import { createRequire } from 'node:module'
-import { Socket } from 'node:net'
+import { isIP, type LookupFunction, Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { buildConnector as Connecting, Agent as UndiciAgent } from 'undici'
 import { DeliveryError, errorText } from '../../core/errors.js'
+import { OutOfReach, type Reach, readWithin } from '../../core/reach.js'
+import { DeniedAddress } from './answer.js'
 import { skipInterimAnswers } from './interim-answers.js'
 import type { HttpOptions } from './options.js'
 
@@ -30,27 +32,32 @@ export interface Connections {
 export async function openConnections(
   { tls, connect_timeout: timeout }: HttpOptions,
   before?: Connections,
+  reach?: Reach,
 ): Promise<Connections> {
   const read = async (name: 'ca_file' | 'cert_file' | 'key_file') => {
     const path = tls[name]
     if (path === undefined) return undefined
-    return await readFile(path).catch(cause => {
+    return await readWithin(reach, path).catch(cause => {
       const message = `cannot read tls.${name}: ${errorText(cause)}`
-      throw new DeliveryError(message, { failure: 'hold', reason: 'tls_file', cause })
+      const reason = cause instanceof OutOfReach ? 'file_denied' : 'tls_file'
+      throw new DeliveryError(message, { failure: 'hold', reason, cause })
     })
   }
   const secrets = [await read('ca_file'), await read('cert_file'), await read('key_file')] as const
   if (before && isDeepStrictEqual(before.secrets, secrets)) return before
   await before?.close()
   const [ca, cert, key] = secrets
-  const connector = buildConnector({
-    timeout,
-    rejectUnauthorized: true,
-    ...(ca && { ca }),
-    ...(cert && { cert }),
-    ...(key && { key }),
-    ...(tls.server_name && { servername: tls.server_name }),
-  })
+  const connectorWith = (permitted?: LookupFunction) =>
+    buildConnector({
+      timeout,
+      rejectUnauthorized: true,
+      ...(ca && { ca }),
+      ...(cert && { cert }),
+      ...(key && { key }),
+      ...(tls.server_name && { servername: tls.server_name }),
+      ...(permitted && { lookup: permitted }),
+    })
+  const connector = reach ? connectorWithin(reach, connectorWith) : connectorWith()
   // Agent.destroy waits for a connection that is being made, up to its time limit, unless its socket is destroyed.
   const connecting = new Set<Socket>()
   const connected = new Set<Socket>()
@@ -85,5 +92,40 @@ export async function openConnections(
       for (const socket of connecting) socket.destroy(new Error('closing'))
       await closed
     },
+  }
+}
+
+/**
+ * Connects only where `reach` allows it. What a name resolves to is checked in the lookup of the connection itself, so
+ * that no other answer of the name server can come between the check and the connection.
+ */
+function connectorWithin(
+  reach: Reach,
+  connectorWith: (permitted: LookupFunction) => Connecting.connector,
+): Connecting.connector {
+  const byPort = new Map<number, Connecting.connector>()
+  return (options, callback) => {
+    const port = Number(options.port || (options.protocol === 'https:' ? 443 : 80))
+    const host = options.hostname.replace(/^\[|\]$/g, '')
+    // An address is not looked up.
+    const denied = isIP(host) ? reach.deniedAddress(host, port) : undefined
+    if (denied !== undefined) return callback(new DeniedAddress(host, host, denied), null)
+    let connector = byPort.get(port)
+    if (!connector) byPort.set(port, (connector = connectorWith(permittedLookup(reach, port))))
+    return connector(options, callback)
+  }
+}
+
+function permittedLookup(reach: Reach, port: number): LookupFunction {
+  return (name, options, callback) => {
+    lookup(name, { ...options, all: true }, (error, found: LookupAddress[]) => {
+      if (error) return callback(error, '')
+      const refused = found.map(({ address }) => reach.deniedAddress(address, port))
+      const permitted = found.filter((_, i) => refused[i] === undefined)
+      const first = permitted[0]
+      if (!first) return callback(new DeniedAddress(name, found[0]?.address ?? name, refused[0] ?? 'unknown'), '')
+      if (options.all) callback(null, permitted)
+      else callback(null, first.address, first.family)
+    })
   }
 }

@@ -2,6 +2,7 @@ import zlib from 'node:zlib'
 import { z } from 'zod'
 import { auth, HEADER_NAME } from '../../core/auth-options.js'
 import { duration, refuse, refuseAt } from '../../core/options.js'
+import { reaches } from '../../core/reach.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
@@ -13,7 +14,7 @@ const OWN_HEADERS = new Set(
 )
 
 function httpUrl() {
-  return z.string().superRefine((text, context) => {
+  const schema = z.string().superRefine((text, context) => {
     const url = URL.canParse(text) ? new URL(text) : undefined
     if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
       refuse(context, 'must be a whole address that begins with http:// or https://')
@@ -21,22 +22,21 @@ function httpUrl() {
       refuse(context, 'must not hold a user name or password; use "auth" or "headers"')
     } else if (url.hash) refuse(context, 'must not have a part after "#"')
   })
+  return reaches('urls', schema)
 }
 
 const tls = z
   .strictObject({
-    ca_file: z
-      .string()
-      .min(1)
+    ca_file: reaches('files', z.string().min(1))
       .optional()
       .describe('Certificates (PEM) of the authorities to trust, in place of the usual ones.'),
-    server_name: z
-      .string()
-      .min(1)
+    server_name: reaches('nothing', z.string().min(1))
       .optional()
       .describe("The name that the receiver's certificate must have, if not that of the URL."),
-    cert_file: z.string().min(1).optional().describe('Client certificate (PEM), for receivers that ask for one.'),
-    key_file: z.string().min(1).optional().describe('Private key (PEM) of the client certificate.'),
+    cert_file: reaches('files', z.string().min(1))
+      .optional()
+      .describe('Client certificate (PEM), for receivers that ask for one.'),
+    key_file: reaches('files', z.string().min(1)).optional().describe('Private key (PEM) of the client certificate.'),
   })
   .superRefine((tls, context) => {
     if ((tls.cert_file === undefined) !== (tls.key_file === undefined)) {
@@ -55,14 +55,15 @@ export const options = z
     headers: z
       .record(
         z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
-        z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' }),
+        reaches('nothing', z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' })),
       )
       .prefault({})
       .describe('Further headers of every request. Their values are never logged.'),
     auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
-    delegate_account_id: z
-      .string()
-      .regex(/^[0-9a-fA-F]{24}$/, { error: 'must be 24 hexadecimal digits' })
+    delegate_account_id: reaches(
+      'nothing',
+      z.string().regex(/^[0-9a-fA-F]{24}$/, { error: 'must be 24 hexadecimal digits' }),
+    )
       .optional()
       .describe('Account to act within, for enterprise keys: sent as x-delegate-account-id.'),
     validate: httpUrl().optional().describe('Asked with HEAD at the start: nothing is sent before it accepts the key.'),

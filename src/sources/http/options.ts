@@ -1,15 +1,19 @@
 import { z } from 'zod'
 import { auth } from '../../core/auth-options.js'
 import { byteSize, duration, refuseAt } from '../../core/options.js'
+import { reaches } from '../../core/reach.js'
 import { listenOptions } from '../listen/listener.js'
 
 export const options = z
   .strictObject({
     ...listenOptions,
-    path: z
-      .string()
-      .regex(/^\/[\x21-\x7e]*$/, { error: 'must begin with a slash' })
-      .refine(path => !/[?#]/.test(path), { error: 'must be a path without "?" and "#"' })
+    path: reaches(
+      'nothing',
+      z
+        .string()
+        .regex(/^\/[\x21-\x7e]*$/, { error: 'must begin with a slash' })
+        .refine(path => !/[?#]/.test(path), { error: 'must be a path without "?" and "#"' }),
+    )
       .default('/')
       .describe('The path that requests are made to.'),
     auth: auth.prefault({ type: 'none' }).describe('The key that requests must have.'),

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { byteSize, refuseAt } from '../../core/options.js'
+import { reaches } from '../../core/reach.js'
 import { SEVERITIES } from '../../lib/syslog.js'
 import { RENAMED } from './fields.js'
 
@@ -10,9 +11,12 @@ export const options = z
   .strictObject({
     units: z
       .array(
-        z.string().regex(/^[^-\s*?[\]][^\s*?[\]]*$/, {
-          error: 'must be the name of a unit, as in nginx.service, and no pattern',
-        }),
+        reaches(
+          'nothing',
+          z.string().regex(/^[^-\s*?[\]][^\s*?[\]]*$/, {
+            error: 'must be the name of a unit, as in nginx.service, and no pattern',
+          }),
+        ),
       )
       .min(1)
       .optional()
@@ -25,7 +29,10 @@ export const options = z
       .describe('Only what is at least that severe: `warning` gives warning, err, crit, alert and emerg.'),
     matches: z
       .array(
-        z.string().regex(/^[A-Z_][A-Z0-9_]{0,63}=[^\0]*$/, { error: 'must be FIELD=value, as in _TRANSPORT=kernel' }),
+        reaches(
+          'nothing',
+          z.string().regex(/^[A-Z_][A-Z0-9_]{0,63}=[^\0]*$/, { error: 'must be FIELD=value, as in _TRANSPORT=kernel' }),
+        ),
       )
       .min(1)
       .optional()
@@ -39,18 +46,16 @@ export const options = z
         'Where to begin when the source first starts: with the oldest entry there is, with the first of the present boot, or with those to come.',
       ),
     include_fields: z
-      .array(z.string().regex(FIELD, { error: 'must be a field of the journal, as in _EXE' }))
+      .array(reaches('nothing', z.string().regex(FIELD, { error: 'must be a field of the journal, as in _EXE' })))
       .optional()
       .describe(
         "Which of the journal's own fields an event keeps, beside those that it always has. An empty list: none. Default: all.",
       ),
-    directory: z
-      .string()
-      .min(1)
+    directory: reaches('files', z.string().min(1))
       .optional()
       .describe('Reads the journal files of this folder, and of those in it, instead of those of this machine.'),
     files: z
-      .array(z.string().min(1))
+      .array(reaches('files', z.string().min(1)))
       .min(1)
       .optional()
       .describe('Reads these journal files only. Patterns are looked up when journalctl is started.'),

@@ -3,14 +3,15 @@ import type { TlsOptions } from 'node:tls'
 import type { Logger } from 'pino'
 import { z } from 'zod'
 import { errorText } from '../../core/errors.js'
+import { reaches } from '../../core/reach.js'
 
 /** Options of a server that speaks TLS. */
 export const tlsOptions = z.strictObject({
-  cert_file: z.string().min(1).describe('Certificate (PEM), with those of the authorities between it and the root.'),
-  key_file: z.string().min(1).describe('Private key (PEM) of the certificate.'),
-  client_ca_file: z
-    .string()
-    .min(1)
+  cert_file: reaches('files', z.string().min(1)).describe(
+    'Certificate (PEM), with those of the authorities between it and the root.',
+  ),
+  key_file: reaches('files', z.string().min(1)).describe('Private key (PEM) of the certificate.'),
+  client_ca_file: reaches('files', z.string().min(1))
     .optional()
     .describe('Certificates (PEM) of authorities: only clients with a certificate of one of them are let in.'),
 })

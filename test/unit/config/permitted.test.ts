@@ -1,13 +1,24 @@
+import { networkInterfaces } from 'node:os'
+import { PassThrough } from 'node:stream'
 import t from 'tap'
+import { z } from 'zod'
 import { components } from '../../../src/components.js'
 import { parseDocument } from '../../../src/config/load.js'
-import { isRuled, type Permitted, refusedBy } from '../../../src/config/permitted.js'
+import { type Permitted, refusedBy } from '../../../src/config/permitted.js'
+import { deliverySchema } from '../../../src/config/schema.js'
+import { defineProcessor } from '../../../src/core/component.js'
+import { textOptions } from '../../../src/core/reach.js'
+import { AddressRules, parseRule } from '../../../src/lib/address-rules.js'
 
-t.test('of every component it is known what it reaches', async t => {
-  for (const { kind, type } of components) t.ok(isRuled(kind, type), `${kind} ${type} is in the table of permitted.ts`)
+t.test('every option that takes text says what its text names', async t => {
+  for (const definition of components) {
+    const schemas = [definition.options, ...(definition.kind === 'destination' ? [deliverySchema(definition)] : [])]
+    for (const { path, reaches } of schemas.flatMap(schema => textOptions(schema)))
+      t.ok(reaches, `${definition.kind} ${definition.type}: ${path.join('.')} needs reaches() of core/reach.ts`)
+  }
 })
 
-const NOTHING: Permitted = { files: [], urls: [], listen: [], credentials: [] }
+const NOTHING: Permitted = { files: [], never: [], urls: [], listen: [], credentials: [] }
 const OUT = { type: 'blackhole', inputs: ['in'] }
 
 function refused(component: object, permitted: Partial<Permitted>): string[] {
@@ -40,7 +51,10 @@ const table: [what: string, component: object, permitted: Partial<Permitted>, re
   ['the journal of the machine', { type: 'journald' }, { files: ['/var/log/app/**'] }, ['directory']],
   ['the same, permitted', { type: 'journald' }, { files: ['/var/log/journal'] }, []],
   ['another journal', { type: 'journald', files: ['/srv/a.journal'] }, { files: ['/var/log/**'] }, ['files']],
-  ['everything', file('/etc/passwd'), { files: 'all' }, []],
+  ['everything', file('/etc/passwd'), { files: ['/**'] }, []],
+  ['its state', file('/data/service/secret'), { files: ['/**'], never: ['/data/service'] }, ['path']],
+  ['beside its state', file('/data/service2/x'), { files: ['/**'], never: ['/data/service'] }, []],
+  ['a header is only text', send('http://a/', { headers: { X: '/etc/passwd' } }), { urls: 'all' }, []],
   ['an address', send('https://a.example/v3/x'), { urls: ['https://a.example/v3'] }, []],
   ['a longer name', send('https://a.example/v33'), { urls: ['https://a.example/v3'] }, ['url']],
   ['a host that begins alike', send('https://a.example.org/'), { urls: ['https://a.example'] }, ['url']],
@@ -62,7 +76,41 @@ t.test('what a configuration from elsewhere may reach', async t => {
   for (const [what, component, permitted, expected] of table) t.same(refused(component, permitted), expected, what)
 })
 
-t.test('a type that is not known is refused', async t => {
-  const strange = { id: 'x', kind: 'processor', type: 'strange', inputs: [], options: {} } as never
-  t.match(refusedBy(NOTHING, { sources: [], processors: [strange], destinations: [] }), [{ path: 'processors.x.type' }])
+t.test('an option that does not say what it names is refused once it is used', async t => {
+  const definition = defineProcessor({
+    type: 'new',
+    summary: 'New.',
+    options: z.strictObject({ program: z.string().optional(), level: z.enum(['a', 'b']).default('a') }),
+    examples: [{ title: '', yaml: '' }],
+    create: () => new PassThrough({ objectMode: true }) as never,
+  })
+  const of = (options: object) =>
+    refusedBy(NOTHING, {
+      sources: [],
+      processors: [{ id: 'x', kind: 'processor', type: 'new', inputs: [], options, definition }],
+      destinations: [],
+    })
+  t.same(of({ level: 'a' }), [])
+  t.match(of({ program: '/bin/sh' }), [{ path: 'processors.x.program', message: /cannot be used in a published/ }])
+})
+
+t.test('addresses that stand in a configuration', async t => {
+  const addresses = new AddressRules(['10.1.0.0/16', '127.0.0.1:9000', '[fd00::/8]:443', '192.168.1.7'], () => [8080])
+  const urls = (url: string) => refused(send(url), { urls: 'all', addresses })
+  const denied = `127.0.0.1 127.1 2130706433 0x7f.1 0177.0.0.1 localhost LOCALHOST. a.localhost 0.0.0.0 10.0.0.1
+    172.16.0.1 172.31.255.255 192.168.1.8 169.254.169.254 100.64.0.1 100.100.100.200 168.63.129.16 198.18.0.1 224.0.0.1
+    255.255.255.255 [::] [::1] [::ffff:127.0.0.1] [::ffff:a00:1] [::127.0.0.1] [fe80::1] [fc00::1] [fec0::1] [ff02::1]
+    [fd00:ec2::254] [64:ff9b::7f00:1] [64:ff9b::169.254.169.254] [64:ff9b:1::1] [2002:7f00:1::] [2001:0:1::1]
+    [2001:db8::1] [100::1] [4000::1] 127.0.0.1:9001 [fd00::1]:444 192.168.1.7:8080`
+  const fine = `8.8.8.8 172.32.0.1 100.128.0.1 [2606:4700::1111] [64:ff9b::8.8.8.8] example.com 127.0.0.1:9000
+    [::ffff:127.0.0.1]:9000 [fd00::1]:443 10.1.2.3 192.168.1.7:81 8.8.8.8:8080`
+  for (const host of denied.split(/\s+/)) t.same(urls(`http://${host}/`), ['url'], `${host} is refused`)
+  for (const host of fine.split(/\s+/)) t.same(urls(`http://${host}/`), [], `${host} is allowed`)
+  t.same(urls('https://[fd00::1]/'), [], 'the port of https')
+  t.same(refused(send('http://127.0.0.1/x'), { urls: ['http://127.0.0.1/'], addresses }), [], 'a URL that is listed')
+  for (const { address, internal } of Object.values(networkInterfaces()).flatMap(list => list ?? []))
+    if (!internal && !address.startsWith('fe80')) t.ok(new AddressRules([]).denied(address, 80), 'of this machine')
+  for (const rule of ['10.0.0.0/33', '10.0.0', 'example.com', '127.0.0.1:0', '127.0.0.1:70000', '[::1', '', ':80'])
+    t.notOk(parseRule(rule), `${rule} is no rule`)
+  for (const rule of ['::1', '::1/128', '[::1]', '[::1]:80', '::ffff:1', '10.0.0.1']) t.ok(parseRule(rule), rule)
 })

@@ -1,7 +1,9 @@
+import dns from 'node:dns'
 import { once } from 'node:events'
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, realpathSync, statSync, symlinkSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { syncBuiltinESMExports } from 'node:module'
+import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { gzipSync } from 'node:zlib'
@@ -9,6 +11,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { components as usual } from '../../../src/components.js'
+import { LimitedReach } from '../../../src/config/limited-reach.js'
 import type { Permitted } from '../../../src/config/permitted.js'
 import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
@@ -16,6 +19,7 @@ import { DeliveryError } from '../../../src/core/errors.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { IngestHost } from '../../../src/ingest/ingest-host.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
+import { AddressRules } from '../../../src/lib/address-rules.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { Refusal } from '../../../src/sources/http/refusal.js'
 import { limitFileSize } from '../../support/file-limit.js'
@@ -51,7 +55,7 @@ const collect = defineDestination({
   },
 })
 const components: readonly AnyDefinition[] = [...usual.filter(({ type }) => type !== 'blackhole'), collect]
-const ALL: Permitted = { files: 'all', urls: 'all', listen: 'all', credentials: 'all' }
+const ALL: Permitted = { files: ['/**'], never: [], urls: 'all', listen: [], credentials: [] }
 const OUT = { type: 'blackhole', inputs: ['ingest'] }
 const PIPELINE = { destinations: { out: OUT } }
 const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
@@ -154,6 +158,21 @@ function closeGate(): () => void {
     open = resolve
   })
   return open
+}
+
+/** From now on this name resolves to the address. */
+function resolveName(t: Test, host: string, address: string): void {
+  const { lookup } = dns
+  const fake = (name: string, ...rest: unknown[]) => {
+    if (name !== host) return (lookup as (...all: unknown[]) => void)(name, ...rest)
+    ;(rest.at(-1) as (error: null, found: dns.LookupAddress[]) => void)(null, [{ address, family: 4 }])
+  }
+  const use = (one: unknown) => {
+    dns.lookup = one as typeof lookup
+    syncBuiltinESMExports()
+  }
+  use(fake)
+  t.teardown(() => use(lookup))
 }
 
 const soon = (ms = 30) => new Promise(resolve => setTimeout(resolve, ms))
@@ -338,6 +357,7 @@ t.test('a pipeline that cannot start says so, until another revision is publishe
 t.test('what cannot run here holds what is sent, and says why', async t => {
   const none: Permitted = {
     files: ['/var/log/sluice/**'],
+    never: [],
     urls: ['https://logs.example.com/v3'],
     listen: [],
     credentials: [],
@@ -366,6 +386,82 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
     destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
   })
   t.match(await post(line(1)), { status: 202 }, 'sources of daemons are no matter here')
+})
+
+t.test('files and addresses are checked again when they are opened', async t => {
+  const root = realpathSync(
+    t.testdir({ out: {}, state: { secret: 'key-of-the-service' }, elsewhere: { secret: 'key-of-root' } }),
+  )
+  const path = (name: string) => join(root, name)
+  for (const [link, to] of [
+    ['out/link', 'elsewhere/secret'],
+    ['out/folder', 'elsewhere'],
+    ['out/dangling', 'elsewhere/new'],
+    ['out/state', 'state'],
+    ['operators', 'out'],
+  ] as const)
+    symlinkSync(path(to), path(link))
+  let connections = 0
+  const inside = createTcpServer(socket => {
+    connections++
+    socket.destroy()
+  })
+  inside.listen(0, '127.0.0.1')
+  await once(inside, 'listening')
+  t.teardown(() => inside.close())
+  const { port } = inside.address() as AddressInfo
+  resolveName(t, 'rebinds.example', '127.0.0.1')
+
+  const permitted: Permitted = {
+    files: [path('operators/**')],
+    never: [path('state')],
+    urls: 'all',
+    addresses: new AddressRules([]),
+    listen: [],
+    credentials: [],
+  }
+  const { publish, post, stop, metrics, logs } = await start(t, { permitted, folder: path('ingest') })
+  const cases: [id: string, destination: object, kind: string][] = [
+    ['link', { type: 'file', path: path('operators/link') }, 'file_denied'],
+    ['folder', { type: 'file', path: path('operators/folder/new') }, 'file_denied'],
+    ['state', { type: 'file', path: path('operators/state/secret') }, 'file_denied'],
+    ['dangling', { type: 'file', path: path('operators/dangling') }, 'eloop'],
+    ['key', { type: 'http', url: 'http://a.example/', auth: { key_file: path('operators/link') } }, 'file_denied'],
+    ['ca', { type: 'http', url: 'http://a.example/', tls: { ca_file: path('operators/link') } }, 'file_denied'],
+    ['name', { type: 'http', url: `http://rebinds.example:${port}/` }, 'address_denied'],
+    [
+      'validate',
+      { type: 'http', url: 'http://8.8.8.8/', validate: `http://rebinds.example:${port}/` },
+      'address_denied',
+    ],
+  ]
+  for (const [id, destination, kind] of cases) {
+    await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } }, id)
+    post(line(1), {}, id).catch(() => {})
+    const counted = new RegExp(`errors_total\\{component_id="${id}/out".*kind="${kind}"\\} [1-9]`)
+    for (let i = 0; i < 400 && !counted.test(String(await metrics.render())); i++) await soon(5)
+    t.match(String(await metrics.render()), counted, `${id}: ${kind}`)
+  }
+  await publish(
+    { destinations: { out: { type: 'file', path: path('operators/fine/new'), inputs: ['ingest'] } } },
+    'fine',
+  )
+  t.match(await post(line(1), {}, 'fine'), { status: 202 }, "the operator's own link is followed")
+  t.equal(readFileSync(path('out/fine/new'), 'utf8'), `${line(1)}\n`)
+  t.equal(connections, 0)
+  t.match(logs(), /rebinds\.example resolves to 127\.0\.0\.1, which is a loopback address/)
+  t.notMatch(logs(), /key-of/)
+  await stop(AbortSignal.abort())
+  t.same(readdirSync(path('elsewhere')), ['secret'])
+  t.same(
+    [readFileSync(path('elsewhere/secret'), 'utf8'), readFileSync(path('state/secret'), 'utf8')],
+    ['key-of-root', 'key-of-the-service'],
+  )
+
+  const reach = new LimitedReach(permitted)
+  const real = await reach.realFile(path('operators/fine/new'))
+  await reach.confirm(real, statSync(real))
+  await t.rejects(reach.confirm(real, statSync(path('elsewhere/secret'))), { message: /replaced by a link/ })
 })
 
 t.test('one that is idle makes room; while none is, there is none', async t => {

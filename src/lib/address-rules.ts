@@ -1,0 +1,132 @@
+import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import { networkInterfaces } from 'node:os'
+
+/** Which addresses may be connected to on behalf of somebody who must not reach the network of this machine. */
+
+/** `10.0.0.0/8`, `::1`, `127.0.0.1:9000`, `[fd00::/8]:443`. */
+const RULE = /^(?:\[([^\]]+)\]|([^[\]]*?))(?::(\d{1,5}))?$/
+const RANGE = /^([^/]+)(?:\/(\d{1,3}))?$/
+
+/** What IANA keeps for special purposes, with the name that messages give it. */
+const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
+  ['0.0.0.0/8', 'an unspecified address'],
+  ['10.0.0.0/8', 'a private address'],
+  ['100.64.0.0/10', 'an address of carrier-grade NAT'],
+  ['127.0.0.0/8', 'a loopback address'],
+  // The agent of Azure's virtual machines answers at this public address.
+  ['168.63.129.16/32', 'an address of the cloud platform'],
+  ['169.254.0.0/16', 'a link-local address'],
+  ['172.16.0.0/12', 'a private address'],
+  ['192.0.0.0/24', 'a reserved address'],
+  ['192.0.2.0/24', 'a reserved address'],
+  ['192.88.99.0/24', 'a reserved address'],
+  ['192.168.0.0/16', 'a private address'],
+  ['198.18.0.0/15', 'a reserved address'],
+  ['198.51.100.0/24', 'a reserved address'],
+  ['203.0.113.0/24', 'a reserved address'],
+  ['224.0.0.0/4', 'a multicast address'],
+  ['240.0.0.0/4', 'a reserved address'],
+]
+/** The first range that fits names the address. */
+const IPV6_RANGES: readonly (readonly [range: string, name: string])[] = [
+  ['::/128', 'an unspecified address'],
+  ['::1/128', 'a loopback address'],
+  ['fc00::/7', 'a private address'],
+  ['fe80::/10', 'a link-local address'],
+  ['fec0::/10', 'a private address'],
+  ['ff00::/8', 'a multicast address'],
+  // What a 6to4 or Teredo address leads to is an IPv4 address that somebody else chose.
+  ['2001::/23', 'a reserved address'],
+  ['2001:db8::/32', 'a reserved address'],
+  ['2002::/16', 'a 6to4 address'],
+  ['3fff::/20', 'a reserved address'],
+]
+/** Everything else that is public. */
+const GLOBAL_UNICAST = listOf('2000::/3')
+const NAT64 = listOf('64:ff9b::/96')
+
+const DENIED = [...IPV4_RANGES, ...IPV6_RANGES].map(([range, name]) => ({ list: listOf(range), name }))
+
+interface Allowed {
+  readonly list: BlockList
+  /** Undefined: any port that is not the service's own. */
+  readonly port: number | undefined
+}
+
+export class AddressRules {
+  readonly #allowed: readonly Allowed[]
+  readonly #ownPorts: () => readonly number[]
+
+  /** `ownPorts`: where this process listens itself. Such a port is only reached by a rule that names it. */
+  constructor(allowed: readonly string[], ownPorts: () => readonly number[] = () => []) {
+    this.#allowed = allowed.map(text => parseRule(text)!)
+    this.#ownPorts = ownPorts
+  }
+
+  /** What is wrong with connecting to `address`, as in `a loopback address`; undefined: nothing. */
+  denied(address: string, port: number): string | undefined {
+    const kind = this.#kindOf(address)
+    if (kind === undefined) return undefined
+    const own = this.#ownPorts().includes(port)
+    const allowed = this.#allowed.some(
+      rule => contains(rule.list, address) && (rule.port === undefined ? !own : rule.port === port),
+    )
+    return allowed ? undefined : own ? `${kind}, where this service itself listens` : kind
+  }
+
+  #kindOf(address: string): string | undefined {
+    const plain = withoutPrefix(address)
+    const found = DENIED.find(({ list }) => contains(list, plain))
+    if (found) return found.name
+    if (!isIPv4(plain) && !contains(GLOBAL_UNICAST, plain)) return 'a reserved address'
+    return isOfThisMachine(plain) ? 'an address of this machine' : undefined
+  }
+}
+
+/** Undefined when `text` is neither an address nor a range, with or without a port. */
+export function parseRule(text: string): Allowed | undefined {
+  // Without brackets the last group of an IPv6 address could be taken for a port.
+  const match = isIPv6(text.replace(/\/\d+$/, '')) ? [text, text, undefined, undefined] : RULE.exec(text)
+  const range = match?.[1] ?? match?.[2]
+  const port = match?.[3] === undefined ? undefined : Number(match[3])
+  if (range === undefined || (port !== undefined && (port < 1 || port > 65_535))) return undefined
+  try {
+    return { list: listOf(range), port }
+  } catch {
+    return undefined
+  }
+}
+
+/** Throws when it is no range. */
+function listOf(text: string): BlockList {
+  const [, address = '', prefix] = RANGE.exec(text) ?? []
+  const family = isIPv4(address) ? 'ipv4' : 'ipv6'
+  const list = new BlockList()
+  if (prefix === undefined) list.addAddress(address, family)
+  else list.addSubnet(address, Number(prefix), family)
+  return list
+}
+
+function contains(list: BlockList, address: string): boolean {
+  return list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
+}
+
+/** Without a zone, and the IPv4 address where one is written in an IPv6 address (IPv4-mapped, NAT64). */
+function withoutPrefix(text: string): string {
+  const address = text.replace(/%.*$/, '')
+  if (isIPv4(address)) return address
+  // The URL parser writes every IPv6 address in one way, an embedded IPv4 address as two groups.
+  const written = URL.canParse(`http://[${address}]`) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address
+  if (!written.startsWith('::ffff:') && !contains(NAT64, written)) return written
+  const [high = 0, low = 0] = lastGroups(written)
+  return [high >> 8, high & 255, low >> 8, low & 255].join('.')
+}
+
+function lastGroups(address: string): number[] {
+  const groups = address.split(':').slice(-2)
+  return groups.map(group => (group === '' ? 0 : Number.parseInt(group, 16)))
+}
+
+function isOfThisMachine(address: string): boolean {
+  return Object.values(networkInterfaces()).some(list => list?.some(one => withoutPrefix(one.address) === address))
+}
