@@ -145,10 +145,7 @@ export class Engine {
 
   async #addDestination(config: ComponentConfig): Promise<void> {
     const { random, clock } = this.#around
-    const context: DestinationContext & Wide = {
-      ...this.#context(config),
-      stdout: this.#around.stdout,
-    }
+    const context: DestinationContext & Wide = { ...this.#context(config), stdout: this.#around.stdout }
     const destination = await this.#create<'destination'>(config, context)
     this.#lasting.set(config.id, destination)
     const { metrics } = context
