@@ -41,12 +41,14 @@ export class ServedIngest implements Ingest {
     this.#service = service
     this.#log = log
     const { ingest, dataDir } = options
+    // Neither end belongs to pipelines: what one of them writes must not reach, or end, the service of all.
     const stdin = new PassThrough().end()
+    const stdout = new PassThrough().resume()
     this.#host = new IngestHost({
       folder: join(dataDir, 'ingest'),
       log,
       metrics,
-      around: { clock: systemClock, random: systemRandom, stdin, stdout: process.stdout, env: {} },
+      around: { clock: systemClock, random: systemRandom, stdin, stdout, env: {} },
       components,
       permitted: permittedBy(options, ownPorts),
       maxBody: ingest.max_body,

@@ -51,6 +51,8 @@ export async function serve({ configPath }: { configPath: string }, io: Io): Pro
   const { config, options } = loadServiceConfig(configPath, io.env)
   const log = createLog(io)
   tellWarnings(log, config.warnings)
+  // Nothing is written there, and a service without a reader of its standard output continues.
+  io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))
   const systemd = Systemd.from(io.env, { log })
   systemd.follow({ state: () => ({ ready: false, status: 'opens its store' }) })
   try {

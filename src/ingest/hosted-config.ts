@@ -42,6 +42,11 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
   const reached = reachedFrom(config)
   const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
   if (all.destinations.length === 0) throw new NotHosted(`nothing that reaches a destination reads ${INGEST}`)
+  const toStdout = all.destinations.find(({ type }) => type === 'stdout')
+  if (toStdout)
+    throw new NotHosted(
+      `destinations.${toStdout.id}.type: the standard output of the service is not for pipelines; choose another destination, or run this pipeline in a daemon`,
+    )
   const refused = refusedBy(permitted, all)
   if (refused.length > 0) throw new NotHosted(refused.map(({ path, message }) => `${path}: ${message}`).join('; '))
   const reach = new LimitedReach(permitted)

@@ -434,6 +434,31 @@ t.test('a disk without room: changes are refused, and what is acknowledged after
   )
 })
 
+t.test('a pipeline that writes to standard output does not run in the service, and cannot end it', async t => {
+  const { running, url, config } = await serve(t, t.testdir({}))
+  running.child.stdout!.destroy()
+  const { key } = (await init(t, config)).manager
+  const out = { type: 'stdout', inputs: ['ingest'] }
+  const made = await send(url, 'POST', '/v3/pipeline', {
+    key,
+    json: { title: 'x', config: { destinations: { out } } },
+  })
+  const { id } = made.body.data
+  t.equal((await send(url, 'POST', `/v3/pipeline/${id}/publish`, { key, json: {} })).status, 200)
+  for (let i = 0; i < 2; i++) {
+    const json = Array.from({ length: 1000 }, (_, n) => ({ n }))
+    t.match(await send(url, 'POST', `/v3/ingest/${id}`, { key, json }), {
+      status: 503,
+      body: {
+        code: 'pipeline_cannot_run',
+        message: /destinations\.out\.type: the standard output .* another destination/,
+      },
+    })
+  }
+  t.equal((await send(url, 'GET', '/v3/auth/token', { key })).status, 200)
+  await stop(t, running)
+})
+
 t.test('an end in order: what is under way is answered', { timeout: 60_000 }, async t => {
   const { url, config, running, state } = await serve(t, t.testdir({}))
   const made = await init(t, config)
