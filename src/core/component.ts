@@ -127,6 +127,9 @@ export interface Observer {
   observe(value: number, exemplar?: Exemplar): void
 }
 
+/** Why a source's signal aborts at a reload. It does not mean that the daemon stops. */
+export const REPLACED = Symbol('replaced')
+
 /** A source's saved positions: one JSON document a source, written soon after it changed, atomically. */
 export interface Checkpoints {
   /** What was saved last, or undefined. */

@@ -28,7 +28,7 @@ export function multilineOption() {
       timeout: duration()
         .prefault('1 Seconds')
         .describe(
-          'How long an event waits for more lines, after the last bytes, before it is delivered as it is. With an unfinished line at its end it waits for `partial_line_timeout`, if that is longer.',
+          'How long an event waits for more lines after the last bytes before it is delivered as it is. If it ends with an unfinished line, it waits as that line does: see `partial_line_timeout`.',
         ),
       max_lines: z
         .int()
@@ -72,7 +72,8 @@ export const MULTILINE_NOTES =
 export interface SplitOptions {
   readonly decode: Decode
   readonly max_line_bytes: number
-  readonly partial_line_timeout: number
+  /** Undefined: an unfinished line waits for as long as more may come. */
+  readonly partial_line_timeout?: number | undefined
   readonly multiline?: MultilineOptions | undefined
 }
 
@@ -102,10 +103,10 @@ export class Splitting {
   }
 
   /** How long what is unfinished waits for more before it is delivered as it is. */
-  patienceMs(splitter: LineSplitter): number {
-    const { partial_line_timeout, multiline } = this.#options
+  patienceMs(inLine: boolean): number {
+    const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
     if (!multiline) return partial_line_timeout
-    return splitter.inLine ? Math.max(partial_line_timeout, multiline.timeout) : multiline.timeout
+    return inLine ? Math.max(partial_line_timeout, multiline.timeout) : multiline.timeout
   }
 }
 

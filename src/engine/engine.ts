@@ -3,14 +3,15 @@ import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { SideOutlet } from '../core/batch-transform.js'
-import type {
-  ComponentContext,
-  DestinationContext,
-  Kind,
-  Kinds,
-  Lifecycle,
-  Processor,
-  SourceContext,
+import {
+  type ComponentContext,
+  type DestinationContext,
+  type Kind,
+  type Kinds,
+  type Lifecycle,
+  type Processor,
+  REPLACED,
+  type SourceContext,
 } from '../core/component.js'
 import { REJECTED } from '../core/delivery-options.js'
 import { errorText } from '../core/errors.js'
@@ -324,7 +325,7 @@ export class Engine {
       this.#left.set(run.config.id, run)
       run.leave()
     }
-    this.#endSources()
+    this.#endSources(REPLACED)
     for (const [id, buffer] of this.#buffers) if (!emptied(id)) buffer.restAfter(0)
     this.#abortAt(deadline)
   }
@@ -347,8 +348,8 @@ export class Engine {
     for (const delivery of this.#deliveries.values()) delivery.destroy()
   }
 
-  #endSources(): void {
-    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.end()
+  #endSources(reason?: typeof REPLACED): void {
+    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.end(reason)
   }
 
   /** After a run that `leave` has ended: what there is to go on with. */

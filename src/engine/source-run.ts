@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
 import type { ComponentConfig } from '../config/load.js'
-import type { Source } from '../core/component.js'
+import type { REPLACED, Source } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { after, sleep } from '../lib/time.js'
@@ -84,9 +84,9 @@ export class SourceRun {
     return this.outlet.isHeld
   }
 
-  /** Ends the reading. */
-  end(): void {
-    this.#reading.abort()
+  /** Ends the reading; `reason` is REPLACED at a reload. */
+  end(reason?: typeof REPLACED): void {
+    this.#reading.abort(reason)
   }
 
   async #run(): Promise<void> {

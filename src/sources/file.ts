@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { z } from 'zod'
-import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type Outlet, REPLACED, type Source, type SourceContext } from '../core/component.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import { reaches } from '../core/reach.js'
@@ -40,13 +40,15 @@ const options = z
       .prefault('1MiB')
       .describe('A longer line is delivered in pieces, marked `partial`.'),
     partial_line_timeout: duration()
-      .prefault('5 Seconds')
-      .describe('How long the last line may wait for its line end before it is delivered as it is.'),
-    partial_line_at_stop: z
-      .enum(['deliver', 'keep'])
-      .default('deliver')
+      .optional()
       .describe(
-        'What becomes of such a line, or of an unfinished event of several, when the daemon ends: it is delivered as it is, unless the end of it was read within the last quarter of a second (somebody may be writing it), or kept for the next start.',
+        'How long an unfinished last line may wait for its rest before it is delivered as it is. A line that ends where a block of 1 KiB does waits on, because programs that buffer their output write such blocks, and so do the later lines of a file in which a line was cut. Default: no limit; it is delivered when the file is over, that is, renamed or deleted, read to its end, and quiet for `rotate_wait`.',
+      ),
+    partial_line_at_stop: z
+      .enum(['keep', 'deliver'])
+      .default('keep')
+      .describe(
+        'What happens to an unfinished line or event when the daemon stops. `keep`: the next start reads it again from its beginning. `deliver`: it is delivered as it is, unless the file grew within the last quarter of a second. What is unfinished in a file that was deleted or moved to another folder is always delivered.',
       ),
     multiline: multilineOption(),
     rotate_wait: duration()
@@ -93,6 +95,8 @@ class FileSource implements Source {
   readonly #waker = new Waker()
   #out: Outlet | undefined
   #stopped = false
+  /** It stops because another takes its place: the daemon goes on. */
+  #replaced = false
   #swept = false
   /** Paths that a watch told of, to be looked at. */
   #hinted = new Set<string>()
@@ -123,7 +127,7 @@ class FileSource implements Source {
       onCommit: () => checkpoints.changed(),
       onErrored: tailer => {
         // At the end it stays behind the committed position, and is read again after the next start.
-        if (this.#stopped) return
+        if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
         this.#reader.fail(
           new Error('a batch was given back undelivered; its file is read again from the last checkpoint'),
@@ -137,7 +141,18 @@ class FileSource implements Source {
     this.#reader = new Reader({
       clock,
       troubles: this.#troubles,
-      finishesLines: () => this.#stopped && options.partial_line_at_stop === 'deliver',
+      splitting: tailing.splitting,
+      rotateWaitMs: options.rotate_wait,
+      isStopped: () => this.#stopped,
+      finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
+      unfindable: () => this.#roster.unfindable(),
+      onLost: ({ path, unread }) => {
+        metrics.failed('vanished')
+        log.error(
+          { code: 'SLUICE_FILE_VANISHED', file: path, unread_bytes: unread },
+          'stopped before the rest of a file could be delivered that is deleted or was moved to another folder',
+        )
+      },
       open: tailer => this.#roster.open(tailer),
     })
     this.#roster = new Roster({
@@ -184,6 +199,7 @@ class FileSource implements Source {
     const ended = new AbortController()
     const end = () => {
       this.#stopped ||= signal.aborted
+      this.#replaced ||= signal.reason === REPLACED
       ended.abort()
       this.#waker.wake()
     }

@@ -14,8 +14,10 @@ const options = z
       .prefault('1MiB')
       .describe('A longer line is delivered in pieces, marked `partial`.'),
     partial_line_timeout: duration()
-      .prefault('5 Seconds')
-      .describe('How long the last line may wait for its line end before it is delivered as it is.'),
+      .optional()
+      .describe(
+        'How long an unfinished line may wait for its rest before it is delivered as it is. A program that buffers its output pauses in the middle of lines. Default: no limit; the last line is delivered when the input ends.',
+      ),
     multiline: multilineOption(),
   })
   .superRefine(checkSplit)
@@ -46,7 +48,8 @@ class Stdin implements Source {
       else if (stdin.readableEnded || stdin.destroyed) break
       else if (signal.aborted) break
       else {
-        const idleMs = splitter.pending > 0 ? this.#splitting.patienceMs(splitter) : undefined
+        const patienceMs = splitter.pending > 0 ? this.#splitting.patienceMs(splitter.inLine) : Number.POSITIVE_INFINITY
+        const idleMs = Number.isFinite(patienceMs) ? patienceMs : undefined
         if ((await untilReadable(stdin, { signal, idleMs })) === 'idle') await this.#send(out, splitter.flush())
       }
     }

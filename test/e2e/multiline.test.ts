@@ -108,14 +108,11 @@ destinations: { out: { type: file, inputs: [log], path: out.ndjson, encoding: js
 `
 
 t.test('file: an event that waits is neither lost nor cut by a kill or an end', async t => {
-  for (const [signal, more] of [
-    ['SIGKILL', ''],
-    ['SIGTERM', 'partial_line_at_stop: keep,'],
-  ] as const) {
+  for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
     const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
     const path = join(folder, 'app.log')
     const out = join(folder, 'out.ndjson')
-    const first = await startDaemon(t, folder, FILE('timeout: 1m', more))
+    const first = await startDaemon(t, folder, FILE('timeout: 1m'))
     await delivered(first, out, 1)
     appendFileSync(path, ' c\n d')
     await first.scrapedUntil(scrape => scrape.sum('sluice_file_unread_bytes') === 11)
@@ -137,25 +134,28 @@ t.test('file: an event that waits is neither lost nor cut by a kill or an end', 
   }
 })
 
-t.test('file: at an end what waits is delivered, and not again; what comes later says that it goes on', async t => {
-  const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
-  const path = join(folder, 'app.log')
-  const out = join(folder, 'out.ndjson')
-  const first = await startDaemon(t, folder, FILE('timeout: 1m'))
-  await delivered(first, out, 1)
-  await pause(350)
-  t.match(await first.stop(t), { received: 2, undelivered: 0 })
-  t.same(messages(out), ['S1\n a', 'S2\n b'])
-  const again = await startDaemon(t, folder, FILE('timeout: 50ms'))
-  appendFileSync(path, ' c\nS3\n d\n')
-  await delivered(again, out, 4)
-  await again.stop(t)
-  t.match(eventsIn(out).slice(2), [
-    { message: ' c', partial: 'last' },
-    { message: 'S3\n d', partial: undefined },
-  ])
-  t.equal(messages(out).length, 4, 'nothing is repeated')
-})
+t.test(
+  'file: with partial_line_at_stop: deliver what waits is delivered at an end, and not again; what comes later says that it goes on',
+  async t => {
+    const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
+    const path = join(folder, 'app.log')
+    const out = join(folder, 'out.ndjson')
+    const first = await startDaemon(t, folder, FILE('timeout: 1m', 'partial_line_at_stop: deliver,'))
+    await delivered(first, out, 1)
+    await pause(350)
+    t.match(await first.stop(t), { received: 2, undelivered: 0 })
+    t.same(messages(out), ['S1\n a', 'S2\n b'])
+    const again = await startDaemon(t, folder, FILE('timeout: 50ms'))
+    appendFileSync(path, ' c\nS3\n d\n')
+    await delivered(again, out, 4)
+    await again.stop(t)
+    t.match(eventsIn(out).slice(2), [
+      { message: ' c', partial: 'last' },
+      { message: 'S3\n d', partial: undefined },
+    ])
+    t.equal(messages(out).length, 4, 'nothing is repeated')
+  },
+)
 
 t.test('file: the timeout delivers, also the last event of a file that was rotated, truncated or deleted', async t => {
   const folder = t.testdir({ 'app.log': 'S1\n a\n' })

@@ -222,3 +222,33 @@ t.test('npm run reloads, a short one: nothing is lost, repeated or left behind',
   t.ok(report.refused > 0 && report.refused < 10, `${report.refused} configurations were wrong`)
   t.ok(report.events > 1000, `${report.events} events`)
 })
+
+t.test('a line that is unfinished at a reload is not cut, whether or not its source changes', async t => {
+  const config = (scan: string) => `data_dir: ./state
+metrics: false
+sources: { app: { type: file, include: [in.log], partial_line_at_stop: deliver, scan_interval: ${scan} } }
+destinations: { out: { type: file, inputs: [app], path: out.ndjson, encoding: json } }
+`
+  const { folder, daemon, reload } = await reloading(t, config('50ms'))
+  const append = (text: string) => appendFileSync(join(folder, 'in.log'), text)
+  const out = join(folder, 'out.ndjson')
+  const messages = () =>
+    existsSync(out)
+      ? readFileSync(out, 'utf8')
+          .split('\n')
+          .slice(0, -1)
+          .map(line => JSON.parse(line).message)
+      : []
+  append('begins\nthis ')
+  await daemon.until(() => messages().length === 1)
+  // Longer than a line counts as being written.
+  await new Promise(resolve => setTimeout(resolve, 300))
+  t.match(await reload(config('60ms')), { msg: RUNS })
+  append('line ')
+  t.match(await reload(config('60ms').replace('metrics: false', 'metrics: false\nshutdown_timeout: 9s')), { msg: RUNS })
+  append('ends\n')
+  await daemon.until(() => messages().length > 1)
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+  t.same(messages(), ['begins', 'this line ends'])
+})

@@ -56,6 +56,17 @@ function keepWriting({ onEnd }: Machine, path: string, line: string): void {
   onEnd.push(() => clearInterval(timer))
 }
 
+/** Writes new files, with a pause in the middle of their line: only the first line of a file is cut for that. */
+function keepPausing({ onEnd }: Machine, path: string): void {
+  let isNew = false
+  const timer = setInterval(() => {
+    isNew = !isNew
+    if (isNew) rmSync(path, { force: true })
+    appendFileSync(path, isNew ? 'half a line' : 'half a line\n')
+  }, 100)
+  onEnd.push(() => clearInterval(timer))
+}
+
 async function receiverFor(t: Test, otherwise: Step) {
   const receiver = await startReceiver()
   receiver.otherwise = otherwise
@@ -155,7 +166,7 @@ destinations:
 `,
   )
   keepWriting(machine, path('trace.log'), 'Error: no such cart\n    at find (cart.js:7)\n')
-  keepWriting(machine, path('slow.log'), 'half a line')
+  keepPausing(machine, path('slow.log'))
   keepWriting(machine, path('text/text.log'), json)
   await daemon.scrapedUntil(scrape => scrape.events('s_mixed').sent === 3, LOOK_MS)
   return {

@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { Copies, type Sought } from './copies.js'
 import type { Copy } from './copy.js'
-import { type BirthTimes, FINGERPRINT_BYTES, keyOf } from './identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, keyOf, leadsTo } from './identity.js'
 import { type Entry, entryKey, type Saved } from './saved.js'
 import type { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
@@ -103,6 +103,21 @@ export class Away {
     log.info({ file: tailer.origin.path, copy: copy.path }, 'file is gone, looking for its rest in a compressed copy')
   }
 
+  /** Those of the open files that the next start could not find: they have no name any more, or one in another folder. */
+  async unfindable(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
+    const sought = new Map<string, Tailer>()
+    for (const tailer of tailers) {
+      if (slices.due) await slices.pause()
+      if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key)) sought.set(tailer.key, tailer)
+    }
+    for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
+      for await (const [path, stat] of search(folder, sought, slices)) {
+        if (dirname(sought.get(keyOf(stat))!.path) === dirname(path)) sought.delete(keyOf(stat))
+      }
+    }
+    return [...sought.values()]
+  }
+
   /** Looks after those that the sweep did not come across. */
   async visit(tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const now = this.#options.context.clock.now()
@@ -132,7 +147,7 @@ export class Away {
     if (left !== 0 && !tailer.failed) {
       tailer.awaySince = now
       onReady(tailer)
-    } else if (now - tailer.awaySince! < rotateWaitMs) {
+    } else if (now - quietSince(tailer) < rotateWaitMs) {
       if (tailer.failed) onReady(tailer)
     } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
     else this.#retireIfOver(tailer, now)
@@ -180,7 +195,7 @@ export class Away {
   /** Lets go of a file; its position stays known for when it comes back. */
   #retireIfOver(tailer: Tailer, now: number): void {
     const { context, saved, rotateWaitMs, forget } = this.#options
-    if (now - tailer.awaySince! < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    if (now - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
     if (tailer.unread > 0) {
       context.metrics.failed('vanished')
       const fields = { code: 'SLUICE_FILE_VANISHED', file: tailer.path, unread_bytes: tailer.unread }
@@ -192,6 +207,11 @@ export class Away {
     else if (this.#copies.areIn(dirname(tailer.path))) saved.put({ ...entry, gone: true })
     forget(tailer)
   }
+}
+
+/** Since when it has been away and has not grown. */
+function quietSince({ awaySince, growth }: Tailer): number {
+  return Math.max(awaySince!, growth.at)
 }
 
 function soughtBy(entry: Entry, since: number | undefined): Sought {

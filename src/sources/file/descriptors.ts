@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { leadsTo } from './identity.js'
 import type { Tailer } from './tailer.js'
 
 /** The share of the process's descriptors that one source may take. */
@@ -30,16 +31,19 @@ export class Descriptors {
 
   /**
    * Closes what was not read for the longest time, so that `spare` more may be opened. What could not be found again
-   * stays open, and what has an unfinished line, for it would be read again and again.
+   * stays open. Files with an unfinished line come last, because that is read again whenever they grow.
    */
   trim(spare: number, max = this.#max): void {
     let excess = this.#open.size + spare - max
     if (excess <= 0) return
-    for (const tailer of this.#open) {
-      if (excess <= 0) break
-      if (tailer.reading || tailer.awaySince !== undefined || tailer.pending > 0 || !tailer.findable) continue
-      this.close(tailer)
-      excess--
+    for (const unfinished of [false, true]) {
+      for (const tailer of this.#open) {
+        if (excess <= 0) return
+        if (tailer.pending > 0 !== unfinished) continue
+        if (tailer.reading || tailer.awaySince !== undefined || !leadsTo(tailer.path, tailer.key)) continue
+        this.close(tailer)
+        excess--
+      }
     }
   }
 

@@ -27,6 +27,13 @@ export function fingerprint(bytes: Buffer, start: number, end: number): Fingerpr
   return start === end ? NO_BYTES : { bytes: end - start, hash: crc32(bytes.subarray(start, end)) }
 }
 
+/** Of the bytes before `portion[end]`. `before` has the `known` bytes before the portion, and its first bytes behind them. */
+export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
+  if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)
+  const to = Math.max(0, known + end)
+  return fingerprint(before, Math.max(0, to - FINGERPRINT_BYTES), to)
+}
+
 /** Of the last bytes of a frame. */
 export function tailOf({ chunk, length, starts, ends, flags }: Frame): Fingerprint {
   const end = ends[length - 1]! + (flags[length - 1]! & LINE_END)

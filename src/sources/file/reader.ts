@@ -1,5 +1,6 @@
 import type { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
+import type { Splitting } from '../../core/multiline-options.js'
 import type { Clock } from '../../lib/time.js'
 import { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
@@ -8,7 +9,7 @@ import { Waker } from './waker.js'
 
 /** Portions of one file in a row while others wait: a huge backlog does not keep the rest from being read. */
 const SHARE = 4
-/** All unfinished lines of a source together; beyond it one goes out unfinished, to be continued. */
+/** All unfinished lines of a source together; beyond it the first ones are given up, and read again later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 /** Hints about appends are gathered this long: many small appends become one read. */
 const GATHER_MS = 10
@@ -19,8 +20,17 @@ const QUIET_MS = 250
 export interface ReaderOptions {
   readonly clock: Clock
   readonly troubles: Troubles
-  /** Whether the run ends because the daemon does, and unfinished lines are to go out then. */
+  readonly splitting: Splitting
+  /** How long a file that was renamed must be quiet before its unfinished line is delivered. */
+  readonly rotateWaitMs: number
+  /** Whether the run ends because the source is stopped. */
+  isStopped(): boolean
+  /** Whether unfinished lines are to be delivered then. */
   finishesLines(): boolean
+  /** Open files that the next start could not find. */
+  unfindable(): Promise<Tailer[]>
+  /** What is left of a file that is gone can't be delivered. */
+  onLost(tailer: Tailer): void
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean
 }
@@ -52,6 +62,8 @@ export class Reader {
   readonly #hinted = new Set<Tailer>()
   #gatherUntil = 0
   #failure: Error | undefined
+  /** What is sent is given back: the time to deliver is over. */
+  #givenUp = false
   /** Lets go of a batch that waits for room. */
   #leave: (() => void) | undefined
 
@@ -88,6 +100,11 @@ export class Reader {
     this.#waker.wake()
   }
 
+  /** A batch came back after the source was stopped. */
+  giveUp(): void {
+    this.#givenUp = true
+  }
+
   /** Sends what is left of a line that nothing more will come for. */
   finish(tailer: Tailer, out: Outlet): void {
     this.#post(tailer.flush(out))
@@ -95,7 +112,7 @@ export class Reader {
   }
 
   forget(tailer: Tailer): void {
-    this.#setUnfinished(tailer, 0)
+    this.#forgetUnfinished(tailer)
     this.#hinted.delete(tailer)
     if (tailer.queued) this.#queue = this.#queue.filter(other => other !== tailer)
     tailer.queued = false
@@ -127,10 +144,41 @@ export class Reader {
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
       }
-      if (this.#options.finishesLines()) this.#finishQuiet(out)
+      if (this.#options.isStopped()) {
+        await this.#readOutGone(out)
+        if (this.#options.finishesLines()) this.#finishQuiet(out)
+      }
     } finally {
       signal.removeEventListener('abort', onAbort)
       await this.#abandon()
+    }
+  }
+
+  /** Files that the next start could not find are read to their end, and their last line is delivered as it is. */
+  async #readOutGone(out: Outlet): Promise<void> {
+    await this.#take(out)
+    for (const tailer of await this.#options.unfindable()) {
+      for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
+        this.#outbox.splice(this.#outbox.indexOf(batch), 1)
+        await out.send(batch)
+      }
+      try {
+        await this.#readOut(tailer, out)
+      } catch (error) {
+        this.#options.troubles.failed(tailer.path, 'read', error)
+      }
+      if (tailer.unread > 0) this.#options.onLost(tailer)
+    }
+  }
+
+  async #readOut(tailer: Tailer, out: Outlet): Promise<void> {
+    tailer.growth.parked = undefined
+    while (!this.#givenUp) {
+      const left = tailer.left()
+      const batch =
+        left > 0 ? tailer.take(await tailer.read(left), out) : left < 0 ? tailer.restart(out) : tailer.flush(out)
+      if (batch) await out.send(batch)
+      if (left === 0) return
     }
   }
 
@@ -140,7 +188,7 @@ export class Reader {
     for (const tailer of this.#unfinished.keys()) {
       // What was read before it and cannot be sent any more is read again: then so is this.
       const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
-      if (blocked || tailer.pendingSince > before) continue
+      if (blocked || tailer.growth.at > before || this.#hasMore(tailer)) continue
       const batch = tailer.flush(out)
       if (batch) void out.send(batch).catch(() => {})
     }
@@ -234,21 +282,52 @@ export class Reader {
 
   #rest(tailer: Tailer, out: Outlet): void {
     tailer.rest()
-    this.#setUnfinished(tailer, tailer.pending)
-    if (this.#unfinishedBytes > MAX_PENDING_BYTES || (tailer.isOver && tailer.pending > 0)) this.#flush(tailer, out)
+    this.#noteUnfinished(tailer)
+    if (tailer.isOver && tailer.pending > 0) this.#flush(tailer, out)
+    else this.#parkExcess(tailer, out)
   }
 
-  #setUnfinished(tailer: Tailer, bytes: number): void {
+  #noteUnfinished(tailer: Tailer): void {
+    this.#setUnfinishedBytes(tailer, tailer.pending)
+    if (tailer.pending === 0 && !tailer.growth.parked) this.#unfinished.delete(tailer)
+    else this.#flushAt = Math.min(this.#flushAt, this.#dueAt(tailer))
+  }
+
+  #setUnfinishedBytes(tailer: Tailer, bytes: number): void {
     this.#unfinishedBytes += bytes - (this.#unfinished.get(tailer) ?? 0)
-    if (bytes === 0) this.#unfinished.delete(tailer)
-    else {
-      this.#unfinished.set(tailer, bytes)
-      this.#flushAt = Math.min(this.#flushAt, tailer.dueAt)
+    this.#unfinished.set(tailer, bytes)
+  }
+
+  #forgetUnfinished(tailer: Tailer): void {
+    this.#setUnfinishedBytes(tailer, 0)
+    this.#unfinished.delete(tailer)
+  }
+
+  /** Keeps the memory for unfinished lines bounded. Only a file that may not be found again has its line cut for that. */
+  #parkExcess(last: Tailer, out: Outlet): void {
+    for (const [tailer, bytes] of this.#unfinished) {
+      if (this.#unfinishedBytes <= MAX_PENDING_BYTES) return
+      if (bytes === 0 || tailer.queued || tailer.copy || tailer.awaySince !== undefined) continue
+      tailer.park()
+      this.#setUnfinishedBytes(tailer, 0)
     }
+    if (this.#unfinishedBytes > MAX_PENDING_BYTES) this.#flush(last, out)
+  }
+
+  /** When what is unfinished is delivered as it is. */
+  #dueAt(tailer: Tailer): number {
+    const { splitting, rotateWaitMs } = this.#options
+    const { growth, inLine, origin, path, movedAt } = tailer
+    const waitMs = inLine && growth.mayPauseInLine ? Number.POSITIVE_INFINITY : splitting.patienceMs(inLine)
+    const isRenamed = origin.path !== path
+    return Math.min(
+      growth.at + waitMs,
+      isRenamed ? Math.max(growth.at, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
+    )
   }
 
   #flush(tailer: Tailer, out: Outlet): void {
-    this.#setUnfinished(tailer, 0)
+    this.#forgetUnfinished(tailer)
     this.#post(tailer.flush(out))
   }
 
@@ -264,10 +343,12 @@ export class Reader {
     if (now < this.#flushAt && !all) return
     this.#flushAt = Number.POSITIVE_INFINITY
     for (const tailer of this.#unfinished.keys()) {
-      if (tailer.dueAt > now && !all) this.#flushAt = Math.min(this.#flushAt, tailer.dueAt)
-      // One that has more to read is told from its end again when that is reached.
-      else if (tailer.queued || (!all && this.#hasMore(tailer))) {
-        this.#setUnfinished(tailer, 0)
+      const dueAt = this.#dueAt(tailer)
+      if (dueAt > now && !all) this.#flushAt = Math.min(this.#flushAt, dueAt)
+      // One that has more to read is noted again when its end is reached.
+      else if (tailer.queued || tailer.growth.parked || this.#hasMore(tailer)) {
+        tailer.growth.parked = undefined
+        this.#forgetUnfinished(tailer)
         this.ready(tailer)
       } else this.#flush(tailer, out)
     }

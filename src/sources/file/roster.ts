@@ -9,7 +9,7 @@ import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
 import { BirthTimes, keyOf, openKnown } from './identity.js'
 import type { Entry, Saved } from './saved.js'
-import type { Slices } from './slices.js'
+import { Slices } from './slices.js'
 import { judgeEntry, positionOf, startOf } from './start.js'
 import { Tailer } from './tailer.js'
 import type { TailerContext } from './tailing.js'
@@ -68,6 +68,11 @@ export class Roster {
       open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),
     })
+  }
+
+  /** Those of the open files that the next start could not find. */
+  unfindable(): Promise<Tailer[]> {
+    return this.#away.unfindable(this.#tailers.values(), new Slices(this.#options.context.clock))
   }
 
   get tailers(): Iterable<Tailer> {
@@ -157,7 +162,11 @@ export class Roster {
     const unseen: Tailer[] = []
     for (const tailer of this.#tailers.values()) {
       const { path, found } = tailer
-      if (this.#paths.get(path) !== tailer && this.#paths.get(found) === tailer) tailer.path = found
+      if (this.#paths.get(path) !== tailer && this.#paths.get(found) === tailer) {
+        tailer.path = found
+        tailer.movedAt = this.#options.context.clock.now()
+        if (tailer.pending > 0 || tailer.growth.parked) this.#options.onReady(tailer)
+      }
       if (tailer.seen !== this.#sweep) unseen.push(tailer)
     }
     return unseen

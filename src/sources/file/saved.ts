@@ -1,6 +1,8 @@
 import { dirname } from 'node:path'
 import { z } from 'zod'
+import type { Origin } from '../../core/origin.js'
 import { goneKey } from './identity.js'
+import type { Position } from './positions.js'
 
 /**
  * The checkpoint document of a file source, and the entries in it that no open file stands for: files that are gone,
@@ -129,6 +131,29 @@ export class Saved {
     if (this.#entries.size <= MAX_AWAY) return
     const oldest = [...this.#entries.values()].sort((a, b) => (a.away ?? now) - (b.away ?? now))
     for (const entry of oldest.slice(0, oldest.length - MAX_AWAY)) this.remove(entry)
+  }
+}
+
+/** What is saved of a file that was delivered up to its committed position. */
+export function entryOf(
+  of: { path: string; origin: Origin; key: string; birth: bigint; committed: Position },
+  gone: boolean,
+): Entry {
+  const { path, origin, key, birth, committed } = of
+  const { offset, continues, carry, tail, content } = committed
+  const [dev, ino] = key.split(':', 2) as [string, string]
+  return {
+    path,
+    ...(origin.path === path ? {} : { file: origin.path }),
+    dev,
+    ino,
+    birth: String(birth),
+    offset,
+    continues,
+    ...(carry === 0 ? {} : { carry }),
+    head: content.head,
+    tail,
+    ...(gone ? { gone: true } : {}),
   }
 }
 

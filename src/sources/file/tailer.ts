@@ -7,21 +7,22 @@ import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
 import { Positions } from '../positions.js'
 import type { Sought } from './copies.js'
 import { type Copy, ON_THE_WAY } from './copy.js'
+import { Growth } from './growth.js'
 import {
   FINGERPRINT_BYTES,
   type Fingerprint,
   fingerprint,
   fingerprintAt,
+  fingerprintBefore,
   goneKey,
   type Identity,
   keyOf,
-  leadsTo,
   same,
   tailOf,
 } from './identity.js'
 import { type Content, emptyStart, type Position } from './positions.js'
 import { Reads } from './reads.js'
-import type { Entry } from './saved.js'
+import { type Entry, entryOf } from './saved.js'
 import { READ_BYTES, type TailerContext } from './tailing.js'
 
 const EMPTY = Buffer.alloc(0)
@@ -63,13 +64,15 @@ export class Tailer {
   held = false
   /** What failed when it was last tried. */
   failed: 'open' | 'read' | undefined
-  /** When the unfinished line last grew. */
-  pendingSince = 0
+  /** When it was found under another name than before. */
+  movedAt = Number.NEGATIVE_INFINITY
+  growth: Growth
+  /** Whether a read is under way in another thread. */
+  reading = false
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
   #gone = false
-  #reading = false
   #closing = false
   /** Where the portion goes that is under way, and whose splitter gave the room. */
   #room: Buffer = EMPTY
@@ -103,6 +106,7 @@ export class Tailer {
     this.#tail = start.tail
     this.#positions = new Positions(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry)
+    this.growth = new Growth(context.clock, start.offset)
   }
 
   get isOpen(): boolean {
@@ -119,10 +123,6 @@ export class Tailer {
     return this.after?.queued === true || this.copy?.waits === true
   }
 
-  get reading(): boolean {
-    return this.#reading
-  }
-
   /** Whether it comes after `other`, or after one that does. */
   waitsFor(other: Tailer): boolean {
     for (let before: Tailer | undefined = this; before; before = before.after) if (before === other) return true
@@ -131,7 +131,7 @@ export class Tailer {
 
   /** Nothing of it was read yet, now or before. */
   get isNew(): boolean {
-    return this.#at === 0
+    return this.#end === 0
   }
 
   /** Up to where the file was read. */
@@ -144,9 +144,14 @@ export class Tailer {
     return this.#splitter.pending
   }
 
-  /** When what is unfinished waited long enough. */
-  get dueAt(): number {
-    return this.pendingSince + this.#context.splitting.patienceMs(this.#splitter)
+  /** Whether what is unfinished ends in the middle of a line. */
+  get inLine(): boolean {
+    return this.growth.parked?.inLine ?? this.#splitter.inLine
+  }
+
+  /** Up to where it is known, whether or not what is unfinished is in memory. */
+  get #end(): number {
+    return this.growth.parked?.at ?? this.#at
   }
 
   /** Bytes that are in the file and in no batch yet. */
@@ -170,7 +175,7 @@ export class Tailer {
 
   /** Closes the file, after the read that is under way. What was read of an unfinished line is read again later. */
   close(): void {
-    if (this.#reading) {
+    if (this.reading) {
       this.#closing = true
       return
     }
@@ -179,7 +184,15 @@ export class Tailer {
     if (this.#fd === undefined) return
     closeSync(this.#fd)
     this.#fd = undefined
-    if (this.pending > 0) this.#goTo(this.#delivered)
+    this.park()
+  }
+
+  /** Gives up what was read of an unfinished line, until the file grows or nothing is `parked` any more. */
+  park(): void {
+    if (this.pending === 0) return
+    const parked = { at: this.#at, inLine: this.inLine }
+    this.#goTo(this.#delivered)
+    this.growth.parked = parked
   }
 
   /** Its inode is not its own any more, while it is closed. Only its content is left to know it by. */
@@ -196,6 +209,7 @@ export class Tailer {
   }
 
   #goTo(position: Position): void {
+    this.growth.parked = undefined
     this.#delivered = position
     this.#content = position.content
     this.#at = position.offset
@@ -213,7 +227,7 @@ export class Tailer {
 
   /** Compares with what a sweep sees; true when there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
-    const changed = size !== this.#at || changedAt !== this.changedAt
+    const changed = size !== this.#end || changedAt !== this.changedAt
     this.size = size
     this.changedAt = changedAt
     return changed
@@ -223,12 +237,18 @@ export class Tailer {
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
     this.size = size
-    return size !== this.#at || mtimeMs !== this.#verified
+    return size !== this.#end || mtimeMs !== this.#verified
   }
 
   /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
   left(): number {
     if (this.copy) return this.isOver ? 0 : READ_BYTES
+    if (this.growth.parked) {
+      this.size = fstatSync(this.#fd!).size
+      // Nothing more comes to a file that is away: its last line has to be at hand.
+      if (this.size === this.growth.parked.at && this.awaySince === undefined) return 0
+      this.growth.parked = undefined
+    }
     // A whole portion was there when last looked: should it not be any more, the read tells.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
@@ -248,11 +268,6 @@ export class Tailer {
   /** Whether the open file surely holds what was read of it. */
   verify(): boolean {
     return this.#tail.bytes > 0 && this.#tailMatches()
-  }
-
-  /** Whether its path leads to it, so that it can be opened again after it was closed. */
-  get findable(): boolean {
-    return leadsTo(this.path, this.key)
   }
 
   /** As what it is sought when it is gone. */
@@ -283,9 +298,9 @@ export class Tailer {
   }
 
   #settled(result: Promise<number | Error>): Promise<number | Error> {
-    this.#reading = true
+    this.reading = true
     return result.finally(() => {
-      this.#reading = false
+      this.reading = false
     })
   }
 
@@ -315,7 +330,7 @@ export class Tailer {
     // Less than was thought to be there: the next look is a real one.
     if (length < this.#room.length) this.size = this.#at + length
     if (length === 0) return undefined
-    const { before, clock } = this.#context
+    const { before } = this.#context
     const splitter = this.#splitter
     const first = this.#room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
@@ -325,13 +340,9 @@ export class Tailer {
     }
     const frame = splitter.commit(length)
     this.#at += length
+    this.growth.read(this.#at, this.#room[0]!)
     const { pending } = splitter
-    if (pending > 0) this.pendingSince = clock.now()
-    const tailBefore = (end: number) => {
-      if (end >= FINGERPRINT_BYTES) return fingerprint(this.#room, end - FINGERPRINT_BYTES, end)
-      const to = Math.max(0, known + end)
-      return fingerprint(before, Math.max(0, to - FINGERPRINT_BYTES), to)
-    }
+    const tailBefore = (end: number) => fingerprintBefore(this.#room, end, before, known)
     this.#tail = tailBefore(length)
     if (!frame) return undefined
     let tail = pending === 0 ? this.#tail : tailBefore(length - pending)
@@ -359,6 +370,7 @@ export class Tailer {
   /** The unfinished line or event as it is. */
   flush(out: Outlet): EventBatch | undefined {
     const frame = this.#splitter.flush()
+    this.growth.cut()
     return frame && this.#batch(frame, this.#tail, out)
   }
 
@@ -369,32 +381,19 @@ export class Tailer {
     const start = emptyStart()
     this.#positions.add(start)()
     this.#goTo(start)
+    this.growth = new Growth(this.#context.clock, 0)
     return batch
   }
 
   /** At the end for now: keeps no more memory than an unfinished line needs. */
   rest(): void {
     this.after = undefined
+    if (!this.growth.parked) this.growth.rest(this.#at)
     this.#splitter.release()
   }
 
   /** What the checkpoint says of it. */
   entry(): Entry {
-    const { offset, continues, carry, tail, content } = this.committed
-    const [dev, ino] = this.key.split(':', 2) as [string, string]
-    const file = this.origin.path === this.path ? {} : { file: this.origin.path }
-    return {
-      path: this.path,
-      ...file,
-      dev,
-      ino,
-      birth: String(this.birth),
-      offset,
-      continues,
-      ...(carry === 0 ? {} : { carry }),
-      head: content.head,
-      tail,
-      ...(this.#gone ? { gone: true } : {}),
-    }
+    return entryOf(this, this.#gone)
   }
 }

@@ -106,37 +106,6 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
   t.equal(run.out.bytes(path).toString() + next.out.bytes(path).toString(), 'whole\nhalf\nthe rest\r\nnext')
 })
 
-t.test(
-  'at the end of the daemon an unfinished line is delivered, unless it is being written or to be kept',
-  async t => {
-    const quiet = () => new Promise(resolve => setTimeout(resolve, 300))
-    const dir = t.testdir({ 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha' })
-    const [a, b, c] = ['a.log', 'b.log', 'c.log'].map(name => join(dir, name)) as [string, string, string]
-    const delivers = await tail({ include: [a] })
-    const keeps = await tail({ include: [b], partial_line_at_stop: 'keep' })
-    const grows = await tail({ include: [c] })
-    for (const run of [delivers, keeps, grows]) await settled(run, 1)
-    await quiet()
-    appendFileSync(c, 'lf')
-    await until(() => grows.value('sluice_file_unread_bytes') === 4, 'what was added')
-    for (const run of [delivers, keeps, grows]) await run.stop()
-    t.same(delivers.out.texts(), ['whole', 'half'])
-    t.same(keeps.out.texts(), ['whole'])
-    t.same(grows.out.texts(), ['whole'])
-    for (const [path, run, text, flags] of [
-      [a, delivers, ' and half', 1 | CONTINUES],
-      [b, keeps, 'half and half', 1],
-      [c, grows, 'half and half', 1],
-    ] as const) {
-      appendFileSync(path, ' and half\n')
-      const next = await tail({ include: [path] }, run.checkpoints)
-      await settled(next, 1)
-      t.match(next.out.lines, [{ text, flags }])
-      await next.stop()
-    }
-  },
-)
-
 t.test('a line over the limit comes in pieces, across a kill too', async t => {
   const long = Buffer.from(Array.from({ length: 5000 }, (_, i) => `${i},`).join(''))
   const dir = t.testdir({ 'a.log': Buffer.concat([long, Buffer.from('\nshort\n')]) })
@@ -401,7 +370,13 @@ t.test('options', async t => {
   t.throws(() => file.options.parse({ include: ['a'], read_from: 'middle' }))
   t.throws(() => file.options.parse({ include: ['a'], unknown: 1 }))
   const parsed = file.options.parse({ include: ['a'] })
-  t.match(parsed, { max_line_bytes: 1 << 20, partial_line_timeout: 5000, decode: 'text', read_from: 'beginning' })
+  t.match(parsed, {
+    max_line_bytes: 1 << 20,
+    partial_line_timeout: undefined,
+    partial_line_at_stop: 'keep',
+    decode: 'text',
+    read_from: 'beginning',
+  })
 })
 
 t.test('a file that grows while it is read is read to its present end', async t => {

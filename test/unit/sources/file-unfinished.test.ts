@@ -1,0 +1,233 @@
+import { appendFileSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { CONTINUES } from '../../../src/lib/line-splitter.js'
+import { type Clock, sleep, systemClock } from '../../../src/lib/time.js'
+import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+
+/** Real time, which can be put forward. */
+class Ahead implements Clock {
+  ms = 0
+  now = () => systemClock.now() + this.ms
+  wall = () => systemClock.wall() + this.ms
+}
+
+const lines = ({ out }: Tailing, count: number) =>
+  until(
+    () => out.lines.length >= count,
+    () => `${count} lines, got ${JSON.stringify(out.texts())}`,
+  )
+const unread = (run: Tailing, bytes: number, file?: string) =>
+  until(
+    () => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes,
+    () => `${bytes} bytes, got ${run.value('sluice_file_unread_bytes', file ? { file } : {})}`,
+  )
+/** Long enough for a line that is not being written. */
+const quiet = () => sleep(300)
+
+for (const [title, options] of [
+  ['by default', {}],
+  ['with partial_line_at_stop: deliver', { partial_line_at_stop: 'deliver' }],
+] as const) {
+  t.test(`the rest of a line that comes just before a stop is not cut off, ${title}`, async t => {
+    const path = join(t.testdir({ 'a.log': 'first half ' }), 'a.log')
+    const run = await tail({ include: [path], ...options })
+    await unread(run, 11)
+    await quiet()
+    appendFileSync(path, 'second half\n')
+    await run.stop()
+    const next = await tail({ include: [path] }, run.checkpoints)
+    await until(() => next.value('sluice_file_unread_bytes') === 0, 'all of it')
+    await next.stop()
+    t.same([...run.out.texts(), ...next.out.texts()], ['first half second half'])
+  })
+}
+
+t.test('a stop keeps an unfinished line for the next start, or delivers it', async t => {
+  const dir = t.testdir({ 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha' })
+  const [a, b, c] = ['a.log', 'b.log', 'c.log'].map(name => join(dir, name)) as [string, string, string]
+  const keeps = await tail({ include: [a] })
+  const delivers = await tail({ include: [b], partial_line_at_stop: 'deliver' })
+  const grows = await tail({ include: [c], partial_line_at_stop: 'deliver' })
+  for (const run of [keeps, delivers, grows]) await lines(run, 1)
+  await quiet()
+  appendFileSync(c, 'lf')
+  await unread(grows, 4)
+  for (const run of [keeps, delivers, grows]) await run.stop()
+  t.same(keeps.out.texts(), ['whole'])
+  t.same(delivers.out.texts(), ['whole', 'half'])
+  t.same(grows.out.texts(), ['whole'])
+  for (const [path, run, text, flags] of [
+    [a, keeps, 'half and half', 1],
+    [b, delivers, ' and half', 1 | CONTINUES],
+    [c, grows, 'half and half', 1],
+  ] as const) {
+    appendFileSync(path, ' and half\n')
+    const next = await tail({ include: [path] }, run.checkpoints)
+    await lines(next, 1)
+    await next.stop()
+    t.match(next.out.lines, [{ text, flags }])
+  }
+})
+
+t.test('a stop in the middle of an event of several lines keeps it whole', async t => {
+  const path = join(t.testdir({ 'a.log': 'S1\n a\n' }), 'a.log')
+  const options = { include: [path], multiline: { start: '^S', timeout: '1m' } }
+  const run = await tail(options)
+  await unread(run, 6)
+  await quiet()
+  await run.stop()
+  appendFileSync(path, ' b\nS2\n')
+  const next = await tail(options, run.checkpoints)
+  await lines(next, 1)
+  await next.stop()
+  t.same([...run.out.texts(), ...next.out.texts()], ['S1\n a\n b'])
+})
+
+t.test(
+  'an unfinished line waits as long as its file may grow, and is delivered when it was renamed and is quiet',
+  async t => {
+    const dir = t.testdir({ 'a.log': 'half', 'other.log': '' })
+    const path = join(dir, 'a.log')
+    const clock = new Ahead()
+    const run = await tail({ include: [join(dir, '*.log*')] }, new MemoryCheckpoints(), new Receiver(), clock)
+    await unread(run, 4, path)
+    clock.ms += 3_600_000
+    appendFileSync(join(dir, 'other.log'), 'other\n')
+    await lines(run, 1)
+    await sleep(20)
+    t.same(run.out.texts(), ['other'])
+    renameSync(path, `${path}.1`)
+    writeFileSync(path, 'new\n')
+    await lines(run, 2)
+    appendFileSync(`${path}.1`, ' of it')
+    await unread(run, 10, path)
+    await sleep(250)
+    t.same(run.out.texts(), ['whole', 'other', 'new'], 'rotated, and not quiet for long enough')
+    clock.ms += 61_000
+    appendFileSync(path, 'next\n')
+    await lines(run, 5)
+    await run.stop()
+    t.same(run.out.texts().sort(), ['half of it', 'new', 'next', 'other', 'whole'])
+  },
+)
+
+t.test('with partial_line_timeout, a writer that fills buffers has no line cut', async t => {
+  const line = `${'x'.repeat(99)}\n`
+  const all = line.repeat(200)
+  const dir = t.testdir({ 'a.log': 'before\n', 'b.log': 'before\n', 'other.log': '' })
+  const [a, b, other] = ['a.log', 'b.log', 'other.log'].map(name => join(dir, name)) as [string, string, string]
+  const clock = new Ahead()
+  const options = { include: [join(dir, '*.log')], partial_line_timeout: '5s' }
+  const run = await tail(options, new MemoryCheckpoints(), new Receiver(), clock)
+  await lines(run, 2)
+  const later = async (round: number) => {
+    clock.ms += 7000
+    appendFileSync(other, `${round}\n`)
+    await until(() => run.out.texts(other).length === round, 'the other file')
+    await sleep(20)
+  }
+  for (let at = 0, round = 1; at < 4 * 4096; at += 4096, round++) {
+    appendFileSync(a, all.slice(at, at + 4096))
+    await until(() => run.out.texts(a).length === 1 + Math.floor((at + 4096) / 100), 'a block')
+    await later(round)
+  }
+  appendFileSync(a, all.slice(4 * 4096))
+  await until(() => run.out.texts(a).length >= 201, 'the rest')
+  t.same(new Set(run.out.texts(a).slice(1)), new Set(['x'.repeat(99)]))
+  appendFileSync(b, 'one, ')
+  await unread(run, 5, b)
+  await later(5)
+  await until(() => run.out.texts(b).length === 2, 'delivered after its time')
+  appendFileSync(b, 'two\nthree, ')
+  await unread(run, 7, b)
+  await later(6)
+  appendFileSync(b, 'four\n')
+  await until(() => run.out.texts(b).length >= 4, 'the end')
+  t.same(run.out.texts(b), ['before', 'one, ', 'two', 'three, four'], 'a line was cut once: no second one is')
+  await run.stop()
+})
+
+t.test('what the next start could not find is delivered at a stop', async t => {
+  const dir = t.testdir({ 'deleted.log': 'half', 'moved.log': 'half', 'renamed.log': 'half', old: {} })
+  const [deleted, moved, renamed] = ['deleted', 'moved', 'renamed'].map(name => join(dir, `${name}.log`)) as [
+    string,
+    string,
+    string,
+  ]
+  const run = await tail({ include: [join(dir, '*.log')] })
+  await until(() => run.value('sluice_files_open') === 3, 'open')
+  for (const path of [deleted, moved, renamed]) await unread(run, 4, path)
+  const more = ` line\n${'more\n'.repeat(100_000)}the end`
+  for (const path of [deleted, moved]) appendFileSync(path, more)
+  unlinkSync(deleted)
+  renameSync(moved, join(dir, 'old/moved.log'))
+  renameSync(renamed, `${renamed}.1`)
+  await run.stop()
+  for (const path of [deleted, moved]) t.ok(run.out.bytes(path).toString() === `half${more}`, path)
+  t.same(run.out.texts(renamed), [])
+  appendFileSync(`${renamed}.1`, ' and half')
+  const next = await tail({ include: [join(dir, '*.log')], rotate_wait: '20ms' }, run.checkpoints)
+  await lines(next, 1)
+  await next.stop()
+  t.match(next.out.lines, [{ file: renamed, text: 'half and half', flags: 0 }])
+  t.equal(next.out.lines.length, 1)
+})
+
+t.test('a stop gives up on a deleted file when nothing is delivered any more', async t => {
+  const dir = t.testdir({ 'a.log': 'line\nhalf' })
+  const path = join(dir, 'a.log')
+  const out = new Receiver()
+  out.hold = true
+  const run = await tail({ include: [path] }, new MemoryCheckpoints(), out)
+  await lines(run, 1)
+  let go = () => {}
+  out.room = new Promise(resolve => {
+    go = resolve
+  })
+  appendFileSync(path, ' a line\n'.repeat(100_000))
+  await lines(run, 2)
+  unlinkSync(path)
+  const stopped = run.stop()
+  await sleep(20)
+  out.settle('errored')
+  go()
+  await stopped
+  t.match(run.log.at(-1), { code: 'SLUICE_FILE_VANISHED', file: path })
+})
+
+t.test('unfinished lines take no descriptors from other files, and are whole all the same', async t => {
+  const dir = t.testdir({ logs: {} })
+  const paths = Array.from({ length: 5 }, (_, i) => join(dir, `logs/${i}.log`))
+  for (const path of paths) writeFileSync(path, 'first\nhalf')
+  const options = { include: [join(dir, 'logs/*.log')], max_open_files: 2 }
+  const run = await tail(options)
+  await lines(run, 5)
+  t.ok(run.value('sluice_files_open')! <= 2, `${run.value('sluice_files_open')} are open`)
+  for (const path of paths) appendFileSync(path, ' and')
+  for (const path of paths) await unread(run, 8, path)
+  renameSync(paths[0]!, `${paths[0]}.1`)
+  await sleep(150)
+  for (const path of [`${paths[0]}.1`, ...paths.slice(1)]) appendFileSync(path, ' half\n')
+  await lines(run, 10)
+  await run.stop()
+  t.same(run.out.texts().sort(), [...Array(5).fill('first'), ...Array(5).fill('half and half')])
+})
+
+t.test('unfinished lines beyond the memory for them are not cut', async t => {
+  const dir = t.testdir({})
+  mkdirSync(join(dir, 'logs'))
+  const long = 'x'.repeat(15 << 20)
+  const paths = Array.from({ length: 4 }, (_, i) => join(dir, `logs/${i}.log`))
+  for (const path of paths) writeFileSync(path, long)
+  const run = await tail({ include: [join(dir, 'logs/*.log')], max_line_bytes: '16MiB' })
+  await until(() => paths.every(path => run.value('sluice_file_unread_bytes', { file: path }) === 15 << 20), 'all')
+  await sleep(150)
+  for (const path of paths) appendFileSync(path, '\n')
+  await until(() => run.out.lines.length >= 4, 'all lines', 10_000)
+  await run.stop()
+  t.same(
+    run.out.lines.map(({ text, flags }) => ({ length: text.length, flags })),
+    paths.map(() => ({ length: 15 << 20, flags: 1 })),
+  )
+})
