@@ -33,7 +33,7 @@ export class Accounts {
     return context.turns.take(enterpriseId, async () => {
       await context.room(at.accounts(enterpriseId), context.limits.accounts, 'accounts in an enterprise')
       const { record, changes, expected } = await this.make(enterpriseId, title)
-      const first = manager && this.#users.make(record, { ...manager, role: 'manager' })
+      const first = manager && this.#users.make(record, { ...manager, role: 'manager' }, principal.givesUntil)
       const details = first ? { title, manager_id: first.record.id } : { title }
       const entry = context.audit(principal, 'account.create', { type: 'account', id: record.id }, details)
       await context.write([...changes, ...(first?.changes ?? []), entry], expected)

@@ -75,6 +75,7 @@ export class Authentication {
       role: grant.role,
       keyId: grant.keyId,
       expiresAt: grant.expiresAt,
+      givesUntil: grant.givesUntil,
       delegated: false,
       rate,
       address: request.address,

@@ -30,7 +30,8 @@ export async function initialize(
   const enterprise: EnterpriseRecord = { id: context.ids.next(), title: enterpriseTitle, created_at: context.time() }
   const account = await parts.accounts.make(enterprise.id, accountTitle)
   const { id } = account.record
-  const manager = parts.users.make(account.record, { email: managerEmail, role: 'manager', expires_in: null })
+  const invited = { email: managerEmail, role: 'manager', expires_in: null } as const
+  const manager = parts.users.make(account.record, invited, null)
   const own = parts.serviceAccounts.make({ enterpriseId: enterprise.id, accountId: id }, 'first', SERVICE_SCOPES)
   const whole = parts.serviceAccounts.make({ enterpriseId: enterprise.id, accountId: null }, 'first', ENTERPRISE_SCOPES)
   const entry = context.auditEntry({

@@ -11,7 +11,7 @@ import { ROLE_SCOPES } from './scopes.js'
  * changed acts at the next request; a grant that was being read while that was written is not remembered.
  */
 
-type Given = 'type' | 'subject' | 'enterpriseId' | 'account' | 'scopes' | 'role' | 'keyId' | 'expiresAt'
+type Given = 'type' | 'subject' | 'enterpriseId' | 'account' | 'scopes' | 'role' | 'keyId' | 'expiresAt' | 'givesUntil'
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
@@ -73,6 +73,7 @@ export class Grants {
       role: found && 'role' in found ? found.role : undefined,
       keyId: record.id,
       expiresAt: record.expires_at,
+      givesUntil: record.gives_until === undefined ? record.expires_at : record.gives_until,
     }
   }
 }

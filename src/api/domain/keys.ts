@@ -2,6 +2,7 @@ import { createHmac, createSecretKey, type KeyObject, timingSafeEqual } from 'no
 import type { Change } from '../store/store.js'
 import type { Context } from './context.js'
 import type { KeyDocument } from './documents.js'
+import { forbidden } from './errors.js'
 import type { TokenType } from './principal.js'
 import { at, type KeyRecord, type KeyRef } from './records.js'
 import type { Scope } from './scopes.js'
@@ -35,7 +36,10 @@ export interface NewKey {
   readonly enterpriseId: string
   readonly accountId: string | null
   readonly scopes: readonly Scope[] | null
-  readonly expiresInMs: number | undefined
+  /** null: it has no end. */
+  readonly expiresAt: string | null
+  /** Of first keys, see KeyRecord. */
+  readonly givesUntil?: string | null
 }
 
 export interface MadeKey {
@@ -57,7 +61,7 @@ export class Keys {
   }
 
   /** The changes make it usable. */
-  make({ type, subjectId, enterpriseId, accountId, scopes, expiresInMs }: NewKey): MadeKey {
+  make({ type, subjectId, enterpriseId, accountId, scopes, expiresAt, givesUntil }: NewKey): MadeKey {
     const context = this.#context
     const key = PREFIXES[type] + context.random(RANDOM_BYTES).toString('hex')
     const hash = this.hash(key).toString('hex')
@@ -65,7 +69,7 @@ export class Keys {
       id: context.ids.next(),
       hash,
       created_at: context.time(),
-      expires_at: expiresInMs === undefined ? null : context.time(expiresInMs),
+      expires_at: expiresAt,
     }
     const record: KeyRecord = {
       ...ref,
@@ -75,6 +79,7 @@ export class Keys {
       account_id: accountId,
       scopes,
       revoked_at: null,
+      ...(givesUntil === undefined ? {} : { gives_until: givesUntil }),
     }
     return { key, ref, changes: [{ key: at.key(hash), value: record }, ...endOf(ref)] }
   }
@@ -132,6 +137,26 @@ export class Keys {
 /** Where a key is found by the time of its end. */
 function endOf({ id, hash, expires_at }: KeyRef): Change[] {
   return expires_at === null ? [] : [{ key: at.keyEnd(expires_at, id), value: { hash } satisfies KeyEnd }]
+}
+
+/**
+ * The end of a new key: `wantedMs` from now, else `usualMs`, and never later than `givesUntil`, the latest end that the
+ * key can give which it is made with. Throws 403 when it was asked to be later.
+ */
+export function endOfNew(
+  context: Pick<Context, 'time'>,
+  givesUntil: string | null,
+  wantedMs: number | undefined,
+  usualMs?: number,
+): string | null {
+  const ms = wantedMs ?? usualMs
+  const end = ms === undefined ? null : context.time(ms)
+  if (givesUntil === null || (end !== null && end <= givesUntil)) return end
+  if (wantedMs === undefined) return givesUntil
+  throw forbidden(
+    'end_exceeded',
+    `this key cannot make one that ends after ${givesUntil}; ask for a shorter expires_in, or leave it out`,
+  )
 }
 
 /** Times of one form compare as texts. */

@@ -21,6 +21,8 @@ export interface Principal {
   readonly keyId: string
   /** ISO 8601; null: never. */
   readonly expiresAt: string | null
+  /** The latest end that a key can have which is made with this one; null: it needs none. */
+  readonly givesUntil: string | null
   readonly delegated: boolean
   /** What is left of the requests of this key, for the RateLimit headers. */
   readonly rate: RateState

@@ -56,6 +56,8 @@ export interface UserKeyRecord extends KeyRef {
   readonly title: string
   /** null: not narrowed. */
   readonly scopes: readonly Scope[] | null
+  /** The key that it was made with, of the same user; revoking that one ends this one too. Missing in old records. */
+  readonly parent_id?: string | null
 }
 
 /** Found by the hash of a key; tells whose it is. Stays for a while after its end, so that the answer can tell why. */
@@ -70,6 +72,8 @@ export interface KeyRecord {
   readonly created_at: string
   readonly expires_at: string | null
   readonly revoked_at: string | null
+  /** Of the first key of a user: the latest end of keys made with it, null for none. Others give their own end. */
+  readonly gives_until?: string | null
 }
 
 export interface PipelineRecord {

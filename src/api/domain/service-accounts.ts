@@ -5,7 +5,7 @@ import type { KeyedServiceAccountDocument, Page, ServiceAccountDocument } from '
 import { ApiError, notFound } from './errors.js'
 import { serviceAccountEmail } from './grants.js'
 import type { PageQuery, RotateInput, ServiceAccountInput } from './inputs.js'
-import type { Keys } from './keys.js'
+import { endOfNew, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { at, type ServiceAccountRecord } from './records.js'
 import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from './scopes.js'
@@ -49,7 +49,8 @@ export class ServiceAccounts {
     return context.turns.take(owner.accountId ?? owner.enterpriseId, async () => {
       const prefix = at.serviceAccounts(owner.enterpriseId, owner.accountId)
       await context.room(prefix, context.limits.serviceAccounts, 'service accounts')
-      const made = this.make(owner, input.title, scopes, input.expires_in)
+      const expiresAt = endOfNew(context, principal.givesUntil, input.expires_in)
+      const made = this.make(owner, input.title, scopes, expiresAt)
       const { record } = made
       const details = { title: record.title, scopes: scopes.join(' '), key_id: record.key!.id }
       const entry = context.audit(principal, 'service_account.create', target(record.id), details)
@@ -63,10 +64,10 @@ export class ServiceAccounts {
     { enterpriseId, accountId }: Owner,
     title: string | undefined,
     scopes: readonly Scope[],
-    expiresInMs?: number,
+    expiresAt: string | null = null,
   ): MadeServiceAccount {
     const id = this.#context.ids.next()
-    const made = this.#makeKey({ id, enterprise_id: enterpriseId, account_id: accountId }, expiresInMs)
+    const made = this.#makeKey({ id, enterprise_id: enterpriseId, account_id: accountId }, expiresAt)
     const record: ServiceAccountRecord = {
       id,
       enterprise_id: enterpriseId,
@@ -87,7 +88,7 @@ export class ServiceAccounts {
     return context.turns.take(owner.accountId ?? owner.enterpriseId, async () => {
       const before = await this.#read(owner, id)
       requireGrant(principal, before.scopes)
-      const made = this.#makeKey(before, input.expires_in)
+      const made = this.#makeKey(before, endOfNew(context, principal.givesUntil, input.expires_in))
       const older = await this.#keys.end(before.old_key)
       const old = await this.#keys.end(before.key, input.grace)
       const record: ServiceAccountRecord = { ...before, key: made.ref, old_key: old.left }
@@ -130,7 +131,7 @@ export class ServiceAccounts {
 
   #makeKey(
     { id, enterprise_id, account_id }: Pick<ServiceAccountRecord, 'id' | 'enterprise_id' | 'account_id'>,
-    expiresInMs: number | undefined,
+    expiresAt: string | null,
   ) {
     return this.#keys.make({
       type: account_id === null ? 'enterprise_service_account' : 'service_account',
@@ -138,7 +139,7 @@ export class ServiceAccounts {
       enterpriseId: enterprise_id,
       accountId: account_id,
       scopes: null,
-      expiresInMs,
+      expiresAt,
     })
   }
 

@@ -2,9 +2,9 @@ import type { Change } from '../store/store.js'
 import { requireAccount, requireGrant, requireId, requireScope } from './access.js'
 import { type Context, tooMany } from './context.js'
 import type { CreatedUserKeyDocument, Page, UserKeyDocument } from './documents.js'
-import { forbidden, notFound } from './errors.js'
+import { forbidden, notFound, unauthorized } from './errors.js'
 import type { PageQuery, UserKeyInput } from './inputs.js'
-import { isOver, type Keys } from './keys.js'
+import { endOfNew, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { at, type UserKeyRecord, type UserRecord } from './records.js'
 import { ROLE_SCOPES, type Scope } from './scopes.js'
@@ -59,24 +59,31 @@ export class UserKeys {
         enterpriseId: owner.enterprise_id,
         accountId: owner.account_id,
         scopes,
-        expiresInMs: input.expires_in,
+        expiresAt: endOfNew(context, principal.givesUntil, input.expires_in),
       })
-      const record: UserKeyRecord = { ...made.ref, title: input.title ?? '', scopes }
+      const record: UserKeyRecord = { ...made.ref, title: input.title ?? '', scopes, parent_id: principal.keyId }
       const user = at.user(owner.enterprise_id, owner.account_id, owner.id)
       const expected = await context.read(user)
-      // Whoever was removed meanwhile gets no new key.
+      // Neither a user who was removed meanwhile gets a new key, nor the holder of a key that was revoked.
       if (expected === undefined) throw notFound('user')
+      const own = at.userKey(owner.enterprise_id, owner.account_id, owner.id, principal.keyId)
+      const parent = await context.read(own)
+      if (parent === undefined) throw unauthorized('revoked', 'this access key was revoked; use another one')
       const room = await keyChanges.room(context, owner)
       const details = { scopes: scopes === null ? null : scopes.join(' '), expires_at: record.expires_at }
       const entry = context.audit(principal, 'user_key.create', { type: 'user_key', id: record.id }, details)
       await context.write(
         [...room, ...made.changes, keyChanges.put(owner, record), entry],
-        [{ key: user, value: expected }],
+        [
+          { key: user, value: expected },
+          { key: own, value: parent },
+        ],
       )
       return { ...(await this.#show(record)), key: made.key }
     })
   }
 
+  /** With all keys that were made with it, but not the one that asks. */
   async revoke(principal: Principal, id: string): Promise<void> {
     const owner = requireUser(principal)
     requireId(id, 'key')
@@ -85,15 +92,47 @@ export class UserKeys {
       const key = at.userKey(owner.enterprise_id, owner.account_id, owner.id, id)
       const record = await context.read<UserKeyRecord>(key)
       if (!record) throw notFound('key')
-      const { changes } = await this.#keys.end(record)
-      const entry = context.audit(principal, 'user_key.revoke', { type: 'user_key', id })
-      await context.write([...changes, { key, value: undefined }, entry], [{ key, value: record }])
+      const entries = await context.store.list(at.userKeys(owner.enterprise_id, owner.account_id, owner.id))
+      const all = entries.map(({ value }) => value as UserKeyRecord)
+      const { ended, kept } = madeWith(record, all, principal.keyId)
+      const changes: Change[] = []
+      for (const one of [record, ...ended]) {
+        changes.push(...(await this.#keys.end(one)).changes)
+        changes.push({ ...keyChanges.put(owner, one), value: undefined })
+      }
+      // It takes the place of the one that it was made with.
+      if (kept) changes.push(keyChanges.put(owner, { ...kept, parent_id: record.parent_id ?? null }))
+      const details = ended.length > 0 ? { also_revoked: ended.map(({ id }) => id).join(' ') } : {}
+      const audited = context.audit(principal, 'user_key.revoke', { type: 'user_key', id }, details)
+      await context.write([...changes, audited], [{ key, value: record }])
     })
   }
 
   async #show(record: UserKeyRecord): Promise<UserKeyDocument> {
     return { ...(await this.#keys.show(record)), title: record.title, scopes: record.scopes && [...record.scopes] }
   }
+}
+
+/** The keys that end with `revoked`: those made with it, and so on. `asking` stays, with the keys made with it. */
+function madeWith(
+  revoked: UserKeyRecord,
+  all: readonly UserKeyRecord[],
+  asking: string,
+): { ended: UserKeyRecord[]; kept: UserKeyRecord | undefined } {
+  const ended: UserKeyRecord[] = []
+  let kept: UserKeyRecord | undefined
+  const parents = [revoked.id]
+  for (let parent = parents.pop(); parent !== undefined; parent = parents.pop()) {
+    for (const key of all) {
+      if (key.parent_id !== parent) continue
+      if (key.id === asking) kept = key
+      else {
+        ended.push(key)
+        parents.push(key.id)
+      }
+    }
+  }
+  return { ended, kept }
 }
 
 function requireUser(principal: Principal): Owner {

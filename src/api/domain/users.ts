@@ -4,7 +4,7 @@ import { type Context, mapPage } from './context.js'
 import type { InvitedUserDocument, Page, UserDocument } from './documents.js'
 import { ApiError, notFound } from './errors.js'
 import type { InvitationInput, PageQuery, UserInput, UserUpdate } from './inputs.js'
-import type { Keys } from './keys.js'
+import { endOfNew, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { type AccountRecord, at, type UserKeyRecord, type UserRecord } from './records.js'
 import { ROLE_SCOPES } from './scopes.js'
@@ -48,7 +48,7 @@ export class Users {
       const email = at.email(enterpriseId, account.id, input.email)
       if ((await context.read(email)) !== undefined) throw taken()
       await context.room(at.users(enterpriseId, account.id), context.limits.users, 'users in an account')
-      const made = this.make({ id: account.id, enterprise_id: enterpriseId }, input)
+      const made = this.make({ id: account.id, enterprise_id: enterpriseId }, input, principal.givesUntil)
       const details = { email: input.email, role: input.role, key_id: made.document.key_id }
       const entry = context.audit(principal, 'user.create', { type: 'user', id: made.record.id }, details)
       await context.write([...made.changes, entry], [{ key: email, value: undefined }])
@@ -56,13 +56,14 @@ export class Users {
     })
   }
 
-  /** A user and a first key, to be written. `expires_in` null: the key has no end. */
+  /** A user and a first key, to be written. `expires_in` null: the key has no end. `givesUntil` of whoever makes it. */
   make(
     account: Pick<AccountRecord, 'id' | 'enterprise_id'>,
     input: Omit<UserInput, 'expires_in' | 'title'> & {
       title?: string | undefined
       expires_in?: number | null | undefined
     },
+    givesUntil: string | null,
   ): MadeUser {
     const record: UserRecord = {
       id: this.#context.ids.next(),
@@ -73,7 +74,7 @@ export class Users {
       role: input.role,
       created_at: this.#context.time(),
     }
-    const first = this.#firstKey(record, input.expires_in)
+    const first = this.#firstKey(record, input.expires_in, givesUntil)
     const changes = [
       { key: at.user(record.enterprise_id, record.account_id, record.id), value: record },
       { key: at.email(record.enterprise_id, record.account_id, record.email), value: record.id },
@@ -88,7 +89,8 @@ export class Users {
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
-      requireGrant(principal, ROLE_SCOPES[input.role])
+      // Neither a role that has more than the own key may be given, nor may one be taken away.
+      requireGrant(principal, [...ROLE_SCOPES[before.role], ...ROLE_SCOPES[input.role]])
       const record: UserRecord = { ...before, role: input.role, title: input.title ?? before.title }
       const expected = record.role === 'manager' ? [] : await this.#otherManager(before)
       const details = { role: record.role, role_before: before.role }
@@ -106,7 +108,7 @@ export class Users {
     return context.turns.take(account.id, async () => {
       const record = await this.#read(principal, id)
       requireGrant(principal, ROLE_SCOPES[record.role])
-      const first = this.#firstKey(record, input.expires_in)
+      const first = this.#firstKey(record, input.expires_in, principal.givesUntil)
       const room = await keyChanges.room(context, record)
       const entry = context.audit(principal, 'user.invite', { type: 'user', id }, { key_id: first.shown.key_id })
       const expected = [{ key: at.user(record.enterprise_id, record.account_id, id), value: record }]
@@ -138,16 +140,18 @@ export class Users {
     })
   }
 
-  #firstKey(record: UserRecord, expiresIn: number | null | undefined) {
+  /** What ends with it is the invitation, not the user: keys made with it may last as long as `givesUntil`. */
+  #firstKey(record: UserRecord, expiresIn: number | null | undefined, givesUntil: string | null) {
     const made = this.#keys.make({
       type: 'personal',
       subjectId: record.id,
       enterpriseId: record.enterprise_id,
       accountId: record.account_id,
       scopes: null,
-      expiresInMs: expiresIn === null ? undefined : (expiresIn ?? INVITATION_MS),
+      expiresAt: expiresIn === null ? null : endOfNew(this.#context, givesUntil, expiresIn, INVITATION_MS),
+      givesUntil,
     })
-    const key: UserKeyRecord = { ...made.ref, title: 'first key', scopes: null }
+    const key: UserKeyRecord = { ...made.ref, title: 'first key', scopes: null, parent_id: null }
     return {
       changes: [...made.changes, keyChanges.put(record, key)],
       shown: { key: made.key, key_id: made.ref.id, expires_at: made.ref.expires_at },

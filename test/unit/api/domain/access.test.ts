@@ -432,6 +432,8 @@ t.test('nobody gives what they do not have', async t => {
   t.same([...admin.scopes], ['user:key', 'account:manage'])
   const exceeded = '403 scope_exceeded'
   const editor = await service.users.create(manager, { email: 'e@x.org', role: 'editor' })
+  const boss = await service.users.create(manager, { email: 'm@x.org', role: 'manager' })
+  const viewing = await only('account:manage', 'pipeline:read', 'user:key')
   const table: [string, () => Promise<unknown>, string][] = [
     ['a service account', () => service.serviceAccounts.create(admin, {}), exceeded],
     ['one with a scope', () => service.serviceAccounts.create(admin, { scopes: ['ingest:write'] }), exceeded],
@@ -443,6 +445,8 @@ t.test('nobody gives what they do not have', async t => {
     ['its key', () => service.serviceAccounts.rotate(admin, first.service_account.id, {}), exceeded],
     ['a manager', () => service.users.create(admin, { email: 'x@x.org', role: 'manager' }), exceeded],
     ['a role', () => service.users.update(admin, editor.id, { role: 'manager' }), exceeded],
+    ['less than a role', () => service.users.update(viewing, editor.id, { role: 'viewer' }), exceeded],
+    ['less than the role of a manager', () => service.users.update(viewing, boss.id, { role: 'viewer' }), exceeded],
     ['the end of a user', () => service.users.remove(admin, editor.id), exceeded],
     ['a first key', () => service.users.invite(admin, editor.id, {}), exceeded],
     ['a wider key', () => service.userKeys.create(admin, { scopes: ['pipeline:read'] }), exceeded],

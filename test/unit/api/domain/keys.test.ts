@@ -94,6 +94,88 @@ t.test('personal keys', async t => {
   t.equal(await outcome(as(service, first.manager.key)), '401 token_revoked', 'also the one that asks')
 })
 
+t.test('a key makes none that lasts longer than itself', async t => {
+  const { service, first, time } = await openService(t)
+  const root = await as(service, first.manager.key)
+  const made = await service.userKeys.create(root, { expires_in: HOUR })
+  const own = await as(service, made.key)
+  const end = made.expires_at
+  const enterprise = await as(service, first.enterprise_service_account.key)
+  const mortal = await as(
+    service,
+    (await service.serviceAccounts.rotate(enterprise, first.enterprise_service_account.id, { expires_in: HOUR })).key,
+  )
+  const account = await service.serviceAccounts.create(root, {})
+  const user = await service.users.create(root, { email: 'u@x.org', role: 'viewer' })
+  const whole = await service.serviceAccounts.create(own, {})
+  t.same(
+    [
+      (await service.userKeys.create(own, {})).expires_at,
+      whole.access_key?.expires_at,
+      (await service.serviceAccounts.rotate(own, account.id, {})).access_key?.expires_at,
+      (await service.users.create(own, { email: 'v@x.org', role: 'viewer' })).expires_at,
+      (await service.users.invite(own, user.id, {})).expires_at,
+      (await service.serviceAccounts.create(mortal, {})).access_key?.expires_at,
+      (await service.accounts.create(mortal, { title: 'a', manager: { email: 'm@x.org' } })).manager?.expires_at,
+    ],
+    Array(7).fill(end),
+    'without a wish, as long as itself',
+  )
+  for (const expires_in of [HOUR + 1, 100 * DAY]) {
+    for (const call of [
+      () => service.userKeys.create(own, { expires_in }),
+      () => service.serviceAccounts.create(own, { expires_in }),
+      () => service.serviceAccounts.rotate(own, account.id, { expires_in }),
+      () => service.users.create(own, { email: 'w@x.org', role: 'viewer', expires_in }),
+      () => service.users.invite(own, user.id, { expires_in }),
+    ])
+      t.equal(await outcome(call()), '403 end_exceeded')
+  }
+  const invited = await service.users.invite(own, user.id, { expires_in: 1000 })
+  const guest = await as(service, invited.key)
+  t.equal((await service.userKeys.create(guest, {})).expires_at, end, 'an invitation gives what its maker could give')
+  const lasting = await service.users.create(root, { email: 'x@x.org', role: 'viewer' })
+  const theirs = await service.userKeys.create(await as(service, lasting.key), {})
+  t.equal(theirs.expires_at, null)
+  await time.advance(HOUR)
+  t.equal(await outcome(as(service, whole.key)), '401 token_expired')
+  await time.advance(7 * DAY)
+  t.equal(await outcome(as(service, lasting.key)), '401 token_expired')
+  t.equal(await outcome(as(service, theirs.key)), 'done', 'what was made with an invitation outlives it')
+})
+
+t.test('revoking a key revokes what was made with it', async t => {
+  const { service, first } = await openService(t)
+  const root = await as(service, first.manager.key)
+  const child = async (of: string) => service.userKeys.create(await as(service, of), {})
+  const a = await child(first.manager.key)
+  const b = await child(a.key)
+  const c = await child(b.key)
+  const d = await child(a.key)
+  const machine = await service.serviceAccounts.create(await as(service, a.key), {})
+  const states = (...keys: { key: string }[]) => Promise.all(keys.map(({ key }) => outcome(as(service, key))))
+  const [works, revoked] = ['done', '401 token_revoked']
+  const late = await as(service, d.key)
+
+  await service.userKeys.revoke(await as(service, b.key), a.id)
+  t.same(
+    await states(a, b, c, d, machine),
+    [revoked, works, works, revoked, works],
+    'the key that asks takes its place',
+  )
+  t.equal(await outcome(service.userKeys.create(late, {})), revoked, 'also a request that is under way')
+  const listed = (await service.userKeys.list(root, PAGE)).items.map(({ id }) => id)
+  t.same(listed, [root.keyId, b.id, c.id])
+  const entries = (await service.audit.list(root, PAGE)).items
+  t.match(entries.find(({ action }) => action === 'user_key.revoke')?.details, { also_revoked: d.id })
+
+  await service.userKeys.revoke(root, b.id)
+  t.same(await states(b, c), [revoked, revoked], 'all the way down')
+  const e = await child(first.manager.key)
+  await service.userKeys.revoke(await as(service, e.key), root.keyId)
+  t.same(await states(first.manager, e), [revoked, works])
+})
+
 t.test('a key that comes to its end is warned of, and long after it forgotten', async t => {
   const { service, first, time, logged, store } = await openService(t)
   const manager = await as(service, first.manager.key)
