@@ -279,22 +279,22 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'quickstart',
-    summary: 'Tails a log of this machine through a throttle to the terminal, to see what it is like.',
+    summary: 'Throttles made-up apps and ships a log of this machine, to see how Sluice works.',
     text: [
-      'The log is the first readable one of the usual ones, else README.md of the package. The configuration is written to .sluice-quickstart/sluice.yaml in the current folder, to go on from there; positions are kept beside it.',
-      'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment the events go to that address as well, as NDJSON in POST requests.',
+      'Four made-up apps write to a file, and one of them goes wild now and then. The daemon limits each to 20 events per second, and ships what passes, with a log of this machine, to a service that runs beside it. Each second a line shows what passed and what was held back. The log is the first readable one of the usual ones, else README.md of the package.',
+      'The configuration is written to .sluice-quickstart/sluice.yaml in the current folder; positions and what was received are kept beside it.',
+      'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment the events go to that address instead, as NDJSON in POST requests.',
     ],
     options: {},
     examples: [
-      { title: 'to the terminal; Ctrl-C ends it', line: 'sluice quickstart' },
+      { title: 'until Ctrl-C', line: 'sluice quickstart' },
       {
         title: 'and over HTTP',
         line: 'SLUICE_URL=http://127.0.0.1:8080/v3/ingest/abc SLUICE_ACCESS_KEY=… sluice quickstart',
       },
     ],
-    ships: true,
     async run(_call, io) {
-      const { quickstart } = await import('./quickstart.js')
+      const { quickstart } = await import('./quickstart/quickstart.js')
       return quickstart(io)
     },
   }),

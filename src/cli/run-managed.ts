@@ -17,7 +17,7 @@ import { sleep, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { onSignals, runLocked } from './run.js'
+import { onSignals, type Running, runLocked } from './run.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { oneLine } from './systemd/service-state.js'
 import { Systemd } from './systemd/systemd.js'
@@ -90,7 +90,7 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
         files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
       },
       wentBack: (error: Error) => managed.wentBack(error),
-      follow: (pipeline: Parameters<ManagedPipeline['follow']>[0], totals: () => Totals) => {
+      follow: ({ pipeline, totals }: Running) => {
         const leave = managed.follow(pipeline, () => reported(totals()))
         return () => Promise.race([leave(), sleep(LAST_REPORT_MS)])
       },

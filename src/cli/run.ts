@@ -24,32 +24,42 @@ import { Systemd } from './systemd/systemd.js'
 
 const CHECK_MS = 10_000
 
-export type RunOptions = { readonly configPath: string } | { readonly config: Config }
+export interface RunOptions {
+  readonly configPath: string
+  readonly follow?: Follow
+}
+
+/** What can be observed of a run. */
+export interface Running {
+  readonly pipeline: Supervisor
+  readonly metrics: Metrics
+  readonly totals: () => Totals
+}
+
+/** Called when everything is built, just before it runs. The result is called when the run has ended. */
+export type Follow = (running: Running) => () => Promise<void>
 
 /** Where the configuration came from, and another one may. */
 export interface ConfigOrigin {
   readonly systemd: Systemd
   /** What there is at a reload. */
   readonly reloads?: ReloadOrigin
-  /** Called when all is built, just before it runs. The result is called when it has ended. */
-  readonly follow?: (pipeline: Supervisor, totals: () => Totals) => () => Promise<void>
+  readonly follow?: Follow
   /** A configuration that took the place of another cannot start. */
   readonly wentBack?: (error: Error) => void
 }
 
 /** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
-export async function run(options: RunOptions, io: Io): Promise<number> {
-  const load = (path: string) => loadConfig(path, { env: io.env, components, onThisMachine: true })
-  const config = 'config' in options ? options.config : load(options.configPath)
+export async function run({ configPath: path, follow }: RunOptions, io: Io): Promise<number> {
+  const read = () => loadConfig(path, { env: io.env, components, onThisMachine: true })
+  const config = read()
   const log = createLog(io)
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
   try {
-    if (!('configPath' in options)) return await runLocked(config, { systemd }, log, io)
-    const { configPath: path } = options
-    const reloads = { read: () => load(path), files: { path, digest: config.digest } }
-    return await runLocked(config, { systemd, reloads }, log, io)
+    const reloads = { read, files: { path, digest: config.digest } }
+    return await runLocked(config, { systemd, reloads, ...(follow && { follow }) }, log, io)
   } finally {
     lock.release()
   }
@@ -93,7 +103,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const reader = onStdoutGone(stdout, ended, pipeline, log)
   const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, told)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
-  const leave = origin.follow?.(pipeline, totals)
+  const leave = origin.follow?.({ pipeline, metrics, totals })
   systemd.follow(told)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])

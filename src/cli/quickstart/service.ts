@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { InitResult } from '../api/domain/documents.js'
-import { Client } from '../client/client.js'
-import { callControl } from './serve-control.js'
+import type { InitResult } from '../../api/domain/documents.js'
+import { Client } from '../../client/client.js'
+import { callControl } from '../serve-control.js'
 
 /** A service of one's own for the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
 export interface OwnService {
@@ -22,8 +22,8 @@ export interface OwnService {
 
 const READY_MS = 30_000
 const STOP_MS = 10_000
-/** What the published pipeline lets through: less than the daemon, so that both can be seen at work. */
-const LIMIT = 10
+/** Events per second of each app that the published pipeline passes: more than the daemon sends. */
+const LIMIT = 100
 
 interface Made {
   readonly account: string
@@ -39,7 +39,7 @@ export async function startOwnService(folder: string, port: number, env: NodeJS.
   const [quotedDir, quotedFile] = [dataDir, received].map(path => JSON.stringify(path))
   writeFileSync(
     config,
-    `# Written anew by each sluice quickstart.\nmetrics: false\nservice:\n  listen: 127.0.0.1:${port}\n  data_dir: ${quotedDir}\n  ingest: { allow_files: [${quotedFile}] }\n`,
+    `# sluice quickstart replaces this file at each start.\nmetrics: false\nservice:\n  listen: 127.0.0.1:${port}\n  data_dir: ${quotedDir}\n  ingest: { allow_files: [${quotedFile}] }\n`,
   )
   const child = await startServing(config, env)
   const stop = async () => {
@@ -64,7 +64,7 @@ export async function startOwnService(folder: string, port: number, env: NodeJS.
 
 /** A process of its own, out of reach of the terminal's Ctrl-C: it is needed until the daemon has sent everything. */
 async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<ChildProcess> {
-  const main = fileURLToPath(new URL('./main.js', import.meta.url))
+  const main = fileURLToPath(new URL('../main.js', import.meta.url))
   const child = fork(main, ['serve', '--config', config], {
     env,
     detached: true,
@@ -96,8 +96,10 @@ async function furnish(dataDir: string, url: string, keyFile: string, received: 
   const { id } = await pipelines.create({
     title: 'quickstart',
     config: {
-      processors: { limit_all: { type: 'throttle', inputs: ['ingest'], limit: LIMIT, window: '1 Seconds' } },
-      destinations: { received: { type: 'file', inputs: ['limit_all'], path: received, encoding: 'json' } },
+      processors: {
+        limit_apps: { type: 'throttle', inputs: ['ingest'], limit: LIMIT, window: '1 Seconds', key_field: '.app' },
+      },
+      destinations: { received: { type: 'file', inputs: ['limit_apps'], path: received, encoding: 'json' } },
     },
   })
   await pipelines.publish(id)
