@@ -7,6 +7,7 @@ import { Service } from '../src/api/domain/service.js'
 import { buildApp } from '../src/api/http/app.js'
 import { openState } from '../src/api/store/state.js'
 import { components } from '../src/components.js'
+import { Connections } from '../src/lib/connections.js'
 import { systemClock } from '../src/lib/time.js'
 
 /** The two servers of the bench of the API, each a process of its own: `constant`, `fill FOLDER` and then `service FOLDER`. */
@@ -85,7 +86,7 @@ async function serve(service: Service, log: Logger): Promise<void> {
     log,
     maxBody: 1e6,
     trustedProxies: [],
-    maxConnections: 1000,
+    connections: new Connections({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
     headersTimeoutMs: 10_000,
     requestTimeoutMs: 60_000,
     keepAliveTimeoutMs: 60_000,

@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
 import { errorText } from '../core/errors.js'
+import { type ConnectionEvents, Connections } from '../lib/connections.js'
 import { CONTENT_TYPES, type Format } from '../lib/exposition.js'
 import { type ListenAddress, listenOn } from '../lib/inherited-sockets.js'
 import { failReply } from '../lib/reply.js'
@@ -17,6 +18,8 @@ const compress = promisify(gzip)
 export interface Told {
   /** The text of a scrape. */
   metrics(format: Format): Promise<Buffer>
+  /** Hears of connections that are closed or refused. */
+  readonly connections: ConnectionEvents
   /** Every destination, and why it is not ready. */
   destinations(): { id: string; state: string; reason: string | undefined }[]
   /** Sources that failed a short while ago, and are started again and again. */
@@ -28,9 +31,22 @@ export function isReady(destinations: readonly { readonly state: string }[]): bo
   return destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
 }
 
+/** Bounds of the connections to /metrics and so on. */
+export interface AdminLimits {
+  readonly max: number
+  /** Time for a request to come, for the client to read the answer, and to close its side. */
+  readonly timeoutMs: number
+}
+const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
+
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
-export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger): Promise<Server> {
-  const server = createAdmin(told, undefined, log)
+export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger, limits = USUAL): Promise<Server> {
+  const server = createAdmin(told, undefined, log, limits)
+  const { max, timeoutMs } = limits
+  const bounds = { max, sendMs: timeoutMs, closeMs: timeoutMs, closesUsed: true }
+  const connections = new Connections(bounds, told.connections)
+  connections.attach(server, false)
+  server.on('request', (request, response) => connections.request(request, response))
   await listenOn(server, listen)
   // A scraper that goes away is no reason to end.
   server.on('error', () => {})
@@ -39,13 +55,19 @@ export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger)
 
 /** The same at a Unix socket, for the owner alone; /tap shows events there as well, and /keys counts by key. */
 export async function serveSocket(path: string, told: Told, tappable: Tappable, log: Logger): Promise<Server> {
-  const server = createAdmin(told, tappable, log)
+  const server = createAdmin(told, tappable, log, USUAL)
+  server.maxConnections = USUAL.max
   await listenAtSocket(server, path)
   return server
 }
 
-function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger): Server {
-  const server = createServer((request, response) => {
+function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger, { timeoutMs }: AdminLimits): Server {
+  const timeouts = {
+    requestTimeout: timeoutMs,
+    headersTimeout: timeoutMs,
+    connectionsCheckingInterval: Math.min(1000, timeoutMs),
+  }
+  const server = createServer(timeouts, (request, response) => {
     answer(request, response, told, tappable).catch(error => {
       const { method, url } = request
       const stack = error instanceof Error ? error.stack : undefined
@@ -53,9 +75,6 @@ function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger): S
       failReply(response)
     })
   })
-  server.requestTimeout = 10_000
-  server.headersTimeout = 10_000
-  server.maxConnections = 64
   return server
 }
 

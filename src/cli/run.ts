@@ -9,6 +9,7 @@ import { Metrics } from '../engine/metrics.js'
 import { Supervisor } from '../engine/supervisor.js'
 import { type Totals, totalsOf } from '../engine/totals.js'
 import { systemRandom } from '../lib/backoff.js'
+import { ConnectionReport } from '../lib/connection-report.js'
 import { inheritedSockets } from '../lib/inherited-sockets.js'
 import { deadline, every, systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
@@ -90,6 +91,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const servers = new Servers(
     {
       metrics: format => metrics.render(format),
+      connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
       destinations: () => pipeline.states(),
       failures: () => pipeline.failures(),
     },

@@ -11,6 +11,7 @@ import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import { ConfigError, errorCode, errorText } from '../core/errors.js'
 import { Metrics } from '../engine/metrics.js'
+import { ConnectionReport } from '../lib/connection-report.js'
 import type { Format } from '../lib/exposition.js'
 import { inheritedSockets, type ListenAddress, listenOn, listenText } from '../lib/inherited-sockets.js'
 import { every, systemClock } from '../lib/time.js'
@@ -21,6 +22,7 @@ import { EXIT } from './dispatch.js'
 import { onSignals } from './run.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { urlOf } from './run-servers.js'
+import { serviceConnections } from './serve-connections.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
 import { serviceMetrics, storeMetrics } from './serve-metrics.js'
@@ -86,7 +88,7 @@ async function serveOpened(
     log,
     counts,
     maxBody: options.max_body,
-    maxConnections: options.max_connections,
+    connections: serviceConnections(options, metrics, log),
     trustedProxies: options.trusted_proxies,
     headersTimeoutMs: options.headers_timeout,
     requestTimeoutMs: options.request_timeout,
@@ -197,6 +199,7 @@ async function listenForMetrics(
   const address = config.metricsGiven ? config.metrics : USUAL_METRICS
   const told = {
     metrics: (format: Format) => metrics.render(format),
+    connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
     destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
   }
   try {

@@ -1,15 +1,10 @@
 import { z } from 'zod'
-import { isAddress, parseCidr } from '../condition/cidr.js'
 import { byteSize, duration, listenAddress, refuse } from '../core/options.js'
 import { parseRule } from '../lib/address-rules.js'
+import { addressRange, connectionOptions } from '../sources/listen/addresses.js'
 import { tlsOptions } from '../sources/listen/tls.js'
 
 /** The options of the service: the section `service` of a configuration. */
-
-const proxy = z.string().superRefine((text, context) => {
-  if (!isAddress(text) && !parseCidr(text))
-    refuse(context, 'must be an address or a range of addresses, as in 10.0.0.0/8', true)
-})
 
 const addressRule = z.string().superRefine((text, context) => {
   if (!parseRule(text))
@@ -79,25 +74,24 @@ export const serviceOptions = z.strictObject({
     ),
   tls: tlsOptions.optional().describe('Speaks TLS. Renewed files are read again within a minute.'),
   trusted_proxies: z
-    .array(proxy)
+    .array(addressRange())
     .default([])
     .describe(
-      'Addresses and ranges of proxies in front of the service. What they say in X-Forwarded-For is taken for the address of the client; it counts where failed tries are limited.',
+      'Addresses and ranges of proxies in front of the service. What they say in X-Forwarded-For is taken for the address of the client; it counts where failed tries are limited. max_connections_per_address is not for them.',
     ),
   max_body: byteSize(1024, 64 * 1024 * 1024)
     .prefault('1MB')
     .describe('Largest body of a request, that of ingest excepted.'),
-  max_connections: z
-    .int()
-    .min(1)
-    .max(1_000_000)
-    .default(10_000)
-    .describe('Connections open at a time; further ones are closed at once.'),
+  ...connectionOptions(10_000, 1_000_000),
+  handshake_timeout: duration().prefault('10 Seconds').describe('Time for the handshake of TLS.'),
   headers_timeout: duration(100).prefault('10 Seconds').describe('How long the headers of a request may take.'),
   request_timeout: duration(100).prefault('60 Seconds').describe('How long a request may take to arrive whole.'),
   keep_alive_timeout: duration(100)
     .prefault('65 Seconds')
     .describe('How long a connection without a request stays open.'),
+  send_timeout: duration(100)
+    .prefault('60 Seconds')
+    .describe('How long a client may take to read an answer; the connection of one that does not read is closed.'),
   ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
   limits: limits.prefault({}).describe('How much one client may do.'),
 })

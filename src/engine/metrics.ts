@@ -52,6 +52,7 @@ export class Metrics implements CounterSet {
   readonly #process = new Registry()
   /** Whatever was shown once keeps its head. */
   readonly #known = new Map<string, About>()
+  readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
   readonly #imbalances = new Map<ComponentCounters, number>()
   readonly #labels = new WeakMap<ComponentCounters, { readonly id: string; readonly all: string }>()
@@ -82,6 +83,16 @@ export class Metrics implements CounterSet {
   /** Gauges of the daemon itself, without a component. */
   daemonGauge(name: string, help: string, read: () => number): void {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
+  }
+
+  /** A counter of the daemon itself, one series of `name`. */
+  daemonCounter(name: string, help: string, labels: Labels): { value: number } {
+    const all = this.#counters.get(name) ?? []
+    if (all.length === 0) this.series('counter', name, help, () => all)
+    const counter = { labels, value: 0 }
+    all.push(counter)
+    this.#counters.set(name, all)
+    return counter
   }
 
   /** Series beside those of components, read at each scrape. */

@@ -12,9 +12,6 @@ export type ListenAddress = { readonly host: string; readonly port: number } | {
 /** What a server is told of the connections that it gets. */
 export interface Claimant {
   take(socket: Socket): void
-  /** One was closed at once, because as many as allowed were open. */
-  dropped?(): void
-  readonly maxConnections?: number | undefined
 }
 
 const FIRST_FD = 3
@@ -55,7 +52,6 @@ class Inherited {
       throw error
     }
     for (const server of this.#servers) {
-      if (claimant.maxConnections !== undefined) server.maxConnections = claimant.maxConnections
       server.pauseOnConnect = false
       server.ref()
     }
@@ -89,7 +85,6 @@ class Inherited {
       if (this.#claimant) this.#claimant.take(socket)
       else this.#waiting.push(socket.on('error', () => {}))
     })
-    server.on('drop', () => this.#claimant?.dropped?.())
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
       server.listen({ fd }, resolve)
@@ -173,25 +168,15 @@ export function inheritedSockets(): InheritedSockets {
  * Lets a server listen, on an address or on what systemd has handed over, until its `close`. Resolves with HOST:PORT as
  * it is, also where the system has chosen the port; or with the path of a socket.
  */
-export async function listenOn(
-  server: Server,
-  address: ListenAddress,
-  { dropped, maxConnections }: Omit<Claimant, 'take'> = {},
-): Promise<string> {
-  if (maxConnections !== undefined) server.maxConnections = maxConnections
+export async function listenOn(server: Server, address: ListenAddress): Promise<string> {
   if ('systemd' in address) {
     const take = (socket: Socket) => void server.emit('connection', socket)
-    const claim = await inheritedSockets().claim(address.systemd, {
-      take,
-      maxConnections: server.maxConnections,
-      ...(dropped ? { dropped } : {}),
-    })
+    const claim = await inheritedSockets().claim(address.systemd, { take })
     server.once('close', () => claim.release())
     // A server of HTTP minds its timeouts from then on.
     server.emit('listening')
     return claim.address
   }
-  if (dropped) server.on('drop', dropped)
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen(address.port, address.host, () => {

@@ -22,8 +22,10 @@ import { type Lease, Quota } from './http/quota.js'
 import { Gone, notReadable, Refusal, stopping } from './http/refusal.js'
 import { aborted, isLocal, Listener, peerOf } from './listen/listener.js'
 
-/** How exactly the timeouts are kept. */
+/** How exactly the timeouts are kept, where they are not shorter. */
 const CHECK_MS = 1000
+/** How long a client may keep its side of a connection open after the last answer. */
+const CLOSE_MS = 2000
 /** How long answers may take to get out when all is settled. */
 const LEAVE_MS = 1000
 
@@ -44,7 +46,8 @@ class HttpSource implements Source {
   constructor(options: HttpSourceOptions, context: SourceContext) {
     this.#options = options
     this.#context = context
-    this.#listener = new Listener(options, context)
+    const closeMs = Math.min(CLOSE_MS, options.headers_timeout)
+    this.#listener = new Listener(options, context, { sendMs: options.send_timeout, closeMs })
     this.#quota = new Quota(options.max_connections, options.max_unsettled_bytes)
     if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
     const { metrics, log } = context
@@ -90,14 +93,16 @@ class HttpSource implements Source {
       headersTimeout: headers_timeout,
       requestTimeout: request_timeout,
       keepAliveTimeout: keep_alive_timeout,
-      connectionsCheckingInterval: CHECK_MS,
+      connectionsCheckingInterval: Math.min(CHECK_MS, headers_timeout),
     }
     const server = tls ? createTlsServer({ ...limits, ...tls }) : createServer(limits)
-    const answer = (request: IncomingMessage, response: ServerResponse, waits: boolean) =>
+    const answer = (request: IncomingMessage, response: ServerResponse, waits: boolean) => {
+      this.#listener.request(request, response)
       this.#answer(new Exchange(request, response, waits), out, signal).catch(error => {
         this.#failed(error)
         response.destroy()
       })
+    }
     server.on('request', (request, response) => answer(request, response, false))
     server.on('checkContinue', (request, response) => answer(request, response, true))
     server.on('clientError', (error, socket) => this.#notUnderstood(error, socket as Socket))

@@ -124,7 +124,10 @@ class TcpSource implements Source {
         room: async () => {
           while (this.#waiting) await this.#waiting
         },
-        take: frame => this.#send(frame, origin, out),
+        take: frame => {
+          this.#listener.received(socket)
+          this.#send(frame, origin, out)
+        },
         pendingChanged: () => {
           this.#count(framer, counted)
           if (this.#pending <= MOST_PENDING_BYTES || framer.pending <= LARGE_PENDING_BYTES) return

@@ -26,6 +26,7 @@ const NOT_HERE = [
   'SluiceBacklogGrows',
   'SluiceBufferUnwritable',
   'SluiceCheckpointOld',
+  'SluiceConnectionsRefused',
   'SluiceConservationBroken',
   'SluiceKeysExpireSoon',
   'SluiceStoreUnwritable',

@@ -7,6 +7,7 @@ import { type AppOptions, buildApp } from '../../src/api/http/app.js'
 import { openState } from '../../src/api/store/state.js'
 import { Client } from '../../src/client.js'
 import { components } from '../../src/components.js'
+import { Connections } from '../../src/lib/connections.js'
 import { type Clock, systemClock } from '../../src/lib/time.js'
 
 export interface Sending {
@@ -37,7 +38,19 @@ export interface TestService {
 }
 
 export interface TestServiceOptions
-  extends Partial<Pick<AppOptions, 'ingest' | 'maxBody' | 'trustedProxies' | 'counts' | 'tls'>> {
+  extends Partial<
+    Pick<
+      AppOptions,
+      | 'ingest'
+      | 'maxBody'
+      | 'trustedProxies'
+      | 'counts'
+      | 'tls'
+      | 'connections'
+      | 'headersTimeoutMs'
+      | 'requestTimeoutMs'
+    >
+  > {
   readonly limits?: Partial<ServiceLimits>
   readonly clock?: Clock
 }
@@ -63,7 +76,7 @@ export async function startService(folder: string, options: TestServiceOptions =
     log,
     maxBody: 200_000,
     trustedProxies: [],
-    maxConnections: 1000,
+    connections: new Connections({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
     headersTimeoutMs: 5000,
     requestTimeoutMs: 10_000,
     keepAliveTimeoutMs: 5000,

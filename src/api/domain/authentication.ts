@@ -1,4 +1,5 @@
 import { timingSafeEqual } from 'node:crypto'
+import { networkOf } from '../../lib/network-address.js'
 import type { Context } from './context.js'
 import { ApiError, forbidden, unauthorized } from './errors.js'
 import { type Grant, Grants } from './grants.js'
@@ -157,18 +158,4 @@ export class Authentication {
     const headers = { 'retry-after': rateHeaders(state)['retry-after']! }
     return new ApiError(429, 'too_many_failed_tries', 'too many wrong access keys from this address; wait', { headers })
   }
-}
-
-/** Of an IPv6 address the 64 bits that one customer has; otherwise the address. */
-export function networkOf(address: string): string {
-  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '')
-  if (!plain.includes(':')) return plain
-  const [head = '', tail] = plain.split('%')[0]!.split('::')
-  const groups = head === '' ? [] : head.split(':')
-  const behind = tail === undefined || tail === '' ? [] : tail.split(':')
-  while (tail !== undefined && groups.length + behind.length < 8) groups.push('0')
-  return `${[...groups, ...behind]
-    .slice(0, 4)
-    .map(group => Number.parseInt(group, 16).toString(16))
-    .join(':')}::/64`
 }

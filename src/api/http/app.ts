@@ -6,9 +6,10 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { Logger } from 'pino'
 import type { z } from 'zod'
 import { parseOptions } from '../../config/parse-options.js'
-import { errorCode } from '../../core/errors.js'
+import { errorCode, errorText } from '../../core/errors.js'
+import type { Connections } from '../../lib/connections.js'
 import { type Clock, systemClock } from '../../lib/time.js'
-import { statusOf } from '../../sources/http/answers.js'
+import { endWithText, statusOf } from '../../sources/http/answers.js'
 import { ApiError } from '../domain/errors.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
@@ -30,7 +31,8 @@ export interface AppOptions {
   readonly clock?: Clock
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
-  readonly maxConnections: number
+  /** Bounds the connections. */
+  readonly connections: Connections
   readonly headersTimeoutMs: number
   readonly requestTimeoutMs: number
   readonly keepAliveTimeoutMs: number
@@ -108,18 +110,19 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.begin(request)
       sender.refuse(error, request, reply)
     },
-    clientErrorHandler: (error: Error, socket: Socket) => notUnderstood(error, socket),
+    clientErrorHandler: (error: Error, socket: Socket) => notUnderstood(error, socket, options),
   } as const
   // A request without a Host is answered by the app, too, with its id.
   const server = {
     requireHostHeader: false,
     headersTimeout: options.headersTimeoutMs,
-    connectionsCheckingInterval: 1000,
+    connectionsCheckingInterval: Math.min(1000, options.headersTimeoutMs),
   }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
   ) as FastifyInstance
-  app.server.maxConnections = options.maxConnections
+  options.connections.attach(app.server, tls !== undefined)
+  app.server.on('request', (request, response) => options.connections.request(request, response))
   app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
     const body = JSON.stringify({ code: 'invalid_request', message: 'expect must be 100-continue', errors: [] })
     response.writeHead(417, { 'content-type': 'application/json', 'x-request-id': randomUUID(), connection: 'close' })
@@ -128,18 +131,33 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-function notUnderstood(error: Error, socket: Socket): void {
+/** What came is not HTTP, or did not come in time. */
+function notUnderstood(error: Error, socket: Socket, { connections, counts, log }: AppOptions): void {
   const status = statusOf(errorCode(error))
   if (status === undefined || !socket.writable) {
     socket.destroy()
     return
   }
+  const last = connections.lastOf(socket)
+  if (last && !last.response.writableFinished && last.request.complete) {
+    // A request that came whole before it keeps its answer, the last one of the connection.
+    last.response.once('close', () => socket.destroySoon())
+    return
+  }
+  if (last && !last.request.complete && last.response.headersSent) {
+    // The request is answered already, and what is left of its body did not come in time.
+    socket.destroy()
+    return
+  }
+  const requestId = randomUUID()
+  counts?.add('UNKNOWN', 'unknown', status, 0)
+  log.debug({ request_id: requestId, status, error: errorText(error) }, 'not a request')
   const texts: Record<number, readonly [string, string]> = {
     408: ['Request Timeout', 'the request did not come in time'],
     431: ['Request Header Fields Too Large', 'the headers are too large'],
   }
   const [reason, message] = texts[status] ?? ['Bad Request', 'this is not HTTP']
-  socket.end(bareAnswer(status, reason, randomUUID(), message))
+  endWithText(socket, status, bareAnswer(status, reason, requestId, message))
 }
 
 /** Finds out who asks, at once where that is possible; throws, or rejects with, what the service refuses. */

@@ -45,5 +45,15 @@ export function statusOf(code: string | undefined): number | undefined {
 
 /** Ends a connection with an answer that no request belongs to. */
 export function endWith(socket: Socket, status: number): void {
-  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`)
+  endWithText(
+    socket,
+    status,
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+  )
+}
+
+export function endWithText(socket: Socket, status: number, text: string): void {
+  socket.end(text)
+  // Who was too slow may never close its side. Others may still send: closing at once could take the answer away.
+  if (status === 408) socket.destroySoon()
 }

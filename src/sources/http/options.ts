@@ -35,6 +35,9 @@ export const options = z
     keep_alive_timeout: duration()
       .prefault('75 Seconds')
       .describe('How long a connection may be idle between two requests.'),
+    send_timeout: duration()
+      .prefault('60 Seconds')
+      .describe('How long a client may take to read an answer; the connection of one that does not read is closed.'),
   })
   .superRefine(({ max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
     if (max_body_bytes > max_unsettled_bytes)

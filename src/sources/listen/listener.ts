@@ -1,11 +1,16 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Server, Socket } from 'node:net'
 import type { TlsOptions, Server as TlsServer } from 'node:tls'
-import { z } from 'zod'
+import type { z } from 'zod'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
-import { listenAddress } from '../../core/options.js'
+import { duration, listenAddress } from '../../core/options.js'
+import { ConnectionReport } from '../../lib/connection-report.js'
+import { Connections } from '../../lib/connections.js'
 import { type ListenAddress, listenOn, listenText } from '../../lib/inherited-sockets.js'
+import { plainAddress } from '../../lib/network-address.js'
 import { every } from '../../lib/time.js'
+import { addressTest, connectionOptions, perAddress } from './addresses.js'
 import { TlsFiles, tlsOptions } from './tls.js'
 
 /** Options of every source that others connect to. */
@@ -14,18 +19,23 @@ export const listenOptions = {
     'HOST:PORT to listen on; 127.0.0.1 is reached from this machine only, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: what connects while the daemon is started again waits, and ports below 1024 need no privilege.',
   ),
   tls: tlsOptions.optional().describe('Speaks TLS. Renewed files are read again within a minute.'),
-  max_connections: z
-    .int()
-    .min(1)
-    .max(100_000)
-    .default(1000)
-    .describe('Connections open at a time; further ones are closed at once.'),
+  handshake_timeout: duration().prefault('10 Seconds').describe('Time for the handshake of TLS.'),
+  ...connectionOptions(1000, 100_000),
 }
 
 export interface ListenerOptions {
   readonly listen: ListenAddress
   readonly tls?: z.output<typeof tlsOptions> | undefined
+  readonly handshake_timeout: number
   readonly max_connections: number
+  readonly max_connections_per_address?: number | undefined
+  readonly shared_addresses: readonly string[]
+}
+
+/** What a server of HTTP has besides. */
+export interface HttpTimeouts {
+  readonly sendMs: number
+  readonly closeMs: number
 }
 
 const RENEW_MS = 60_000
@@ -37,34 +47,41 @@ export class Listener {
   readonly #options: ListenerOptions
   readonly #context: SourceContext
   readonly #tls: TlsFiles | undefined
-  readonly #sockets = new Set<Socket>()
   readonly #watched = new WeakSet<Socket>()
-  readonly #refused: { value: number }
+  readonly #connections: Connections
   #server: Server | undefined
   #address = ''
   #stopRenewing: (() => void) | undefined
-  #full = false
 
-  constructor(options: ListenerOptions, context: SourceContext) {
+  /** `http`: undefined for a server without requests and answers. Its idle connections are not closed: they may be needed. */
+  constructor(options: ListenerOptions, context: SourceContext, http?: HttpTimeouts) {
     this.#options = options
     this.#context = context
     if (options.tls) this.#tls = new TlsFiles(options.tls, context.log)
-    this.#refused = context.metrics.counter(
-      'sluice_source_refused_connections_total',
-      'Connections that were closed at once, because as many as allowed were open.',
-    )
-    context.metrics.gauge('sluice_source_connections', 'Open connections.', () => this.#sockets.size)
+    const { max_connections: max, max_connections_per_address: most, shared_addresses: shared } = options
+    const { metrics, log } = context
+    const report = new ConnectionReport('sluice_source', (...about) => metrics.counter(...about), log)
+    const limits = {
+      max,
+      maxPerAddress: perAddress(max, most),
+      isShared: addressTest(shared),
+      handshakeMs: options.handshake_timeout,
+      closesUsed: http !== undefined,
+      ...http,
+    }
+    this.#connections = new Connections(limits, report)
+    metrics.gauge('sluice_source_connections', 'Open connections.', () => this.#connections.size)
   }
 
   /** Listens with the server that `make` makes; rejects, in words for people, when that is not possible. */
   async open(make: (tls: TlsOptions | undefined) => Server, renewEveryMs = RENEW_MS): Promise<void> {
-    const { listen, max_connections } = this.#options
+    const { listen } = this.#options
     const server = make(await this.#tls?.load())
     this.#server = server
+    this.#connections.attach(server, this.#tls !== undefined)
     server.on('connection', socket => this.#connected(socket))
-    const limits = { maxConnections: max_connections, dropped: () => this.#dropped() }
     try {
-      this.#address = await listenOn(server, listen, limits)
+      this.#address = await listenOn(server, listen)
     } catch (cause) {
       throw new Error(whyNot(listen, cause), { cause })
     }
@@ -82,11 +99,18 @@ export class Listener {
   }
 
   #connected(socket: Socket): void {
-    this.#full = false
-    this.#sockets.add(socket)
     socket.setKeepAlive(true, KEEP_ALIVE_MS)
-    socket.on('close', () => this.#sockets.delete(socket))
     this.watch(socket)
+  }
+
+  /** A request with all its headers has come. */
+  request(request: IncomingMessage, response: ServerResponse): void {
+    this.#connections.request(request, response)
+  }
+
+  /** Something complete has come over a connection without requests. */
+  received(socket: Socket): void {
+    this.#connections.received(socket)
   }
 
   /** Counts the failure of a connection, and of a TLS connection that was made over it. */
@@ -98,15 +122,6 @@ export class Listener {
       metrics.failed('connection')
       log.debug({ peer: peerOf(socket), error: errorText(error) }, 'connection failed')
     })
-  }
-
-  #dropped(): void {
-    this.#refused.value++
-    if (!this.#full) {
-      const { max_connections } = this.#options
-      this.#context.log.warn({ max_connections }, 'too many connections: further ones are closed at once')
-    }
-    this.#full = true
   }
 
   #acceptFailed(error: Error): void {
@@ -123,7 +138,7 @@ export class Listener {
   /** Closes every connection, at once. */
   close(): void {
     this.stopAccepting()
-    for (const socket of this.#sockets) socket.destroy()
+    this.#connections.close()
   }
 }
 
@@ -140,7 +155,8 @@ function whyNot(address: ListenAddress, error: unknown): string {
 
 /** The address of the other side, as a person would write it. */
 export function peerOf(socket: Socket): string | undefined {
-  return socket.remoteAddress?.replace(/^::ffff:(?=\d+\.)/, '')
+  const { remoteAddress } = socket
+  return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
 /** Whether only this machine reaches it, as far as that is known. */

@@ -1,10 +1,12 @@
+import { once } from 'node:events'
 import { type AddressInfo, connect } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { type Logger, pino } from 'pino'
 import t from 'tap'
 import { formatFor, takesGzip } from '../../../src/admin/negotiate.js'
-import { serveAdmin } from '../../../src/admin/server.js'
+import { type AdminLimits, serveAdmin } from '../../../src/admin/server.js'
 import { Metrics } from '../../../src/engine/metrics.js'
+import { ConnectionReport } from '../../../src/lib/connection-report.js'
 
 const OPEN = 'application/openmetrics-text'
 
@@ -40,7 +42,12 @@ t.test('which format is wanted', async t => {
 })
 
 /** A page with metrics of two components, and what asks for it. */
-async function page(t: Tap, render?: () => Promise<Buffer>) {
+async function page(t: Tap, render?: () => Promise<Buffer>, limits?: AdminLimits) {
+  const happened: string[] = []
+  const connections = {
+    closed: (reason: string) => void happened.push(reason),
+    refused: (reason: string) => void happened.push(`refused ${reason}`),
+  }
   const logged: Record<string, unknown>[] = []
   const metrics = new Metrics({ error: () => {} } as unknown as Logger)
   const up = metrics.component('up', 'destination', 'http')
@@ -60,8 +67,13 @@ async function page(t: Tap, render?: () => Promise<Buffer>) {
   ])
   const server = await serveAdmin(
     { host: '127.0.0.1', port: 0 },
-    { metrics: render ?? (format => metrics.render(format)), destinations: () => [] },
+    {
+      metrics: render ?? (format => metrics.render(format)),
+      destinations: () => [],
+      connections,
+    },
     pino({}, { write: line => void logged.push(JSON.parse(line)) }),
+    limits,
   )
   t.teardown(() => server.close())
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/metrics`
@@ -73,7 +85,7 @@ async function page(t: Tap, render?: () => Promise<Buffer>) {
       text: await answer.text(),
     }
   }
-  return { metrics, url, get, logged }
+  return { metrics, url, get, logged, happened, server }
 }
 type Tap = Pick<typeof t, 'teardown'>
 
@@ -185,4 +197,42 @@ t.test('every request is answered, and a failure is logged', async t => {
   let text = ''
   for await (const part of socket.setEncoding('latin1')) text += part
   t.match(text, /^HTTP\/1.1 400 /)
+})
+
+t.test('clients that send nothing, or do not read, do not keep others away', async t => {
+  const large = Buffer.alloc(30_000_000, 'x')
+  const { url, server, happened } = await page(t, async () => large, { max: 3, timeoutMs: 200 })
+  const dial = async (text: string) => {
+    const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true })
+    t.teardown(() => socket.destroy())
+    socket.on('error', () => {})
+    socket.pause()
+    await once(socket, 'connect')
+    socket.write(text)
+  }
+  await dial('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n')
+  for (let n = 0; n < 4; n++) await dial('G')
+  t.equal((await fetch(url.replace('metrics', 'healthz'), { headers: { connection: 'close' } })).status, 200)
+  const open = () => new Promise<number>(resolve => server.getConnections((_error, count) => resolve(count)))
+  while ((await open()) > 0) await new Promise(resolve => setTimeout(resolve, 10))
+  t.same(happened.sort(), ['slow_reader', 'unused', 'unused', 'unused'])
+})
+
+t.test('connections that are refused or closed are counted by reason, and logged sparingly', async t => {
+  const metrics = new Metrics({ error: () => {} } as unknown as Logger)
+  const logged: object[] = []
+  const log = { warn: (fields: object, msg: string) => void logged.push({ ...fields, msg }) }
+  const report = new ConnectionReport('sluice_api', (...about) => metrics.daemonCounter(...about), log)
+  for (let n = 0; n < 3; n++) report.refused('address', '192.0.2.1')
+  report.closed('handshake', undefined)
+  const text = String(await metrics.render())
+  t.match(text, '\nsluice_api_refused_connections_total{reason="address"} 3\n')
+  t.match(text, '\nsluice_api_refused_connections_total{reason="total"} 0\n')
+  t.match(text, '\nsluice_api_closed_connections_total{reason="handshake"} 1\n')
+  t.equal(text.match(/# TYPE sluice_api_closed_connections_total counter/g)?.length, 1)
+  t.match(logged, [
+    { peer: '192.0.2.1', connections: 1, msg: /^refused a connection/ },
+    { connections: 1, msg: /^closed a connection: its TLS handshake/ },
+  ])
+  t.equal(logged.length, 2)
 })

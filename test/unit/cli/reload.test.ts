@@ -28,7 +28,9 @@ async function untilAnswer(port: number, text: string): Promise<void> {
   throw new Error(`port ${port} did not answer: ${text}`)
 }
 
-const serversHere = () => new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [] }, log)
+const connections = { closed() {}, refused() {} }
+const serversHere = () =>
+  new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [], connections }, log)
 
 /** Reloads `pipeline` at SIGHUP, until the test is over. */
 function reloading(t: Test, read: () => Config, pipeline: object, servers: Servers) {

@@ -71,6 +71,19 @@ async function dial(
   return { socket, said: () => said, closed }
 }
 
+/** A connection whose client does not close its side, whatever it gets. */
+async function keepOpen(t: Test, port: number, text: string) {
+  const socket = connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  t.teardown(() => socket.destroy())
+  let said = ''
+  socket.setEncoding('latin1').on('data', part => (said += part))
+  socket.on('error', () => {})
+  const closed = new Promise(resolve => socket.once('end', resolve).once('close', resolve))
+  await once(socket, 'connect')
+  if (text) socket.write(text)
+  return { socket, said: () => said, closed }
+}
+
 const head = (...lines: string[]) =>
   `${['POST / HTTP/1.1', 'Host: x', 'Content-Type: text/plain', ...lines].join('\r\n')}\r\n\r\n`
 
@@ -359,6 +372,54 @@ t.test('slow, broken and hostile clients', async t => {
   t.match(longer.said(), /^HTTP\/1.1 202 /, 'more than announced: what was announced is taken')
   t.equal(out.events, 2)
   t.equal(count('bug'), 0)
+})
+
+t.test('clients that send little or nothing, and never close, hold no connection', async t => {
+  const { port, count } = await start(t, {
+    max_connections: 5,
+    max_connections_per_address: 5,
+    headers_timeout: '200ms',
+    request_timeout: '300ms',
+  })
+  const left = [
+    await keepOpen(t, port, ''),
+    await keepOpen(t, port, 'GET / HTTP/1.1\r\nX: '),
+    await keepOpen(t, port, `${head('Content-Length: 9')}x`),
+    await keepOpen(t, port, 'no HTTP\r\n\r\n'),
+    await keepOpen(t, port, head('Content-Length: 2', 'Connection: close')),
+  ]
+  left[4]!.socket.write('a\n')
+  await until(() => left.every(({ said }) => said() !== ''))
+  t.same(
+    left.map(({ said }) => said().split(' ')[1]),
+    ['408', '408', '408', '400', '202'],
+  )
+  await until(() => count('sluice_source_connections') === 0)
+  t.equal(count('sluice_source_closed_connections_total'), 1, 'one was left open after an answer that is no time-out')
+})
+
+t.test('when as many connections as possible are open, those that are in no use make room', async t => {
+  const out = new Taker()
+  const { port, counters, count, logs } = await start(t, { max_connections: 4, max_connections_per_address: 4 }, out)
+  for (let n = 0; n < 4; n++) await keepOpen(t, port, n % 2 ? '' : 'POST / HTTP/1.1\r\nX: ')
+  await until(() => count('sluice_source_connections') === 4)
+  const busy = [await keepOpen(t, port, `${head('Content-Length: 2')}a\n`)]
+  await until(() => out.events === 1)
+  out.settle('delivered')
+  await until(() => busy[0]!.said() !== '')
+  t.match(busy[0]!.said(), /^HTTP\/1.1 202 /)
+  for (let n = 0; n < 4; n++) busy.push(await keepOpen(t, port, `${head('Content-Length: 2')}b\n`))
+  await until(() => out.events === 5)
+  const closed = counters.series.get('sluice_source_closed_connections_total')!.flatMap(one => [...one.read()])
+  const reasons = closed.filter(({ value }) => value > 0).map(({ labels, value }) => `${value} ${labels.reason}`)
+  t.same(reasons, ['4 unused', '1 idle'], 'what is idle makes room before new ones, whose request may be on its way')
+  const refused = await keepOpen(t, port, `${head('Content-Length: 2')}c\n`)
+  await refused.closed
+  t.equal(count('sluice_source_refused_connections_total'), 1, 'one that waits for its answer does not')
+  out.settle('delivered')
+  await until(() => busy.slice(1).every(({ said }) => / 202 /.test(said())))
+  const warned = logs().filter(({ msg }) => / a(n idle)? connection/.test(String(msg)))
+  t.equal(warned.length, 3, 'each reason is logged once')
 })
 
 t.test('garbage behind requests that wait takes nothing of their answers away', async t => {

@@ -83,18 +83,46 @@ t.test('nothing is read faster than there is room, whoever sends', async t => {
 })
 
 t.test('as many connections as allowed', async t => {
-  const { port, logs, count } = await start(t, { max_connections: 2 })
-  const [first] = [await dial(t, port), await dial(t, port)]
-  await until(() => count('sluice_source_connections') === 2)
+  const { port, out, logs, count } = await start(t, { max_connections: 2, max_connections_per_address: 2 })
+  const [first, second] = [await dial(t, port), await dial(t, port)]
+  for (const socket of [first, second]) socket.write('x\n')
+  await until(() => out.events === 2)
   for (let n = 0; n < 3; n++) await once(await dial(t, port), 'close')
   t.equal(count('sluice_source_refused_connections_total'), 3)
-  t.equal(logs().filter(({ msg }) => String(msg).startsWith('too many connections')).length, 1, 'told once')
-  first!.destroy()
+  t.equal(logs().filter(({ msg }) => String(msg).startsWith('refused a connection')).length, 1, 'logged once')
+  first.destroy()
   await until(() => count('sluice_source_connections') === 1)
-  await dial(t, port)
+  const silent = await dial(t, port)
   await until(() => count('sluice_source_connections') === 2)
-  await once(await dial(t, port), 'close')
-  t.equal(logs().filter(({ msg }) => String(msg).startsWith('too many connections')).length, 2, 'and again')
+  const last = await dial(t, port)
+  await once(silent, 'close')
+  last.write('y\n')
+  await until(() => out.events === 3)
+  t.equal(count('sluice_source_closed_connections_total'), 1, 'one that has sent nothing makes room')
+  t.equal(count('sluice_source_refused_connections_total'), 3)
+})
+
+t.test('the connections of one address are bounded, except for addresses that many share', async t => {
+  const { port, out, count } = await start(t, {
+    max_connections: 10,
+    max_connections_per_address: 2,
+    shared_addresses: ['127.0.0.3', '127.0.1.0/24'],
+  })
+  const from = async (localAddress: string) => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress })
+    t.teardown(() => socket.destroy())
+    socket.on('error', () => {})
+    const closed = once(socket, 'close').then(() => 'refused')
+    await once(socket, 'connect')
+    const before = out.events
+    socket.write('x\n')
+    return Promise.race([closed, until(() => out.events > before).then(() => 'taken')])
+  }
+  const outcomes: string[] = []
+  for (const address of ['127.0.0.1', '127.0.0.1', '127.0.0.1', '127.0.0.2']) outcomes.push(await from(address))
+  t.same(outcomes, ['taken', 'taken', 'refused', 'taken'])
+  for (const address of ['127.0.0.3', '127.0.0.3', '127.0.0.3', '127.0.1.9']) t.equal(await from(address), 'taken')
+  t.equal(count('sluice_source_refused_connections_total'), 1)
 })
 
 t.test('an idle connection is closed where that is asked for; its unfinished line is delivered', async t => {
@@ -240,13 +268,40 @@ t.test('TLS', async t => {
   t.same(closed.out.lines, ['known'])
 })
 
+t.test('a TLS handshake that is not completed is ended, and others go on', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const files = makeCertificates(openssl, t.testdir(), ['server'])
+  const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
+  const { port, out, counters, count } = await start(t, { tls, handshake_timeout: '200ms' })
+  const good = tlsConnect({ port, host: '127.0.0.1', ca: files.pem('ca.pem') })
+  t.teardown(() => good.destroy())
+  await once(good, 'secureConnect')
+  const silent = await dial(t, port)
+  const slow = await dial(t, port)
+  const drip = setInterval(() => slow.write('\x16'), 20)
+  t.teardown(() => clearInterval(drip))
+  await Promise.all([once(silent, 'close'), once(slow, 'close')])
+  const closed = counters.series.get('sluice_source_closed_connections_total')!.flatMap(one => [...one.read()])
+  t.match(
+    closed.filter(({ value }) => value > 0),
+    [{ labels: { reason: 'handshake' } }],
+  )
+  good.end('x\n')
+  await until(() => out.events === 1)
+  await until(() => count('sluice_source_connections') === 0)
+})
+
 t.test('a renewed certificate is used without a restart, and a broken one is not', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
   const files = makeCertificates(openssl, t.testdir(), ['server'])
   const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
   const { context, logs } = contextOf('tcp')
-  const listener = new Listener({ listen: { host: '127.0.0.1', port: 0 }, max_connections: 9, tls }, context)
+  const listener = new Listener(
+    { listen: { host: '127.0.0.1', port: 0 }, max_connections: 9, handshake_timeout: 1000, shared_addresses: [], tls },
+    context,
+  )
   await listener.open(options => createTlsServer(options!), 10)
   t.teardown(() => listener.close())
   const serial = async () => {

@@ -1,5 +1,4 @@
 import t from 'tap'
-import { networkOf } from '../../../../src/api/domain/authentication.js'
 import type { Context } from '../../../../src/api/domain/context.js'
 import { ApiError } from '../../../../src/api/domain/errors.js'
 import { Grants } from '../../../../src/api/domain/grants.js'
@@ -8,6 +7,7 @@ import type { Principal } from '../../../../src/api/domain/principal.js'
 import { RateLimiter, rateHeaders } from '../../../../src/api/domain/rate-limiter.js'
 import type { AccountRecord } from '../../../../src/api/domain/records.js'
 import type { Service } from '../../../../src/api/domain/service.js'
+import { networkOf } from '../../../../src/lib/network-address.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 import { ManualTime } from '../../../support/manual-time.js'
 

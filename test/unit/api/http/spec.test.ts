@@ -1,8 +1,10 @@
+import { once } from 'node:events'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { Ingest } from '../../../../src/api/http/ingest.js'
 import { RequestCounts } from '../../../../src/api/http/request-counts.js'
+import { Connections } from '../../../../src/lib/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
@@ -234,6 +236,71 @@ t.test('a reply that cannot be written is answered with 500, logged with its id,
   const failed = [...counts.all()].find(({ status }) => status === 500)
   t.match(failed, { method: 'POST', route: '/v3/ingest/{id}', requests: 2 })
   t.equal((await send('GET', '/v3/account', { key: manager })).status, 200, 'the service goes on')
+})
+
+t.test('clients without a key that send little or nothing hold no connection', async t => {
+  const counts = new RequestCounts()
+  const closed: string[] = []
+  const connections = new Connections(
+    { max: 4, sendMs: 300, closeMs: 200, closesUsed: true },
+    { closed: reason => void closed.push(reason), refused: reason => void closed.push(`refused ${reason}`) },
+  )
+  const { url, sts, ok } = await start(t, { counts, connections, headersTimeoutMs: 200, requestTimeoutMs: 300 })
+  const dial = async (text: string) => {
+    const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true })
+    t.teardown(() => socket.destroy())
+    let said = ''
+    socket.setEncoding('latin1').on('data', part => (said += part))
+    socket.on('error', () => {})
+    const ended = new Promise(resolve => socket.once('end', resolve).once('close', resolve))
+    await once(socket, 'connect')
+    socket.write(text)
+    return { ended, said: () => said }
+  }
+  const gone = async () => {
+    while (connections.size > 0) await new Promise(resolve => setTimeout(resolve, 5))
+  }
+  const body = 'POST /v3/pipeline HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n'
+  const left = await Promise.all([
+    dial(''),
+    dial('GET / HTTP/1.1\r\nX: '),
+    dial(`${body}\r\nx`),
+    dial(`${body}Authorization: Token ${sts}\r\n\r\nx`),
+  ])
+  await Promise.all(left.map(({ ended }) => ended))
+  await gone()
+  const statuses = left.map(({ said }) =>
+    said()
+      .match(/HTTP\/1.1 \d+/g)
+      ?.join(),
+  )
+  t.same(statuses, ['HTTP/1.1 408', 'HTTP/1.1 408', 'HTTP/1.1 401', 'HTTP/1.1 408'], 'one answer each')
+  t.match(
+    [...counts.all()].filter(({ status }) => status === 408),
+    [{ route: 'unknown', requests: 3 }],
+  )
+  t.same(closed, [])
+  for (let n = 0; n < 9; n++) await dial('GET ')
+  await ok(200, 'GET', '/v3/account', sts)
+  t.same(closed.slice(0, 6), Array(6).fill('unused'), 'what nobody uses makes room')
+})
+
+t.test('a request that came whole is answered, whatever comes behind it', async t => {
+  let answer = () => {}
+  const asked = new Promise<void>(resolve => {
+    answer = resolve
+  })
+  const ingest: Ingest = { ingest: async () => asked.then(() => ({ status: 202, body: { received: 1 } })) }
+  const { url, sts } = await start(t, { ingest, headersTimeoutMs: 100, requestTimeoutMs: 100 })
+  const socket = connect(Number(new URL(url).port), '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  socket.write(
+    `POST /v3/ingest/${'0'.repeat(24)} HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${sts}\r\nContent-Length: 0\r\n\r\nno HTTP\r\n\r\n`,
+  )
+  setTimeout(answer, 50)
+  let text = ''
+  for await (const part of socket.setEncoding('latin1')) text += part
+  t.same(text.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 202'])
 })
 
 t.test('x-request-id on every answer at all, also to what is no request', async t => {

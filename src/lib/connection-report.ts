@@ -1,0 +1,66 @@
+import type { CloseReason, ConnectionEvents, RefuseReason } from './connections.js'
+import { systemClock } from './time.js'
+
+/** The log has a message for each reason at most so often; the counts are exact. */
+const QUIET_MS = 60_000
+
+const REFUSED: Readonly<Record<RefuseReason, string>> = {
+  total: 'refused a connection: max_connections are open, and none of them can make room',
+  address: 'refused a connection: its address has max_connections_per_address open, and none of them can make room',
+}
+const CLOSED: Readonly<Record<CloseReason, string>> = {
+  unused: 'closed a connection over which nothing complete had come, to make room for a new one',
+  idle: 'closed an idle connection to make room for a new one',
+  handshake: 'closed a connection: its TLS handshake was not completed in time',
+  slow_reader: 'closed a connection: its client does not read what is sent to it',
+  left_open: 'closed a connection that its client had left open after the last answer',
+}
+
+const REFUSED_HELP = 'Connections that were refused, by the bound that was reached: total or address.'
+const CLOSED_HELP =
+  'Connections that were closed from this side: unused and idle made room for new ones; handshake, slow_reader and left_open took too long.'
+
+interface Log {
+  warn(fields: object, message: string): void
+}
+interface Count {
+  value: number
+}
+/** Makes one counter; that of a component, or a plain number. */
+type MakeCount = (name: string, help: string, labels: { reason: string }) => Count
+
+/** Counts connections that are refused or closed, by reason, and logs them sparingly. */
+export class ConnectionReport implements ConnectionEvents {
+  readonly #log: Log
+  readonly #counts = new Map<string, Count>()
+  readonly #logged = new Map<string, { at: number; count: number }>()
+
+  /** The metrics are `PREFIX_refused_connections_total` and `PREFIX_closed_connections_total`. */
+  constructor(prefix: string, make: MakeCount, log: Log) {
+    this.#log = log
+    const add = (texts: object, name: string, help: string) => {
+      for (const [reason, text] of Object.entries(texts)) this.#counts.set(text, make(name, help, { reason }))
+    }
+    add(REFUSED, `${prefix}_refused_connections_total`, REFUSED_HELP)
+    add(CLOSED, `${prefix}_closed_connections_total`, CLOSED_HELP)
+  }
+
+  refused(reason: RefuseReason, peer: string | undefined): void {
+    this.#happened(REFUSED[reason], peer)
+  }
+
+  closed(reason: CloseReason, peer: string | undefined): void {
+    this.#happened(CLOSED[reason], peer)
+  }
+
+  #happened(text: string, peer: string | undefined): void {
+    const count = this.#counts.get(text)!
+    count.value++
+    const now = systemClock.now()
+    const logged = this.#logged.get(text) ?? { at: Number.NEGATIVE_INFINITY, count: count.value - 1 }
+    if (now - logged.at < QUIET_MS) return
+    // `connections`: how many there were since the last message.
+    this.#log.warn({ peer, connections: count.value - logged.count }, text)
+    this.#logged.set(text, { at: now, count: count.value })
+  }
+}

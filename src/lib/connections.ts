@@ -1,0 +1,282 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Server, Socket } from 'node:net'
+import { networkOf, plainAddress } from './network-address.js'
+import { every, systemClock } from './time.js'
+
+/**
+ * The connections of a server, bounded in number and in time. A server of Node.js closes neither a connection that its
+ * client leaves open after the last answer, nor one whose client does not read, and at `maxConnections` it refuses new
+ * connections however many of the open ones are idle.
+ */
+
+export interface ConnectionLimits {
+  /** Connections at a time. */
+  readonly max: number
+  /** Connections of one address (of IPv6, of a /64 network) at a time. */
+  readonly maxPerAddress?: number | undefined
+  /** Addresses without `maxPerAddress`: those that many clients share. */
+  readonly isShared?: ((address: string) => boolean) | undefined
+  /** Time for the handshake of TLS. */
+  readonly handshakeMs?: number | undefined
+  /** Time in which a client has to read what is sent to it, or a part of it. */
+  readonly sendMs?: number | undefined
+  /** Time between the end of what is sent and the end of the connection. */
+  readonly closeMs?: number | undefined
+  /** Whether idle connections that were used make room for new ones; if not, only unused ones do. */
+  readonly closesUsed: boolean
+}
+
+/** Why a connection was closed by this side: `unused` and `idle` make room for another one. */
+export type CloseReason = 'unused' | 'idle' | 'handshake' | 'slow_reader' | 'left_open'
+/** Why a new connection was refused. */
+export type RefuseReason = 'total' | 'address'
+
+export interface ConnectionEvents {
+  closed(reason: CloseReason, peer: string | undefined): void
+  refused(reason: RefuseReason, peer: string | undefined): void
+}
+
+/** A client that takes so much of an answer is not stuck. */
+const PROGRESS_BYTES = 64 * 1024
+const LONGEST_SWEEP_MS = 1000
+/** A connection that is older and had no request yet is closed before those that were used. */
+const FIRST_REQUEST_MS = 1000
+
+/** Connections by what they are good for; sets keep the order, so the first is the one for the longest time. */
+class Pool {
+  size = 0
+  /** Without any complete request or message so far, the oldest first. */
+  readonly unused = new Set<Connection>()
+  /** Between two requests, the longest idle first. */
+  readonly idle = new Set<Connection>()
+}
+
+interface Connection {
+  readonly socket: Socket
+  readonly peer: string | undefined
+  readonly network: Pool | undefined
+  readonly networkName: string | undefined
+  readonly openedAt: number
+  /** What is written to and read from; of TLS it is there after the handshake. */
+  stream: Socket | undefined
+  busy: number
+  used: boolean
+  /** The request that came last, with its answer. */
+  last: Exchange | undefined
+  /** Since when nothing was read of what is sent, and how much had been sent then. */
+  blocked: { at: number; sent: number } | undefined
+  endedAt: number | undefined
+}
+
+interface Exchange {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+}
+
+export class Connections {
+  readonly #limits: ConnectionLimits
+  readonly #events: ConnectionEvents
+  readonly #all = new Pool()
+  readonly #networks = new Map<string, Pool>()
+  readonly #bySocket = new Map<Socket, Connection>()
+  /** Connections before the end of the TLS handshake, by both endpoints: the two sockets of one know nothing of each other. */
+  readonly #handshaking = new Map<string, Connection>()
+  #stopSweeping: (() => void) | undefined
+  #isTls = false
+
+  constructor(limits: ConnectionLimits, events: ConnectionEvents) {
+    this.#limits = limits
+    this.#events = events
+  }
+
+  get size(): number {
+    return this.#all.size
+  }
+
+  /** Watches over the connections of `server` until it is closed. To be called before it listens. */
+  attach(server: Server, isTls: boolean): void {
+    this.#isTls = isTls
+    server.on('connection', (socket: Socket) => this.#opened(socket))
+    if (isTls) server.on('secureConnection', (socket: Socket) => this.#secured(socket))
+    const { handshakeMs, sendMs, closeMs } = this.#limits
+    const bounds = [handshakeMs, sendMs, closeMs].map(ms => (ms ?? Number.POSITIVE_INFINITY) / 2)
+    this.#stopSweeping = every(Math.max(10, Math.min(...bounds, LONGEST_SWEEP_MS)), () => this.#sweep())
+    server.once('close', () => this.#stopSweeping?.())
+  }
+
+  /** A request with all its headers has come. */
+  request(request: IncomingMessage, response: ServerResponse): void {
+    const connection = this.#bySocket.get(request.socket)
+    if (!connection) return
+    connection.last = { request, response }
+    connection.busy++
+    connection.used = true
+    this.#sort(connection)
+    response.once('close', () => {
+      connection.busy--
+      this.#sort(connection)
+    })
+  }
+
+  /** A whole message has come, over a connection without requests. */
+  received(socket: Socket): void {
+    const connection = this.#bySocket.get(socket)
+    if (!connection || connection.used) return
+    connection.used = true
+    this.#sort(connection)
+  }
+
+  /** The request that came last over a connection, whether it is answered or not. */
+  lastOf(socket: Socket): Exchange | undefined {
+    return this.#bySocket.get(socket)?.last
+  }
+
+  /** Closes every connection at once. */
+  close(): void {
+    this.#stopSweeping?.()
+    for (const { socket } of this.#bySocket.values()) socket.destroy()
+  }
+
+  #opened(socket: Socket): void {
+    const { remoteAddress } = socket
+    const peer = remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
+    const networkName = this.#boundedNetwork(peer)
+    const network = networkName === undefined ? undefined : (this.#networks.get(networkName) ?? new Pool())
+    const isFull = (pool: Pool, max: number) => pool.size >= max && !this.#makeRoom(pool)
+    const refusal =
+      network && isFull(network, this.#limits.maxPerAddress!)
+        ? 'address'
+        : isFull(this.#all, this.#limits.max)
+          ? 'total'
+          : undefined
+    if (refusal) {
+      this.#refuse(socket, refusal, peer)
+      return
+    }
+    const connection: Connection = {
+      socket,
+      peer,
+      network,
+      networkName,
+      openedAt: systemClock.now(),
+      stream: this.#isTls ? undefined : socket,
+      busy: 0,
+      used: false,
+      last: undefined,
+      blocked: undefined,
+      endedAt: undefined,
+    }
+    for (const pool of this.#poolsOf(connection)) pool.size++
+    if (networkName !== undefined) this.#networks.set(networkName, network!)
+    this.#bySocket.set(socket, connection)
+    this.#sort(connection)
+    const endpoints = this.#isTls ? endpointsOf(socket) : undefined
+    if (endpoints !== undefined) this.#handshaking.set(endpoints, connection)
+    socket.once('close', () => {
+      this.#forget(connection)
+      if (endpoints !== undefined && this.#handshaking.get(endpoints) === connection)
+        this.#handshaking.delete(endpoints)
+    })
+  }
+
+  #secured(socket: Socket): void {
+    const endpoints = endpointsOf(socket)
+    const connection = endpoints === undefined ? undefined : this.#handshaking.get(endpoints)
+    if (!connection) return
+    this.#handshaking.delete(endpoints!)
+    connection.stream = socket
+    if (this.#bySocket.has(connection.socket)) this.#bySocket.set(socket, connection)
+  }
+
+  /** The name under which the connections of this address are bounded together. */
+  #boundedNetwork(peer: string | undefined): string | undefined {
+    const { maxPerAddress, isShared } = this.#limits
+    if (maxPerAddress === undefined || peer === undefined || isShared?.(peer)) return undefined
+    return networkOf(peer)
+  }
+
+  #refuse(socket: Socket, reason: RefuseReason, peer: string | undefined): void {
+    socket.on('error', () => {})
+    socket.destroy()
+    this.#events.refused(reason, peer)
+  }
+
+  /** Closes the connection that is the least loss; false when all are in use. */
+  #makeRoom({ unused, idle }: Pool): boolean {
+    const [oldest] = unused
+    const [longestIdle] = this.#limits.closesUsed ? idle : []
+    // The first request over a new connection may be on its way.
+    const isNew = oldest && systemClock.now() - oldest.openedAt < FIRST_REQUEST_MS
+    if (oldest && !(isNew && longestIdle)) return this.#end(oldest, 'unused')
+    return longestIdle ? this.#end(longestIdle, 'idle') : false
+  }
+
+  #end(connection: Connection, reason: CloseReason): true {
+    this.#forget(connection)
+    connection.stream?.destroy()
+    connection.socket.destroy()
+    this.#events.closed(reason, connection.peer)
+    return true
+  }
+
+  #forget(connection: Connection): void {
+    const { socket, stream, networkName, network } = connection
+    if (!this.#bySocket.delete(socket)) return
+    if (stream) this.#bySocket.delete(stream)
+    for (const pool of this.#poolsOf(connection)) {
+      pool.size--
+      pool.unused.delete(connection)
+      pool.idle.delete(connection)
+    }
+    if (networkName !== undefined && network!.size === 0) this.#networks.delete(networkName)
+  }
+
+  /** Puts a connection behind all others of the set that it belongs to now. */
+  #sort(connection: Connection): void {
+    if (!this.#bySocket.has(connection.socket)) return
+    const { used, busy } = connection
+    for (const pool of this.#poolsOf(connection)) {
+      pool.unused.delete(connection)
+      pool.idle.delete(connection)
+      if (busy === 0) (used ? pool.idle : pool.unused).add(connection)
+    }
+  }
+
+  #poolsOf({ network }: Connection): Pool[] {
+    return network ? [this.#all, network] : [this.#all]
+  }
+
+  #sweep(): void {
+    const now = systemClock.now()
+    for (const connection of new Set(this.#bySocket.values())) {
+      const reason = this.#overdue(connection, now)
+      if (reason) this.#end(connection, reason)
+    }
+  }
+
+  #overdue(connection: Connection, now: number): CloseReason | undefined {
+    const { handshakeMs, sendMs, closeMs } = this.#limits
+    const { socket, stream, openedAt } = connection
+    if (!stream) {
+      const isLate = handshakeMs !== undefined && now - openedAt > handshakeMs && endpointsOf(socket) !== undefined
+      return isLate ? 'handshake' : undefined
+    }
+    if (stream.writableLength === 0) {
+      connection.blocked = undefined
+      if (closeMs === undefined || !stream.writableEnded) return undefined
+      connection.endedAt ??= now
+      return now - connection.endedAt > closeMs ? 'left_open' : undefined
+    }
+    const sent = stream.bytesWritten - stream.writableLength
+    const { blocked } = connection
+    if (!blocked || sent - blocked.sent >= PROGRESS_BYTES) connection.blocked = { at: now, sent }
+    else if (sendMs !== undefined && now - blocked.at > sendMs) return 'slow_reader'
+    return undefined
+  }
+}
+
+/** Undefined for Unix sockets and for closed ones. */
+function endpointsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
+  if (remoteAddress === undefined || remotePort === undefined) return undefined
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
+}

@@ -1,0 +1,18 @@
+/** The address without the IPv6 prefix of an IPv4 address. */
+export function plainAddress(address: string): string {
+  return address.replace(/^::ffff:(?=\d+\.)/i, '')
+}
+
+/** The network that one customer usually has: of an IPv6 address its first 64 bits, otherwise the address itself. */
+export function networkOf(address: string): string {
+  const plain = plainAddress(address)
+  if (!plain.includes(':')) return plain
+  const [head = '', tail] = plain.split('%')[0]!.split('::')
+  const groups = head === '' ? [] : head.split(':')
+  const behind = tail === undefined || tail === '' ? [] : tail.split(':')
+  while (tail !== undefined && groups.length + behind.length < 8) groups.push('0')
+  return `${[...groups, ...behind]
+    .slice(0, 4)
+    .map(group => Number.parseInt(group, 16).toString(16))
+    .join(':')}::/64`
+}
