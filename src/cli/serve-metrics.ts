@@ -24,6 +24,10 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.series('counter', 'sluice_api_rate_limited_total', 'Requests above the limit of a key or address.', () =>
     one(service.counts().rateLimited),
   )
+  const evicted = 'Daemons that made room for new ones: they reported only once, or not for long.'
+  metrics.series('counter', 'sluice_api_daemons_evicted_total', evicted, () => one(service.counts().daemonsEvicted))
+  const refused = 'Reports of new daemons that were refused: too many at a time, or in an account.'
+  metrics.series('counter', 'sluice_api_daemons_refused_total', refused, () => one(service.counts().daemonsRefused))
   metrics.series('gauge', 'sluice_api_keys_expiring_soon', 'Keys that expire soon: rotate them.', () =>
     one(service.counts().keysExpiringSoon),
   )

@@ -22,6 +22,8 @@ export interface ServiceLimits {
   readonly serviceAccounts: number
   readonly pipelines: number
   readonly daemons: number
+  /** Daemons that one user or service account may register. */
+  readonly newDaemons: Rate
   readonly keysPerUser: number
   /** Kept for each pipeline; the published one always is. */
   readonly revisions: number
@@ -37,6 +39,7 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   serviceAccounts: 1000,
   pipelines: 200,
   daemons: 5000,
+  newDaemons: { limit: 600, windowMs: 60_000 },
   keysPerUser: 50,
   revisions: 100,
   configBytes: 128 * 1024,

@@ -1,13 +1,14 @@
 import { requireAccount, requireId, requireScope } from './access.js'
 import { type Context, tooMany } from './context.js'
 import type { DaemonDocument, Page } from './documents.js'
-import { notFound } from './errors.js'
+import { ApiError, forbidden, notFound } from './errors.js'
 import type { PageQuery, ReportInput } from './inputs.js'
+import { KnownDaemons, SILENT_MS } from './known-daemons.js'
 import type { Principal } from './principal.js'
+import { RateLimiter, rateHeaders } from './rate-limiter.js'
 import { at, type DaemonRecord, type PipelineRecord } from './records.js'
 
-/** A daemon that has not reported for so long is silent, and forgotten after so many days. */
-const SILENT_MS = 5 * 60_000
+/** A daemon that has not reported for so long is forgotten. */
 const FORGOTTEN_MS = 30 * 86_400_000
 /** Entries looked at before others get their turn. */
 const PORTION = 500
@@ -18,12 +19,19 @@ const PORTION = 500
  */
 export class Fleet {
   readonly #context: Context
-  #unwritten = new Map<string, DaemonRecord>()
+  /** undefined: to be removed. */
+  #unwritten = new Map<string, DaemonRecord | undefined>()
   /** Daemons by account; filled when an account is first met. */
-  readonly #known = new Map<string, Set<string>>()
+  readonly #known = new Map<string, KnownDaemons>()
+  readonly #registrations: RateLimiter
+  /** Daemons that made room for new ones. */
+  evicted = 0
+  /** Reports of new daemons that were refused: there were too many at a time, or the account has too many. */
+  refused = 0
 
   constructor(context: Context) {
     this.#context = context
+    this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock)
   }
 
   /** Daemons of the account's pipelines, of all accounts at enterprise scope. */
@@ -42,9 +50,13 @@ export class Fleet {
     return { items, next: entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null, limit }
   }
 
-  /** Needs `pipeline:read`; kept in memory first, written every few seconds. */
+  /** Needs `pipeline:read`, and is not for viewers; kept in memory first, written every few seconds. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
     requireScope(principal, 'pipeline:read')
+    if (principal.role === 'viewer') {
+      const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'
+      throw forbidden('role_missing', message)
+    }
     const { id: accountId } = requireAccount(principal)
     const { enterpriseId } = principal
     requireId(input.pipeline_id, 'pipeline')
@@ -52,9 +64,8 @@ export class Fleet {
     if (!pipeline) throw notFound('pipeline')
     const key = at.daemon(enterpriseId, accountId, pipeline.id, input.daemon_id)
     const known = await this.#daemons(enterpriseId, accountId)
-    const { daemons } = this.#context.limits
-    if (!known.has(key) && known.size >= daemons) throw tooMany(daemons, 'daemons in an account')
-    known.add(key)
+    if (!known.has(key)) this.#admit(principal, known)
+    const registeredMs = known.reported(key, Math.floor(this.#context.clock.wall()))
     const record: DaemonRecord = {
       id: input.daemon_id,
       pipeline_id: pipeline.id,
@@ -66,9 +77,34 @@ export class Fleet {
       totals: input.totals ?? {},
       started_at: input.started_at ?? null,
       reported_at: this.#context.time(),
+      registered_at: new Date(registeredMs).toISOString(),
     }
     this.#unwritten.set(key, record)
     return this.#show(record, enterpriseId, accountId)
+  }
+
+  /** Throws where another daemon cannot be added. Where there are too many, one that is not known to be real goes. */
+  #admit({ subject, account }: Principal, known: KnownDaemons): void {
+    const { clock, limits, log } = this.#context
+    const rate = this.#registrations.take(subject.id)
+    if (!rate.allowed) {
+      this.refused++
+      const message = `more than ${rate.limit} new daemons in ${rate.windowMs / 1000} seconds; report again later`
+      throw new ApiError(429, 'too_many_daemons', message, { headers: rateHeaders(rate) })
+    }
+    while (known.size >= limits.daemons) {
+      const key = known.evict(Math.floor(clock.wall()))
+      if (key === undefined) {
+        this.refused++
+        throw tooMany(limits.daemons, 'daemons in an account')
+      }
+      if (this.evicted++ === 0)
+        log.warn(
+          { account: account?.id, subject: subject.id, limit: limits.daemons },
+          'an account has as many daemons as possible; new ones replace those that reported only once, or not for long',
+        )
+      this.#unwritten.set(key, undefined)
+    }
   }
 
   /** Writes down what was reported. */
@@ -102,24 +138,28 @@ export class Fleet {
       }
       if (gone.length > 0) await store.write(gone.map(key => ({ key, value: undefined })))
     }
+    await this.flush()
     this.#known.clear()
   }
 
-  async #daemons(enterpriseId: string, accountId: string): Promise<Set<string>> {
+  async #daemons(enterpriseId: string, accountId: string): Promise<KnownDaemons> {
     const known = this.#known.get(accountId)
     if (known) return known
     const entries = await this.#context.store.list(at.daemons(enterpriseId, accountId))
-    const present = this.#known.get(accountId) ?? new Set<string>()
-    for (const { key } of entries) present.add(key)
-    this.#known.set(accountId, present)
-    return present
+    const read = this.#known.get(accountId) ?? new KnownDaemons(entries)
+    this.#known.set(accountId, read)
+    return read
   }
 
   #pipeline(enterprise: string, account: string, id: string): Promise<PipelineRecord | undefined> {
     return this.#context.read<PipelineRecord>(at.pipeline(enterprise, account, id))
   }
 
-  async #show(record: DaemonRecord, enterprise: string, account: string): Promise<DaemonDocument> {
+  async #show(
+    { registered_at: _, ...record }: DaemonRecord,
+    enterprise: string,
+    account: string,
+  ): Promise<DaemonDocument> {
     const pipeline = await this.#pipeline(enterprise, account, record.pipeline_id)
     const published = pipeline?.published_revision ?? null
     const silent = Date.parse(record.reported_at) + SILENT_MS < this.#context.clock.wall()

@@ -100,7 +100,10 @@ export interface RevisionRecord {
 }
 
 export type AuditRecord = AuditDocument
-export type DaemonRecord = Omit<DaemonDocument, 'published_revision' | 'behind' | 'silent'>
+export type DaemonRecord = Omit<DaemonDocument, 'published_revision' | 'behind' | 'silent'> & {
+  /** When it reported first. Missing in old records. */
+  readonly registered_at?: string
+}
 
 /** Stands for the account where something belongs to the enterprise itself. */
 const NO_ACCOUNT = 'enterprise'

@@ -30,6 +30,9 @@ export interface ServiceCounts {
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
+  /** Daemons that made room for new ones, and new ones that were refused. */
+  readonly daemonsEvicted: number
+  readonly daemonsRefused: number
   /** As of the last look, which is taken every hour. */
   readonly keysExpiringSoon: number
   readonly keysExpired: number
@@ -112,7 +115,8 @@ export class Service {
   counts(): ServiceCounts {
     const { refused, authenticated, rateLimited } = this.#authentication
     const { expiringSoon, expired } = this.#keyEnds
-    const counted = { refusedKeys: { ...refused }, authenticated, rateLimited }
+    const { evicted: daemonsEvicted, refused: daemonsRefused } = this.fleet
+    const counted = { refusedKeys: { ...refused }, authenticated, rateLimited, daemonsEvicted, daemonsRefused }
     return { ...counted, keysExpiringSoon: expiringSoon, keysExpired: expired }
   }
 

@@ -30,8 +30,10 @@ export const operationRoutes: readonly Route[] = [
     body: reportInput,
     answers: { 200: { description: 'What is known of it now.', one: ['daemon', daemonDocument] } },
     refusals: {
+      403: { role_missing: 'Viewers cannot report.' },
       404: { not_found: 'There is no such pipeline.' },
-      409: { limit_reached: 'The account has as many daemons as possible.' },
+      409: { limit_reached: 'The account has as many daemons as possible, and all of them report.' },
+      429: { too_many_daemons: 'Too many new daemons at a time.' },
     },
     handle: async ({ service, principal, body }) => ({ one: await service.fleet.report(principal, body) }),
   }),

@@ -228,7 +228,7 @@ t.test('who may do what', async t => {
     'pipelines.remove': write,
     'pipelines.forIngest': write,
     'fleet.list': [ok, ok, ok, ok, ok, ok],
-    'fleet.report': read,
+    'fleet.report': [ok, ok, '403 role_missing', ok, account, ok],
     'users.list': manage,
     'users.get': manage,
     'users.create': manage,

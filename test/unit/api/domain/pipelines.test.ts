@@ -215,6 +215,53 @@ t.test('what others write at the same time is noticed', async t => {
   t.same(both.sort(), ['409 conflict', 'done'])
 })
 
+t.test('invented daemons do not keep real ones out', async t => {
+  const limits = { daemons: 5, newDaemons: { limit: 20, windowMs: 60_000 } }
+  const { service, first, time, again } = await openService(t, limits)
+  const me = await as(service, first.service_account.key)
+  const { id } = (await service.pipelines.create(me, { title: 'a', config: config() })).document
+  const base = { pipeline_id: id, host: 'h', version: '1', revision: null, health: 'ready' as const }
+  const manager = await as(service, first.manager.key)
+  const inventor = await as(service, (await service.users.create(manager, { email: 'e@x.org', role: 'editor' })).key)
+  const invent = (n: number) => service.fleet.report(inventor, { ...base, daemon_id: `invented-${n}` })
+  const report = (n: number, of = service) => of.fleet.report(me, { ...base, daemon_id: `real-${n}` })
+  await report(1)
+  await report(2)
+  await time.advance(60_000)
+  await report(1)
+  await report(2)
+  for (let n = 0; n < 20; n++) await invent(n)
+  t.equal(await outcome(invent(20)), '429 too_many_daemons')
+  await report(3)
+  const ids = async (of = service) => (await of.fleet.list(me, PAGE)).items.map(({ id }) => id)
+  t.same(await ids(), ['invented-18', 'invented-19', 'real-1', 'real-2', 'real-3'])
+  t.match(service.counts(), { daemonsEvicted: 18, daemonsRefused: 1 })
+  t.notMatch((await service.fleet.list(me, PAGE)).items[0], { registered_at: /./ }, 'the answer is as documented')
+  await service.close()
+
+  const other = await again()
+  await report(4, other)
+  await report(5, other)
+  t.same(
+    await ids(other),
+    [1, 2, 3, 4, 5].map(n => `real-${n}`),
+    'after a restart, too',
+  )
+  await time.advance(60_000)
+  for (const n of [1, 2, 3, 4, 5]) await report(n, other)
+  const invented = other.fleet.report(inventor, { ...base, daemon_id: 'invented' })
+  t.equal(await outcome(invented), '409 limit_reached', 'real ones stay')
+  await time.advance(4 * 60_000)
+  for (const n of [1, 2, 3, 4]) await report(n, other)
+  await time.advance(2 * 60_000)
+  await report(6, other)
+  t.same(
+    await ids(other),
+    [1, 2, 3, 4, 6].map(n => `real-${n}`),
+    'one that is silent makes room',
+  )
+})
+
 t.test('the fleet', async t => {
   const { service, first, time, again, store } = await openService(t, { daemons: 3 })
   const me = await as(service, first.service_account.key)
@@ -246,6 +293,8 @@ t.test('the fleet', async t => {
   const page = await service.fleet.list(me, { limit: 1 })
   t.match((await service.fleet.list(me, { limit: 1, after: page.next! })).items, [{ id: 'web-2' }])
   await service.fleet.report(me, { ...report, daemon_id: 'web-3' })
+  await time.advance(60_000)
+  for (const n of [1, 2, 3]) await service.fleet.report(me, { ...report, daemon_id: `web-${n}` })
   t.equal(await outcome(service.fleet.report(me, { ...report, daemon_id: 'web-4' })), '409 limit_reached')
   t.equal(await outcome(service.fleet.report(me, { ...report, pipeline_id: '0'.repeat(24) })), '404 not_found')
 
