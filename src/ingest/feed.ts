@@ -1,5 +1,5 @@
+import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { crc32 } from 'node:zlib'
 import { z } from 'zod'
 import type { AckStatus } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
@@ -21,8 +21,6 @@ export interface Body {
   readonly content: Content
   /** The address of the sender. */
   readonly peer: string | undefined
-  /** Checksum and size: two bodies with the same are taken for the same. */
-  readonly sum: string
 }
 
 export interface Reading {
@@ -31,6 +29,12 @@ export interface Reading {
   readonly maxBytes: number
   readonly lease: Lease
   readonly peer: string | undefined
+}
+
+/** What no two bodies have in common: whoever knows a key of somebody else must not be able to make a body that passes for theirs. */
+export function digestOf({ bytes, size, content }: Body, ...of: readonly string[]): string {
+  const head = JSON.stringify([...of, content])
+  return createHash('sha256').update(`${head}\n`).update(bytes.subarray(0, size)).digest('base64url')
 }
 
 /** The source `ingest` of one pipeline, and the way into it. */
@@ -69,8 +73,7 @@ export class Feed {
     }
     try {
       const { bytes, size } = await readBody(request, { ...reading, onBegin })
-      const sum = `${crc32(bytes.subarray(0, size)).toString(36)}-${size.toString(36)}`
-      return { bytes, size, content, peer, sum }
+      return { bytes, size, content, peer }
     } finally {
       if (refuse) this.#reading.delete(refuse)
     }

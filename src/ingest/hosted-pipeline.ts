@@ -11,7 +11,7 @@ import { checkRequest } from '../sources/http/checks.js'
 import { type Lease, Quota } from '../sources/http/quota.js'
 import { Refusal } from '../sources/http/refusal.js'
 import { peerOf } from '../sources/listen/listener.js'
-import { type Body, Feed } from './feed.js'
+import { type Body, digestOf, Feed } from './feed.js'
 import { hostedConfig, whyNot } from './hosted-config.js'
 import { KnownKeys } from './known-keys.js'
 import { ScopedCounters } from './scoped-counters.js'
@@ -25,6 +25,7 @@ const KEY = /^[\x21-\x7e]{1,255}$/
 /** What is published of a pipeline. */
 export interface Published {
   readonly id: string
+  readonly account_id: string
   readonly revision: number
   readonly config: unknown
 }
@@ -59,6 +60,7 @@ interface Attempt {
 /** One published pipeline that runs in the service. */
 export class HostedPipeline {
   readonly id: string
+  readonly #accountId: string
   readonly #options: HostedOptions
   readonly #feed: Feed
   readonly #keys: KnownKeys
@@ -92,11 +94,12 @@ export class HostedPipeline {
   }
 
   private constructor(
-    { id, revision }: Published,
+    { id, account_id, revision }: Published,
     options: HostedOptions,
     parts: { feed: Feed; counters: ScopedCounters; keys: KnownKeys; supervisor: Supervisor },
   ) {
     this.id = id
+    this.#accountId = account_id
     this.#revision = revision
     this.#options = options
     this.#feed = parts.feed
@@ -192,7 +195,7 @@ export class HostedPipeline {
 
   /** The same for every try of a request. */
   #once(key: string, body: Body): Promise<Answer> {
-    const { sum } = body
+    const sum = digestOf(body, this.#accountId, this.id, key)
     const known = this.#keys.get(key)
     if (known) {
       if (known.body !== sum) throw reused()

@@ -15,12 +15,14 @@ import type { Clock } from '../lib/time.js'
 /** Keys of one generation, and how long it takes more. */
 const GENERATION_KEYS = 32_768
 const GENERATION_MS = 12 * 3_600_000
+/** What older versions wrote is shorter, and left out: such a request counts once more rather than being refused. */
+const DIGEST_LENGTH = 43
 const NAME = 'keys.ndjson'
 const BEFORE = 'keys.before.ndjson'
 
 /** What was taken under a key. */
 export interface Taken {
-  /** Checksum and size of the body. */
+  /** Digest of the request, see feed.ts. */
   readonly body: string
   readonly received: number
 }
@@ -157,7 +159,13 @@ function nameOf(key: string): string {
 function parse(line: string): { k: string; b: string; n: number; t: number } | undefined {
   try {
     const { k, b, n, t } = JSON.parse(line) as Record<string, unknown>
-    if (typeof k === 'string' && typeof b === 'string' && typeof n === 'number' && typeof t === 'number')
+    if (
+      typeof k === 'string' &&
+      typeof b === 'string' &&
+      b.length === DIGEST_LENGTH &&
+      typeof n === 'number' &&
+      typeof t === 'number'
+    )
       return { k, b, n, t }
   } catch {
     // The last line of a process that was killed.

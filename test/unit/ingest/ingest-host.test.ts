@@ -6,7 +6,7 @@ import { syncBuiltinESMExports } from 'node:module'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
-import { gzipSync } from 'node:zlib'
+import { crc32, gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
@@ -17,6 +17,7 @@ import { type AnyDefinition, defineDestination } from '../../../src/core/compone
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { Metrics } from '../../../src/engine/metrics.js'
+import type { Published } from '../../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../../src/ingest/ingest-host.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { AddressRules } from '../../../src/lib/address-rules.js'
@@ -88,7 +89,7 @@ async function start(
     maxUnsettledOfAll: 2_000_000,
     maxPipelines,
   })
-  const published = new Map<string, { id: string; revision: number; config: unknown }>()
+  const published = new Map<string, Published>()
   const server = createServer((request, response) => {
     const one = published.get(request.url!.slice(1))!
     host
@@ -129,7 +130,7 @@ async function start(
       throw new Error(`never ${requests} requests`)
     },
     publish(config: unknown, id = 'p', { tell = true } = {}) {
-      const one = { id, revision: (published.get(id)?.revision ?? 0) + 1, config }
+      const one = { id, account_id: 'account', revision: (published.get(id)?.revision ?? 0) + 1, config }
       published.set(id, one)
       return tell ? host.publish(one) : undefined
     },
@@ -247,11 +248,24 @@ t.test('an idempotency-key counts once', async t => {
   t.same(stage.got, [line(1), line(3), line(5)], 'what was not acknowledged is not taken for done')
 })
 
+t.test('another body with the same checksum is another body', async t => {
+  const { publish, post } = await start(t)
+  await publish(PIPELINE)
+  const [real, forged] = ['{"pay":"yXEj6h3M"}', '{"pay":"Hoockp72"}']
+  t.equal(crc32(real), crc32(forged))
+  const key = { 'idempotency-key': 'k' }
+  t.match(await post(real, key), { status: 202, received: 1 })
+  t.match(await post(forged, key), { status: 422, code: 'idempotency_key_reused' })
+  t.match(await post(real, { ...key, 'content-type': 'text/plain' }), { status: 422 }, 'nor is it the same as text')
+  t.match(await post(real, key), { status: 202, repeated: true })
+  t.same(stage.got, [real])
+})
+
 t.test('keys are bounded in number, and damaged files do no harm', async t => {
   const folder = t.testdir({ 'keys.ndjson': '{"k":"torn', 'keys.before.ndjson': 'nothing of ours\n' })
   const options = { folder, clock: systemClock, log: pino({ level: 'silent' }), generationKeys: 10 }
   const keys = await KnownKeys.open(options)
-  const taken = { body: 'sum', received: 1 }
+  const taken = { body: 'd'.repeat(43), received: 1 }
   await Promise.all(Array.from({ length: 7 }, (_, i) => keys.add(`at once ${i}`, taken)))
   for (let i = 0; i < 100; i++) {
     await keys.add(`key ${i}`, taken)
@@ -275,7 +289,7 @@ t.test('a key that is written behind a torn line is known again', async t => {
   if (!prlimit) return
   const folder = t.testdir({ 'keys.ndjson': '{"k":"of a process that was killed' })
   const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
-  const taken = { body: 'sum', received: 1 }
+  const taken = { body: 'd'.repeat(43), received: 1 }
   const keys = await KnownKeys.open(options)
   await keys.add('after a kill', taken)
   // Node.js ignores it, but not where the test runner listens to it.
