@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto'
 import type { Server } from 'node:http'
-import type { Server as TlsServer } from 'node:tls'
 import type { Logger } from 'pino'
 import { serveAdmin } from '../admin/server.js'
 import { buildApp } from '../api/http/app.js'
@@ -16,7 +15,6 @@ import type { Format } from '../lib/exposition.js'
 import { inheritedSockets, type ListenAddress, listenOn, listenText } from '../lib/inherited-sockets.js'
 import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
-import { TlsFiles } from '../sources/listen/tls.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { onSignals } from './run.js'
@@ -26,6 +24,7 @@ import { serviceConnections } from './serve-connections.js'
 import { serveControls } from './serve-control.js'
 import { ServedIngest } from './serve-ingest.js'
 import { serviceMetrics, storeMetrics } from './serve-metrics.js'
+import { ServiceTls } from './serve-tls.js'
 import { Systemd } from './systemd/systemd.js'
 
 const RENEW_MS = 60_000
@@ -80,7 +79,7 @@ async function serveOpened(
   const metrics = new Metrics(log)
   const counts = new RequestCounts()
   const servers: Server[] = []
-  const tls = options.tls && new TlsFiles(options.tls, log)
+  const tls = options.tls && new ServiceTls(options.tls, log)
   const ingest = new ServedIngest(service, options, { log, metrics, ownPorts: () => portsOf(servers) })
   const app = await buildApp({
     service,
@@ -121,6 +120,7 @@ async function serveOpened(
   try {
     serviceMetrics(metrics, counts, service, () => !ending)
     storeMetrics(metrics, state.store)
+    tls?.follow(app.server, metrics)
     const admin = await listenForMetrics(config, metrics, () => !ending, log)
     if (admin) {
       servers.push(admin)
@@ -140,10 +140,7 @@ async function serveOpened(
       return await listenOn(app.server, address)
     }
     await listen(open, address)
-    if (tls)
-      ends.push(
-        every(RENEW_MS, () => void tls.renew(fresh => (app.server as unknown as TlsServer).setSecureContext(fresh))),
-      )
+    if (tls) ends.push(every(RENEW_MS, () => void tls.renew(app.server)))
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })

@@ -2,13 +2,14 @@ import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, formatProblem } from '../core/errors.js'
+import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 
 /**
- * Checks configurations without doing anything with them: no network, and no other file is opened; of the files that
- * destinations write to it is only examined what they are. Every problem is a line
- * on stderr; a configuration that holds is a line on stdout.
+ * Checks configurations without doing anything with them: no network, and no other file is opened than the certificates
+ * and keys that they name; of the files that destinations write to it is only examined what they are. Every problem is a
+ * line on stderr; a configuration that holds is a line on stdout.
  */
 export function validate(
   paths: readonly string[],
@@ -19,7 +20,8 @@ export function validate(
   let code: number = EXIT.done
   for (const path of paths) {
     try {
-      const config = loadConfig(path, { env, components: known, serviceAlone: true, onThisMachine: true })
+      const here = { onThisMachine: true, inspectTls: { wall: systemClock.wall() } }
+      const config = loadConfig(path, { env, components: known, serviceAlone: true, ...here })
       for (const warning of config.warnings) {
         out.stderr.write(`${formatProblem({ ...warning, message: `warning: ${warning.message}` })}\n`)
       }

@@ -17,6 +17,7 @@ import { checkOutputs } from './outputs.js'
 import { Problems } from './problems.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
+import { checkTlsFiles } from './tls-check.js'
 import { checkTopology } from './topology.js'
 
 export type { ComponentConfig } from './component-config.js'
@@ -60,6 +61,8 @@ export interface LoadOptions {
   readonly partial?: boolean
   /** Whether it is for this machine: the files that destinations write to are examined, and not opened. */
   readonly onThisMachine?: boolean
+  /** Whether to look into the files of certificates and keys that it names; `wall` is the time to judge them by. */
+  readonly inspectTls?: { readonly wall: number } | undefined
 }
 
 /** Reads a file, or all YAML files of a folder, or nothing for an undefined path; throws ConfigError with everything that is wrong. Nothing else is opened. */
@@ -163,9 +166,10 @@ function assemble(
   root: MapNode,
   complete: boolean,
   files: readonly { readonly file: string; readonly text: string }[],
-  { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, addition }: LoadOptions,
+  { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, ...more }: LoadOptions,
   problems: Problems,
 ): Config {
+  const { addition, inspectTls } = more
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
   const parsed = readSettings(root, explainer)
@@ -178,6 +182,7 @@ function assemble(
     checkTopology(drafts, problems, warnings, explainer)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
+  if (inspectTls) checkTlsFiles(root, [...drafts.values()], parsed?.service, inspectTls.wall, { problems, warnings })
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
   const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]

@@ -15,12 +15,12 @@ import {
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { written } from '../core/explain.js'
 import { packageVersion } from '../lib/version.js'
-import { bodyText, cutText, drain, failureOf, networkError, retryAfterMs } from './http/answer.js'
+import { bodyText, cutText, drain, failureOf, retryAfterMs } from './http/answer.js'
 import { BodyMemory } from './http/body-memory.js'
-import type { Connections } from './http/connections.js'
 import { type Divided, divided } from './http/divided.js'
 import { type HttpOptions, options } from './http/options.js'
 import { type ErrorList, readErrors } from './http/read-errors.js'
+import { Transport, withoutQuery } from './http/transport.js'
 
 /** Values of headers at least this long are kept out of every text. */
 const SECRET_LENGTH = 8
@@ -44,15 +44,13 @@ class HttpDestination implements Destination {
   readonly #key: AccessKey | undefined
   readonly #headers: Record<string, string>
   readonly #prepared = new WeakMap<readonly EventBatch[], Prepared>()
-  readonly #memory = new BodyMemory(() => this.#connections?.flushed() ?? false)
-  #connections: Connections | undefined
-  /** Of the one before with the same options. */
-  #inherited: Connections | undefined
+  readonly #transport: Transport
+  readonly #memory = new BodyMemory(() => this.#transport.flushed())
 
   constructor(options: HttpOptions, context: DestinationContext) {
     this.#options = options
     this.#context = context
-    this.#inherited = context.inherited as Connections | undefined
+    this.#transport = new Transport(options, context)
     if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
     this.#headers = { 'user-agent': `sluice/${packageVersion()}`, accept: 'application/json' }
     if (options.delegate_account_id) this.#headers['x-delegate-account-id'] = options.delegate_account_id
@@ -60,10 +58,7 @@ class HttpDestination implements Destination {
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    // Loaded by those who send over HTTP only: undici takes its time and its memory.
-    const { openConnections } = await import('./http/connections.js')
-    this.#connections ??= await openConnections(this.#options, this.#inherited, this.#context.reach)
-    this.#inherited = undefined
+    await this.#transport.open()
     const { validate } = this.#options
     if (validate === undefined) await this.#key?.current()
     else await this.#validate(validate, signal)
@@ -95,21 +90,16 @@ class HttpDestination implements Destination {
   }
 
   async changed(): Promise<boolean> {
-    return (await this.#key?.changed()) ?? false
+    const [key, files] = await Promise.all([this.#key?.changed() ?? false, this.#transport.changed()])
+    return key || files
   }
 
   handOver(): Legacy | undefined {
-    const connections = this.#connections ?? this.#inherited
-    this.#connections = undefined
-    this.#inherited = undefined
-    return connections && { value: connections, release: () => connections.close() }
+    return this.#transport.handOver()
   }
 
   async stop(): Promise<void> {
-    const all = [this.#connections, this.#inherited]
-    this.#connections = undefined
-    this.#inherited = undefined
-    for (const connections of all) await connections?.close()
+    await this.#transport.stop()
   }
 
   async #validate(url: string, signal: AbortSignal): Promise<void> {
@@ -147,14 +137,7 @@ class HttpDestination implements Destination {
     const all: Record<string, string> = { ...this.#headers, ...headers }
     for (const [name, value] of Object.entries(this.#options.headers)) all[name.toLowerCase()] = value
     if (key !== undefined) all[auth.header.toLowerCase()] = auth.scheme ? `${auth.scheme} ${key}` : key
-    signal.throwIfAborted()
-    const request = { origin, path: pathname + search, method, headers: all, body, signal }
-    try {
-      return await untilAborted(this.#connections!.agent.request(request), signal)
-    } catch (error) {
-      if (signal.aborted) throw error
-      throw networkError(error, `${method} ${withoutQuery(url)}`)
-    }
+    return await this.#transport.request({ origin, path: pathname + search, method, headers: all, body }, url, signal)
   }
 
   async #prepare(request: readonly EventBatch[]): Promise<Prepared> {
@@ -195,7 +178,7 @@ class HttpDestination implements Destination {
     }
     const list = await readErrors(body)
     // Without its end nobody knows what it would have refused.
-    if (list.broken !== undefined) throw networkError(list.broken, place)
+    if (list.broken !== undefined) throw this.#transport.broken(list.broken, place, this.#options.url)
     if (list.unreadable) return this.#unreadable(answer, place)
     const found = divided(list.entries, status, () => this.#eventsIn(request))
     return found && this.#error(this.#told(answer, place, found.message ?? list.text), found.failure, answer, found)
@@ -291,15 +274,6 @@ class HttpDestination implements Destination {
   }
 }
 
-/** The promise, or the reason of the signal as soon as it aborts: a request may notice that much later. */
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
-}
-
 function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefined {
   const compress = (zlib as unknown as Record<string, typeof zlib.gzip | undefined>)[name]
   return compress && promisify(compress)
@@ -321,11 +295,6 @@ function isSuccess(status: number): boolean {
 
 function text(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header.join(', ') : header
-}
-
-/** An address without what may be secret in it. */
-function withoutQuery(url: string): string {
-  return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
 }
 
 export const http = defineDestination({

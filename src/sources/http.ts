@@ -209,7 +209,6 @@ class HttpSource implements Source {
     const code = errorCode(error)
     const status = statusOf(code)
     if (status === undefined || !socket.writable) {
-      if (status === undefined && this.#options.tls) this.#context.metrics.failed('tls')
       socket.destroy()
       return
     }

@@ -67,9 +67,7 @@ class TcpSource implements Source {
       await this.#listener.open(tls => {
         const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
         if (!tls) return createServer(serve)
-        return createTlsServer(tls, serve).on('tlsClientError', (error, socket) =>
-          this.#refused(error, socket),
-        ) as Server
+        return createTlsServer(tls, serve) as Server
       })
       await aborted(signal)
     } finally {
@@ -82,12 +80,6 @@ class TcpSource implements Source {
 
   async stop(): Promise<void> {
     this.#listener.close()
-  }
-
-  #refused(error: Error, socket: Socket): void {
-    this.#context.metrics.failed('tls')
-    this.#context.log.debug({ peer: peerOf(socket), error: errorText(error) }, 'no TLS connection')
-    socket.destroy()
   }
 
   #serve(socket: Socket, out: Outlet): void {

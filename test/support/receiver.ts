@@ -11,6 +11,7 @@ export interface Received {
   readonly method: string
   readonly path: string
   readonly headers: http.IncomingHttpHeaders
+  readonly socket: Socket
   /** Number of the connection, from 1. */
   readonly connection: number
   body: string
@@ -24,6 +25,8 @@ export interface Answer {
   readonly headers?: Record<string, string>
   readonly body?: string
   readonly delayMs?: number
+  /** Answers when this resolves. */
+  readonly wait?: Promise<void>
   /** Answers without reading the body, and closes the connection. */
   readonly early?: boolean
   readonly reset?: 'before_body' | 'after_body' | 'in_answer'
@@ -100,6 +103,7 @@ export class Receiver {
       method,
       path: url,
       headers,
+      socket,
       connection: this.#numbers.get(socket) ?? 0,
       body: '',
       status: undefined,
@@ -119,6 +123,7 @@ export class Receiver {
     if (typeof step === 'function') step = step(received)
     const answer: Answer = typeof step === 'number' ? { status: step } : step
     if (answer.delayMs !== undefined) await new Promise(resolve => setTimeout(resolve, answer.delayMs))
+    await answer.wait
     if (answer.reset === 'after_body') return cut(socket)
     if (answer.hang === 'after_body') return
     let status = answer.status ?? 200
@@ -136,7 +141,8 @@ export class Receiver {
     if (request.method === 'PUT' && request.url === '/_script') this.script.push(...(JSON.parse(body) as Step[]))
     if (request.method === 'PUT' && request.url === '/_authorization') this.authorization = body || undefined
     if (request.url === '/_lines') response.write(this.lines().join('\n'))
-    if (request.url === '/_requests') response.write(JSON.stringify(this.requests))
+    if (request.url === '/_requests')
+      response.write(JSON.stringify(this.requests.map(({ socket: _, ...rest }) => rest)))
     response.end()
   }
 }

@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
-import { DeliveryError, errorCode, errorText, type Failure } from '../../core/errors.js'
+import type { Failure } from '../../core/errors.js'
 
-/** What answers and broken connections mean for the events of a request. */
+/** What answers mean for the events of a request. */
 
 const TEXT_BYTES = 4096
 const TEXT_CHARACTERS = 300
@@ -61,53 +61,4 @@ export function retryAfterMs(header: string | undefined, wall: number): number |
   if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000
   const date = /[A-Za-z]{3}/.test(header) ? Date.parse(header) : Number.NaN
   return Number.isNaN(date) ? undefined : Math.max(0, date - wall)
-}
-
-const REASONS: Record<string, string> = {
-  ECONNREFUSED: 'refused',
-  ECONNRESET: 'reset',
-  EPIPE: 'reset',
-  UND_ERR_SOCKET: 'reset',
-  ENOTFOUND: 'dns',
-  EAI_AGAIN: 'dns',
-  ETIMEDOUT: 'connect_timeout',
-  UND_ERR_CONNECT_TIMEOUT: 'connect_timeout',
-  EHOSTUNREACH: 'unreachable',
-  ENETUNREACH: 'unreachable',
-}
-
-const WORDS: Record<string, string> = {
-  refused: 'nothing accepts connections there',
-  reset: 'the connection was closed before the answer',
-  dns: 'its name cannot be resolved',
-  connect_timeout: 'no connection in time',
-  unreachable: 'there is no way to it',
-}
-
-/** No connection may be made to what a name resolves to. */
-export class DeniedAddress extends Error {
-  constructor(name: string, address: string, kind: string) {
-    const leads = name === address ? name : `${name} resolves to ${address}, which`
-    super(`${leads} is ${kind} and must not be connected to; the operator can allow it`)
-  }
-}
-
-/** An attempt that got no answer. */
-export function networkError(error: unknown, place: string): DeliveryError {
-  if (error instanceof DeniedAddress)
-    return new DeliveryError(`${place}: ${error.message}`, { failure: 'hold', reason: 'address_denied', cause: error })
-  const code = errorCode(error) ?? ''
-  const unexpected = error instanceof Error && /^bad (response|upgrade)$/.test(error.message)
-  const tls = /^(ERR_TLS|ERR_SSL|EPROTO)|CERT|UNABLE_TO_|SELF_SIGNED/.test(code)
-  const reason =
-    (unexpected ? 'protocol' : REASONS[code]) ?? (tls ? 'tls' : code.startsWith('HPE_') ? 'protocol' : 'network')
-  const why = WORDS[reason] ?? (tls ? opensslReason(error) : undefined) ?? errorText(error)
-  const message = `${place}: ${why}${code ? ` (${code})` : ''}${tls ? '; see tls.ca_file and tls.server_name' : ''}`
-  return new DeliveryError(message, { failure: 'retry', reason, cause: error })
-}
-
-/** What OpenSSL means, without where in its code it says so. */
-function opensslReason(error: unknown): string | undefined {
-  const { reason } = error as { readonly reason?: unknown }
-  return typeof reason === 'string' && reason !== '' ? reason : undefined
 }

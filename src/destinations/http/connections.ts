@@ -2,11 +2,11 @@ import { type LookupAddress, lookup } from 'node:dns'
 import { createRequire } from 'node:module'
 import { isIP, type LookupFunction, Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
-import type { buildConnector as Connecting, Agent as UndiciAgent } from 'undici'
-import { DeliveryError, errorText } from '../../core/errors.js'
-import { OutOfReach, type Reach, readWithin } from '../../core/reach.js'
-import { DeniedAddress } from './answer.js'
-import { skipInterimAnswers } from './interim-answers.js'
+import type { buildConnector as Connecting, Dispatcher, Agent as UndiciAgent } from 'undici'
+import type { Reach } from '../../core/reach.js'
+import type { TlsContent } from '../../core/tls-content.js'
+import { skipInterimAnswers, wasAnswered } from './interim-answers.js'
+import { DeniedAddress } from './network-error.js'
 import type { HttpOptions } from './options.js'
 
 // Not by import: this file is loaded while the daemon runs, and where node_modules is a link, Node.js gives an empty
@@ -18,80 +18,100 @@ const KEEP_ALIVE_MS = 15_000
 /** How long the rest of an answer may stall. The attempt as a whole has the time limit of the delivery. */
 const STALLED_BODY_MS = 10_000
 
-export interface Connections {
-  readonly agent: UndiciAgent
-  /** What certificates and keys they were made with. */
-  readonly secrets: readonly (Buffer | undefined)[]
-  /** Whether nothing waits to be sent: no request's body is needed any more but those of requests to come. */
-  flushed(): boolean
-  /** Closes every connection, those that are not made yet too. */
-  close(): Promise<void>
-}
+export type ConnectionOptions = Pick<HttpOptions, 'tls' | 'connect_timeout'>
 
-/** As many connections as there are requests at a time, kept alive; those of `before` where its files are still the same. Certificates are verified, whatever the environment says. */
-export async function openConnections(
-  { tls, connect_timeout: timeout }: HttpOptions,
-  before?: Connections,
-  reach?: Reach,
-): Promise<Connections> {
-  const read = async (name: 'ca_file' | 'cert_file' | 'key_file') => {
-    const path = tls[name]
-    if (path === undefined) return undefined
-    return await readWithin(reach, path).catch(cause => {
-      const message = `cannot read tls.${name}: ${errorText(cause)}`
-      const reason = cause instanceof OutOfReach ? 'file_denied' : 'tls_file'
-      throw new DeliveryError(message, { failure: 'hold', reason, cause })
-    })
-  }
-  const secrets = [await read('ca_file'), await read('cert_file'), await read('key_file')] as const
-  if (before && isDeepStrictEqual(before.secrets, secrets)) return before
-  await before?.close()
-  const [ca, cert, key] = secrets
-  const connectorWith = (permitted?: LookupFunction) =>
-    buildConnector({
-      timeout,
-      rejectUnauthorized: true,
-      ...(ca && { ca }),
-      ...(cert && { cert }),
-      ...(key && { key }),
-      ...(tls.server_name && { servername: tls.server_name }),
-      ...(permitted && { lookup: permitted }),
-    })
-  const connector = reach ? connectorWithin(reach, connectorWith) : connectorWith()
+/** As many connections as there are requests at a time, kept alive. Certificates are verified, whatever the environment says. */
+export class Connections {
+  readonly #options: ConnectionOptions
+  readonly #reach: Reach | undefined
+  #content: TlsContent
+  #agent: UndiciAgent
+  /** Those that are replaced and still have requests under way. */
+  readonly #ending = new Set<UndiciAgent>()
   // Agent.destroy waits for a connection that is being made, up to its time limit, unless its socket is destroyed.
-  const connecting = new Set<Socket>()
-  const connected = new Set<Socket>()
-  const connect: Connecting.connector = (options, callback) => {
-    const socket: unknown = connector(options, (...outcome) => {
-      if (socket instanceof Socket) connecting.delete(socket)
-      const [, made] = outcome
-      if (made) {
-        skipInterimAnswers(made)
-        connected.add(made)
-        made.once('close', () => connected.delete(made))
-      }
-      callback(...outcome)
-    })
-    if (socket instanceof Socket) connecting.add(socket)
+  readonly #connecting = new Set<Socket>()
+  readonly #connected = new Set<Socket>()
+  /** Whether a connection was closed before it brought an answer, and none has brought one since. */
+  unanswered = false
+
+  constructor(options: ConnectionOptions, content: TlsContent, reach?: Reach) {
+    this.#options = options
+    this.#reach = reach
+    this.#content = content
+    this.#agent = this.#newAgent()
   }
-  const agent = new Agent({
-    keepAliveTimeout: KEEP_ALIVE_MS,
-    headersTimeout: 0,
-    bodyTimeout: STALLED_BODY_MS,
-    connect,
-  })
-  return {
-    agent,
-    secrets,
-    flushed() {
-      for (const socket of connected) if (socket.writableLength > 0) return false
-      return true
-    },
-    async close() {
-      const closed = agent.destroy()
-      for (const socket of connecting) socket.destroy(new Error('closing'))
-      await closed
-    },
+
+  async request(request: Dispatcher.RequestOptions): Promise<Dispatcher.ResponseData> {
+    const answer = await this.#agent.request(request)
+    this.unanswered = false
+    return answer
+  }
+
+  /** Whether nothing waits to be sent: no request's body is needed any more but those of requests to come. */
+  flushed(): boolean {
+    for (const socket of this.#connected) if (socket.writableLength > 0) return false
+    return true
+  }
+
+  /** Requests to come use connections made with `content`; those under way end as they are. */
+  renew(content: TlsContent): void {
+    const { ca, cert, key } = content
+    const { ca: oldCa, cert: oldCert, key: oldKey } = this.#content
+    this.#content = content
+    if (isDeepStrictEqual([ca, cert, key], [oldCa, oldCert, oldKey])) return
+    const old = this.#agent
+    this.#agent = this.#newAgent()
+    this.#ending.add(old)
+    const ended = () => this.#ending.delete(old)
+    old.close().then(ended, ended)
+  }
+
+  /** Closes every connection, those that are not made yet too. */
+  async close(): Promise<void> {
+    const closed = [this.#agent, ...this.#ending].map(agent => agent.destroy())
+    for (const socket of this.#connecting) socket.destroy(new Error('closing'))
+    await Promise.all(closed)
+  }
+
+  #newAgent(): UndiciAgent {
+    const { connect_timeout: timeout, tls } = this.#options
+    const { ca, cert, key } = this.#content
+    const connectorWith = (permitted?: LookupFunction) =>
+      buildConnector({
+        timeout,
+        rejectUnauthorized: true,
+        ...(ca && { ca }),
+        ...(cert && { cert }),
+        ...(key && { key }),
+        ...(tls.server_name && { servername: tls.server_name }),
+        ...(permitted && { lookup: permitted }),
+      })
+    const connector = this.#reach ? connectorWithin(this.#reach, connectorWith) : connectorWith()
+    const connect: Connecting.connector = (options, callback) => {
+      const socket: unknown = connector(options, (...outcome) => {
+        if (socket instanceof Socket) this.#connecting.delete(socket)
+        const [, made] = outcome
+        if (made) this.#made(made)
+        callback(...outcome)
+      })
+      if (socket instanceof Socket) this.#connecting.add(socket)
+    }
+    return new Agent({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: 0, bodyTimeout: STALLED_BODY_MS, connect })
+  }
+
+  #made(socket: Socket): void {
+    skipInterimAnswers(socket)
+    this.#connected.add(socket)
+    // Before undici hears of it, which is what the failed request sees.
+    const ended = () => {
+      if (!wasAnswered(socket)) this.unanswered = true
+    }
+    socket.once('end', ended).once('error', () => {
+      ended()
+      // Else the end that follows takes the place of the error, which may be a TLS alert with the reason.
+      socket.destroy()
+    })
+    socket.once('close', () => this.#connected.delete(socket))
   }
 }
 

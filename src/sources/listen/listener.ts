@@ -5,13 +5,15 @@ import type { z } from 'zod'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { duration, listenAddress } from '../../core/options.js'
+import { exposeExpiries, TlsFiles } from '../../core/tls-files.js'
 import { ConnectionReport } from '../../lib/connection-report.js'
 import { Connections } from '../../lib/connections.js'
 import { type ListenAddress, listenOn, listenText } from '../../lib/inherited-sockets.js'
 import { plainAddress } from '../../lib/network-address.js'
 import { every } from '../../lib/time.js'
 import { addressTest, connectionOptions, perAddress } from './addresses.js'
-import { TlsFiles, tlsOptions } from './tls.js'
+import { serverOptions, tlsOptions } from './tls.js'
+import { REFUSED_AGE, REFUSED_TOTAL, TlsRefusals } from './tls-refusals.js'
 
 /** Options of every source that others connect to. */
 export const listenOptions = {
@@ -47,6 +49,7 @@ export class Listener {
   readonly #options: ListenerOptions
   readonly #context: SourceContext
   readonly #tls: TlsFiles | undefined
+  readonly #refusals: TlsRefusals
   readonly #watched = new WeakSet<Socket>()
   readonly #connections: Connections
   #server: Server | undefined
@@ -57,7 +60,8 @@ export class Listener {
   constructor(options: ListenerOptions, context: SourceContext, http?: HttpTimeouts) {
     this.#options = options
     this.#context = context
-    if (options.tls) this.#tls = new TlsFiles(options.tls, context.log)
+    this.#refusals = new TlsRefusals(context.log, context.clock)
+    if (options.tls) this.#tls = this.#tlsFiles(options.tls)
     const { max_connections: max, max_connections_per_address: most, shared_addresses: shared } = options
     const { metrics, log } = context
     const report = new ConnectionReport('sluice_source', (...about) => metrics.counter(...about), log)
@@ -76,8 +80,11 @@ export class Listener {
   /** Listens with the server that `make` makes; rejects, in words for people, when that is not possible. */
   async open(make: (tls: TlsOptions | undefined) => Server, renewEveryMs = RENEW_MS): Promise<void> {
     const { listen } = this.#options
-    const server = make(await this.#tls?.load())
+    const content = await this.#tls?.load()
+    const server = make(content && serverOptions(content))
     this.#server = server
+    if (content)
+      server.prependListener('tlsClientError', (error: Error, socket: Socket) => this.#tlsFailed(error, socket))
     this.#connections.attach(server, this.#tls !== undefined)
     server.on('connection', socket => this.#connected(socket))
     try {
@@ -87,8 +94,11 @@ export class Listener {
     }
     server.on('error', error => this.#acceptFailed(error))
     if (this.#tls) {
-      const renew = (tls: TlsOptions) => (server as TlsServer).setSecureContext(tls)
-      this.#stopRenewing = every(renewEveryMs, () => void this.#tls!.renew(renew))
+      const renew = async (tls: TlsFiles) => {
+        const renewed = await tls.renewed()
+        if (renewed) (server as TlsServer).setSecureContext(serverOptions(renewed))
+      }
+      this.#stopRenewing = every(renewEveryMs, () => void renew(this.#tls!))
     }
     this.#context.log.info({ address: this.address, tls: this.#tls !== undefined }, 'listening')
   }
@@ -100,6 +110,8 @@ export class Listener {
 
   #connected(socket: Socket): void {
     socket.setKeepAlive(true, KEEP_ALIVE_MS)
+    // Asked for once, it is kept for the log when the connection is closed.
+    if (this.#tls) peerOf(socket)
     this.watch(socket)
   }
 
@@ -122,6 +134,22 @@ export class Listener {
       metrics.failed('connection')
       log.debug({ peer: peerOf(socket), error: errorText(error) }, 'connection failed')
     })
+  }
+
+  #tlsFiles(paths: NonNullable<ListenerOptions['tls']>): TlsFiles {
+    const { log, clock, metrics, reach } = this.#context
+    const files = new TlsFiles(paths, { log, clock, reach, failed: () => metrics.failed('tls_files') })
+    exposeExpiries(metrics, () => files.expiries)
+    metrics.gauges(REFUSED_AGE.name, REFUSED_AGE.help, () => this.#refusals.ages())
+    return files
+  }
+
+  #tlsFailed(error: Error, socket: Socket): void {
+    const { metrics } = this.#context
+    const reason = this.#refusals.add(error, socket)
+    metrics.failed('tls')
+    metrics.counter(REFUSED_TOTAL.name, REFUSED_TOTAL.help, { reason }).value++
+    socket.destroy()
   }
 
   #acceptFailed(error: Error): void {

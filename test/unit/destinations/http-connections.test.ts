@@ -1,6 +1,10 @@
-import { readFileSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { copyFileSync, readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { join } from 'node:path'
+import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
+import { type Certificates, makeCertificates } from '../../support/certificates.js'
 import {
   deliver,
   events,
@@ -13,6 +17,7 @@ import {
   until,
   upTo,
 } from '../../support/http-destination.js'
+import { needs } from '../../support/needs.js'
 
 /** A server on loopback that gets each request as soon as it is whole, and writes what it likes. */
 async function rawServer(t: Test, answer: (socket: Socket, request: string) => void): Promise<number> {
@@ -132,4 +137,154 @@ t.test('an answer may be longer than what it answers', async t => {
     to.requests.filter(({ body }) => !body.includes('\n{')).flatMap(({ body }) => ns([body])),
     upTo(4),
   )
+})
+
+t.test('TLS: files that are replaced are used, and requests under way end as they are', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const files = makeCertificates(openssl, t.testdir({ other: {} }), ['server', 'client', 'next'])
+  const serials: string[] = []
+  const to = await receiver(t, {
+    tls: { cert: files.pem('server.pem'), key: files.pem('server.key'), ca: files.pem('ca.pem'), requestCert: true },
+  })
+  to.otherwise = ({ socket }) => {
+    serials.push((socket as TLSSocket).getPeerCertificate().subject.CN as unknown as string)
+    return 200
+  }
+  const tls = { ca_file: files.path('ca.pem'), cert_file: files.path('client.pem'), key_file: files.path('client.key') }
+  const { destination, logs, counters } = await started(t, { url: to.url(), tls })
+  await destination.write(events(1), never)
+  const told = (text: RegExp) => logs.filter(({ msg }) => text.test(msg))
+  const attempt = async () => {
+    await destination.write(events(1), never)
+    return serials.at(-1)
+  }
+  const until = async (test: () => Promise<boolean>) => {
+    for (let i = 0; i < 300 && !(await test()); i++) await new Promise(resolve => setTimeout(resolve, 20))
+    t.ok(await test())
+  }
+
+  let free = () => {}
+  to.script.push({
+    status: 200,
+    wait: new Promise<void>(resolve => {
+      free = resolve
+    }),
+  })
+  const held = destination.write(events(1), never)
+  copyFileSync(files.path('next.key'), tls.key_file)
+  t.ok(await destination.changed!(), 'a hold would end')
+  await until(async () => (await attempt()) === 'client' && told(/cannot be used; the last good ones/).length === 1)
+  t.match(told(/cannot be used/), [
+    { level: 50, code: 'SLUICE_TLS_FILES', error: /client.key does not belong to the certificate in .*client.pem/ },
+  ])
+  t.equal(counters.failures.get('tls_files'), 1)
+  copyFileSync(files.path('next.pem'), tls.cert_file)
+  await until(async () => (await attempt()) === 'next')
+  t.equal(told(/TLS files were renewed/).length, 1)
+  free()
+  await held
+  t.match([...counters.series.keys()], ['sluice_tls_certificate_expiry_timestamp_seconds'])
+})
+
+t.test('TLS: who refused what, and where to look', async t => {
+  const openssl = needs(t, 'openssl')
+  if (!openssl) return
+  const dir = t.testdir({ other: {} })
+  const files = makeCertificates(openssl, dir, ['server', 'client'])
+  const other = makeCertificates(openssl, join(dir, 'other'), ['stranger'])
+  const ca = { ca_file: files.path('ca.pem') }
+  const of = (from: Certificates, name: string) => ({
+    cert_file: from.path(`${name}.pem`),
+    key_file: from.path(`${name}.key`),
+  })
+  const attempt = async (url: string, tls: Record<string, unknown> = ca) => {
+    const { destination } = await started(t, { url, tls })
+    const first = await failure(destination.write(events(1), never))
+    return first.message
+  }
+  const asking = {
+    cert: files.pem('server.pem'),
+    key: files.pem('server.key'),
+    ca: files.pem('ca.pem'),
+    requestCert: true,
+    rejectUnauthorized: true,
+  }
+  const node = await receiver(t, { tls: asking })
+  const plain = await receiver(t)
+  const { port: open } = new URL(plain.url())
+  const { port: secure } = new URL(node.url())
+  // OpenSSL sends alerts as other servers do; Node.js only closes the connection.
+  const alerting = spawn(
+    openssl,
+    [
+      's_server',
+      '-accept',
+      '127.0.0.1:0',
+      '-www',
+      '-Verify',
+      '1',
+      '-verify_return_error',
+      '-CAfile',
+      'ca.pem',
+      '-cert',
+      'server.pem',
+      '-key',
+      'server.key',
+    ],
+    { cwd: dir, stdio: ['ignore', 'pipe', 'ignore'] },
+  )
+  t.teardown(() => alerting.kill())
+  let said = ''
+  alerting.stdout.on('data', data => {
+    said += data
+  })
+  await until(() => /ACCEPT .*:\d+/.test(said))
+  const alerts = `https://127.0.0.1:${/ACCEPT .*:(\d+)/.exec(said)![1]}/`
+  const cases: [string, string, Record<string, unknown>, RegExp][] = [
+    [
+      'no certificate',
+      alerts,
+      ca,
+      /wants a client certificate; set tls.cert_file and tls.key_file \(ERR_SSL_.*CERTIFICATE_REQUIRED\)/,
+    ],
+    [
+      'a stranger',
+      alerts,
+      { ...ca, ...of(other, 'stranger') },
+      /(does not know the authority of|refused) the client certificate in tls.cert_file \(.*stranger.pem\)/,
+    ],
+    [
+      'a stranger, without an alert',
+      node.url(),
+      { ...ca, ...of(other, 'stranger') },
+      /it may refuse the client certificate in tls.cert_file \(.*stranger.pem\)/,
+    ],
+    [
+      'an unknown authority',
+      node.url(),
+      {},
+      /authority of the receiver's certificate is not known; name its certificate in tls.ca_file/,
+    ],
+    [
+      'another authority',
+      node.url(),
+      { ca_file: other.path('ca.pem') },
+      /of no authority in tls.ca_file \(.*other.ca.pem\)/,
+    ],
+    [
+      'another name',
+      node.url(),
+      { ...ca, server_name: 'logs.internal' },
+      /is for another name; set tls.server_name to one that it has. Host: logs.internal/,
+    ],
+    ['https to http', `https://127.0.0.1:${open}/`, ca, /does not speak TLS there: use http:\/\//],
+    [
+      'http to https',
+      `http://127.0.0.1:${secure}/`,
+      {},
+      /does it expect https:\/\/ there\?|it speaks TLS there: use https/,
+    ],
+  ]
+  for (const [name, url, tls, text] of cases) t.match(await attempt(url, tls), text, name)
 })

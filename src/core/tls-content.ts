@@ -1,0 +1,310 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
+import { readFileSync, type Stats, statSync } from 'node:fs'
+import { createSecureContext } from 'node:tls'
+import { errorCode } from './errors.js'
+import { OutOfReach, openWithin, type Reach } from './reach.js'
+import { opensslText } from './tls-alert.js'
+
+/** Files of certificates and keys, read and checked against one another. */
+
+/** Paths by the option that names them. */
+export interface TlsPaths {
+  /** Authorities to trust. */
+  readonly ca_file?: string | undefined
+  readonly cert_file?: string | undefined
+  readonly key_file?: string | undefined
+  /** Authorities of clients. */
+  readonly client_ca_file?: string | undefined
+}
+
+export type TlsOption = keyof TlsPaths
+export const TLS_OPTIONS = ['ca_file', 'client_ca_file', 'cert_file', 'key_file'] as const satisfies TlsOption[]
+
+export interface TlsProblem {
+  readonly option: TlsOption
+  readonly file: string
+  /** Without the option and the file: what is wrong, and what to do. */
+  readonly message: string
+  /** `absent`: there is no such file, or this user may not read it, which another machine or user may. `denied`: its component must not read it. */
+  readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
+}
+
+/** How long the certificates of a file are good for. */
+export interface TlsExpiry {
+  readonly option: TlsOption
+  readonly file: string
+  readonly subject: string
+  /** Wall clock in milliseconds: of a chain, when its first certificate expires; of authorities, when the last one does. */
+  readonly expiresAt: number
+  /** When it began to be good, wall clock in milliseconds. */
+  readonly validFrom: number
+}
+
+export interface TlsContent {
+  readonly ca: Buffer | undefined
+  readonly cert: Buffer | undefined
+  readonly key: Buffer | undefined
+  readonly expiries: readonly TlsExpiry[]
+}
+
+export interface TlsInspection {
+  /** Undefined: a file cannot be used. */
+  readonly content: TlsContent | undefined
+  readonly problems: readonly TlsProblem[]
+}
+
+/** Of a bundle of every public authority, twenty times over. */
+const LONGEST_FILE = 10 * 1024 * 1024
+const CERTIFICATE = /-----BEGIN (?:X509 )?CERTIFICATE-----[^-]*-----END (?:X509 )?CERTIFICATE-----/g
+const CERTIFICATE_BEGIN = /-----BEGIN (?:X509 )?CERTIFICATE-----/g
+const PRIVATE_KEY = /-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----/
+const DER_SEQUENCE = 0x30
+
+/** The bytes of each file, or why they could not be read. */
+type Found = Partial<Record<TlsOption, Buffer | Error>>
+
+/** Reads the files at once, for commands; `wall` is the time by which they are judged. */
+export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
+  const found: Found = {}
+  for (const option of TLS_OPTIONS) {
+    const path = paths[option]
+    if (path === undefined) continue
+    try {
+      const refused = notReadable(statSync(path))
+      found[option] = refused ?? readFileSync(path)
+    } catch (error) {
+      found[option] = error as Error
+    }
+  }
+  return judge(paths, found, wall)
+}
+
+/** The same within the bounds of a component, without holding up the event loop. */
+export async function readTls(paths: TlsPaths, wall: number, reach: Reach | undefined): Promise<TlsInspection> {
+  const found: Found = {}
+  for (const option of TLS_OPTIONS) {
+    const path = paths[option]
+    if (path !== undefined) found[option] = await readOne(reach, path).catch((error: Error) => error)
+  }
+  return judge(paths, found, wall)
+}
+
+async function readOne(reach: Reach | undefined, path: string): Promise<Buffer | Error> {
+  const file = await openWithin(reach, path)
+  try {
+    return notReadable(await file.stat()) ?? (await file.readFile())
+  } finally {
+    await file.close()
+  }
+}
+
+/** What is to be read is a file of a sensible size. */
+class NotReadable extends Error {}
+
+function notReadable(stats: Stats): NotReadable | undefined {
+  if (stats.isDirectory()) return new NotReadable('is a folder; name a PEM file')
+  if (!stats.isFile()) return new NotReadable('is not a regular file; name a PEM file')
+  return stats.size > LONGEST_FILE ? new NotReadable('is too large to be a PEM file') : undefined
+}
+
+function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
+  const inspection = new Inspection(paths, wall)
+  const read = (option: TlsOption) => inspection.read(option, found[option])
+  const [ca, clientCa, cert, key] = [read('ca_file'), read('client_ca_file'), read('cert_file'), read('key_file')]
+  if (ca) inspection.authorities('ca_file', ca)
+  if (clientCa) inspection.authorities('client_ca_file', clientCa)
+  const chain = cert && inspection.chain(cert)
+  const privateKey = key && inspection.privateKey(key)
+  if (chain?.[0] && privateKey) inspection.match(chain, privateKey)
+  if (inspection.usable) inspection.asWhole({ ca: ca ?? clientCa, cert, key })
+  const { problems, expiries } = inspection
+  return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
+}
+
+/** A problem as a whole sentence. */
+export function tlsProblemText({ option, file, message }: TlsProblem): string {
+  return `tls.${option}: ${file} ${message}`
+}
+
+class Inspection {
+  readonly problems: TlsProblem[] = []
+  readonly expiries: TlsExpiry[] = []
+  readonly #paths: TlsPaths
+  readonly #wall: number
+
+  constructor(paths: TlsPaths, wall: number) {
+    this.#paths = paths
+    this.#wall = wall
+  }
+
+  get usable(): boolean {
+    return this.problems.every(({ kind }) => kind === 'warning')
+  }
+
+  #add(option: TlsOption, message: string, kind: TlsProblem['kind'] = 'broken'): void {
+    this.problems.push({ option, file: this.#paths[option]!, message, kind })
+  }
+
+  /** The bytes; undefined when there is no such option, or no such text. */
+  read(option: TlsOption, found: Buffer | Error | undefined): Buffer | undefined {
+    if (Buffer.isBuffer(found)) {
+      const problem = notPem(found)
+      if (problem === undefined) return found
+      this.#add(option, problem)
+    } else if (found instanceof NotReadable) this.#add(option, found.message)
+    else if (found instanceof OutOfReach) this.#add(option, `cannot be read: ${found.message}`, 'denied')
+    else if (found) {
+      const words = fileWords(errorCode(found))
+      this.#add(option, `cannot be read: ${words ?? found.message}`, words === undefined ? 'broken' : 'absent')
+    }
+    return undefined
+  }
+
+  /** The certificates of a file; undefined when they cannot be used. */
+  #certificates(option: TlsOption, bytes: Buffer): X509Certificate[] | undefined {
+    const text = bytes.toString('latin1')
+    const blocks = text.match(CERTIFICATE) ?? []
+    const begun = text.match(CERTIFICATE_BEGIN)?.length ?? 0
+    if (begun === 0) {
+      const instead = PRIVATE_KEY.test(text)
+        ? 'holds a private key and no certificate; are cert_file and key_file swapped?'
+        : text.includes('CERTIFICATE REQUEST-----')
+          ? 'holds a request for a certificate; name the certificate that the authority made of it'
+          : 'holds no PEM block "-----BEGIN CERTIFICATE-----"'
+      this.#add(option, instead)
+      return undefined
+    }
+    if (begun !== blocks.length) {
+      this.#add(option, 'is cut off: a certificate in it has no END line; copy the file again')
+      return undefined
+    }
+    const certificates: X509Certificate[] = []
+    for (const [i, block] of blocks.entries()) {
+      try {
+        certificates.push(new X509Certificate(block))
+      } catch {
+        const which = blocks.length === 1 ? 'a certificate that is damaged' : `a damaged certificate, number ${i + 1}`
+        this.#add(option, `holds ${which}; copy the file again`)
+        return undefined
+      }
+    }
+    return certificates
+  }
+
+  authorities(option: 'ca_file' | 'client_ca_file', bytes: Buffer): void {
+    const certificates = this.#certificates(option, bytes)
+    if (!certificates) return
+    // A certificate that signed itself may stand for itself; any other has to be an authority.
+    const trusted = certificates.filter(one => one.ca || one.subject === one.issuer)
+    if (trusted.length === 0) {
+      const [first] = certificates
+      const text = `holds no certificate of an authority: ${nameOf(first!)} is not a CA; name that of its issuer, ${commonName(first!.issuer)}`
+      this.#add(option, text)
+      return
+    }
+    this.#judgeTime(
+      option,
+      trusted,
+      trusted.map(validityOf).reduce((a, b) => (a.expiresAt > b.expiresAt ? a : b)),
+    )
+  }
+
+  chain(bytes: Buffer): X509Certificate[] | undefined {
+    const certificates = this.#certificates('cert_file', bytes)
+    if (certificates)
+      this.#judgeTime(
+        'cert_file',
+        certificates,
+        certificates.map(validityOf).reduce((a, b) => (a.expiresAt < b.expiresAt ? a : b)),
+      )
+    return certificates
+  }
+
+  #judgeTime(option: TlsOption, certificates: readonly X509Certificate[], validity: Validity): void {
+    const { subject, expiresAt } = validity
+    this.expiries.push({ option, file: this.#paths[option]!, ...validity })
+    if (expiresAt <= this.#wall)
+      this.#add(option, `has expired: ${subject} was valid until ${dateOf(expiresAt)}; renew it`, 'warning')
+    const { validFrom } = validityOf(certificates[0]!)
+    if (validFrom <= this.#wall) return
+    const text = `is not valid yet: ${nameOf(certificates[0]!)} begins on ${dateOf(validFrom)}; is the clock right?`
+    this.#add(option, text, 'warning')
+  }
+
+  privateKey(bytes: Buffer): KeyObject | undefined {
+    const text = bytes.toString('latin1')
+    if (!PRIVATE_KEY.test(text)) {
+      const instead = CERTIFICATE_BEGIN.test(text)
+        ? 'holds a certificate and no private key; are cert_file and key_file swapped?'
+        : 'holds no PEM block "-----BEGIN PRIVATE KEY-----"'
+      CERTIFICATE_BEGIN.lastIndex = 0
+      this.#add('key_file', instead)
+      return undefined
+    }
+    if (/-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED/m.test(text)) {
+      this.#add('key_file', 'holds a key with a passphrase, which nobody can type here; decrypt it with "openssl pkey"')
+      return undefined
+    }
+    try {
+      return createPrivateKey(bytes)
+    } catch {
+      this.#add('key_file', 'holds a private key that is damaged; copy the file again')
+      return undefined
+    }
+  }
+
+  match(chain: readonly X509Certificate[], key: KeyObject): void {
+    if (chain[0]!.checkPrivateKey(key)) return
+    const other = chain.find(certificate => certificate.checkPrivateKey(key))
+    const { cert_file } = this.#paths
+    if (other)
+      this.#add('cert_file', `is in the wrong order: ${nameOf(other)}, which the key belongs to, has to come first`)
+    else
+      this.#add(
+        'key_file',
+        `does not belong to the certificate in ${cert_file} (${nameOf(chain[0]!)}); name the key that it was made with`,
+      )
+  }
+
+  /** What only OpenSSL knows, such as a key that is too short for its security level. */
+  asWhole({ ca, cert, key }: { readonly [name in 'ca' | 'cert' | 'key']: Buffer | undefined }): void {
+    try {
+      createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })
+    } catch (error) {
+      const option = cert ? 'cert_file' : this.#paths.ca_file ? 'ca_file' : 'client_ca_file'
+      this.#add(option, `is refused by OpenSSL: ${opensslText(error)}`)
+    }
+  }
+}
+
+function notPem(bytes: Buffer): string | undefined {
+  if (bytes.toString('latin1').trim() === '') return 'is empty; put the PEM text in it'
+  if (bytes[0] === DER_SEQUENCE)
+    return 'is not PEM but DER; convert it with "openssl x509 -inform der" or "openssl pkey -inform der"'
+  return undefined
+}
+
+function fileWords(code: string | undefined): string | undefined {
+  if (code === 'ENOENT' || code === 'ENOTDIR') return 'there is no such file (ENOENT)'
+  if (code === 'EACCES' || code === 'EPERM') return `this user may not read it (${code})`
+  return undefined
+}
+
+type Validity = Pick<TlsExpiry, 'subject' | 'expiresAt' | 'validFrom'>
+
+function validityOf(certificate: X509Certificate): Validity {
+  const { validFrom, validTo } = certificate
+  return { subject: nameOf(certificate), expiresAt: Date.parse(validTo), validFrom: Date.parse(validFrom) }
+}
+
+function nameOf({ subject, serialNumber }: X509Certificate): string {
+  return commonName(subject) ?? `serial ${serialNumber}`
+}
+
+function commonName(name: string | undefined): string | undefined {
+  return /^CN=(.*)$/m.exec(name ?? '')?.[1] ?? (name || undefined)?.replaceAll('\n', ', ')
+}
+
+function dateOf(wall: number): string {
+  return new Date(wall).toISOString().slice(0, 10)
+}

@@ -1,0 +1,167 @@
+import { stat } from 'node:fs/promises'
+import type { Logger } from 'pino'
+import type { Clock } from '../lib/time.js'
+import type { ComponentMetrics } from './component.js'
+import { errorText } from './errors.js'
+import type { Reach } from './reach.js'
+import {
+  readTls,
+  TLS_OPTIONS,
+  type TlsContent,
+  type TlsExpiry,
+  type TlsPaths,
+  type TlsProblem,
+  tlsProblemText,
+} from './tls-content.js'
+
+const DAY_MS = 86_400_000
+/** Automatic renewal happens well before this; what is left is time for a person. */
+const WARN_BEFORE_MS = 14 * DAY_MS
+/** The same for certificates that live for days or hours only, as a share of their life. */
+const WARN_BEFORE_SHARE = 0.2
+
+/** What is wrong with the files of TLS options, each with its name. */
+export class TlsFilesError extends Error {
+  readonly code = 'SLUICE_TLS_FILES'
+  /** Whether a file is beyond the bounds of its component. */
+  readonly denied: boolean
+
+  constructor(problems: readonly TlsProblem[]) {
+    super(problems.map(tlsProblemText).join('; '))
+    this.denied = problems.some(({ kind }) => kind === 'denied')
+  }
+}
+
+export interface TlsFilesContext {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly reach?: Reach | undefined
+  /** Counts a renewal that cannot be used. */
+  readonly failed: () => void
+}
+
+/**
+ * The files of TLS options: read at the start, and again when they were replaced. A replacement that cannot be used
+ * leaves the last good one in use.
+ */
+export class TlsFiles {
+  readonly #paths: TlsPaths
+  readonly #context: TlsFilesContext
+  #version = ''
+  #loggedProblem = ''
+  #warnedAt = Number.NEGATIVE_INFINITY
+  #expiries: readonly TlsExpiry[] = []
+
+  constructor(paths: TlsPaths, context: TlsFilesContext) {
+    this.#paths = paths
+    this.#context = context
+  }
+
+  /** Of the certificates in use. */
+  get expiries(): readonly TlsExpiry[] {
+    return this.#expiries
+  }
+
+  /** Throws TlsFilesError when a file cannot be used. */
+  async load(): Promise<TlsContent> {
+    this.#version = await this.#look()
+    const { clock, reach } = this.#context
+    const { content, problems } = await readTls(this.#paths, clock.wall(), reach)
+    if (!content) throw new TlsFilesError(problems.filter(({ kind }) => kind !== 'warning'))
+    this.#expiries = content.expiries
+    this.#warnOfExpiry()
+    return content
+  }
+
+  /** What the files hold now when they were replaced by something that can be used; undefined otherwise. */
+  async renewed(): Promise<TlsContent | undefined> {
+    this.#warnOfExpiry()
+    if (!(await this.replaced())) return undefined
+    const { log, failed } = this.#context
+    try {
+      const before = this.#expiries
+      const content = await this.load()
+      this.#loggedProblem = ''
+      log.info(
+        { files: this.#names(), expires: datesOf(content.expiries), before: datesOf(before) },
+        'TLS files were renewed',
+      )
+      return content
+    } catch (error) {
+      // A certificate and its key are often replaced one after the other, so the next look may find both.
+      this.#version = ''
+      const text = errorText(error)
+      if (text !== this.#loggedProblem) {
+        failed()
+        log.error(
+          { code: 'SLUICE_TLS_FILES', error: text },
+          'renewed TLS files cannot be used; the last good ones stay in use',
+        )
+      }
+      this.#loggedProblem = text
+      return undefined
+    }
+  }
+
+  /** Whether the files are others than those that were read last. */
+  async replaced(): Promise<boolean> {
+    return (await this.#look()) !== this.#version
+  }
+
+  #names(): string[] {
+    return TLS_OPTIONS.flatMap(option => this.#paths[option] ?? [])
+  }
+
+  async #look(): Promise<string> {
+    const versions = await Promise.all(
+      this.#names().map(async file => {
+        const { ino, size, mtimeMs, ctimeMs } = await stat(file).catch(() => ({
+          ino: 0,
+          size: 0,
+          mtimeMs: 0,
+          ctimeMs: 0,
+        }))
+        return `${ino} ${size} ${mtimeMs} ${ctimeMs}`
+      }),
+    )
+    return versions.join(';')
+  }
+
+  /** Once a day for each file. */
+  #warnOfExpiry(): void {
+    const { log, clock } = this.#context
+    const wall = clock.wall()
+    const ending = this.#expiries.filter(({ expiresAt, validFrom }) => {
+      const warnBefore = Math.min(WARN_BEFORE_MS, (expiresAt - validFrom) * WARN_BEFORE_SHARE)
+      return expiresAt - wall < warnBefore
+    })
+    if (ending.length === 0 || wall - this.#warnedAt < DAY_MS) return
+    this.#warnedAt = wall
+    for (const { option, file, subject, expiresAt } of ending) {
+      const expired = expiresAt <= wall
+      const fields = { option: `tls.${option}`, file, subject, expires: new Date(expiresAt).toISOString() }
+      if (expired) log.error({ code: 'SLUICE_CERTIFICATE_EXPIRED', ...fields }, 'a certificate has expired; renew it')
+      else log.warn({ code: 'SLUICE_CERTIFICATE_EXPIRES', ...fields }, 'a certificate expires soon; renew it')
+    }
+  }
+}
+
+const EXPIRY = 'sluice_tls_certificate_expiry_timestamp_seconds'
+const EXPIRY_HELP =
+  'When the certificates in a file expire, in seconds since 1970: the first of a chain, the last of authorities.'
+
+/** A gauge with the expiry of each certificate file that a component uses. */
+export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readonly TlsExpiry[]): void {
+  metrics.gauges(EXPIRY, EXPIRY_HELP, () => expirySeries(expiries()))
+}
+
+/** The same for what is no component. */
+export const EXPIRY_SERIES = { name: EXPIRY, help: EXPIRY_HELP } as const
+
+export function expirySeries(expiries: readonly TlsExpiry[]): { labels: Record<string, string>; value: number }[] {
+  return expiries.map(({ option, file, expiresAt }) => ({ labels: { option, file }, value: expiresAt / 1000 }))
+}
+
+function datesOf(expiries: readonly TlsExpiry[]): string[] {
+  return expiries.map(({ expiresAt }) => new Date(expiresAt).toISOString())
+}

@@ -1,0 +1,125 @@
+import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
+import { opensslText, tlsAlertOf } from '../../core/tls-alert.js'
+import type { HttpOptions } from './options.js'
+
+/** Why there was no answer, in words that name the option to change. */
+
+const REASONS: Record<string, string> = {
+  ECONNREFUSED: 'refused',
+  ECONNRESET: 'reset',
+  EPIPE: 'reset',
+  UND_ERR_SOCKET: 'reset',
+  ENOTFOUND: 'dns',
+  EAI_AGAIN: 'dns',
+  ETIMEDOUT: 'connect_timeout',
+  UND_ERR_CONNECT_TIMEOUT: 'connect_timeout',
+  EHOSTUNREACH: 'unreachable',
+  ENETUNREACH: 'unreachable',
+}
+
+const WORDS: Record<string, string> = {
+  refused: 'nothing accepts connections there',
+  reset: 'the connection was closed before the answer',
+  dns: 'its name cannot be resolved',
+  connect_timeout: 'no connection in time',
+  unreachable: 'there is no way to it',
+}
+
+/** No connection may be made to what a name resolves to. */
+export class DeniedAddress extends Error {
+  constructor(name: string, address: string, kind: string) {
+    const leads = name === address ? name : `${name} resolves to ${address}, which`
+    super(`${leads} is ${kind} and must not be connected to; the operator can allow it`)
+  }
+}
+
+/** What is known of the connection. */
+export interface Way {
+  readonly url: string
+  readonly tls: HttpOptions['tls']
+  /** Whether the receiver has closed a connection before it ever answered over one. */
+  readonly unanswered: boolean
+}
+
+/** An attempt that got no answer. */
+export function networkError(error: unknown, place: string, way: Way): DeliveryError {
+  if (error instanceof DeliveryError) return error
+  if (error instanceof DeniedAddress)
+    return new DeliveryError(`${place}: ${error.message}`, { failure: 'hold', reason: 'address_denied', cause: error })
+  const code = errorCode(error) ?? ''
+  const tls = tlsWords(error, code, way.tls)
+  const reason = tls === undefined ? reasonOf(error, code) : 'tls'
+  const why = tls ?? WORDS[reason] ?? errorText(error)
+  const advice = tls === undefined ? adviceOn(error, reason, way) : ''
+  const message = `${place}: ${why}${code ? ` (${code})` : ''}${advice}`
+  return new DeliveryError(message, { failure: 'retry', reason, cause: error })
+}
+
+function reasonOf(error: unknown, code: string): string {
+  // The words of undici for an answer that nobody asked for, and for 101.
+  if (error instanceof Error && /^bad (response|upgrade)$/.test(error.message)) return 'protocol'
+  return REASONS[code] ?? (code.startsWith('HPE_') ? 'protocol' : 'network')
+}
+
+function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way): string {
+  if (reason === 'protocol') {
+    const { data } = error as { readonly data?: unknown }
+    // The header of a TLS alert.
+    return typeof data === 'string' && data.startsWith('\x15\x03') ? '; it speaks TLS there: use https://' : ''
+  }
+  if (reason !== 'reset' || !unanswered) return ''
+  if (url.startsWith('http:')) return '; does it expect https:// there?'
+  if (tls.cert_file === undefined) return '; it may want a client certificate: set tls.cert_file and tls.key_file'
+  return `; it may refuse the client certificate in tls.cert_file (${tls.cert_file})`
+}
+
+/** Undefined: it has nothing to do with TLS. */
+function tlsWords(error: unknown, code: string, tls: HttpOptions['tls']): string | undefined {
+  const alert = tlsAlertOf(code)
+  if (alert !== undefined) return alertWords(alert, tls)
+  const words = VERIFICATION[code]
+  if (words) return words(tls, error)
+  if (!/^(ERR_TLS|ERR_SSL|EPROTO)|CERT|UNABLE_TO_|SELF_SIGNED/.test(code)) return undefined
+  return `${opensslText(error)}; see tls.ca_file and tls.server_name`
+}
+
+const unknownAuthority = ({ ca_file }: HttpOptions['tls']) =>
+  ca_file === undefined
+    ? "the authority of the receiver's certificate is not known; name its certificate in tls.ca_file"
+    : `the receiver's certificate is of no authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
+const noTls = () => 'it does not speak TLS there: use http://, or its port for https'
+
+const VERIFICATION: Record<string, (tls: HttpOptions['tls'], error: unknown) => string> = {
+  CERT_HAS_EXPIRED: () =>
+    "the receiver's certificate has expired, or that of its authority; it has to be renewed there",
+  CERT_NOT_YET_VALID: () => "the receiver's certificate is not valid yet; is the clock right?",
+  DEPTH_ZERO_SELF_SIGNED_CERT: () =>
+    "the receiver's certificate is self-signed; name a file that holds it in tls.ca_file",
+  SELF_SIGNED_CERT_IN_CHAIN: unknownAuthority,
+  UNABLE_TO_GET_ISSUER_CERT: unknownAuthority,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: unknownAuthority,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: unknownAuthority,
+  ERR_TLS_CERT_ALTNAME_INVALID: (_, error) =>
+    `the receiver's certificate is for another name; set tls.server_name to one that it has. ${String((error as { reason?: unknown }).reason ?? '')}`.trim(),
+  ERR_SSL_WRONG_VERSION_NUMBER: noTls,
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: noTls,
+}
+
+function alertWords(alert: string, { cert_file }: HttpOptions['tls']): string {
+  if (alert === 'PROTOCOL_VERSION') return 'the receiver and this Node.js have no version of TLS in common'
+  if (alert === 'UNRECOGNIZED_NAME') return 'the receiver has no certificate for this name; see tls.server_name'
+  if (cert_file === undefined) {
+    if (/CERTIFICATE|HANDSHAKE_FAILURE|UNKNOWN_CA|ACCESS_DENIED/.test(alert))
+      return 'the receiver wants a client certificate; set tls.cert_file and tls.key_file'
+    return `the receiver refused the TLS connection: ${lower(alert)}`
+  }
+  const ours = `the client certificate in tls.cert_file (${cert_file})`
+  if (alert === 'CERTIFICATE_EXPIRED') return `the receiver refused ${ours}: it has expired; renew it`
+  if (alert === 'CERTIFICATE_REVOKED') return `the receiver refused ${ours}: it was revoked; get another`
+  if (alert === 'UNKNOWN_CA') return `the receiver does not know the authority of ${ours}`
+  return `the receiver refused ${ours}: ${lower(alert)}`
+}
+
+function lower(alert: string): string {
+  return alert.toLowerCase().replaceAll('_', ' ')
+}

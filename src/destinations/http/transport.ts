@@ -1,0 +1,129 @@
+import type { Dispatcher } from 'undici'
+import type { DestinationContext, Legacy } from '../../core/component.js'
+import { DeliveryError, errorText } from '../../core/errors.js'
+import { exposeExpiries, TlsFiles, TlsFilesError } from '../../core/tls-files.js'
+import { every } from '../../lib/time.js'
+import type { Connections } from './connections.js'
+import { networkError } from './network-error.js'
+import type { HttpOptions } from './options.js'
+
+/** Replaced files are looked for this often while there are requests, */
+const LOOK_MS = 1000
+/** and this often while there are none. */
+const IDLE_LOOK_MS = 60_000
+
+/** The connections of a destination, with the certificates that they are made with. */
+export class Transport {
+  readonly #options: HttpOptions
+  readonly #context: DestinationContext
+  readonly #tls: TlsFiles
+  #connections: Connections | undefined
+  /** Of the one before with the same options. */
+  #inherited: Connections | undefined
+  #lookedAt = Number.NEGATIVE_INFINITY
+  #stopLooking: (() => void) | undefined
+
+  constructor(options: HttpOptions, context: DestinationContext) {
+    const { log, clock, metrics, reach } = context
+    this.#options = options
+    this.#context = context
+    this.#inherited = context.inherited as Connections | undefined
+    this.#tls = new TlsFiles(tlsPaths(options), { log, clock, reach, failed: () => metrics.failed('tls_files') })
+    exposeExpiries(metrics, () => this.#tls.expiries)
+  }
+
+  /** Reads the certificates; holds, until the files are replaced, when they cannot be used. */
+  async open(): Promise<void> {
+    if (this.#connections) return await this.#renew()
+    const content = await this.#tls.load().catch(cause => {
+      const reason = cause instanceof TlsFilesError && cause.denied ? 'file_denied' : 'tls_files'
+      throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
+    })
+    // Loaded by those who send over HTTP only: undici takes its time and its memory.
+    const { Connections } = await import('./connections.js')
+    this.#connections = this.#inherited ?? new Connections(this.#options, content, this.#context.reach)
+    this.#connections.renew(content)
+    this.#inherited = undefined
+    if (hasTlsFiles(this.#options)) this.#stopLooking = every(IDLE_LOOK_MS, () => void this.#renew())
+  }
+
+  /** One attempt. Throws the reason of the signal, or a DeliveryError when there was no answer. */
+  async request(
+    request: Dispatcher.RequestOptions,
+    url: string,
+    signal: AbortSignal,
+  ): Promise<Dispatcher.ResponseData> {
+    const place = `${request.method} ${withoutQuery(url)}`
+    if (hasTlsFiles(this.#options) && this.#context.clock.now() - this.#lookedAt >= LOOK_MS) await this.#renew()
+    signal.throwIfAborted()
+    try {
+      return await untilAborted(this.#connections!.request({ ...request, signal }), signal)
+    } catch (error) {
+      if (signal.aborted) throw error
+      throw this.broken(error, place, url)
+    }
+  }
+
+  /** What an error of the network says, in words. */
+  broken(error: unknown, place: string, url: string): DeliveryError {
+    return networkError(error, place, {
+      url,
+      tls: this.#options.tls,
+      unanswered: this.#connections?.unanswered ?? false,
+    })
+  }
+
+  /** Whether certificates were replaced since they were read. */
+  async changed(): Promise<boolean> {
+    return hasTlsFiles(this.#options) && (await this.#tls.replaced())
+  }
+
+  flushed(): boolean {
+    return this.#connections?.flushed() ?? false
+  }
+
+  handOver(): Legacy | undefined {
+    const connections = this.#release()
+    return connections && { value: connections, release: () => connections.close() }
+  }
+
+  async stop(): Promise<void> {
+    await this.#release()?.close()
+  }
+
+  #release(): Connections | undefined {
+    this.#stopLooking?.()
+    const connections = this.#connections ?? this.#inherited
+    this.#connections = undefined
+    this.#inherited = undefined
+    return connections
+  }
+
+  async #renew(): Promise<void> {
+    this.#lookedAt = this.#context.clock.now()
+    const content = await this.#tls.renewed()
+    if (content) this.#connections?.renew(content)
+  }
+}
+
+function tlsPaths({ tls: { ca_file, cert_file, key_file } }: HttpOptions) {
+  return { ca_file, cert_file, key_file }
+}
+
+function hasTlsFiles(options: HttpOptions): boolean {
+  return Object.values(tlsPaths(options)).some(path => path !== undefined)
+}
+
+/** An address without what may be secret in it. */
+export function withoutQuery(url: string): string {
+  return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
+}
+
+/** The promise, or the reason of the signal as soon as it aborts: a request may notice that much later. */
+function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+  })
+}

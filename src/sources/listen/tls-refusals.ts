@@ -1,0 +1,139 @@
+import type { Socket } from 'node:net'
+import type { Logger } from 'pino'
+import { errorCode } from '../../core/errors.js'
+import { opensslText, tlsAlertOf } from '../../core/tls-alert.js'
+import { plainAddress } from '../../lib/network-address.js'
+import type { Clock } from '../../lib/time.js'
+
+/** The same reason is logged again after this long at the earliest. */
+const LOG_EVERY_MS = 60_000
+
+interface Refused {
+  value: number
+  /** Monotonic milliseconds. */
+  at: number
+  loggedAt: number
+  sinceLogged: number
+}
+
+export interface Labelled {
+  readonly labels: { readonly reason: string }
+  readonly value: number
+}
+
+export const REFUSED_TOTAL = {
+  name: 'sluice_tls_refused_connections_total',
+  help: 'Connections that did not get through the TLS handshake, by reason.',
+} as const
+export const REFUSED_AGE = {
+  name: 'sluice_tls_last_refusal_age_seconds',
+  help: 'How long ago a connection was last refused in the TLS handshake, by reason.',
+} as const
+
+/** Connections whose TLS handshake failed: counted by reason, and logged sparingly. */
+export class TlsRefusals {
+  readonly #log: Logger
+  readonly #clock: Clock
+  readonly #refused = new Map<string, Refused>()
+
+  constructor(log: Logger, clock: Clock) {
+    this.#log = log
+    this.#clock = clock
+  }
+
+  /** To be called with what `tlsClientError` brings. Returns the reason. */
+  add(error: Error, socket: Socket): string {
+    const reason = reasonOf(error, socket)
+    const now = this.#clock.now()
+    const refused = this.#refused.get(reason) ?? {
+      value: 0,
+      at: now,
+      loggedAt: Number.NEGATIVE_INFINITY,
+      sinceLogged: 0,
+    }
+    this.#refused.set(reason, refused)
+    refused.value++
+    refused.sinceLogged++
+    refused.at = now
+    const text = opensslText(error)
+    const fields = { peer: peerOf(socket) ?? peerBefore(socket), reason, error: text }
+    // Port scans and health checks do this all the time.
+    if (reason === 'closed') this.#log.debug(fields, 'a connection was closed during the TLS handshake')
+    else if (now - refused.loggedAt >= LOG_EVERY_MS) {
+      const why = { why: WORDS[reason], connections: refused.sinceLogged }
+      this.#log.warn({ code: 'SLUICE_TLS_REFUSED', ...fields, ...why }, 'refused a TLS connection')
+      refused.loggedAt = now
+      refused.sinceLogged = 0
+    }
+    return reason
+  }
+
+  totals(): Labelled[] {
+    return [...this.#refused].map(([reason, { value }]) => ({ labels: { reason }, value }))
+  }
+
+  ages(): Labelled[] {
+    const now = this.#clock.now()
+    return [...this.#refused].map(([reason, { at }]) => ({ labels: { reason }, value: (now - at) / 1000 }))
+  }
+}
+
+const WORDS: Record<string, string> = {
+  plain_http: 'the client speaks http; its address has to begin with https://',
+  not_tls: 'the client does not speak TLS',
+  no_certificate: 'the client sent no certificate, and tls.client_ca_file asks for one',
+  expired_certificate: "the client's certificate has expired",
+  unknown_authority: "the client's certificate is of no authority in tls.client_ca_file",
+  bad_certificate: "the client's certificate cannot be used",
+  refused_by_client: 'the client does not accept the certificate in tls.cert_file',
+  version: 'the client and the server have no TLS version or cipher in common',
+  timeout: 'the client did not finish the handshake in time',
+}
+
+const CODES: Record<string, string> = {
+  ERR_SSL_HTTP_REQUEST: 'plain_http',
+  ERR_SSL_HTTPS_PROXY_REQUEST: 'plain_http',
+  ERR_SSL_WRONG_VERSION_NUMBER: 'not_tls',
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: 'not_tls',
+  ERR_SSL_BAD_RECORD_TYPE: 'not_tls',
+  ERR_SSL_UNEXPECTED_MESSAGE: 'not_tls',
+  ERR_SSL_PEER_DID_NOT_RETURN_A_CERTIFICATE: 'no_certificate',
+  ERR_SSL_UNSUPPORTED_PROTOCOL: 'version',
+  ERR_SSL_VERSION_TOO_LOW: 'version',
+  ERR_SSL_NO_SHARED_CIPHER: 'version',
+  ERR_SSL_NO_SHARED_GROUP: 'version',
+  ERR_TLS_HANDSHAKE_TIMEOUT: 'timeout',
+  ECONNRESET: 'closed',
+  EPIPE: 'closed',
+}
+
+function reasonOf(error: Error, socket: Socket): string {
+  // Node.js verifies after the handshake, and says why only here.
+  const { authorizationError } = socket as { readonly authorizationError?: unknown }
+  if (authorizationError) return ofVerification(String(authorizationError))
+  const code = errorCode(error) ?? ''
+  const alert = tlsAlertOf(code)
+  if (alert === 'PROTOCOL_VERSION') return 'version'
+  if (alert !== undefined) return 'refused_by_client'
+  return CODES[code] ?? 'other'
+}
+
+function ofVerification(code: string): string {
+  if (code === 'UNSPECIFIED') return 'no_certificate'
+  if (code === 'CERT_HAS_EXPIRED') return 'expired_certificate'
+  if (/ISSUER|SELF_SIGNED|VERIFY_LEAF|UNTRUSTED/.test(code)) return 'unknown_authority'
+  return 'bad_certificate'
+}
+
+/**
+ * The same of a TLS connection that Node.js has closed already, by the one beneath, which keeps its address when somebody
+ * asked for it before.
+ */
+function peerBefore(socket: Socket): string | undefined {
+  const { _parent: beneath } = socket as { readonly _parent?: Socket }
+  return beneath && peerOf(beneath)
+}
+
+function peerOf(socket: Socket): string | undefined {
+  return socket.remoteAddress && plainAddress(socket.remoteAddress)
+}
