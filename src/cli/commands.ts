@@ -64,6 +64,7 @@ export const commands: readonly Command[] = [
     summary: 'Checks configurations, offline, and tells every error with its place.',
     text: [
       'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 when there is one.',
+      'The files of certificates and private keys that a configuration names are read, too. One that is missing here is a warning, since it may be there where the configuration is used.',
     ],
     options: {},
     operands: { name: 'FILE', min: 1, max: Number.MAX_SAFE_INTEGER, text: 'A YAML file, or a folder of them.' },

@@ -1,4 +1,5 @@
 import { counted, type DaemonView, short } from './daemon-view.js'
+import { tlsTroublesOf } from './tls-troubles.js'
 
 /** Something that wants somebody's attention, and what to do about it. */
 export interface Trouble {
@@ -100,5 +101,5 @@ export function troublesOf(view: DaemonView): Trouble[] {
       todo: LOST_FROM_BUFFER[reason] ?? (component_kind === 'destination' ? refused(kept > 0) : OF_OPTIONS),
     })
   }
-  return troubles
+  return [...troubles, ...tlsTroublesOf(view)]
 }

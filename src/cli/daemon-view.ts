@@ -1,4 +1,5 @@
 import { textOf } from '../admin/socket.js'
+import { systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import type { Io } from './command-line.js'
 import { ask } from './daemon-socket.js'
@@ -8,6 +9,8 @@ import { Scrape } from './scrape.js'
 export interface DaemonView {
   /** Monotonic seconds of whoever asked. */
   readonly at: number
+  /** Milliseconds since the epoch. */
+  readonly wall: number
   readonly scrape: Scrape
   readonly ready: boolean
   readonly destinations: readonly { readonly id: string; readonly state: string; readonly reason?: string }[]
@@ -37,7 +40,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
   const { destinations, sources: failing = [] } = ready.body
-  return { at, scrape, ready: ready.ok, destinations, failing, components }
+  return { at, wall: systemClock.wall(), scrape, ready: ready.ok, destinations, failing, components }
 }
 
 /** How the terminal takes it. */

@@ -370,6 +370,17 @@ t.test('TLS, and a certificate that the client does not know', { timeout: 60_000
     `${url}/v3/pipeline`,
   ])
   t.match(got.stdout, /^HTTP\/1\.1 200 OK/)
+  // A client that is refused leaves a line and a count; so does what expires.
+  const plain = await call(curl, ['-sS', url.replace('https:', 'http:')])
+  t.not(plain.code, 0)
+  const refused = /"code":"SLUICE_TLS_REFUSED","peer":"127.0.0.1","reason":"plain_http"/
+  t.match(running.stderr, refused)
+  const metrics = await (await fetch(/"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!)).text()
+  t.match(metrics, /^sluice_tls_refused_connections_total\{reason="plain_http"\} 1$/m)
+  t.match(
+    metrics,
+    /^sluice_tls_certificate_expiry_timestamp_seconds\{option="cert_file",file=".*service.pem"\} 1\d{9}$/m,
+  )
   await stop(t, running)
 })
 

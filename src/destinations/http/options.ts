@@ -80,7 +80,9 @@ export const options = z
       .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
       .prefault('10 Seconds')
       .describe('Time to connect, within `timeout`.'),
-    tls: tls.prefault({}).describe('For https. Certificates are always verified.'),
+    tls: tls
+      .prefault({})
+      .describe('For https. Certificates are always verified. Replaced files are used without a restart.'),
   })
   .superRefine(({ headers, auth, delegate_account_id }, context) => {
     if (auth.type === 'token' && OWN_HEADERS.has(auth.header.toLowerCase()))

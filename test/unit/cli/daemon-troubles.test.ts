@@ -36,3 +36,25 @@ t.test('nobody is told that events wait while some of them are dropped', async t
     t.match(second, { what: 'up has discarded 5 events: buffer_full', todo: /^They are lost/ })
   }
 })
+
+t.test('certificates that expire, and refused clients', async t => {
+  const at = (days: number) => days * 86_400
+  const expiry = (id: string, days: number) =>
+    `sluice_tls_certificate_expiry_timestamp_seconds{component_id="${id}",option="cert_file",file="/${id}.pem"} ${at(days)}`
+  const refused = (reason: string, total: number, age: number) => [
+    `sluice_tls_refused_connections_total{component_id="in",reason="${reason}"} ${total}`,
+    `sluice_tls_last_refusal_age_seconds{component_id="in",reason="${reason}"} ${age}`,
+  ]
+  const series = [expiry('good', 20), expiry('soon', 13), expiry('late', 9)]
+  const clients = [...refused('no_certificate', 3, 70), ...refused('closed', 9, 1), ...refused('version', 2, 4000)]
+  const troubles = troublesOf({ ...view([], [...series, ...clients]), wall: at(10) * 1000 })
+  t.match(troubles, [
+    {
+      what: 'soon: the certificate in tls.cert_file (/soon.pem) expires on 1970-01-14',
+      todo: /^Renew the certificate/,
+    },
+    { what: 'late: the certificate in tls.cert_file (/late.pem) expired on 1970-01-10' },
+    { what: 'in refused 3 TLS connections (no_certificate), the last one 1m 10s ago', todo: /SLUICE_TLS_REFUSED/ },
+  ])
+  t.equal(troubles.length, 3)
+})

@@ -27,6 +27,7 @@ function view(at: number, n: number): DaemonView {
   const reason = `401 from POST http://127.0.0.1/: \x1b[2J${'the key has expired; '.repeat(30)}`
   return {
     at,
+    wall: 0,
     scrape: new Scrape(lines.join('\n')),
     ready: false,
     destinations: [{ id: 'out', state: 'holding', reason }],

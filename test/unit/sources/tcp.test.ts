@@ -266,6 +266,34 @@ t.test('TLS', async t => {
   await say(closed.port, 'stranger\n', { cert: foreign.pem('client.pem'), key: foreign.pem('client.key') })
   await until(() => closed.count('tls') === 2)
   t.same(closed.out.lines, ['known'])
+
+  // Each reason by its name, with the address of the first client, once.
+  await say(closed.port, 'nobody\n')
+  const http = await dial(t, closed.port)
+  http.end('GET / HTTP/1.1\r\n\r\n')
+  await until(() => closed.count('tls') === 4)
+  const refused = (closed.logs() as Record<string, unknown>[]).filter(({ code }) => code === 'SLUICE_TLS_REFUSED')
+  const line = { level: 40, peer: '127.0.0.1', msg: 'refused a TLS connection', connections: 1 }
+  t.match(refused, [
+    {
+      ...line,
+      reason: 'no_certificate',
+      error: 'peer did not return a certificate',
+      why: /tls.client_ca_file asks for one/,
+    },
+    { ...line, reason: 'unknown_authority', why: /is of no authority in tls.client_ca_file/ },
+    { ...line, reason: 'plain_http', why: /has to begin with https:/ },
+  ])
+  t.equal(refused.length, 3)
+  const total = (reason: string) =>
+    closed.counters.counter('sluice_tls_refused_connections_total', '', { reason }).value
+  t.same(['no_certificate', 'unknown_authority', 'plain_http'].map(total), [2, 1, 1])
+  const ages = [...closed.counters.series.get('sluice_tls_last_refusal_age_seconds')![0]!.read()]
+  t.same(
+    ages.map(({ labels }) => labels.reason),
+    ['no_certificate', 'unknown_authority', 'plain_http'],
+  )
+  t.ok(ages.every(({ value }) => value >= 0 && value < 60))
 })
 
 t.test('a TLS handshake that is not completed is ended, and others go on', async t => {
