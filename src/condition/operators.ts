@@ -10,6 +10,7 @@ import {
   STRING,
   type ValueKind,
 } from '../core/field-reader.js'
+import { Pattern, PatternError } from '../lib/pattern.js'
 import { type AddressTest, isAddress, parseCidr } from './cidr.js'
 
 /**
@@ -21,8 +22,7 @@ import { type AddressTest, isAddress, parseCidr } from './cidr.js'
  * The ordering operators compare numbers where the value is one; text that says no number satisfies none of them then.
  * Any other value they compare as text, by code points: times as ISO 8601 order well.
  *
- * A regular expression is matched anywhere in the text, however long that is (a line's length is bounded by its source):
- * one that backtracks without end holds up the whole pipeline.
+ * A regular expression is matched anywhere in the text, in a time that is bounded by the text's length (lib/pattern.ts).
  */
 
 /** Whether the value that the reader was moved to satisfies one comparison. */
@@ -134,15 +134,13 @@ const FLAGS = /^\(\?([ims]+)\)/
 
 const regexMatch = (value: string): ValueTest => {
   const flags = FLAGS.exec(value)
-  let pattern: RegExp
   try {
-    pattern = new RegExp(flags ? value.slice(flags[0].length) : value, `u${flags?.[1] ?? ''}`)
+    const pattern = new Pattern(flags ? value.slice(flags[0].length) : value, `u${flags?.[1] ?? ''}`)
+    return reader => hasText(reader.kind) && pattern.test(reader.text())
   } catch (error) {
-    throw new ValueError(
-      (error as Error).message.replace(/^Invalid regular expression: /, 'not a regular expression: '),
-    )
+    if (!(error instanceof PatternError)) throw error
+    throw new ValueError(error.message)
   }
-  return reader => hasText(reader.kind) && pattern.test(reader.text())
 }
 
 const inCidrRange = (value: string): ValueTest => {

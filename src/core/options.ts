@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import type { ListenAddress } from '../lib/inherited-sockets.js'
+import { Pattern, PatternError } from '../lib/pattern.js'
 import { parseDuration, parseSize } from '../lib/units.js'
 import { type FieldPath, PathError, parseFieldPath } from './field-path.js'
 
@@ -145,11 +146,12 @@ export function regex() {
   return z
     .string()
     .meta({ title: 'regular expression' })
-    .transform((text, context): RegExp => {
+    .transform((text, context): Pattern => {
       try {
-        return new RegExp(text, 'u')
+        return new Pattern(text)
       } catch (error) {
-        context.addIssue((error as Error).message)
+        if (!(error instanceof PatternError)) throw error
+        context.addIssue(error.message)
         return z.NEVER
       }
     })

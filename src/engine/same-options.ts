@@ -1,4 +1,5 @@
 import { Secret } from '../core/options.js'
+import { Pattern } from '../lib/pattern.js'
 
 /** Whether parsed options mean the same: also secrets and patterns, which compare as equal by their properties alone. */
 export function sameOptions(a: unknown, b: unknown): boolean {
@@ -7,7 +8,8 @@ export function sameOptions(a: unknown, b: unknown): boolean {
   if (a instanceof Secret || b instanceof Secret) {
     return a instanceof Secret && b instanceof Secret && a.reveal() === b.reveal()
   }
-  if (a instanceof RegExp || b instanceof RegExp) return String(a) === String(b)
+  if (a instanceof Pattern || b instanceof Pattern)
+    return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
   const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
   // Of what has a class of its own nobody knows what it hides.
   if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))

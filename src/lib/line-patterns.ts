@@ -1,21 +1,22 @@
+import type { Pattern } from './pattern.js'
 import { BEGINS, BELONGS, type Joiner, JUDGED_BYTES } from './record-splitter.js'
 
 /** Joiners that go by a regular expression. Of a line of more than JUDGED_BYTES it sees a part only. */
 
 /** A line that matches begins an event; the others belong to the one before. */
-export function startsWith(pattern: RegExp): Joiner {
+export function startsWith(pattern: Pattern): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BEGINS : BELONGS) }
 }
 
 /** A line that matches belongs to the event before; the others begin one. */
-export function continuesWith(pattern: RegExp): Joiner {
+export function continuesWith(pattern: Pattern): Joiner {
   const matches = matcher(pattern)
   return { judge: (_state, bytes, start, end) => (matches(bytes, start, end) ? BELONGS : BEGINS) }
 }
 
 /** An event ends with the line that matches. Of a long line the end is looked at. */
-export function endsWith(pattern: RegExp): Joiner {
+export function endsWith(pattern: Pattern): Joiner {
   const matches = matcher(pattern)
   return {
     judge: () => BELONGS,
@@ -23,7 +24,7 @@ export function endsWith(pattern: RegExp): Joiner {
   }
 }
 
-function matcher(pattern: RegExp): (bytes: Buffer, start: number, end: number) => boolean {
+function matcher(pattern: Pattern): (bytes: Buffer, start: number, end: number) => boolean {
   const first = firstBytes(pattern)
   if (!first) return (bytes, start, end) => pattern.test(bytes.toString('utf8', start, end))
   // Most lines are told by their first byte, without making a string of them.
@@ -35,7 +36,7 @@ function matcher(pattern: RegExp): (bytes: Buffer, start: number, end: number) =
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
 /** Which bytes a matching line can begin with, by byte; undefined where any can, as far as is easily told. */
-export function firstBytes(pattern: RegExp): Uint8Array | undefined {
+export function firstBytes(pattern: Pattern): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined
   const alone = new RegExp(`^${atom}`, 'u')

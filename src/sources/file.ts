@@ -2,11 +2,12 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import { defineSource, type Outlet, REPLACED, type Source, type SourceContext } from '../core/component.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
-import { byteSize, decodeOption, duration } from '../core/options.js'
+import { byteSize, decodeOption, duration, refuse } from '../core/options.js'
 import { reaches } from '../core/reach.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
+import { globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
 import { Reader } from './file/reader.js'
 import { Roster } from './file/roster.js'
@@ -17,16 +18,24 @@ import { Troubles } from './file/troubles.js'
 import { Waker } from './file/waker.js'
 import { Watches } from './file/watches.js'
 
+const fileGlob = z
+  .string()
+  .min(1)
+  .superRefine((pattern, context) => {
+    const fault = globFault([pattern])
+    if (fault !== undefined) refuse(context, fault)
+  })
+
 const options = z
   .strictObject({
     include: z
-      .array(reaches('files', z.string().min(1)))
+      .array(reaches('files', fileGlob))
       .min(1)
       .describe(
         'Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.',
       ),
     exclude: z
-      .array(reaches('nothing', z.string().min(1)))
+      .array(reaches('nothing', fileGlob))
       .default([])
       .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
     read_from: z

@@ -1,5 +1,7 @@
 import { resolve } from 'node:path'
 import picomatch from 'picomatch'
+import { errorText } from '../../core/errors.js'
+import { Pattern } from '../../lib/pattern.js'
 
 /** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */
 export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
@@ -22,8 +24,30 @@ function compile(pattern: string): Segment[] {
     if (part === '**') return ANY_DEPTH
     const { isGlob, negated } = picomatch.scan(part)
     if (!isGlob && !negated) return part.replace(/\\(.)/g, '$1')
-    return picomatch(part, { posix: true, nonegate: true, nobrace: true })
+    return matcher(part, { posix: true, nonegate: true, nobrace: true })
   })
+}
+
+/** Names and patterns come from anybody: picomatch says what a pattern means, as a regular expression, and never runs it. */
+function matcher(glob: string, options: picomatch.PicomatchOptions): (text: string) => boolean {
+  const { source, flags } = picomatch.makeRe(glob, options)
+  try {
+    const pattern = new Pattern(source, flags)
+    return text => text === glob || (text !== '' && pattern.test(text))
+  } catch (error) {
+    throw new Error(`the file pattern ${glob} cannot be used: ${errorText(error)}`)
+  }
+}
+
+/** What is wrong with `patterns`, or undefined. */
+export function globFault(patterns: readonly string[]): string | undefined {
+  try {
+    compileGlobs(patterns)
+    compileExclude(patterns)
+    return undefined
+  } catch (error) {
+    return errorText(error)
+  }
 }
 
 /** `a{b,c}` is `ab` and `ac`, `{1..3}` is 1, 2 and 3. Anything else in braces stays. */
@@ -107,9 +131,9 @@ export function matchName(segment: string | ((name: string) => boolean), name: s
 export function compileExclude(patterns: readonly string[]): (path: string, name: string) => boolean {
   const options = { posix: true, nonegate: true, dot: true }
   const all = patterns.flatMap(pattern => expandBraces(pattern))
-  const names = all.filter(pattern => !pattern.includes('/')).map(pattern => picomatch(pattern, options))
+  const names = all.filter(pattern => !pattern.includes('/')).map(pattern => matcher(pattern, options))
   const paths = all
     .filter(pattern => pattern.includes('/'))
-    .map(pattern => picomatch(pattern.startsWith('**') ? pattern : resolve(pattern), options))
+    .map(pattern => matcher(pattern.startsWith('**') ? pattern : resolve(pattern), options))
   return (path, name) => names.some(test => test(name)) || paths.some(test => test(path))
 }

@@ -1,0 +1,168 @@
+import type { Atoms } from './atoms.js'
+import type { Node } from './syntax.js'
+
+/**
+ * How long a backtracking matcher may take for a pattern. The number of ways that it may have to try is estimated as
+ * `factor * n ** degree` for a text of n characters. A repeat adds nothing where the character behind it tells where it
+ * ends, as in `[^"]*"`.
+ */
+
+interface Ways {
+  readonly factor: number
+  readonly degree: number
+}
+
+/** What the pattern goes on with. */
+interface Rest {
+  readonly atoms: readonly number[]
+  /** It may begin with an assertion, which may fail anywhere. */
+  readonly asserts: boolean
+  /** Nothing can fail any more. */
+  readonly done: boolean
+}
+
+/** Steps that a character of text may cost, whatever the text's length, and in one of at most LONGEST characters. */
+const MOST_STEPS = 64
+const MOST_STEPS_OF_SHORT = 512
+const LONGEST = 448
+const HOPELESS: Ways = { factor: Infinity, degree: 0 }
+const DONE: Rest = { atoms: [], asserts: false, done: true }
+
+/** The longest text on which backtracking takes a time that is in proportion to its length. */
+export function longestForBacktracking(node: Node, anchored: boolean, atoms: Atoms): number {
+  const cost = new Cost(atoms)
+  const { factor, degree } = cost.ways(node, DONE)
+  const length = cost.fixedLength(node)
+  const runs = cost.repeats.length > 0
+  if (degree === 0 && factor * length <= MOST_STEPS && (!runs || anchored || cost.isSeparated(node))) return Infinity
+  for (let n = LONGEST; n > 0; n = Math.floor(n * 0.8)) {
+    const steps = factor * n ** degree * (length + (runs ? n : 0)) * (anchored ? 1 : n)
+    if (steps <= MOST_STEPS_OF_SHORT * n) return n
+  }
+  return 0
+}
+
+class Cost {
+  readonly #atoms: Atoms
+  /** The bodies of repeats without end, behind which something can fail. */
+  readonly repeats: Node[] = []
+
+  constructor(atoms: Atoms) {
+    this.#atoms = atoms
+  }
+
+  ways(node: Node, rest: Rest): Ways {
+    switch (node.kind) {
+      case 'sequence': {
+        let all: Ways = { factor: 1, degree: 0 }
+        let after = rest
+        for (const part of node.nodes.toReversed()) {
+          const { factor, degree } = this.ways(part, after)
+          all =
+            part.kind === 'look'
+              ? { factor: all.factor + factor, degree: Math.max(all.degree, degree) }
+              : { factor: all.factor * factor, degree: all.degree + degree }
+          after = this.#before(part, after)
+        }
+        return all
+      }
+      case 'choice': {
+        const each = node.nodes.map(part => this.ways(part, rest))
+        const factors = each.map(({ factor }) => factor)
+        const firsts = node.nodes.map(part => this.#before(part, rest))
+        const exclusive = firsts.every((one, i) => firsts.slice(i + 1).every(other => this.#areDisjoint(one, other)))
+        const factor = exclusive ? Math.max(...factors) : factors.reduce((sum, one) => sum + one)
+        return { factor, degree: Math.max(...each.map(({ degree }) => degree)) }
+      }
+      case 'look':
+        // It is left as soon as it matches, and not entered again.
+        return this.ways(node.node, { atoms: [], asserts: true, done: false })
+      case 'repeat':
+        return this.#repeat(node, rest)
+      default:
+        return { factor: 1, degree: 0 }
+    }
+  }
+
+  #repeat(repeat: Node & { kind: 'repeat' }, rest: Rest): Ways {
+    const { node, min, max } = repeat
+    const again = this.#before(node, { atoms: [], asserts: false, done: false })
+    const once = this.ways(node, { ...rest, atoms: [...rest.atoms, ...again.atoms], done: false })
+    const ends = rest.done || this.#areDisjoint(again, rest)
+    if (max === Infinity) {
+      if (once.factor > 1 || once.degree > 0 || isNullable(node)) return HOPELESS
+      if (!rest.done) this.repeats.push(node)
+      return { factor: 1, degree: ends ? 0 : 1 }
+    }
+    if (once.degree > 0 && max > 1) return HOPELESS
+    const { factor, degree } = once
+    if (factor === 1) return { factor: ends ? 1 : max - min + 1, degree }
+    return { factor: factor ** max + (min === 0 ? 1 : 0), degree }
+  }
+
+  /** What a pattern goes on with that has `node` before `rest`. */
+  #before(node: Node, rest: Rest): Rest {
+    switch (node.kind) {
+      case 'atom':
+        return { atoms: [node.atom], asserts: false, done: false }
+      case 'sequence':
+        return node.nodes.reduceRight((after, part) => this.#before(part, after), rest)
+      case 'choice': {
+        const all = node.nodes.map(part => this.#before(part, rest))
+        return {
+          atoms: all.flatMap(({ atoms }) => atoms),
+          asserts: all.some(({ asserts }) => asserts),
+          done: all.every(({ done }) => done),
+        }
+      }
+      case 'repeat': {
+        const first = this.#before(node.node, rest)
+        if (node.min > 0) return first
+        return { atoms: [...first.atoms, ...rest.atoms], asserts: first.asserts || rest.asserts, done: rest.done }
+      }
+      default:
+        return { ...rest, asserts: true, done: false }
+    }
+  }
+
+  #areDisjoint(a: Rest, b: Rest): boolean {
+    if (a.asserts || b.asserts) return false
+    return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
+  }
+
+  /** Whether a match begins with a character that no repeat takes: then repeats from different beginnings do not overlap. */
+  isSeparated(node: Node): boolean {
+    const all = this.repeats.flatMap(atomsIn)
+    return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))
+  }
+
+  /** Characters of the pattern, repeats without end counted as their least. */
+  fixedLength(node: Node): number {
+    if (node.kind === 'look') return this.fixedLength(node.node)
+    if (node.kind === 'choice') return Math.max(...node.nodes.map(part => this.fixedLength(part)))
+    if (node.kind === 'sequence') return node.nodes.reduce((sum, part) => sum + this.fixedLength(part), 0)
+    if (node.kind !== 'repeat') return 1
+    return (node.max === Infinity ? node.min + 1 : node.max) * this.fixedLength(node.node)
+  }
+}
+
+function atomsIn(node: Node): number[] {
+  if (node.kind === 'atom') return [node.atom]
+  if (node.kind === 'repeat' || node.kind === 'look') return atomsIn(node.node)
+  return 'nodes' in node ? node.nodes.flatMap(atomsIn) : []
+}
+
+/** Those that every match begins with, as far as they have a fixed place. */
+function leadingAtoms(node: Node): number[] {
+  if (node.kind === 'atom') return [node.atom]
+  if (node.kind !== 'sequence') return []
+  const end = node.nodes.findIndex(({ kind }) => kind !== 'atom' && kind !== 'boundary')
+  return node.nodes.slice(0, end === -1 ? node.nodes.length : end).flatMap(atomsIn)
+}
+
+function isNullable(node: Node): boolean {
+  if (node.kind === 'atom') return false
+  if (node.kind === 'sequence') return node.nodes.every(isNullable)
+  if (node.kind === 'choice') return node.nodes.some(isNullable)
+  return node.kind !== 'repeat' || node.min === 0 || isNullable(node.node)
+}

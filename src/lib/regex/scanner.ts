@@ -1,0 +1,329 @@
+import { type Atoms, NOTHING } from './atoms.js'
+import type { Check, Program } from './program.js'
+
+/**
+ * Runs a program over a text, character by character, in all its states at once. A set of states is a state of a
+ * deterministic automaton, which is built as far as texts need it: a character of a known kind costs one step, and
+ * another one at most as many as the program has instructions. What was built is forgotten when it gets too large; where
+ * that happens again and again, the sets are followed without building anything.
+ */
+
+/** Numbers that one scanner, and all together, keep of what was built. */
+const MOST_CELLS = 1 << 16
+const MOST_CELLS_OF_ALL = 1 << 22
+/** Transitions by letters beyond are found anew each time. */
+const MOST_LETTERS = 2048
+/** Building pays when so many characters are read for each state that is built. */
+const WORTHWHILE = 8
+const LAST_ROUND = 0xffff_ffff
+
+const DEAD = 0
+const START = 1
+/** Stands for every symbol where it is enough to know that there was one. */
+const SOMETHING = 1
+
+const MATCH = 0
+const ATOM = 1
+const FORK = 2
+const CHECK = 3
+
+/** Those that keep something. */
+const filled = new Set<Scanner>()
+let cells = 0
+
+interface State {
+  readonly instructions: Uint16Array
+  readonly previous: number
+}
+
+export interface ScannerOptions {
+  readonly program: Program
+  readonly atoms: Atoms
+  readonly unicode: boolean
+  readonly backwards: boolean
+  /** How many bits of look-arounds each position has. */
+  readonly looks: number
+}
+
+export class Scanner {
+  readonly #operations: Uint8Array
+  readonly #nexts: Uint16Array
+  /** The other way of a fork, the index of an atom. */
+  readonly #operands: Uint16Array
+  readonly #checks: (Check | undefined)[]
+  readonly #start: number
+  readonly #remembers: boolean
+  readonly #anchored: boolean
+  readonly #atoms: Atoms
+  readonly #unicode: boolean
+  readonly #backwards: boolean
+  readonly #looks: number
+
+  /** In which round an instruction was followed, and found, last. */
+  readonly #followed: Uint32Array
+  readonly #found: Uint32Array
+  readonly #open: Uint16Array
+  #round = 0
+  /** The instructions that `#follow` found. */
+  #result: Uint16Array
+  #results = 0
+
+  #states: State[] = []
+  #numbers = new Map<string, number>()
+  /** By state and letter (a symbol and the bits of look-arounds): the next state, and in the lowest bit whether there is a match. 0 is not known. */
+  #table = new Int32Array(0)
+  #letters = 0
+  #cells = 0
+
+  constructor({ program, atoms, unicode, backwards, looks }: ScannerOptions) {
+    const { instructions } = program
+    const size = instructions.length
+    this.#operations = new Uint8Array(size)
+    this.#nexts = new Uint16Array(size)
+    this.#operands = new Uint16Array(size)
+    this.#checks = instructions.map(one => (one.op === 'check' ? one.holds : undefined))
+    for (const [i, one] of instructions.entries()) {
+      this.#operations[i] = { match: MATCH, atom: ATOM, fork: FORK, check: CHECK }[one.op]
+      if (one.op !== 'match') this.#nexts[i] = one.next
+      if (one.op === 'fork') this.#operands[i] = one.other
+      if (one.op === 'atom') this.#operands[i] = one.atom
+    }
+    this.#followed = new Uint32Array(size)
+    this.#found = new Uint32Array(size)
+    this.#open = new Uint16Array(2 * size + 2)
+    this.#result = new Uint16Array(size)
+    this.#start = program.start
+    this.#remembers = program.remembers
+    this.#anchored = program.anchored
+    this.#atoms = atoms
+    this.#unicode = unicode
+    this.#backwards = backwards
+    this.#looks = looks
+  }
+
+  /** Whether there is a match anywhere in `text`; `looks` has the bits of each position. */
+  test(text: string, looks: Uint8Array | undefined): boolean {
+    const { latin } = this.#atoms
+    const shift = this.#looks
+    const unicode = this.#unicode
+    let state = this.#begin()
+    let table = this.#table
+    let letters = this.#letters
+    let since = 0
+    for (let p = 0; p < text.length; p++) {
+      const at = p
+      let code = text.charCodeAt(p)
+      if ((code & 0xfc00) === 0xd800 && unicode) {
+        code = text.codePointAt(p)!
+        if (code > 0xffff) p++
+      }
+      const known = code < 256 ? latin[code]! : NOTHING
+      const symbol = known === NOTHING ? this.#atoms.symbolOf(code) : known
+      const letter = looks ? (symbol << shift) | looks[at]! : symbol
+      let next = letter < letters ? table[state * letters + letter]! : 0
+      if (next === 0) {
+        if (this.#isFull) {
+          if (at - since < WORTHWHILE * this.#states.length) return this.#simulate(text, at, state, looks, 0)
+          since = at
+        }
+        next = this.#build(state, symbol, looks ? looks[at]! : 0)
+        table = this.#table
+        letters = this.#letters
+      }
+      if ((next & 1) === 1) return true
+      state = next >> 1
+      if (state === DEAD) return false
+    }
+    return (this.#next(state, NOTHING, looks ? looks[text.length]! : 0) & 1) === 1
+  }
+
+  /** Sets `bit` at each position of `text` where a match ends, in the direction of reading. */
+  mark(text: string, looks: Uint8Array, bit: number): void {
+    let state = this.#begin()
+    let p = this.#backwards ? text.length : 0
+    const last = this.#backwards ? 0 : text.length
+    let read = 0
+    for (;;) {
+      if (this.#isFull) {
+        if (read < WORTHWHILE * this.#states.length) {
+          this.#simulate(text, p, state, looks, bit)
+          return
+        }
+        read = 0
+      }
+      read++
+      const code = p === last ? -1 : this.#codeAt(text, p)
+      const next = this.#next(state, code === -1 ? NOTHING : this.#atoms.symbolOf(code), looks[p]!)
+      if ((next & 1) === 1) looks[p]! |= bit
+      if (code === -1) return
+      state = next >> 1
+      const width = code > 0xffff ? 2 : 1
+      p += this.#backwards ? -width : width
+    }
+  }
+
+  /** Goes on with `state` at position `p` without building: marks where `bit` is given, and ends at the first match where not. */
+  #simulate(text: string, p: number, state: number, looks: Uint8Array | undefined, bit: number): boolean {
+    const { instructions } = this.#states[state]!
+    let { previous } = this.#states[state]!
+    let current: Uint16Array = new Uint16Array(this.#operations.length)
+    current.set(instructions)
+    let count = instructions.length
+    const last = this.#backwards ? 0 : text.length
+    for (;;) {
+      const code = p === last ? -1 : this.#codeAt(text, p)
+      const symbol = code === -1 ? NOTHING : this.#atoms.symbolOf(code)
+      const matched = this.#follow(current, count, previous, symbol, looks ? looks[p]! : 0)
+      if (matched && bit === 0) return true
+      if (matched) looks![p]! |= bit
+      if (code === -1) return false
+      const spare = current
+      current = this.#result
+      count = this.#results
+      this.#result = spare
+      if (count === 0 && this.#anchored) return false
+      previous = symbol
+      const width = code > 0xffff ? 2 : 1
+      p += this.#backwards ? -width : width
+    }
+  }
+
+  /** The character behind position `p`, or before it where the text is read backwards. */
+  #codeAt(text: string, p: number): number {
+    if (!this.#backwards) return this.#unicode ? text.codePointAt(p)! : text.charCodeAt(p)
+    const code = this.#unicode && p > 1 ? text.codePointAt(p - 2)! : 0
+    return code > 0xffff ? code : text.charCodeAt(p - 1)
+  }
+
+  #next(state: number, symbol: number, looks: number): number {
+    const letter = (symbol << this.#looks) | looks
+    const known = letter < this.#letters ? this.#table[state * this.#letters + letter]! : 0
+    return known === 0 ? this.#build(state, symbol, looks) : known
+  }
+
+  #begin(): number {
+    if (this.#states.length === 0) {
+      this.#states.push({ instructions: new Uint16Array(0), previous: NOTHING })
+      this.#number(this.#anchored ? Uint16Array.of(this.#start) : new Uint16Array(0), NOTHING)
+    }
+    return START
+  }
+
+  get #isFull(): boolean {
+    return this.#cells > MOST_CELLS || cells > MOST_CELLS_OF_ALL
+  }
+
+  /** Forgets all that was built. */
+  clear(): void {
+    this.#states = []
+    this.#numbers = new Map()
+    this.#table = new Int32Array(0)
+    this.#letters = 0
+    cells -= this.#cells
+    this.#cells = 0
+    filled.delete(this)
+  }
+
+  /** Finds the transition from `state` with a symbol, and remembers it. */
+  #build(state: number, symbol: number, looks: number): number {
+    const { instructions, previous } = this.#states[state]!
+    const matched = this.#follow(instructions, instructions.length, previous, symbol, looks)
+    const letter = (symbol << this.#looks) | looks
+    const isKept = letter < MOST_LETTERS
+    const isNarrow = isKept && letter >= this.#letters
+    if (isNarrow || this.#isFull) {
+      const letters = isNarrow ? Math.min(this.#atoms.symbols << this.#looks, MOST_LETTERS) : this.#letters
+      state = this.#renew(letters, instructions, previous)
+    }
+    const kept = symbol === NOTHING || this.#remembers ? symbol : SOMETHING
+    const isDead = this.#results === 0 && this.#anchored
+    const target = isDead ? DEAD : this.#number(this.#result.slice(0, this.#results).sort(), kept)
+    const next = (target << 1) | Number(matched)
+    if (isKept) this.#table[state * this.#letters + letter] = next
+    return next
+  }
+
+  /** Follows all ways that take no character, then those that take `symbol`; whether there is a match before it. */
+  #follow(from: Uint16Array, count: number, previous: number, symbol: number, looks: number): boolean {
+    if (this.#round === LAST_ROUND) {
+      this.#round = 0
+      this.#followed.fill(0)
+      this.#found.fill(0)
+    }
+    const round = ++this.#round
+    const operations = this.#operations
+    const nexts = this.#nexts
+    const operands = this.#operands
+    const result = this.#result
+    const anchored = this.#anchored
+    const followed = this.#followed
+    const found = this.#found
+    const open = this.#open
+    const members = symbol === NOTHING ? undefined : this.#atoms.membersOf(symbol)
+    let matched = false
+    let results = 0
+    for (let i = anchored ? 0 : -1; i < count; i++) {
+      const first = i < 0 ? this.#start : from[i]!
+      if (operations[first] === ATOM) {
+        const next = nexts[first]!
+        if (members && members[operands[first]!] === 1 && found[next] !== round) {
+          found[next] = round
+          result[results++] = next
+        }
+        continue
+      }
+      open[0] = first
+      for (let top = 1; top > 0; ) {
+        const at = open[--top]!
+        if (followed[at] === round) continue
+        followed[at] = round
+        const next = nexts[at]!
+        const operation = operations[at]!
+        if (operation === ATOM) {
+          if (members && members[operands[at]!] === 1 && found[next] !== round) {
+            found[next] = round
+            result[results++] = next
+          }
+        } else if (operation === FORK) {
+          open[top++] = next
+          open[top++] = operands[at]!
+        } else if (operation === MATCH) matched = true
+        else if (
+          this.#backwards ? this.#checks[at]!(symbol, previous, looks) : this.#checks[at]!(previous, symbol, looks)
+        )
+          open[top++] = next
+      }
+    }
+    this.#results = results
+    return matched
+  }
+
+  /** Begins anew with rows of `letters`; the number that the state has then. */
+  #renew(letters: number, instructions: Uint16Array, previous: number): number {
+    this.clear()
+    if (cells > MOST_CELLS_OF_ALL) for (const other of [...filled]) other.clear()
+    this.#letters = letters
+    this.#begin()
+    return this.#number(instructions, previous)
+  }
+
+  /** The number of the state, which is made where there is none. */
+  #number(instructions: Uint16Array, previous: number): number {
+    const name = String.fromCharCode(previous, ...instructions)
+    const known = this.#numbers.get(name)
+    if (known !== undefined) return known
+    const number = this.#states.push({ instructions, previous }) - 1
+    this.#numbers.set(name, number)
+    const needed = (number + 1) * this.#letters
+    if (needed > this.#table.length) {
+      const table = new Int32Array(Math.max(needed, 2 * this.#table.length))
+      table.set(this.#table)
+      this.#table = table
+    }
+    const more = this.#letters + 2 * instructions.length
+    this.#cells += more
+    cells += more
+    filled.add(this)
+    return number
+  }
+}

@@ -1,0 +1,148 @@
+import type { Atoms } from './atoms.js'
+
+/** The structure of a regular expression. What a single character has to be is left to V8: it is an index into Atoms. */
+export type Node =
+  | { readonly kind: 'atom'; readonly atom: number }
+  | { readonly kind: 'sequence' | 'choice'; readonly nodes: readonly Node[] }
+  | { readonly kind: 'repeat'; readonly node: Node; readonly min: number; readonly max: number }
+  | Edge
+  | Look
+
+/** `^`, `$` and `\b`; `atom` is the line terminator or the word character, undefined where only the text has edges. */
+export interface Edge {
+  readonly kind: 'start' | 'end' | 'boundary'
+  readonly atom: number | undefined
+  readonly negated: boolean
+}
+
+export interface Look {
+  readonly kind: 'look'
+  readonly behind: boolean
+  readonly negated: boolean
+  readonly node: Node
+  /** Two with the same text mean the same. */
+  readonly text: string
+}
+
+/** A pattern that V8 would take, and that cannot be matched in a bounded time. */
+export class UnboundedPattern extends Error {}
+
+const ESCAPE =
+  /\\(?:u\{[^}]*\}|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[a-zA-Z]|[pP]\{[^}]*\}|[\s\S])/uy
+/** The same without the flag `u`. */
+const LEGACY_ESCAPE = /\\(?:u[\da-fA-F]{4}|x[\da-fA-F]{2}|c[a-zA-Z]|[\s\S])/y
+const CLASS = /\[(?:\\[\s\S]|[^\]\\])*\]/uy
+const BACK_REFERENCE = /\\(?:[1-9]\d*|k<[^>]*>)/y
+const QUANTIFIER = /(?:([*+?])|\{(\d+)(,(\d*))?\})\??/y
+const GROUP = /\((?:\?(?:(<?[=!])|<[^>]*>|([ims]*)(?:-([ims]*))?:))?/y
+
+/** Open groups. */
+const DEEPEST = 200
+
+const EMPTY: Node = { kind: 'sequence', nodes: [] }
+
+/** Reads a pattern that V8 has accepted. Throws UnboundedPattern. */
+export function readSyntax(source: string, flags: string, atoms: Atoms): Node {
+  return new Reader(source, flags, atoms).whole()
+}
+
+class Reader {
+  readonly #source: string
+  readonly #atoms: Atoms
+  readonly #unicode: boolean
+  #flags: string
+  #at = 0
+  #depth = 0
+
+  constructor(source: string, flags: string, atoms: Atoms) {
+    this.#source = source
+    this.#flags = flags
+    this.#atoms = atoms
+    this.#unicode = flags.includes('u')
+  }
+
+  whole(): Node {
+    return this.#choice()
+  }
+
+  #choice(): Node {
+    const nodes = [this.#sequence()]
+    while (this.#source[this.#at] === '|') {
+      this.#at++
+      nodes.push(this.#sequence())
+    }
+    return nodes.length === 1 ? nodes[0]! : { kind: 'choice', nodes }
+  }
+
+  #sequence(): Node {
+    const nodes: Node[] = []
+    while (this.#at < this.#source.length && !'|)'.includes(this.#source[this.#at]!)) nodes.push(this.#repeated())
+    return nodes.length === 1 ? nodes[0]! : { kind: 'sequence', nodes }
+  }
+
+  #repeated(): Node {
+    const node = this.#term()
+    const found = this.#take(QUANTIFIER)
+    if (!found) return node
+    const [, sign, least, comma, most] = found
+    const min = sign ? Number(sign === '+') : Number(least)
+    const max = sign ? (sign === '?' ? 1 : Infinity) : comma ? (most ? Number(most) : Infinity) : min
+    return max === 0 ? EMPTY : { kind: 'repeat', node, min, max }
+  }
+
+  #term(): Node {
+    const sign = this.#source[this.#at]!
+    if (sign === '(') return this.#group()
+    if (sign === '[') return this.#atom(this.#take(CLASS)![0])
+    if (sign === '\\') return this.#escape()
+    if (sign === '^' || sign === '$') {
+      this.#at++
+      const atom = this.#flags.includes('m') ? this.#atoms.index('[\\n\\r\\u2028\\u2029]', '') : undefined
+      return { kind: sign === '^' ? 'start' : 'end', atom, negated: false }
+    }
+    const char = this.#unicode ? String.fromCodePoint(this.#source.codePointAt(this.#at)!) : sign
+    this.#at += char.length
+    return this.#atom('{}]'.includes(char) ? `\\${char}` : char)
+  }
+
+  #escape(): Node {
+    const start = this.#at
+    const [reference] = this.#take(BACK_REFERENCE) ?? []
+    if (reference) {
+      throw new UnboundedPattern(
+        `has the back-reference ${reference} at character ${start + 1}, which cannot be matched in bounded time; write out what it refers to`,
+      )
+    }
+    const [text] = this.#take(this.#unicode ? ESCAPE : LEGACY_ESCAPE)!
+    if (text !== '\\b' && text !== '\\B') return this.#atom(text)
+    return { kind: 'boundary', atom: this.#atoms.index('\\w', this.#flags), negated: text === '\\B' }
+  }
+
+  #group(): Node {
+    const start = this.#at
+    const [, look, added, removed] = this.#take(GROUP)!
+    const before = this.#flags
+    if (added !== undefined) {
+      this.#flags = [...new Set(before + added)].filter(flag => !removed?.includes(flag)).join('')
+    }
+    if (++this.#depth > DEEPEST) throw new UnboundedPattern(`is nested deeper than ${DEEPEST} groups`)
+    const node = this.#choice()
+    this.#depth--
+    this.#at++
+    this.#flags = before
+    if (look === undefined) return node
+    const text = `${before} ${this.#source.slice(start, this.#at)}`
+    return { kind: 'look', behind: look.startsWith('<'), negated: look.endsWith('!'), node, text }
+  }
+
+  #atom(source: string): Node {
+    return { kind: 'atom', atom: this.#atoms.index(source, this.#flags) }
+  }
+
+  #take(pattern: RegExp): RegExpExecArray | undefined {
+    pattern.lastIndex = this.#at
+    const found = pattern.exec(this.#source)
+    if (found) this.#at += found[0].length
+    return found ?? undefined
+  }
+}
