@@ -4,6 +4,7 @@ import type { z } from 'zod'
 import { type Reached, textOptions } from '../core/reach.js'
 import type { AddressRules } from '../lib/address-rules.js'
 import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
+import { Pattern } from '../lib/pattern.js'
 import type { ComponentConfig, Config } from './load.js'
 import type { Fault } from './parse-options.js'
 import { deliverySchema, SECTIONS } from './schema.js'
@@ -127,7 +128,7 @@ export function patternMatches(pattern: string, path: string): boolean {
   return pattern === path || patternOf(pattern).test(path)
 }
 
-function patternOf(pattern: string): RegExp {
+function patternOf(pattern: string): Pattern {
   const signs: Record<string, string> = {
     '/**/': '/(?:[^{}]*/)?',
     '/**': '/[^{}]*',
@@ -136,7 +137,7 @@ function patternOf(pattern: string): RegExp {
     '?': '[^/{}]',
   }
   const text = pattern.replace(/\/\*\*\/|\/\*\*$|\*\*|[*?]|[.+^${}()|[\]\\]/g, sign => signs[sign] ?? `\\${sign}`)
-  return new RegExp(`^${text}$`)
+  return new Pattern(`^${text}$`, '')
 }
 
 /** The same origin, and a path that begins with that of the prefix. */

@@ -29,7 +29,7 @@ export function referenceText(components: readonly AnyDefinition[]): string {
     optionTable(settings),
     '`sources`, `processors` and `destinations` are mappings from the id of a component to its options. An id is made of a-z, 0-9 and _, begins with a letter, and is used once.',
     '## Inputs',
-    `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have them; any connection without a circle is possible.`,
+    `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have them; they may be connected in any way that has no cycle, as long as one event is not copied more than 1000 times (or four times for each connection, where that is more).`,
     ...sections,
     '## Options of every destination',
     optionTable(deliveryOptions),

@@ -1,5 +1,6 @@
 import { REJECTED } from '../core/delivery-options.js'
 import type { Draft } from './component-config.js'
+import { type Connection, type Connections, checkCopies } from './copies.js'
 import { type Explainer, shown } from './diagnostics.js'
 import { splitInput } from './input.js'
 import type { ConfigNode } from './node.js'
@@ -12,6 +13,7 @@ const SHOWN_STEPS = 10
 /** One input that leads to a component that exists. */
 interface Edge {
   readonly to: Draft
+  readonly outlet: string | undefined
   readonly item: number
   readonly node: ConfigNode
 }
@@ -36,13 +38,13 @@ export function checkTopology(
       const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, outlet) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
-      else if (to) found.push({ to, item, node })
+      else if (to) found.push({ to, outlet, item, node })
       if (outlet === undefined) read.add(id)
       seen.add(text)
     }
     edges.set(draft, found)
   }
-  tellCycles(edges, problems)
+  if (!tellCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
   tellSecondReaders(drafts, problems)
   for (const draft of drafts.values()) {
     if (draft.kind === 'destination' || read.has(draft.id)) continue
@@ -75,8 +77,16 @@ function destinationFault({ id, config }: Draft, outlet: string | undefined): st
   return `${id} drops what it refuses: without on_reject: discard it could be read here`
 }
 
-/** Tells one cycle of each knot of components, at the input that closes it. */
-function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): void {
+/** In the direction that events take. */
+function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
+  const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
+  for (const [reader, inputs] of edges)
+    for (const { to, outlet } of inputs) connections.get(to)!.push({ reader, outlet })
+  return connections
+}
+
+/** Reports one cycle of each knot of components, at the input that closes it; whether there is one. */
+function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const told = new Set<Draft>()
   for (const start of edges.keys()) {
@@ -102,6 +112,7 @@ function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Proble
       }
     }
   }
+  return told.size > 0
 }
 
 /** Two that read what there is one of would take each other's bytes. */

@@ -18,24 +18,25 @@ import { Troubles } from './file/troubles.js'
 import { Waker } from './file/waker.js'
 import { Watches } from './file/watches.js'
 
-const fileGlob = z
-  .string()
-  .min(1)
-  .superRefine((pattern, context) => {
-    const fault = globFault([pattern])
-    if (fault !== undefined) refuse(context, fault)
-  })
+const fileGlob = () =>
+  z
+    .string()
+    .min(1)
+    .superRefine((pattern, context) => {
+      const fault = globFault([pattern])
+      if (fault !== undefined) refuse(context, fault)
+    })
 
 const options = z
   .strictObject({
     include: z
-      .array(reaches('files', fileGlob))
+      .array(reaches('files', fileGlob()))
       .min(1)
       .describe(
         'Files to read: paths and patterns with `*`, `?`, `[a-z]`, `{a,b}`, and `**` for folders at any depth.',
       ),
     exclude: z
-      .array(reaches('nothing', fileGlob))
+      .array(reaches('nothing', fileGlob()))
       .default([])
       .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
     read_from: z

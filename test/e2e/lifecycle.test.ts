@@ -63,6 +63,26 @@ destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs:
   t.match(await silent.ended(t), { received: 0, passed: 0, discarded: {}, undelivered: 0 })
 })
 
+t.test('patterns that a backtracking matcher needs minutes for hold nobody up', async t => {
+  const folder = t.testdir({ 'in.log': `${'a'.repeat(60)}!\n`, [`${'a'.repeat(200)}.log`]: 'b\n' })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources:
+  log:
+    type: file
+    include: ['*.log']
+    exclude: ['*a*a*a*a*a*a*a*a*a*a*a*x']
+    multiline: { start: '^(a+)+$|^' }
+processors: { evil: { type: filter, inputs: [log], condition: "if (NOT .message regex_match '(a|a)*$|(a+)+c')" } }
+destinations: { out: { type: blackhole, inputs: [log, evil] } }
+`,
+  )
+  await daemon.scrapedUntil(scrape => scrape.events('out').received === 2)
+  await daemon.stop(t)
+})
+
 t.test('its pages: metrics as promtool wants them, alive, ready', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())

@@ -23,8 +23,10 @@ interface Rest {
 
 /** Steps that a character of text may cost, whatever the text's length, and in one of at most LONGEST characters. */
 const MOST_STEPS = 64
-const MOST_STEPS_OF_SHORT = 512
+const MOST_STEPS_OF_SHORT = 1024
 const LONGEST = 448
+/** Of many ways that fail, most fail within so many characters. */
+const LIKELY_LENGTH = 4
 const HOPELESS: Ways = { factor: Infinity, degree: 0 }
 const DONE: Rest = { atoms: [], asserts: false, done: true }
 
@@ -33,10 +35,11 @@ export function longestForBacktracking(node: Node, anchored: boolean, atoms: Ato
   const cost = new Cost(atoms)
   const { factor, degree } = cost.ways(node, DONE)
   const length = cost.fixedLength(node)
-  const runs = cost.repeats.length > 0
-  if (degree === 0 && factor * length <= MOST_STEPS && (!runs || anchored || cost.isSeparated(node))) return Infinity
+  const isLinear = cost.repeats.length === 0 || anchored || cost.isSeparated(node)
+  if (degree === 0 && factor * length <= MOST_STEPS && isLinear) return Infinity
+  const most = degree === 0 ? length : Math.min(length, LIKELY_LENGTH)
   for (let n = LONGEST; n > 0; n = Math.floor(n * 0.8)) {
-    const steps = factor * n ** degree * (length + (runs ? n : 0)) * (anchored ? 1 : n)
+    const steps = factor * n ** degree * (most + (cost.repeats.length > degree ? n : 0)) * (anchored ? 1 : n)
     if (steps <= MOST_STEPS_OF_SHORT * n) return n
   }
   return 0

@@ -122,6 +122,7 @@ t.test('what is wrong with a condition, and where', async t => {
     ['if (.a is_number 5)', 18, /is_number takes no value/],
     ["if (.a regex_match '(')", 20, /not a regular expression: .*Unterminated group/],
     ["if (.a regex_match '(?x)a')", 20, /not a regular expression/],
+    ["if (.a regex_match '(.)x\\1')", 20, /back-reference \\1 at character 5, which cannot be matched in bounded time/],
     ["if (.a is_ip_in_cidr_range '10.0.0.1')", 28, /not a CIDR range.*for this one address write 10\.0\.0\.1\/32/],
     ["if (.a is_ip_in_cidr_range '::1')", 28, /write ::1\/128/],
     ["if (.a is_ip_in_cidr_range '10.0.0.0/8, x/8')", 28, /"x\/8" is not a CIDR range/],

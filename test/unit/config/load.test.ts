@@ -300,7 +300,7 @@ t.test('options', async t => {
       [
         '9:11: processors.lim.mode: must be one of fixed, sliding, not "slidng"; did you mean "sliding"?',
         '10:16: processors.lim.key_field: a field path starts with a dot, as in .app (column 1 of the path)',
-        '11:14: processors.lim.pattern: Invalid regular expression: /(/u: Unterminated group',
+        '11:14: processors.lim.pattern: not a regular expression: /(/u: Unterminated group',
         '12:5: processors.lim.limt: unknown option of limit; did you mean "limit"?',
       ],
     ],

@@ -82,8 +82,8 @@ t.test('addresses', async t => {
 t.test('field paths and regular expressions', async t => {
   t.match(parse(fieldPath(), '.a."x-y"[0]'), { segments: ['a', 'x-y', 0] })
   t.same(parse(fieldPath(), '.a]'), ['unexpected "]" in a field path (column 3 of the path)'])
-  t.match(parse(regex(), '^a+$'), /^a+$/u)
-  t.match(parse(regex(), '('), [/Invalid regular expression/])
+  t.match(parse(regex(), '^a+$'), { source: '^a+$', flags: 'u' })
+  t.match(parse(regex(), '('), [/not a regular expression/])
 })
 
 t.test('a secret is not printed', async t => {

@@ -1,8 +1,9 @@
 import { closeSync, mkdirSync, openSync, rmSync, statSync, watch, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t from 'tap'
-import { compileExclude, compileGlobs, expandBraces, matchPath } from '../../../src/sources/file/glob.js'
+import { compileExclude, compileGlobs, expandBraces, globFault, matchPath } from '../../../src/sources/file/glob.js'
 import { BirthTimes, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
 import { emptyStart } from '../../../src/sources/file/positions.js'
 import { type Entry, Saved } from '../../../src/sources/file/saved.js'
@@ -70,6 +71,54 @@ t.test('exclude', async t => {
   const test = (path: string) => excluded(path, path.slice(path.lastIndexOf('/') + 1))
   for (const path of ['/x/a.gz', '/x/.a.gz', '/var/log/no/a/b', '/x/y/tmp/z', '/x/b.old']) t.ok(test(path), path)
   for (const path of ['/x/a.gz.log', '/var/log/not/a', '/x/tmp/y/z', '/x/c.old']) t.notOk(test(path), path)
+})
+
+t.test('patterns that make a backtracking matcher take minutes', async t => {
+  const name = `${'a'.repeat(250)}.log`
+  const evil = ['+(a|aa)+(a|aa)x', '*a*a*a*a*a*a*a*a*a*a*x', '+(*a)x', '!(+(a|aa))x', '**/+(a|a)/*a*a*a*a*a*a*x']
+  const { user } = process.cpuUsage()
+  for (const pattern of evil) {
+    t.notOk(compileExclude([pattern])(`/var/log/${name}`, name), pattern)
+    t.not(matchPath(`/var/log/${name}`, compileGlobs([`/var/log/${pattern}`])[0]!), 'whole', pattern)
+  }
+  t.ok(process.cpuUsage().user - user < 2_000_000)
+  t.equal(globFault(['/var/log/*.log', '+(a|aa)x']), undefined)
+  t.match(globFault(['(a)\\1']), /^the file pattern \(a\)\\1 cannot be used: .*back-reference/)
+})
+
+t.test('patterns mean what they mean to picomatch', async t => {
+  const options = { posix: true, nonegate: true, dot: true }
+  const patterns = [
+    '*.gz',
+    '?.log',
+    '[a-c]*',
+    '[!a]*',
+    '*.{gz,old}',
+    '@(a|b).log',
+    '!(a).log',
+    '+(ab).log',
+    'a?(b).log',
+  ]
+  patterns.push('/x/**/a.log', '**/tmp/**', '/x/*/a*', 'a\\*b', '.*', '*[[:digit:]]*', '/x/!(y)/*')
+  const paths = [
+    '/x/a.log',
+    '/x/y/a.log',
+    '/x/y/z/a.log',
+    '/x/b.gz',
+    '/x/c.old',
+    '/x/ab.log',
+    '/x/abab.log',
+    '/x/.a.log',
+  ]
+  paths.push('/x/tmp/a', '/tmp/x/y', '/x/a*b', '/x/é', '/x/a1', '/x/😀.log')
+  for (const pattern of patterns) {
+    const [excluded, usual] = [compileExclude([pattern]), picomatch(pattern, options)]
+    for (const path of paths) {
+      const name = path.slice(path.lastIndexOf('/') + 1)
+      const expected = pattern.includes('/') ? usual(path) : usual(name)
+      if (excluded(path, name) !== expected) t.fail(`${pattern} of ${path}`)
+    }
+  }
 })
 
 t.test('is it the same file', async t => {

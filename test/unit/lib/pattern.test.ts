@@ -1,0 +1,159 @@
+import t from 'tap'
+import { Pattern, PatternError } from '../../../src/lib/pattern.js'
+import { Atoms } from '../../../src/lib/regex/atoms.js'
+import { compileAutomaton } from '../../../src/lib/regex/automaton.js'
+import { readSyntax } from '../../../src/lib/regex/syntax.js'
+
+/** The automaton alone, where a Pattern might leave the text to V8. */
+function automatonOf(source: string, flags: string): (text: string) => boolean {
+  const atoms = new Atoms()
+  return compileAutomaton(readSyntax(source, flags, atoms), atoms, flags)
+}
+
+const LINES = [
+  '',
+  'error',
+  'connection refused by 203.0.113.7:443',
+  '203.0.113.7 - frank [10/Oct/2026:13:55:36 +0000] "GET /api/v1/items/12345?page=2 HTTP/1.1" 200 2326',
+  '2026-11-20T12:00:00.000Z INFO status=200 duration_ms=1234 user=frank',
+  '2026-11-20 12:00:00,000 ERROR [main] c.e.App - failed: java.io.IOException',
+  '\tat com.example.App.main(App.java:12)',
+  'Caused by: java.lang.IllegalStateException: ошибка',
+  'id=6ba7b810-9dad-11d1-80b4-00c04fd430c8 mail=a.b+c@example.com',
+  'Straße 😀 ΑΣ \u212a \u017f\nsecond line',
+  '{"level":"warn","msg":"it\'s \\"quoted\\""}',
+  'TIMEOUT after 30s',
+  '  indented',
+  `${'long '.repeat(400)}user=frank failed`,
+]
+
+const ORDINARY: readonly [source: string, flags?: string][] = [
+  ['error|timeout|refused'],
+  ['error|timeout|refused', 'iu'],
+  ['^(\\S+) \\S+ (\\S+) \\[([^\\]]+)\\] "(\\S+) ([^"]*) HTTP/[\\d.]+" (\\d{3}) (\\d+)'],
+  ['^\\d{4}-\\d{2}-\\d{2}[T ]'],
+  ['^\\s+at |^Caused by:'],
+  ['^(?!\\s)'],
+  ['^(?!.*(?:INFO|WARN)).*failed'],
+  ['(?<=status=)[45]\\d\\d|(?<!status=)200'],
+  ['\\b\\d{1,3}(?:\\.\\d{1,3}){3}\\b'],
+  ['[\\w.+-]+@[\\w-]+\\.[a-z]{2,}'],
+  ['[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}', 'iu'],
+  ['duration_ms=\\d{4,}'],
+  ['^second', 'mu'],
+  ['😀.*second', 'su'],
+  ['😀.*second'],
+  ['k ſ$', 'imu'],
+  ['\\p{Lu}\\p{Ll}+\\b', 'u'],
+  ['ΑΣ', 'iu'],
+  ['(?<year>\\d{4})-(?<month>1[0-2])'],
+  ['user=\\w+ .*failed$'],
+  ['^$'],
+  [''],
+  ['\\Bat\\B'],
+  ['(?:long ){80}user'],
+]
+
+t.test('ordinary patterns mean what they mean to V8', async t => {
+  for (const [source, flags = 'u'] of ORDINARY) {
+    const native = new RegExp(source, flags)
+    const [pattern, automaton] = [new Pattern(source, flags), automatonOf(source, flags)]
+    for (const line of LINES) {
+      const expected = native.test(line)
+      if (pattern.test(line) !== expected) t.fail(`${pattern} of ${JSON.stringify(line.slice(0, 60))}`)
+      if (automaton(line) !== expected) t.fail(`the automaton of ${pattern}: ${JSON.stringify(line.slice(0, 60))}`)
+    }
+  }
+})
+
+t.test('any pattern means what it means to V8', async t => {
+  let seed = 20261120
+  const below = (n: number) => {
+    seed = (Math.imul(seed, 1103515245) + 12345) & 0x7fffffff
+    return (seed >> 8) % n
+  }
+  const pick = (all: readonly string[]) => all[below(all.length)]!
+  const parts = ['a', 'b', '.', '\\w', '\\d', '\\s', '[ab]', '[^a]', '\\.', 'é', '😀', '\\u{1f600}', '\\ud83d\\ude00']
+  parts.push('\\p{Lu}', 'k', '\\W', '[]', '[\\s\\S]', '\\n', '[a-k\\]]')
+  const generate = (depth: number): string => {
+    const kind = below(depth <= 0 ? 2 : 16)
+    const inner = () => generate(depth - 1)
+    if (kind < 6) return pick(parts)
+    if (kind < 9) return inner() + inner()
+    if (kind < 10) return `(${inner()}|${inner()})`
+    if (kind < 11) return `(?:${inner()}|)`
+    if (kind < 13) return `(?:${inner()})${pick(['*', '+', '?', '*?', '+?', '{2}', '{1,3}', '{0,2}?', '{2,}'])}`
+    if (kind < 14) return pick(['^', '$', '\\b', '\\B'])
+    return `${pick(['(?=', '(?!', '(?<=', '(?<!'])}${inner()})`
+  }
+  const chars = ['a', 'b', 'c', 'A', 'é', '1', '\n', '😀', 'K', '\u212a', ' ', '.', '\ud83d', '\ude00']
+  for (let i = 0; i < 1500; i++) {
+    const [source, flags] = [generate(5), `u${pick(['', 'i', 'm', 's', 'im', 'is'])}`]
+    const native = new RegExp(source, flags)
+    const [pattern, automaton] = [new Pattern(source, flags), automatonOf(source, flags)]
+    for (let k = 0; k < 6; k++) {
+      const text = Array.from({ length: below(9) }, () => pick(chars)).join('')
+      const expected = native.test(text)
+      if (pattern.test(text) !== expected) t.fail(`${pattern} of ${JSON.stringify(text)}`)
+      if (automaton(text) !== expected) t.fail(`the automaton of ${pattern}: ${JSON.stringify(text)}`)
+    }
+  }
+})
+
+t.test('patterns that make V8 backtrack take a bounded time', async t => {
+  const length = 1 << 20
+  const long = (part: string) => `${part.repeat(length / part.length)}!`
+  const random = (() => {
+    let state = 1
+    return Array.from({ length: length / 4 }, () => {
+      state = (Math.imul(state, 1103515245) + 12345) & 0x7fffffff
+      return 'ab'[(state >> 16) & 1]
+    }).join('')
+  })()
+  const evil: readonly [source: string, flags: string, text: string][] = [
+    ['(a+)+$', 'u', long('a')],
+    ['(a|aa)+$', 'u', long('a')],
+    ['^(a|a)*$', 'u', long('a')],
+    ['(a*)*[bc]', 'iu', long('A')],
+    ['(\\p{L}+)+$', 'u', long('é')],
+    ['\\d+[xy]', 'u', long('1')],
+    ['.*.*[=:].*', 'u', long('a')],
+    ['.*password.*', 'iu', long('a')],
+    ['(x+x+)+[yz]', 'u', long('x')],
+    ['a{1,100}[bc]', 'u', long('a')],
+    ['^(([a-z])+.)+[A-Z]([a-z])+$', 'u', long('a')],
+    ['(?=(a+)+$)a', 'u', long('a')],
+    ['(?<=(a+)+)[bc]', 'u', long('a')],
+    ['^(?!(?:a|aa)+$)[bc]', 'u', long('a')],
+    ['(?:a{0,20}){0,10}[bc]', 'u', long('a')],
+    // As many states as there are characters: nothing that was built is of any use again.
+    ['[ab]*a[ab]{100}[cd]', 'u', random],
+  ]
+  for (const [source, flags, text] of evil) {
+    const pattern = new Pattern(source, flags)
+    const { user, system } = process.cpuUsage()
+    pattern.test(text)
+    const used = process.cpuUsage()
+    const ms = (used.user - user + used.system - system) / 1000
+    t.ok(ms < 3000, `${pattern}: ${Math.round(ms)} ms`)
+  }
+})
+
+t.test('what cannot be bounded is refused, with the reason', async t => {
+  const refused = (source: string, message: RegExp) =>
+    t.throws(() => new Pattern(source), { constructor: PatternError, message })
+  refused('(a+)\\1b', /has the back-reference \\1 at character 5, which cannot be matched in bounded time; write out/)
+  refused('(?<quote>["\']).*\\k<quote>', /back-reference \\k<quote> at character 17/)
+  refused(
+    '((a{1,20}){1,20}){1,20}',
+    /is too large: with its counted repeats written out .*; use smaller counts, or \* and \+/,
+  )
+  refused('(?:.*a){300}', /is too large/)
+  refused('a{1000000000}', /is too large/)
+  refused(`${'('.repeat(300)}a${')'.repeat(300)}`, /is nested deeper than 200 groups/)
+  refused('a'.repeat(70_000), /longer than 65536 characters/)
+  refused('(', /^not a regular expression: .*Unterminated group/)
+  t.doesNotThrow(() => new Pattern('(?:){1000000000}(?:a|)*'), 'what is nothing may be repeated')
+  t.doesNotThrow(() => new Pattern('[a-z]{1,64}@[a-z.]{1,200}'))
+  t.doesNotThrow(() => new Pattern(Array.from({ length: 300 }, (_, i) => `some_bot_${i}`).join('|'), 'iu'))
+})
