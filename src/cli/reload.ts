@@ -4,6 +4,7 @@ import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { Supervisor } from '../engine/supervisor.js'
 import { systemClock } from '../lib/time.js'
+import { onHeldSignal } from './held-signals.js'
 import { tellWarnings } from './run-log.js'
 import type { Servers } from './run-servers.js'
 import type { Systemd } from './systemd/systemd.js'
@@ -96,7 +97,7 @@ export function onReload(
   const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(inTurn))
   watch?.set(pipeline.config.watched)
   const onSignal = () => void systemd.reload(inTurn)
-  process.on('SIGHUP', onSignal)
+  const removeHandler = onHeldSignal('SIGHUP', onSignal)
   return {
     wentBack(error) {
       counts.failed++
@@ -105,7 +106,7 @@ export function onReload(
       queue = queue.then(moveBack)
     },
     stop() {
-      process.off('SIGHUP', onSignal)
+      removeHandler()
       watch?.set(false)
     },
   }

@@ -16,6 +16,7 @@ import { formatDuration } from '../lib/units.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { onHeldSignal } from './held-signals.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { Servers } from './run-servers.js'
@@ -155,14 +156,12 @@ export function onSignals(
     stopping = limit
     engine.stop(limit.signal)
   }
-  process.on('SIGTERM', onSignal)
-  process.on('SIGINT', onSignal)
+  const removes = (['SIGTERM', 'SIGINT'] as const).map(name => onHeldSignal(name, onSignal))
   return {
     second,
     remove: () => {
       stopping?.clear()
-      process.off('SIGTERM', onSignal)
-      process.off('SIGINT', onSignal)
+      for (const remove of removes) remove()
     },
   }
 }

@@ -17,6 +17,7 @@ import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { onHeldSignal } from './held-signals.js'
 import { onSignals } from './run.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { urlOf } from './run-servers.js'
@@ -28,6 +29,7 @@ import { ServiceTls } from './serve-tls.js'
 import { Systemd } from './systemd/systemd.js'
 
 const RENEW_MS = 60_000
+const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
 /** Beside the daemon's own, where nothing is said. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
 
@@ -114,7 +116,7 @@ async function serveOpened(
     log,
     'ending: no new requests, those under way are answered',
   )
-  const ends: (() => void)[] = [signals.remove]
+  const ends: (() => void)[] = [signals.remove, onHeldSignal('SIGHUP', () => log.warn(NO_RELOAD))]
   // Started by another program: it does not outlive it.
   if (process.connected) process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
   try {
@@ -132,14 +134,24 @@ async function serveOpened(
         backup: async ({ path }) => await state.backup(String(path)),
       }),
     )
-    await ingest.start()
+    if (!ending) await ingest.start()
     const address = options.listen
     const open = async () => {
       if (!('systemd' in address)) return await app.listen(address)
       await app.ready()
       return await listenOn(app.server, address)
     }
-    await listen(open, address)
+    if (!ending) {
+      await listen(open, address).catch(error => {
+        // A signal while it starts to listen closes the server.
+        if (!ending) throw error
+      })
+    }
+    if (ending) {
+      await left
+      log.info('ended')
+      return EXIT.done
+    }
     if (tls) ends.push(every(RENEW_MS, () => void tls.renew(app.server)))
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')

@@ -1,10 +1,13 @@
+import { fstatSync } from 'node:fs'
 import { z } from 'zod'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
 import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
 import { LOCAL } from '../core/delivery-options.js'
-import { DeliveryError, errorText } from '../core/errors.js'
+import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { written } from '../core/explain.js'
+import { inTurn } from '../lib/in-turn.js'
+import { calls, type FileCalls } from './file/appended-file.js'
 
 const options = z.strictObject({
   encoding: z
@@ -13,29 +16,103 @@ const options = z.strictObject({
     .describe('raw: the line as it was read, a changed event as JSON. json: every event as a line of JSON.'),
 })
 
-class Stdout implements Destination {
-  readonly #stream: NodeJS.WritableStream
-  readonly #raw: RawEncoder | undefined
+const NEWLINE = Buffer.from('\n')
+const LF = 0x0a
 
-  constructor({ encoding }: z.output<typeof options>, context: DestinationContext) {
-    this.#stream = context.stdout
+export class Stdout implements Destination {
+  readonly #stream: NodeJS.WritableStream
+  readonly #os: Pick<FileCalls, 'writev'>
+  /** Of a regular file that standard output was redirected to. */
+  readonly #file: number | undefined
+  #raw: RawEncoder | undefined
+  /** Whether a failed write left a part of a line in the file. */
+  #torn = false
+
+  constructor(
+    { encoding }: z.output<typeof options>,
+    { stdout }: DestinationContext,
+    os: Pick<FileCalls, 'writev'> = calls,
+  ) {
+    this.#stream = stdout
+    this.#os = os
     this.#raw = encoding === 'raw' ? new RawEncoder() : undefined
+    const { fd } = stdout as { fd?: number }
+    if (fd !== undefined && fstatSync(fd).isFile()) this.#file = fd
+    else letWait(stdout)
   }
 
   write(request: readonly EventBatch[]): Promise<void> {
+    const fd = this.#file
+    // The stream of a file ignores that a full disk took a part of the bytes only.
+    return fd === undefined ? this.#send(request) : inTurn('stdout', () => this.#append(fd, request))
+  }
+
+  #send(request: readonly EventBatch[]): Promise<void> {
     const { parts } = this.#raw ? this.#raw.encode(request) : encodeNdjson(request)
     return new Promise((resolve, reject) => {
       // The last part's callback comes after those before it; one error is enough.
-      const written = (error?: Error | null) =>
-        error
-          ? reject(new DeliveryError(errorText(error), { failure: 'retry', reason: 'write', cause: error }))
-          : resolve()
+      const written = (error?: Error | null) => (error ? reject(failure(error, 'write')) : resolve())
       parts.forEach((part, i) => {
         this.#stream.write(part, i === parts.length - 1 ? written : undefined)
       })
       if (parts.length === 0) resolve()
     })
   }
+
+  /** What was written of a failed request cannot be removed: its torn line is ended, and all of it written again. */
+  async #append(fd: number, request: readonly EventBatch[]): Promise<void> {
+    const raw = this.#torn ? new RawEncoder() : this.#raw?.copy()
+    const { parts } = this.#raw ? raw!.encode(request) : encodeNdjson(request)
+    if (this.#torn) parts.unshift(NEWLINE)
+    const { failed, last } = await writeAll(fd, parts, this.#os)
+    if (last !== undefined) this.#torn = last !== LF
+    if (failed) throw failure(failed, (errorCode(failed) ?? 'write').toLowerCase())
+    this.#torn = false
+    if (this.#raw) this.#raw = raw
+  }
+}
+
+/** Writes until all is written or something fails. The last byte that was written decides whether a line is torn. */
+async function writeAll(
+  fd: number,
+  parts: readonly Buffer[],
+  os: Pick<FileCalls, 'writev'>,
+): Promise<{ failed?: Error; last?: number }> {
+  const left = [...parts]
+  let last: number | undefined
+  try {
+    while (left.length > 0) {
+      let { bytesWritten } = await os.writev(fd, left)
+      if (bytesWritten === 0) throw new Error('nothing was written')
+      while (left.length > 0 && bytesWritten >= left[0]!.length) {
+        const part = left.shift()!
+        bytesWritten -= part.length
+        last = part.at(-1)
+      }
+      if (bytesWritten > 0) {
+        last = left[0]![bytesWritten - 1]
+        left[0] = left[0]!.subarray(bytesWritten)
+      }
+    }
+    return { ...(last !== undefined && { last }) }
+  } catch (error) {
+    return { failed: error as Error, ...(last !== undefined && { last }) }
+  }
+}
+
+function failure(cause: Error, reason: string): DeliveryError {
+  const hint = reason === 'enospc' ? ': free some space' : ''
+  const message = `cannot write to standard output${hint} (${errorText(cause)})`
+  return new DeliveryError(message, { failure: 'retry', reason, cause })
+}
+
+/**
+ * Node.js writes to terminals in a blocking way. One that takes nothing, as after Ctrl-S, would stop the whole process
+ * with all its other sources and destinations, and its signals.
+ */
+function letWait(stream: NodeJS.WritableStream): void {
+  const { isTTY, _handle: handle } = stream as { isTTY?: boolean; _handle?: { setBlocking?(on: boolean): unknown } }
+  if (isTTY) handle?.setBlocking?.(false)
 }
 
 export const stdout = defineDestination({

@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process'
 import {
   appendFileSync,
+  closeSync,
   existsSync,
   linkSync,
+  openSync,
   readFileSync,
   renameSync,
   statSync,
@@ -19,7 +21,7 @@ import { DeliveryError } from '../../../src/core/errors.js'
 import { blackhole } from '../../../src/destinations/blackhole.js'
 import { calls, type FileCalls } from '../../../src/destinations/file/appended-file.js'
 import { FileDestination, file } from '../../../src/destinations/file.js'
-import { stdout } from '../../../src/destinations/stdout.js'
+import { Stdout, stdout } from '../../../src/destinations/stdout.js'
 import { linesOf, originOf } from '../../support/lines.js'
 
 const signal = new AbortController().signal
@@ -325,6 +327,32 @@ t.test('stdout', async t => {
   out.on('error', () => {})
   out.destroy()
   await t.rejects(destination.write(lines('x\n'), signal), { failure: 'retry' } as never)
+})
+
+t.test('stdout that is a file on a full disk, or a terminal that stands still', async t => {
+  const path = join(t.testdir({}), 'out')
+  const fd = openSync(path, 'w')
+  const os = faulty(1, [
+    { code: 'ENOSPC', partial: true },
+    { code: 'ENOSPC', partial: false },
+  ])
+  for (const encoding of ['raw', 'json'] as const) {
+    const destination = new Stdout({ encoding }, contextOf(undefined, { fd } as never), os)
+    for (const text of ['one\n', 'two\n', 'three\n']) {
+      while (await failureOf(destination.write(lines(text)))) {}
+    }
+  }
+  const written = readFileSync(path, 'utf8').split('\n')
+  t.same(written.slice(0, 4), ['one', 'tw', 'two', 'three'], 'a torn line is ended, and written again')
+  t.same(
+    written.slice(4, -1).map(line => JSON.parse(line).message),
+    ['one', 'two', 'three'],
+  )
+  closeSync(fd)
+  const blocking: boolean[] = []
+  const terminal = { isTTY: true, _handle: { setBlocking: (on: boolean) => blocking.push(on) } }
+  new Stdout({ encoding: 'raw' }, contextOf(undefined, terminal as never))
+  t.same(blocking, [false])
 })
 
 t.test('blackhole takes everything', async () => {

@@ -1,0 +1,108 @@
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { startDaemon } from '../support/daemon.js'
+import { sluice } from '../support/sluice.js'
+
+t.setTimeout(60_000)
+
+const DAEMON = `data_dir: state
+metrics: false
+sources: { log: { type: file, include: [in.log] } }
+destinations: { copy: { type: file, inputs: [log], path: out.log } }
+`
+const SERVICE = 'metrics: false\nservice: { data_dir: service, listen: 127.0.0.1:0 }\n'
+
+/** Options of Node.js that send `signal` to the process while it loads the module `while`, before anything runs. */
+function signalWhileLoading(signal: NodeJS.Signals, module: string): NodeJS.ProcessEnv {
+  const hooks = `let sent
+    export async function resolve(specifier, context, next) {
+      if (!sent && specifier.endsWith(${JSON.stringify(module)})) {
+        sent = true
+        process.kill(process.pid, ${JSON.stringify(signal)})
+        await new Promise(resolve => setTimeout(resolve, 50))
+      }
+      return next(specifier, context)
+    }`
+  const url = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
+  const preload = `import { register } from 'node:module'; register(${JSON.stringify(url(hooks))})`
+  return { NODE_OPTIONS: `--import ${url(preload)}` }
+}
+
+function setUp(t: Test): string {
+  const folder = t.testdir({ 'in.log': 'one\n', 'daemon.yaml': DAEMON, 'service.yaml': SERVICE })
+  return folder
+}
+
+t.test('signals while the program is loaded', async t => {
+  const cwd = setUp(t)
+  const start = (args: string[], signal: NodeJS.Signals, module: string) =>
+    sluice(args, { cwd, env: signalWhileLoading(signal, module) })
+  // What is loaded before any command is known, and what the commands import late.
+  const modules = { run: '/commands.js', serve: '/run-log.js' }
+  const daemons = Object.entries(modules).map(async ([name, module]) => {
+    const args = [name, '-c', name === 'run' ? 'daemon.yaml' : 'service.yaml']
+    const ended = start(args, 'SIGTERM', module)
+    t.equal(await ended.exit, 0, `${name}: SIGTERM ends it in order`)
+    t.match(ended.stderr, /"msg":"ended"/, 'and says so')
+    const running = start(args, 'SIGHUP', module)
+    const answer = name === 'run' ? /another configuration runs now/ : /SIGHUP is ignored: the service reads/
+    await running.until(() => answer.test(running.stderr))
+    running.child.kill('SIGTERM')
+    t.equal(await running.exit, 0, `${name}: SIGHUP does not end it`)
+  })
+  const other = start(['validate', 'daemon.yaml'], 'SIGTERM', '/commands.js')
+  t.equal(await other.exit, 'SIGTERM', 'what is no daemon ends as programs do')
+  await Promise.all(daemons)
+})
+
+t.test('SIGUSR1 opens no debugger', async t => {
+  const daemon = await startDaemon(t, t.testdir({ 'in.log': 'one\n' }), DAEMON.replace(/^(data_dir|metrics).*\n/gm, ''))
+  daemon.child.kill('SIGUSR1')
+  // Its thread would have said so long before this is delivered.
+  writeFileSync(join(t.testdirName, 'in.log'), 'two\n', { flag: 'a' })
+  await daemon.scrapedUntil(scrape => scrape.events('copy').sent === 2)
+  t.notMatch(daemon.stderr, /Debugger/)
+  await daemon.stop(t)
+
+  // Sent before the program begins to load: Node.js has opened it by then.
+  const cwd = setUp(t)
+  const preload = `import inspector from 'node:inspector'
+    process.kill(process.pid, 'SIGUSR1')
+    while (!inspector.url()) await new Promise(resolve => setTimeout(resolve, 5))`
+  const NODE_OPTIONS = `--inspect-port=0 --import data:text/javascript,${encodeURIComponent(preload)}`
+  const early = sluice(['run', '-c', 'daemon.yaml'], { cwd, env: { NODE_OPTIONS } })
+  await early.until(() => /"msg":"started"/.test(early.stderr))
+  const port = Number(/Debugger listening on ws:\/\/127\.0\.0\.1:(\d+)/.exec(early.stderr)?.[1])
+  t.ok(port > 0)
+  t.equal(await answers(port), false, 'it is closed again')
+  early.child.kill('SIGTERM')
+  t.equal(await early.exit, 0)
+})
+
+function answers(port: number): Promise<boolean> {
+  return new Promise(resolve => {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
+    socket.on('connect', () => socket.destroy())
+  })
+}
+
+t.test('standard output that nobody reads: a signal ends the daemon all the same', async t => {
+  const folder = t.testdir({ 'in.log': '' })
+  const daemon = await startDaemon(
+    t,
+    folder,
+    'shutdown_timeout: 500ms\nsources: { log: { type: file, include: [in.log] } }\ndestinations: { out: { type: stdout, inputs: [log] } }\n',
+  )
+  daemon.child.stdout!.pause()
+  writeFileSync(join(folder, 'in.log'), `${'x'.repeat(1000)}\n`.repeat(2000))
+  await daemon.scrapedUntil(scrape => scrape.events('out').inFlight > 0)
+  const exited = once(daemon.child, 'exit')
+  daemon.child.kill('SIGTERM')
+  t.same(await exited, [0, null])
+  daemon.child.stdout!.resume()
+  t.ok(((await daemon.ended(t)).undelivered ?? 0) > 0, 'what was not taken is counted')
+})
