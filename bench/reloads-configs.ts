@@ -40,11 +40,12 @@ export function randomConfig(random: Seeded, places: Places): string {
   }
   // Two outputs get a part each, or one gets all.
   const parts = inputs.length === 2 && random.chance(0.5) ? inputs.map(input => [input]) : [inputs]
+  const free: string[] = [...OUTPUTS]
   for (const [i, part] of parts.entries()) {
     const from = `inputs: [${part.join(', ')}]`
     const more = `${batch(random)}${buffer(random)}`
     destinations[`${ids('out')}${i}`] = random.chance(0.6)
-      ? fileTo(from, places, random.pick(OUTPUTS), more)
+      ? fileTo(from, places, takeOne(free, random), more)
       : `{ type: http, ${from}, url: "${places.url}", encoding: raw, max_in_flight: ${random.pick([1, 4])}, compression: ${random.pick(['none', 'gzip'])}${more} }`
   }
   if (random.chance(0.3)) {
@@ -67,6 +68,13 @@ export function wrongConfig(random: Seeded, places: Places): string {
     () => '',
     () => `${good}  unreachable: { type: http, inputs: [piped], url: "${places.url}", tls: { ca_file: 7 } }\n`,
   ])()
+}
+
+/** Each file is written by one destination only. */
+function takeOne(names: string[], random: Seeded): string {
+  const name = random.pick(names)
+  names.splice(names.indexOf(name), 1)
+  return name
 }
 
 function fileTo(from: string, { folder }: Places, name: string, more = ''): string {

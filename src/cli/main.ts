@@ -2,9 +2,11 @@
 import { holdSignals } from './held-signals.js'
 
 /**
- * The entry of the program. It imports nothing that takes time to load before the signals are in hand: until a process
+ * The entry of the program, and the only place that ends the process. It imports nothing that takes time to load before the signals are in hand: until a process
  * has a handler, SIGHUP ends it.
  */
 
-await holdSignals(process.argv.slice(2), code => process.exit(code))
-await import('./program.js')
+const exit = (code?: number) => process.exit(code)
+await holdSignals(process.argv.slice(2), exit)
+const { runProgram } = await import('./program.js')
+await runProgram(exit)

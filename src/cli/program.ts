@@ -5,29 +5,49 @@ import { commands } from './commands.js'
 import { describe, dispatch, EXIT } from './dispatch.js'
 import { textStderr } from './stderr.js'
 
-/** The process: its streams, its last resort for errors, its exit. Nothing else in the project exits. */
+/** The process: its streams, its last resort for errors, its end. */
 
 /** How long handles that a finished command left open may keep the process. */
 const LEFTOVER_MS = 250
 
-const { argv, env, stdout, stderr } = process
-const args = argv.slice(2)
-const told = textStderr(stderr, env)
+/** Does what the arguments say, and sees the process to its end. */
+export async function runProgram(exit: (code?: number) => never): Promise<void> {
+  const { argv, env, stdout, stderr } = process
+  const args = argv.slice(2)
+  const told = textStderr(stderr, env)
 
-process.on('uncaughtException', error => {
-  told.write(`${describe(error, env)}\n`)
-  process.exit(EXIT.failed)
-})
-// A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
-stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error
-  // A run that writes events to it listens as well, and ends in order.
-  if (stdout.listenerCount('error') > 1) return
-  if (!ships(args)) process.exit(EXIT.done)
-  told.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
-  process.exit(EXIT.failed)
-})
-stderr.on('error', () => {})
+  process.on('uncaughtException', error => {
+    told.write(`${describe(error, env)}\n`)
+    exit(EXIT.failed)
+  })
+  // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
+  stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+    // A run that writes events to it listens as well, and ends in order.
+    if (stdout.listenerCount('error') > 1) return
+    if (!ships(args)) exit(EXIT.done)
+    told.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
+    exit(EXIT.failed)
+  })
+  stderr.on('error', () => {})
+
+  const io: Io = {
+    stdout,
+    stderr: told,
+    env,
+    // Opened by those who read it only.
+    get stdin() {
+      return process.stdin
+    },
+  }
+  const problem = nodeProblem()
+  if (problem) stderr.write(`sluice: ${problem}\n`)
+  process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
+  // A reader may take its time, as a pager does; what a run could not write is read again after the next start.
+  const limitMs = ships(args) ? LEFTOVER_MS : undefined
+  for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
+  setTimeout(() => exit(), LEFTOVER_MS).unref()
+}
 
 function ships(args: readonly string[]): boolean {
   try {
@@ -47,20 +67,3 @@ function flushed(stream: NodeJS.WritableStream, limitMs: number | undefined): Pr
     })
   })
 }
-
-const io: Io = {
-  stdout,
-  stderr: told,
-  env,
-  // Opened by those who read it only.
-  get stdin() {
-    return process.stdin
-  },
-}
-const problem = nodeProblem()
-if (problem) stderr.write(`sluice: ${problem}\n`)
-process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
-// A reader may take its time, as a pager does; what a run could not write is read again after the next start.
-const limitMs = ships(args) ? LEFTOVER_MS : undefined
-for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
-setTimeout(() => process.exit(), LEFTOVER_MS).unref()
