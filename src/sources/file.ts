@@ -129,6 +129,10 @@ class FileSource implements Source {
       'sluice_file_truncations_total',
       'Files that were emptied, and read again from their beginning.',
     )
+    const lost = metrics.counter(
+      'sluice_file_lost_bytes_total',
+      'Bytes that were seen in files and could not be read before these were truncated or removed, with no copy left.',
+    )
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options),
@@ -143,9 +147,12 @@ class FileSource implements Source {
           new Error('a batch was given back undelivered; its file is read again from the last checkpoint'),
         )
       },
-      onTruncated: path => {
+      onTruncated: (path, read, unread) => {
         truncations.value++
-        log.warn({ file: path }, 'file was truncated, reading it from its beginning')
+        const fields = { file: path, read_bytes: read, unread_bytes: unread }
+        log.warn(fields, 'file was truncated, reading it from its beginning and looking for a copy of what it held')
+        this.#urgent = true
+        this.#waker.wake()
       },
     }
     this.#reader = new Reader({
@@ -158,12 +165,15 @@ class FileSource implements Source {
       unfindable: () => this.#roster.unfindable(),
       onLost: ({ path, unread }) => {
         metrics.failed('vanished')
+        lost.value += unread
         log.error(
           { code: 'SLUICE_FILE_VANISHED', file: path, unread_bytes: unread },
           'stopped before the rest of a file could be delivered that is deleted or was moved to another folder',
         )
       },
       open: tailer => this.#roster.open(tailer),
+      onTruncated: tailer => this.#roster.truncated(tailer),
+      areHeld: () => this.#roster.holds,
     })
     this.#roster = new Roster({
       context,
@@ -178,6 +188,7 @@ class FileSource implements Source {
         'sluice_file_rotations_total',
         'New files under the name of one that was read before.',
       ),
+      lost,
       onReady: tailer => this.#reader.ready(tailer),
       onEnd: tailer => this.#reader.finish(tailer, this.#out!),
       onForget: tailer => this.#reader.forget(tailer),
@@ -302,10 +313,11 @@ class FileSource implements Source {
     }
     if (tailer) this.#reader.hint(tailer)
     const match = this.#discovery.match(path)
-    if (match === 'no') return
+    if (this.#roster.noteName(path)) this.#urgent = true
+    else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)
     // A new folder: it may hold files, and is not watched yet.
-    else this.#urgent = true
+    else if (match === 'prefix') this.#urgent = true
     this.#waker.wake()
   }
 }

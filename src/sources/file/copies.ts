@@ -1,8 +1,9 @@
 import { type BigIntStats, closeSync, constants, openSync, readdirSync, readSync, statSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint } from './identity.js'
 import { Inflated } from './inflated.js'
+import { isRotatedName } from './names.js'
 import type { Slices } from './slices.js'
 import type { Troubles } from './troubles.js'
 
@@ -12,9 +13,6 @@ const MAX_COPIES = 2000
 const PEEK_BUDGET = 1024 * 1024
 /** No gzip file is smaller. */
 const SMALLEST = 18
-
-/** What rotation puts behind a name: a number or a time. */
-const ROTATED = /^(?:[-._]\d[-._:T\d]*)?\.gz$/
 
 /** What is sought: a file that is gone, as far as it was read. */
 export interface Sought {
@@ -28,8 +26,20 @@ export interface Sought {
   readonly tail: Fingerprint
   /** As far as was known, it was read to its end. */
   readonly read: boolean
-  /** When the position was saved, wall clock in milliseconds, where it was. */
+  /** When it was last known to be there, wall clock in milliseconds. */
   readonly since?: number | undefined
+}
+
+/** What is sought of a name that leads to another file now: what had it in between. Times are wall clock in milliseconds. */
+export interface Unseen {
+  readonly folder: string
+  readonly name: string
+  /** When the file that had the name before was last seen. */
+  readonly since: number
+  /** A compressed file that changed later may not be complete. */
+  readonly until?: number | undefined
+  /** Whether it was read, by its first bytes and its size. */
+  isRead(first: Buffer, size: number): boolean
 }
 
 interface Folder {
@@ -91,7 +101,8 @@ export class Copies {
     const looked = await this.#look(folder, slices)
     const { all, births } = looked
     if (all.length === 0) return undefined
-    if (sought.head.bytes === 0) return this.#byName(all, sought)
+    // What held nothing has no content to be known by.
+    if (sought.head.bytes === 0) return undefined
     const { bytes } = sought.head
     const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
     const later = ({ changedAt }: Candidate) => !births || changedAt >= sought.birth
@@ -108,7 +119,9 @@ export class Copies {
     }
     if (matching.length === 0) return undefined
     const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
-    const order = (one: Candidate) => (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
+    // What was changed before the file was last seen has nothing that was not.
+    const isSince = ({ changedAt }: Candidate) => sought.since === undefined || Number(changedAt) / 1e6 >= sought.since
+    const order = (one: Candidate) => (isSince(one) ? 0 : 4) + (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
     matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
     return new Copy(matching, sought.key, this.#troubles, this.#slots)
   }
@@ -121,15 +134,28 @@ export class Copies {
       if (isWhole(one, read)) one.spoken = Math.max(one.spoken, head.bytes)
   }
 
-  /** A file that held nothing has no content to be known by: the first copy under its name that was written to since. */
-  #byName(all: readonly Candidate[], { name, key, since, read }: Sought): Copy | undefined {
-    if (read || since === undefined) return undefined
-    const from = BigInt(Math.floor(since)) * 1_000_000n
-    const own = (path: string) => basename(path).startsWith(name) && ROTATED.test(basename(path).slice(name.length))
-    const free = (one: Candidate) => !one.owner && one.spoken === 0 && one.first.length > 0
-    const later = all.filter(one => one.changedAt > from && free(one) && own(one.path))
-    const oldestFirst = later.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
-    return later.length > 0 ? new Copy(oldestFirst, key, this.#troubles, this.#slots) : undefined
+  /**
+   * What was rotated and never seen, the oldest first; undefined: a copy may still be being written. `isRead` tells what
+   * was seen, by its first bytes and its size.
+   */
+  async unseen({ folder, name, since, isRead, until }: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
+    const kept = this.#kept(folder)
+    const late = (ns: bigint) => Number(ns) / 1e6 >= since
+    const found: Candidate[] = []
+    for (const { path, stat, stamp } of list(folder)) {
+      if (!isRotatedName(basename(path), name) || !late(stat.mtimeNs) || (kept && !late(stat.birthtimeNs))) continue
+      if (until !== undefined && Number(stat.ctimeNs) / 1e6 > until) return undefined
+      const candidate = await this.#candidate(path, stat, stamp, slices)
+      if (!candidate || candidate.owner || candidate.spoken > 0 || candidate.first.length === 0) continue
+      if (late(candidate.changedAt) && !isRead(candidate.first, candidate.size)) found.push(candidate)
+    }
+    return found.reverse()
+  }
+
+  /** All of a candidate. */
+  whole(candidate: Candidate, key: string): Copy {
+    candidate.owner = key
+    return new Copy([candidate], key, this.#troubles, this.#slots)
   }
 
   #kept(folder: string): boolean {
@@ -139,9 +165,27 @@ export class Copies {
     return this.#births.kept(stat)
   }
 
-  async #look(path: string, slices: Slices): Promise<Folder> {
+  /** What is known of a copy. It is looked into once, unless it changes. */
+  async #candidate(path: string, stat: BigIntStats, stamp: string, slices: Slices): Promise<Candidate | undefined> {
+    const { known } = this.#folder(dirname(path))
+    let one = known.get(path)
+    if (one?.stamp !== stamp) {
+      if (slices.due) await slices.pause()
+      one = { stamp, candidate: await this.#peek(path, stat) }
+      slices.restart()
+      known.set(path, one)
+    }
+    return one.candidate
+  }
+
+  #folder(path: string): Folder {
     let folder = this.#folders.get(path)
     if (!folder) this.#folders.set(path, (folder = unseen()))
+    return folder
+  }
+
+  async #look(path: string, slices: Slices): Promise<Folder> {
+    const folder = this.#folder(path)
     if (folder.round === this.#round) return folder
     folder.round = this.#round
     folder.births = this.#kept(path)
@@ -150,14 +194,8 @@ export class Copies {
     if (stamp === folder.stamp) return folder
     const all: Candidate[] = []
     for (const { path, stat, stamp } of found) {
-      let known = folder.known.get(path)
-      if (known?.stamp !== stamp) {
-        if (slices.due) await slices.pause()
-        known = { stamp, candidate: await this.#peek(path, stat) }
-        slices.restart()
-        folder.known.set(path, known)
-      }
-      if (known.candidate) all.push(known.candidate)
+      const candidate = await this.#candidate(path, stat, stamp, slices)
+      if (candidate) all.push(candidate)
     }
     const paths = new Set(found.map(one => one.path))
     for (const path of folder.known.keys()) if (!paths.has(path)) folder.known.delete(path)
@@ -169,7 +207,7 @@ export class Copies {
 
   async #peek(path: string, stat: BigIntStats): Promise<Candidate | undefined> {
     try {
-      const size = sizeOf(path, Number(stat.size))
+      const { size, changedAt } = marksOf(path, stat)
       const inflated = new Inflated(path)
       try {
         inflated.budget = PEEK_BUDGET
@@ -179,7 +217,7 @@ export class Copies {
         const first = room.subarray(0, length)
         return {
           path,
-          changedAt: stat.mtimeNs,
+          changedAt,
           size,
           first,
           not: new Set(),
@@ -231,13 +269,16 @@ function copyStat(folder: string, name: string): BigIntStats | undefined {
   return stat?.isFile() && stat.size >= SMALLEST ? stat : undefined
 }
 
-/** The gzip files of a folder. */
+/** The gzip files of a folder, the newest first. One whose original is still there may be incomplete: the original is read. */
 function list(folder: string): { path: string; stat: BigIntStats; stamp: string }[] {
   const found: { path: string; stat: BigIntStats; stamp: string }[] = []
   try {
-    for (const name of readdirSync(folder)) {
+    const names = new Set(readdirSync(folder))
+    for (const name of names) {
       const stat = copyStat(folder, name)
       if (!stat) continue
+      const original = name.slice(0, -'.gz'.length)
+      if (names.has(original) && isMadeOf(stat, join(folder, original))) continue
       found.push({ path: join(folder, name), stat, stamp: `${stat.dev}:${stat.ino}:${stat.size}:${stat.mtimeNs}` })
     }
   } catch {
@@ -247,12 +288,22 @@ function list(folder: string): { path: string; stat: BigIntStats; stamp: string 
   return found.slice(0, MAX_COPIES)
 }
 
-function sizeOf(path: string, size: number): number {
+/** Whether the file at `path` is older, and so not one that took the name of what was compressed. */
+function isMadeOf(gz: BigIntStats, path: string): boolean {
+  const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+  return stat?.isFile() === true && stat.birthtimeNs < gz.birthtimeNs
+}
+
+/** The size that stands at the end, and the time of the last change: that of the file it was made of, where that is noted. */
+function marksOf(path: string, stat: BigIntStats): Pick<Candidate, 'size' | 'changedAt'> {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
-    const last = Buffer.alloc(4)
-    readSync(fd, last, 0, 4, size - 4)
-    return last.readUInt32LE()
+    const marks = Buffer.alloc(8)
+    readSync(fd, marks, 0, 4, 4)
+    readSync(fd, marks, 4, 4, Number(stat.size) - 4)
+    const second = BigInt(marks.readUInt32LE(0))
+    const noted = second === 0n ? stat.mtimeNs : (second + 1n) * 1_000_000_000n
+    return { size: marks.readUInt32LE(4), changedAt: noted < stat.mtimeNs ? noted : stat.mtimeNs }
   } finally {
     closeSync(fd)
   }

@@ -5,6 +5,7 @@ import type { Troubles } from './troubles.js'
 /** A gzip file in a folder, and what is known of it. */
 export interface Candidate {
   readonly path: string
+  /** In nanoseconds since the epoch. */
   readonly changedAt: bigint
   /** The uncompressed size, of the last member, modulo 4 GiB. */
   readonly size: number
@@ -58,6 +59,11 @@ export class Copy {
   /** The copy that is read, or may be the one. */
   get path(): string | undefined {
     return this.#candidates[0]?.path
+  }
+
+  /** When that was last changed. */
+  get changedAt(): bigint {
+    return this.#candidates[0]?.changedAt ?? 0n
   }
 
   /** Whether it is to be read when another copy has come to its end. */

@@ -45,6 +45,11 @@ export function fingerprintAt(fd: number, start: number, end: number): Fingerpri
   return fingerprint(scratch, 0, readFully(fd, start, end))
 }
 
+/** As many as a fingerprint covers, or as there are. */
+export function firstBytes(fd: number): Buffer {
+  return Buffer.from(scratch.subarray(0, readFully(fd, 0, FINGERPRINT_BYTES)))
+}
+
 /** The last byte before `end`, or undefined. */
 export function byteBefore(fd: number, end: number): number | undefined {
   return end > 0 && readFully(fd, end - 1, end) === 1 ? scratch[0] : undefined
@@ -64,6 +69,11 @@ export function same(a: Fingerprint, b: Fingerprint): boolean {
   return a.bytes === b.bytes && a.hash === b.hash
 }
 
+/** Whether `head` is that of these bytes. */
+export function startsWith(bytes: Buffer, length: number, head: Fingerprint): boolean {
+  return same(fingerprint(bytes, 0, Math.min(length, head.bytes)), head)
+}
+
 /** What a file is known by while it exists. */
 export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${stat.dev}:${stat.ino}`
@@ -81,9 +91,11 @@ export function leadsTo(path: string, key: string): boolean {
   }
 }
 
-/** What a file is known by that is gone while something of it is still to be read: its inode may be another's by now. */
-export function goneKey(key: string, birth: bigint, head: Fingerprint): string {
-  return `${key}:${birth}:${head.hash}`
+let gone = 0
+
+/** What a file is known by that is gone while something of it is still to be read: its inode is another's by now. */
+export function goneKey(key: string): string {
+  return `${key}:${++gone}`
 }
 
 /** Opens the file at `path`; undefined when that is not the one of this key and birth. */

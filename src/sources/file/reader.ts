@@ -33,6 +33,10 @@ export interface ReaderOptions {
   onLost(tailer: Tailer): void
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean
+  /** The file holds something else than what was read of it. */
+  onTruncated(tailer: Tailer): void
+  /** Whether there are files that will be ready soon. */
+  areHeld(): boolean
 }
 
 interface Reading {
@@ -114,8 +118,7 @@ export class Reader {
   forget(tailer: Tailer): void {
     this.#forgetUnfinished(tailer)
     this.#hinted.delete(tailer)
-    if (tailer.queued) this.#queue = this.#queue.filter(other => other !== tailer)
-    tailer.queued = false
+    this.#drop(tailer)
   }
 
   /** Until the signal aborts; without `follow` until every file is read to its end. */
@@ -140,7 +143,7 @@ export class Reader {
         if (this.#slices.due) await this.#slices.pause()
         if (!follow) this.#flushDue(out, true)
         if (this.#outbox.length > 0 || this.#queue.length > 0) continue
-        if (!follow) return
+        if (!follow && !this.#options.areHeld()) return
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
       }
@@ -175,10 +178,11 @@ export class Reader {
     tailer.growth.parked = undefined
     while (!this.#givenUp) {
       const left = tailer.left()
-      const batch =
-        left > 0 ? tailer.take(await tailer.read(left), out) : left < 0 ? tailer.restart(out) : tailer.flush(out)
+      const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
+      const isOver = left <= 0 || taken === 'truncated'
+      const batch = isOver ? tailer.flush(out) : taken
       if (batch) await out.send(batch)
-      if (left === 0) return
+      if (isOver) return
     }
   }
 
@@ -202,7 +206,9 @@ export class Reader {
     this.#reading = undefined
     const { tailer } = reading
     try {
-      this.#post(tailer.take(result, out))
+      const taken = tailer.take(result, out)
+      if (taken === 'truncated') this.#options.onTruncated(tailer)
+      else this.#post(taken)
       this.#worked(tailer)
     } catch (error) {
       this.#failed(tailer, error)
@@ -265,7 +271,7 @@ export class Reader {
           return
         }
         if (left < 0) {
-          this.#post(tailer.restart(out))
+          this.#options.onTruncated(tailer)
           continue
         }
         this.#queue.shift()

@@ -1,16 +1,21 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, realpathSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
-import { errorCode } from '../../core/errors.js'
 import type { Decode } from '../../core/origin.js'
 import { Away } from './away.js'
-import type { Copy } from './copy.js'
+import { Copy } from './copy.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
-import { BirthTimes, keyOf, openKnown } from './identity.js'
+import { BirthTimes, keyOf } from './identity.js'
+import { Missing } from './missing.js'
+import { Newcomers, originalsOf } from './newcomers.js'
+import { Opening } from './opening.js'
+import { Rotated } from './rotated.js'
 import type { Entry, Saved } from './saved.js'
+import type { Sibling } from './siblings.js'
 import { Slices } from './slices.js'
-import { judgeEntry, positionOf, startOf } from './start.js'
+import { beginningOf, judgeEntry, positionOf, startOf } from './start.js'
+import { Succession } from './succession.js'
 import { Tailer } from './tailer.js'
 import type { TailerContext } from './tailing.js'
 import type { Troubles } from './troubles.js'
@@ -29,6 +34,8 @@ export interface RosterOptions {
   readonly troubles: Troubles
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
+  /** Bytes that were seen and could not be read, counted. */
+  readonly lost: { value: number }
   /** The file may have more to read. */
   onReady(tailer: Tailer): void
   /** Nothing more will come: what is left of its last line goes out. */
@@ -45,26 +52,49 @@ export class Roster {
   unsaved = 0
   readonly #options: RosterOptions
   readonly #tailers = new Map<string, Tailer>()
-  readonly #paths = new Map<string, Tailer>()
-  /** Which file had a name before it was renamed or deleted: what comes next under that name takes its place. */
-  readonly #former = new Map<string, Tailer>()
-  /** Where symbolic links lead: that is where appends are seen. */
-  readonly #targets = new Map<string, Tailer>()
+  readonly #names: Succession
   /** New files, where those that had their names are closed. */
   readonly #held = new Set<Tailer>()
   readonly #births = new BirthTimes()
+  readonly #opening: Opening
+  readonly #rotated: Rotated
+  readonly #newcomers: Newcomers
+  readonly #missing: Missing
   readonly #away: Away
   #sweep = 0
   #thoroughAt = 0
+  /** When the last three sweeps began, the latest first, wall clock in milliseconds. */
+  #began: readonly number[]
 
   constructor(options: RosterOptions) {
     this.#options = options
-    this.#away = new Away({
-      ...options,
-      births: this.#births,
+    const { saved, troubles, context } = options
+    this.#began = [saved.savedAt ?? context.clock.wall()]
+    const births = this.#births
+    this.#opening = new Opening(options.descriptors, troubles, births)
+    this.#names = new Succession({
+      isRead: tailer => this.#tailers.has(tailer.key),
+      onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
+    })
+    this.#rotated = new Rotated(saved, births, troubles, key => this.#tailers.has(key))
+    const shared = { ...options, births, rotated: this.#rotated }
+    this.#missing = new Missing({
+      ...shared,
       adopt: (path, entry) => this.#adopt(path, 'plain', entry),
       adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
-      readOn: (tailer, copy) => this.#rekey(tailer, () => tailer.readOn(copy)),
+      precede: (name, tailer) => this.#names.precede(name, tailer),
+    })
+    this.#newcomers = new Newcomers({
+      rotated: this.#rotated,
+      isName: path => this.#names.paths.has(path) || saved.has(path),
+      at: path => this.#names.paths.get(path),
+      open: tailer => this.open(tailer),
+      onTruncated: tailer => this.truncated(tailer),
+      examine: (path, kind) => this.examine(path, kind, true),
+    })
+    this.#away = new Away({
+      ...shared,
+      readOn: (tailer, place) => this.#readOn(tailer, place),
       open: tailer => this.open(tailer),
       forget: tailer => this.#forget(tailer),
     })
@@ -85,59 +115,38 @@ export class Roster {
 
   /** The file that was found under this name last. */
   at(path: string): Tailer | undefined {
-    return this.#paths.get(path) ?? this.#targets.get(path)
+    return this.#names.at(path)
   }
 
   /** The folders that symbolic links lead to. */
-  *targetFolders(): Iterable<string> {
-    for (const target of this.#targets.keys()) yield dirname(target)
+  targetFolders(): Iterable<string> {
+    return this.#names.targetFolders()
   }
 
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean {
-    if (tailer.copy) return true
-    const { descriptors, troubles } = this.#options
-    try {
-      if (!tailer.isOpen) {
-        descriptors.trim(1)
-        const fd = openKnown(tailer.path, tailer.key, tailer.birth, this.#births)
-        if (fd === undefined) return false
-        tailer.open(fd)
-      }
-    } catch (error) {
-      tailer.failed = 'open'
-      this.#trouble(tailer.path, error)
-      return false
-    }
-    descriptors.used(tailer)
-    if (tailer.failed === 'open') {
-      tailer.failed = undefined
-      troubles.over(tailer.path)
-    }
-    return true
-  }
-
-  #trouble(path: string, error: unknown): void {
-    const code = errorCode(error)
-    if (code === 'EMFILE' || code === 'ENFILE') this.#options.descriptors.refused()
-    if (code !== 'ENOENT') this.#options.troubles.failed(path, 'open', error)
+    return this.#opening.open(tailer)
   }
 
   /** Looks at what is found under `files` now, and at what was found before and is not any more. */
   async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     const { troubles, saved, context } = this.#options
     this.#sweep++
+    this.#began = [context.clock.wall(), ...this.#began].slice(0, 3)
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
       if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
     }
-    for (const path of this.#paths.keys()) if (!files.has(path)) this.#vacate(path)
+    for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
     const now = context.clock.now()
     const thorough = now >= this.#thoroughAt
-    if (thorough) await this.#away.find(this.#tailers.values(), slices)
-    for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
+    if (thorough) await this.#missing.find(this.#tailers.values(), slices)
+    this.#names.succeed()
+    const held = [...this.#held]
     await this.#away.visit(this.#unseen(), slices)
-    this.#release()
+    await this.#missing.findUnseen([...this.#tailers.values()], this.#sweep === 1 ? undefined : this.#began[0], slices)
+    await this.#newcomers.takeUp(slices)
+    this.#release(held)
     troubles.nextSweep()
     if (!thorough) return
     this.#thoroughAt = now + THOROUGH_MS
@@ -146,15 +155,20 @@ export class Roster {
 
   /** Files that wait for the next sweep. */
   get holds(): boolean {
-    return this.#held.size > 0
+    return this.#held.size > 0 || this.#newcomers.wait
   }
 
-  #release(): void {
-    for (const tailer of this.#held) {
+  #hold(tailer: Tailer): void {
+    tailer.held = true
+    this.#held.add(tailer)
+  }
+
+  #release(tailers: readonly Tailer[]): void {
+    for (const tailer of tailers) {
+      if (!this.#held.delete(tailer)) continue
       tailer.held = false
       this.#options.onReady(tailer)
     }
-    this.#held.clear()
   }
 
   /** What this sweep did not come across. */
@@ -162,7 +176,7 @@ export class Roster {
     const unseen: Tailer[] = []
     for (const tailer of this.#tailers.values()) {
       const { path, found } = tailer
-      if (this.#paths.get(path) !== tailer && this.#paths.get(found) === tailer) {
+      if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
         tailer.path = found
         tailer.movedAt = this.#options.context.clock.now()
         if (tailer.pending > 0 || tailer.growth.parked) this.#options.onReady(tailer)
@@ -174,7 +188,7 @@ export class Roster {
 
   /** The quick look at a file that is open, where nobody can have renamed it. */
   #glance(path: string): boolean {
-    const tailer = this.#paths.get(path)
+    const tailer = this.#names.paths.get(path)
     if (!tailer?.isOpen) return false
     this.#seen(tailer, path, tailer.glance())
     return true
@@ -188,58 +202,42 @@ export class Roster {
   }
 
   /** What is at `path` now? */
-  examine(path: string, kind: NameKind = 'unknown'): void {
+  examine(path: string, kind: NameKind = 'unknown', isOwn = false): void {
     try {
       const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-      if (!stat) this.#vacate(path)
-      else if (stat.isFile()) this.#examineFile(path, stat, kind)
-      else if (!stat.isDirectory() || kind === 'unknown') this.#options.troubles.skipped(path, kindOf(stat))
+      if (!stat) this.#names.vacate(path)
+      else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
+      else if (!stat.isDirectory() || kind === 'unknown') this.#options.troubles.skipped(path, stat)
     } catch (error) {
-      this.#trouble(path, error)
+      this.#opening.failed(path, error)
     }
   }
 
-  #examineFile(path: string, stat: BigIntStats, kind: NameKind): void {
+  #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
     this.#births.learn(stat)
     let tailer = this.#tailers.get(keyOf(stat))
     // While a file is open nobody else gets its inode.
     if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
       this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')
       this.#rekey(tailer, () => tailer!.leave())
-      for (const at of [tailer.path, tailer.found]) if (this.#paths.get(at) === tailer) this.#vacate(at)
+      for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
       tailer = undefined
     }
+    const isNew = !tailer && !isOwn && !this.#options.saved.knows(stat, this.#births)
+    if (isNew && this.#newcomers.add(path, kind)) return
     tailer ??= this.#adopt(path, kind)
     if (!tailer) return
-    if (this.#paths.get(path) !== tailer) this.#vacate(path)
-    this.#paths.set(path, tailer)
-    const former = this.#former.get(path)
-    if (former) this.#succeed(path, former)
+    this.#names.set(path, tailer)
     this.#seen(tailer, path, tailer.look(Number(stat.size), stat.mtimeNs))
   }
 
-  /** The name leads to another file now, or to none. */
-  #vacate(path: string): void {
-    const tailer = this.#paths.get(path)
-    if (!tailer) return
-    this.#paths.delete(path)
-    this.#former.set(path, tailer)
-  }
-
   /** A new file took a name: the rest of the one that had it comes first. */
-  #succeed(path: string, former: Tailer): void {
-    const tailer = this.#paths.get(path)
-    if (tailer && tailer !== former && tailer.isNew) {
-      this.#options.rotations.value++
-      this.#options.context.log.info({ file: path }, 'file was rotated')
-      if (!former.waitsFor(tailer)) tailer.after = former
-      // It may have more, under a name that nobody knows yet.
-      if (!former.isOpen) {
-        tailer.held = true
-        this.#held.add(tailer)
-      }
-    }
-    if (tailer || !this.#tailers.has(former.key)) this.#former.delete(path)
+  #onRotated(path: string, tailer: Tailer, former: Tailer): void {
+    this.#options.rotations.value++
+    this.#options.context.log.info({ file: path }, 'file was rotated')
+    // It may have more, under a name that nobody knows yet.
+    if (!former.isOpen) this.#hold(tailer)
+    this.#displace(path)
   }
 
   /** Takes a file up that is not read yet. */
@@ -260,7 +258,10 @@ export class Roster {
       const start = entry ? positionOf(entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // A file that was renamed keeps the name that its lines were written under.
       const tailer = new Tailer(path, stat, context.origin(decode, entry?.file ?? entry?.path ?? path), start, tailing)
-      if (entry && entry.path !== path) this.#former.set(entry.path, tailer)
+      if (entry && entry.path !== path) {
+        this.#names.setFormer(entry.path, tailer)
+        this.#displace(entry.path)
+      }
       tailer.open(fd)
       taken = true
       this.#tailers.set(tailer.key, tailer)
@@ -284,19 +285,73 @@ export class Roster {
     const tailer = new Tailer(entry.path, stat, context.origin(decode, name), positionOf(entry), tailing)
     tailer.readOn(copy)
     this.#tailers.set(tailer.key, tailer)
-    this.#precede(name, tailer)
     return tailer
   }
 
-  /** Its rest comes before what is found under the name: after that of those who had the name before it. */
-  #precede(name: string, tailer: Tailer): void {
-    const other = this.#former.get(name)
-    if (other && other.birth > tailer.birth) {
-      if (!tailer.waitsFor(other)) other.after ??= tailer
-      return
+  /** The name leads to another file than before: what had it in between may be found. */
+  #displace(path: string): void {
+    // Who reads for the first time does not look for what was before.
+    const isFirst = this.#sweep === 1 && this.#options.saved.savedAt === undefined
+    if (!isFirst) this.#missing.displaced(path, this.#began.at(-1)!)
+  }
+
+  /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
+  noteName(path: string): boolean {
+    const known = originalsOf(path).filter(original => this.#names.paths.has(original))
+    for (const original of known) this.#displace(original)
+    return known.length > 0
+  }
+
+  /**
+   * The open file holds something else than what was read of it. That may be in a copy: its tailer looks for it, and
+   * another one reads what the file holds now, from its beginning.
+   */
+  truncated(former: Tailer): void {
+    const { context, decode, tailing, descriptors, onForget } = this.#options
+    if (former.fd === undefined || former.reading) return
+    onForget(former)
+    let fd = former.fd
+    this.#rekey(former, () => {
+      fd = former.detach()
+    })
+    descriptors.close(former)
+    former.truncatedSince = this.#began.at(-1)!
+    const stat = fstatSync(fd, { bigint: true })
+    const tailer = new Tailer(former.path, stat, context.origin(decode, former.origin.path), beginningOf(fd), tailing)
+    tailer.seen = former.seen
+    tailer.after = former
+    tailer.open(fd)
+    this.#tailers.set(tailer.key, tailer)
+    descriptors.used(tailer)
+    this.#names.replace(former, tailer)
+    this.#hold(tailer)
+    this.#displace(former.origin.path!)
+    this.#unsavedOne()
+    tailing.onTruncated(former.origin.path!, former.at, former.unread)
+  }
+
+  /** What the file held that is gone goes on in a copy. */
+  #readOn(tailer: Tailer, place: Sibling | Copy): boolean {
+    if (place instanceof Copy) {
+      this.#rekey(tailer, () => tailer.readOn(place))
+      return true
     }
-    if (other && other !== tailer && !other.waitsFor(tailer)) tailer.after ??= other
-    this.#former.set(name, tailer)
+    try {
+      this.#options.descriptors.trim(1)
+      const fd = openSync(place.path, constants.O_RDONLY | constants.O_NONBLOCK)
+      this.#rekey(tailer, () => tailer.moveTo(place.path, fstatSync(fd, { bigint: true }), fd))
+    } catch (error) {
+      this.#opening.failed(place.path, error)
+      return false
+    }
+    this.#options.descriptors.used(tailer)
+    this.#unsavedOne()
+    return true
+  }
+
+  #unsavedOne(): void {
+    this.unsaved++
+    this.#options.context.checkpoints.changed()
   }
 
   #rekey(tailer: Tailer, change: () => void): void {
@@ -307,9 +362,7 @@ export class Roster {
 
   #setTarget(tailer: Tailer, path: string): void {
     const target = realpathSync(path)
-    if (target === path) return
-    tailer.target = target
-    this.#targets.set(target, tailer)
+    if (target !== path) this.#names.setTarget(target, tailer)
   }
 
   /** The entry, if the file is still the one that it is about. */
@@ -318,7 +371,9 @@ export class Roster {
     if (verdict === 'same') return entry
     // What it held may be in a copy.
     if (entry) this.#options.saved.put({ ...entry, gone: true })
-    if (verdict === 'truncated') this.#options.tailing.onTruncated(path)
+    if (entry) this.#displace(entry.file ?? entry.path)
+    if (verdict === 'truncated')
+      this.#options.tailing.onTruncated(path, entry!.offset, Math.max(0, (entry!.size ?? 0) - entry!.offset))
     else if (verdict) this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
     return undefined
   }
@@ -329,14 +384,7 @@ export class Roster {
     this.#held.delete(tailer)
     descriptors.close(tailer)
     this.#tailers.delete(tailer.key)
-    if (this.#targets.get(tailer.target) === tailer) this.#targets.delete(tailer.target)
-    for (const path of [tailer.path, tailer.found]) if (this.#paths.get(path) === tailer) this.#paths.delete(path)
+    this.#names.forget(tailer)
     context.checkpoints.changed()
   }
-}
-
-function kindOf(stat: BigIntStats): string {
-  if (stat.isDirectory()) return 'folder'
-  if (stat.isFIFO()) return 'FIFO'
-  return stat.isSocket() ? 'socket' : 'device'
 }

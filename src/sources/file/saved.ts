@@ -1,7 +1,8 @@
+import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import type { Origin } from '../../core/origin.js'
-import { goneKey } from './identity.js'
+import { type BirthTimes, goneKey, keyOf } from './identity.js'
 import type { Position } from './positions.js'
 
 /**
@@ -38,6 +39,8 @@ const entrySchema = z.object({
   gone: z.literal(true).optional(),
   /** When it was found to be away, wall clock in milliseconds. */
   away: z.number().optional(),
+  /** Of one that is gone: how many bytes it was seen to have. */
+  size: bytes.optional(),
 })
 export type Entry = z.output<typeof entrySchema>
 
@@ -101,6 +104,12 @@ export class Saved {
     return entry
   }
 
+  /** Whether there is a position in this file. */
+  knows(stat: BigIntStats, births: BirthTimes): boolean {
+    const entry = this.#entries.get(keyOf(stat))
+    return entry !== undefined && !births.differ(stat, BigInt(entry.birth))
+  }
+
   /** Whether a file of this name was read. */
   has(path: string): boolean {
     return this.#paths.has(path)
@@ -125,8 +134,10 @@ export class Saved {
   /** Dates what is away, and forgets what has been for long, and the oldest when there are too many. */
   prune(now: number): void {
     for (const entry of [...this.#entries.values()]) {
-      if (entry.away === undefined) this.put({ ...entry, away: now })
-      else if (now - entry.away > FORGET_MS) this.remove(entry)
+      if (entry.away === undefined) {
+        this.remove(entry)
+        this.put({ ...entry, away: now })
+      } else if (now - entry.away > FORGET_MS) this.remove(entry)
     }
     if (this.#entries.size <= MAX_AWAY) return
     const oldest = [...this.#entries.values()].sort((a, b) => (a.away ?? now) - (b.away ?? now))
@@ -134,10 +145,10 @@ export class Saved {
   }
 }
 
-/** What is saved of a file that was delivered up to its committed position. */
+/** What is saved of a file that was delivered up to its committed position. `seen`: of one that is gone, its size. */
 export function entryOf(
   of: { path: string; origin: Origin; key: string; birth: bigint; committed: Position },
-  gone: boolean,
+  seen: number | undefined,
 ): Entry {
   const { path, origin, key, birth, committed } = of
   const { offset, continues, carry, tail, content } = committed
@@ -153,11 +164,20 @@ export function entryOf(
     ...(carry === 0 ? {} : { carry }),
     head: content.head,
     tail,
-    ...(gone ? { gone: true } : {}),
+    ...(seen === undefined ? {} : { gone: true, size: seen }),
   }
 }
 
-/** What the file of an entry is known by. */
-export function entryKey({ dev, ino, birth, head, gone }: Entry): string {
-  return gone ? goneKey(`${dev}:${ino}`, BigInt(birth), head) : `${dev}:${ino}`
+const goneKeys = new WeakMap<Entry, string>()
+
+/** What the file of an entry is known by, as long as the entry is not replaced by another. */
+export function entryKey(entry: Entry): string {
+  return entry.gone ? goneKeyOf(entry) : `${entry.dev}:${entry.ino}`
+}
+
+/** The same when the file is gone. */
+export function goneKeyOf(entry: Entry): string {
+  let key = goneKeys.get(entry)
+  if (!key) goneKeys.set(entry, (key = goneKey(`${entry.dev}:${entry.ino}`)))
+  return key
 }

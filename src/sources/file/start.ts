@@ -26,7 +26,11 @@ export function startOf(
   births: BirthTimes,
 ): Position {
   if (fromEnd && wasThere(stat, path, saved, births)) return endOf(fd, Number(stat.size))
-  // Its first bytes are known at once: it may be gone before anything of it is delivered.
+  return beginningOf(fd)
+}
+
+/** The first bytes are known at once: they may be gone before anything of them is delivered. */
+export function beginningOf(fd: number): Position {
   return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES) } }
 }
 

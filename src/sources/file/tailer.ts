@@ -1,4 +1,4 @@
-import { closeSync, fstatSync } from 'node:fs'
+import { type BigIntStats, closeSync, fstatSync } from 'node:fs'
 import { basename } from 'node:path'
 import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
@@ -16,14 +16,15 @@ import {
   fingerprintBefore,
   goneKey,
   type Identity,
-  keyOf,
   same,
+  startsWith,
   tailOf,
 } from './identity.js'
-import { type Content, emptyStart, type Position } from './positions.js'
+import type { Content, Position } from './positions.js'
 import { Reads } from './reads.js'
 import { type Entry, entryOf } from './saved.js'
 import { READ_BYTES, type TailerContext } from './tailing.js'
+import { Tracked } from './tracked.js'
 
 const EMPTY = Buffer.alloc(0)
 
@@ -31,41 +32,11 @@ const EMPTY = Buffer.alloc(0)
  * One file: reads it, makes batches of its lines, and knows what of it is delivered.
  *
  * Invariants. Every byte is in exactly one batch, in order, as long as the file only grows. Each read also takes the
- * bytes before its portion and compares their fingerprint: when they are others, the file was emptied and filled
- * again, however fast, and is read from its beginning. A position is the end of a batch, so it is never inside of an
- * undelivered line. A file is known by its inode while it is open, since an open file's inode is not given away.
+ * bytes before its portion and compares their fingerprint: others stand there when the file was truncated. A position
+ * is the end of a batch, so it is never inside of an undelivered line. A file is known by its inode while it is open, since an open file's inode is not given away.
  */
-export class Tailer {
-  /** What it is known by: its device and inode, while they are its own. */
-  key: string
-  readonly birth: bigint
+export class Tailer extends Tracked {
   readonly origin: Origin
-  /** Where the file is now, as far as known. */
-  path: string
-  /** The name that led to it last. */
-  found: string
-  /** The path without symbolic links. */
-  target: string
-  /** The size when it was last looked at. */
-  size = 0
-  /** The time of its last change, at the last sweep, in nanoseconds. */
-  changedAt = 0n
-  /** Since when it has not been found under a name that is to be read, and has not grown. */
-  awaySince: number | undefined
-  /** The number of the sweep that found it last. */
-  seen = 0
-  /** In the reader's queue. */
-  queued = false
-  /** The file that this one took the name of: its rest comes first. */
-  after: Tailer | undefined
-  /** What it is read from when it is gone itself. */
-  copy: Copy | undefined
-  /** Not to be read before the one that had its name was looked for. */
-  held = false
-  /** What failed when it was last tried. */
-  failed: 'open' | 'read' | undefined
-  /** When it was found under another name than before. */
-  movedAt = Number.NEGATIVE_INFINITY
   growth: Growth
   /** Whether a read is under way in another thread. */
   reading = false
@@ -92,11 +63,7 @@ export class Tailer {
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
-    this.key = keyOf(stat)
-    this.birth = stat.birthtimeNs
-    this.path = path
-    this.found = path
-    this.target = path
+    super(path, stat)
     this.origin = origin
     this.#context = context
     this.#reads = new Reads(context.clock)
@@ -121,12 +88,6 @@ export class Tailer {
   /** Whether others are to be read first. */
   get waits(): boolean {
     return this.after?.queued === true || this.copy?.waits === true
-  }
-
-  /** Whether it comes after `other`, or after one that does. */
-  waitsFor(other: Tailer): boolean {
-    for (let before: Tailer | undefined = this; before; before = before.after) if (before === other) return true
-    return false
   }
 
   /** Nothing of it was read yet, now or before. */
@@ -167,6 +128,11 @@ export class Tailer {
     return this.#positions.committed
   }
 
+  /** Of the open file. */
+  get fd(): number | undefined {
+    return this.#fd
+  }
+
   /** Takes over an open descriptor. */
   open(fd: number): void {
     this.#fd = fd
@@ -199,7 +165,23 @@ export class Tailer {
   leave(): void {
     if (this.#gone) return
     this.#gone = true
-    this.key = goneKey(this.key, this.birth, this.#content.head)
+    this.key = goneKey(this.key)
+  }
+
+  /** Its open file was truncated: gives up the descriptor. What was read of an unfinished line stays here. */
+  detach(): number {
+    const fd = this.#fd!
+    this.#fd = undefined
+    this.leave()
+    return fd
+  }
+
+  /** What it reads goes on in another file, which is a copy. */
+  moveTo(path: string, stat: BigIntStats, fd: number): void {
+    this.#gone = false
+    this.setFile(path, stat)
+    this.look(Number(stat.size), stat.mtimeNs)
+    this.open(fd)
   }
 
   /** Goes on in a copy. */
@@ -258,7 +240,8 @@ export class Tailer {
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
-    return size - this.#at
+    // Of what is not read yet the first bytes are known.
+    return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
   }
 
   #tailMatches(): boolean {
@@ -305,14 +288,15 @@ export class Tailer {
   }
 
   /** The lines that the portion completed, as a batch. Throws what `read` failed with. */
-  take(result: number | Error, out: Outlet): EventBatch | undefined {
+  take(result: number | Error, out: Outlet): EventBatch | 'truncated' | undefined {
     try {
       if (this.#roomOf !== this.#splitter) return undefined
       if (result instanceof Error) throw result
       if (result === ON_THE_WAY) return undefined
       const { before } = this.#context
       const { bytes, hash } = this.#tail
-      if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return this.restart(out)
+      if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return 'truncated'
+      if (this.#at === 0 && !this.copy && !startsWith(this.#room, result, this.#content.head)) return 'truncated'
       return this.#commit(result - bytes, out)
     } finally {
       this.abandon()
@@ -334,8 +318,7 @@ export class Tailer {
     const splitter = this.#splitter
     const first = this.#room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
-    // At the beginning what is known of the content may be of another, which was truncated away.
-    if (known === this.#at && (known === 0 || this.#content.head.bytes < FINGERPRINT_BYTES)) {
+    if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
       this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
     }
     const frame = splitter.commit(length)
@@ -374,17 +357,6 @@ export class Tailer {
     return frame && this.#batch(frame, this.#tail, out)
   }
 
-  /** Begins again, since the content is another. What was read of an unfinished line is in no file any more: it goes out. */
-  restart(out: Outlet): EventBatch | undefined {
-    this.#context.onTruncated(this.path)
-    const batch = this.flush(out)
-    const start = emptyStart()
-    this.#positions.add(start)()
-    this.#goTo(start)
-    this.growth = new Growth(this.#context.clock, 0)
-    return batch
-  }
-
   /** At the end for now: keeps no more memory than an unfinished line needs. */
   rest(): void {
     this.after = undefined
@@ -394,6 +366,6 @@ export class Tailer {
 
   /** What the checkpoint says of it. */
   entry(): Entry {
-    return entryOf(this, this.#gone)
+    return entryOf(this, this.#gone ? this.size : undefined)
   }
 }

@@ -17,6 +17,6 @@ export interface TailerContext {
   onCommit(): void
   /** A batch was given back: the file is read again from its committed position. */
   onErrored(tailer: Tailer): void
-  /** The file was emptied, or emptied and filled again: it is read from its beginning. */
-  onTruncated(path: string): void
+  /** The file was emptied, or emptied and filled again, when so many bytes of it were read, and so many more were seen. */
+  onTruncated(path: string, read: number, unread: number): void
 }

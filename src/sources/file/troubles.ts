@@ -1,3 +1,4 @@
+import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 
@@ -45,7 +46,8 @@ export class Troubles {
   }
 
   /** For what is no regular file. */
-  skipped(path: string, what: string): void {
+  skipped(path: string, stat: BigIntStats): void {
+    const what = kindOf(stat)
     if (!this.#first(path, what, false)) return
     this.#context.log.warn({ file: path, what }, 'not a regular file, left alone')
   }
@@ -66,4 +68,10 @@ export class Troubles {
     for (const [path, { sweep }] of this.#told) if (sweep < this.#sweep - FORGET_SWEEPS) this.#told.delete(path)
     this.#sweep++
   }
+}
+
+function kindOf(stat: BigIntStats): string {
+  if (stat.isDirectory()) return 'folder'
+  if (stat.isFIFO()) return 'FIFO'
+  return stat.isSocket() ? 'socket' : 'device'
 }

@@ -1,0 +1,198 @@
+import { statSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
+import type { SourceContext } from '../../core/component.js'
+import type { Sought } from './copies.js'
+import { Copy } from './copy.js'
+import { type BirthTimes, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
+import type { Rotated, Unseen } from './rotated.js'
+import { type Entry, entryKey, goneKeyOf, type Saved } from './saved.js'
+import { search } from './search.js'
+import type { Sibling } from './siblings.js'
+import type { Slices } from './slices.js'
+import type { Tailer } from './tailer.js'
+import type { Troubles } from './troubles.js'
+
+/** Clocks of file systems are behind by up to this. */
+const CLOCK_MS = 10
+
+export interface MissingOptions {
+  readonly context: SourceContext
+  readonly saved: Saved
+  readonly troubles: Troubles
+  readonly births: BirthTimes
+  readonly rotated: Rotated
+  /** Takes up the file at `path`, which is the one that the entry is about; undefined when it is not. */
+  adopt(path: string, entry: Entry): Tailer | undefined
+  /** Takes up what is left of the entry's file, from a compressed copy of it. */
+  adoptCopy(entry: Entry, copy: Copy): Tailer
+  /** Lines of this tailer come before those of the file that has this name now. */
+  precede(name: string, tailer: Tailer): void
+  /** The file may have more to read. */
+  onReady(tailer: Tailer): void
+}
+
+/** Finds files that were renamed, copied or compressed while nothing ran, or that grew after they were released. */
+export class Missing {
+  readonly #options: MissingOptions
+  /** Names that lead to something else than before, and since when at the earliest, wall clock in milliseconds. */
+  readonly #displaced = new Map<string, number>()
+
+  constructor(options: MissingOptions) {
+    this.#options = options
+  }
+
+  /** Looks for all that there are positions of and no tailers. */
+  async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
+    const { saved, births, troubles } = this.#options
+    const there = new Set<Entry>()
+    for (const [folder, entries] of saved.byFolder()) {
+      const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
+      const above = statSync(folder, { bigint: true, throwIfNoEntry: false })
+      if (above) births.learn(above)
+      for await (const [path, stat] of search(folder, wanted, slices)) {
+        const entry = wanted.get(keyOf(stat))!
+        if (Number(stat.size) < entry.offset || births.differ(stat, BigInt(entry.birth))) continue
+        there.add(entry)
+        this.#miss(entry)
+        if (Number(stat.size) === entry.offset) continue
+        try {
+          const tailer = this.#options.adopt(path, entry)
+          if (tailer) this.#goOn(tailer, path)
+        } catch (error) {
+          troubles.failed(path, 'open', error)
+        }
+      }
+    }
+    await this.#findCopies(there, [...tailers], slices)
+  }
+
+  /** What is nowhere, but for `there`, may have been copied. The oldest is read first: what is later comes after it. */
+  async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
+    const { saved, rotated } = this.#options
+    const folders = saved.byFolder()
+    rotated.keep(folders)
+    rotated.begin()
+    const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
+    for (const [folder, entries] of folders) {
+      const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
+      if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
+        for (const tailer of tailers) {
+          if (slices.due) await slices.pause()
+          if (dirname(tailer.path) === folder && !tailer.copy) await rotated.speak(folder, tailer.sought, slices)
+        }
+      }
+      for (const entry of missing) {
+        if (slices.due) await slices.pause()
+        this.#miss(entry)
+        const place = await rotated.find(folder, soughtBy(entry, saved.savedAt), slices)
+        if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
+      }
+    }
+    found.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
+    for (const { entry, place } of found) this.#readOn(entry, place)
+  }
+
+  #miss(entry: Entry): void {
+    const { savedAt } = this.#options.saved
+    if (entry.away === undefined && savedAt !== undefined) this.displaced(nameOf(entry), savedAt)
+  }
+
+  /** The name leads to something else than at this time, wall clock in milliseconds. */
+  displaced(path: string, since: number): void {
+    if (!this.#displaced.has(path)) this.#displaced.set(path, since - CLOCK_MS)
+  }
+
+  /** Finds what had such names in between, and reads it whole. `now`: as in Rotated. */
+  async findUnseen(tailers: readonly Tailer[], now: number | undefined, slices: Slices): Promise<void> {
+    if (this.#displaced.size === 0) return
+    const { rotated } = this.#options
+    rotated.begin()
+    for (const [path, since] of this.#displaced) {
+      const unseen = await rotated.unseen(path, since, now, tailers, slices)
+      if (!unseen) continue
+      this.#displaced.delete(path)
+      this.#readUnseen(path, unseen)
+    }
+  }
+
+  #readOn(entry: Entry, place: Sibling | Copy): void {
+    const { adoptCopy, precede, onReady, context, saved } = this.#options
+    const file = nameOf(entry)
+    if (place instanceof Copy) {
+      const tailer = adoptCopy(entry, place)
+      precede(file, tailer)
+      context.log.debug({ file, copy: place.path }, 'file is gone, looking for its rest in a compressed copy')
+      onReady(tailer)
+      return
+    }
+    const { path, stat } = place
+    const { gone: _gone, size: _size, ...rest } = entry
+    const moved = { ...rest, path, file, ...identityOf(place) }
+    saved.remove(entry)
+    if (stat.size > BigInt(entry.offset)) this.#begin(path, moved)
+    else saved.put(moved)
+  }
+
+  /** All of what came and went unseen under a name. The oldest is read first. */
+  #readUnseen(name: string, unseen: Unseen[]): void {
+    const { rotated, adoptCopy, precede, context, onReady } = this.#options
+    unseen.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
+    for (const { place, changedAt } of unseen) {
+      const at = 'stat' in place ? identityOf(place) : { dev: '0', ino: '0', birth: String(changedAt) }
+      const entry = { path: name, ...at, offset: 0, continues: false, head: NO_BYTES, tail: NO_BYTES }
+      if ('stat' in place) this.#begin(place.path, { ...entry, path: place.path, file: name })
+      else {
+        const gone: Entry = { ...entry, head: fingerprint(place.first, 0, place.first.length), gone: true }
+        const tailer = adoptCopy(gone, rotated.whole(place, goneKeyOf(gone)))
+        precede(name, tailer)
+        context.log.info({ file: name, copy: place.path }, 'reading a rotated file that was not seen before')
+        onReady(tailer)
+      }
+    }
+  }
+
+  /** Reads a file from the position of the entry. */
+  #begin(path: string, entry: Entry): void {
+    const { saved, adopt, precede, troubles, context } = this.#options
+    const file = nameOf(entry)
+    saved.put(entry)
+    try {
+      const tailer = adopt(path, entry)
+      if (!tailer) return
+      precede(file, tailer)
+      const { offset } = entry
+      context.log.info({ file, now: path, offset }, 'reading the rest of a file where rotation left it')
+      this.#follow(tailer, path)
+    } catch (error) {
+      troubles.failed(path, 'open', error)
+    }
+  }
+
+  #goOn(tailer: Tailer, path: string): void {
+    this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
+    this.#follow(tailer, path)
+  }
+
+  #follow(tailer: Tailer, path: string): void {
+    tailer.path = path
+    tailer.found = path
+    tailer.awaySince = this.#options.context.clock.now()
+    this.#options.onReady(tailer)
+  }
+}
+
+/** The name that the lines of the entry's file were written under. */
+function nameOf({ file, path }: Entry): string {
+  return file ?? path
+}
+
+function identityOf({ stat: { dev, ino, birthtimeNs } }: Sibling): Pick<Entry, 'dev' | 'ino' | 'birth'> {
+  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
+}
+
+function soughtBy(entry: Entry, savedAt: number | undefined): Sought {
+  const { birth, offset, head, tail, away } = entry
+  const since = savedAt === undefined ? undefined : savedAt - CLOCK_MS
+  const [key, name] = [goneKeyOf(entry), basename(nameOf(entry))]
+  return { key, name, birth: BigInt(birth), offset, head, tail, read: away !== undefined, since }
+}

@@ -1,0 +1,116 @@
+import { basename, dirname } from 'node:path'
+import { Copies, type Sought } from './copies.js'
+import type { Candidate, Copy } from './copy.js'
+import { type BirthTimes, type Fingerprint, fingerprint, keyOf } from './identity.js'
+import type { Saved } from './saved.js'
+import { type Sibling, Siblings } from './siblings.js'
+import type { Slices } from './slices.js'
+import type { Tailer } from './tailer.js'
+import type { Troubles } from './troubles.js'
+
+/** A compressed file that changed within this time may not be complete. */
+const SETTLE_MS = 2000
+
+/** What was rotated and never seen, and when it was last changed. */
+export interface Unseen {
+  readonly place: Sibling | Candidate
+  readonly changedAt: bigint
+}
+
+interface Read {
+  readonly head: Fingerprint
+  readonly sizes: readonly number[]
+}
+
+/** Finds where rotation left what files held: in plain copies, in compressed ones, and in files that came and went unseen. */
+export class Rotated {
+  readonly #saved: Saved
+  readonly #copies: Copies
+  readonly #siblings: Siblings
+
+  /** `isRead`: whether a tailer reads this file. */
+  constructor(saved: Saved, births: BirthTimes, troubles: Troubles, isRead: (key: string) => boolean) {
+    this.#saved = saved
+    this.#copies = new Copies(troubles, births)
+    this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births))
+  }
+
+  /** Folders are listed anew from here on. */
+  begin(): void {
+    this.#copies.begin()
+    this.#siblings.begin()
+  }
+
+  /** Forgets what it knows of other folders than these. */
+  keep(folders: { has(folder: string): boolean }): void {
+    this.#copies.keep(folders)
+  }
+
+  /** Whether there are compressed files. */
+  areCompressedIn(folder: string): boolean {
+    return this.#copies.areIn(folder)
+  }
+
+  /** Of a file that is open, as far as it was read: its compressed copy is of none that is known by less. */
+  async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
+    await this.#copies.speak(folder, read, slices)
+  }
+
+  /** The copy of a file that is gone or was truncated. To be asked first for what more is known of. */
+  async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
+    const sibling = await this.#siblings.find(folder, sought, slices)
+    return sibling ?? (await this.#copies.find(folder, sought, slices))
+  }
+
+  /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
+  isCopyOf(path: string, original: number): boolean {
+    return this.#siblings.isCopyOf(path, original)
+  }
+
+  /**
+   * What had the name `path` since a time (wall clock in milliseconds), while another was or nothing read it. `now`:
+   * compressed files may still be being written. Undefined: not to be said yet.
+   */
+  async unseen(
+    path: string,
+    since: number,
+    now: number | undefined,
+    tailers: readonly Tailer[],
+    slices: Slices,
+  ): Promise<Unseen[] | undefined> {
+    const folder = dirname(path)
+    const until = now === undefined ? undefined : now - SETTLE_MS
+    const reads = this.#readIn(folder, tailers)
+    const isRead = (first: Buffer, size: number) => reads.some(read => isWhole(read, first, size))
+    const sought = { folder, name: basename(path), since, until, isRead }
+    const compressed = await this.#copies.unseen(sought, slices)
+    if (!compressed) return undefined
+    const plain = await this.#siblings.unseen(sought, slices)
+    const copies = new Set(tailers.map(({ copy }) => copy?.path))
+    return [
+      ...compressed.filter(({ path }) => !copies.has(path)).map(place => ({ place, changedAt: place.changedAt })),
+      ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
+    ]
+  }
+
+  /** All of a compressed file. */
+  whole(candidate: Candidate, key: string): Copy {
+    return this.#copies.whole(candidate, key)
+  }
+
+  #readIn(folder: string, tailers: readonly Tailer[]): Read[] {
+    const reads: Read[] = []
+    for (const { path, head, offset } of this.#saved.entries()) {
+      if (dirname(path) === folder) reads.push({ head, sizes: [offset] })
+    }
+    for (const { path, size, sought } of tailers) {
+      if (dirname(path) === folder) reads.push({ head: sought.head, sizes: [size, sought.offset] })
+    }
+    return reads.filter(({ head }) => head.bytes > 0)
+  }
+}
+
+function isWhole({ head, sizes }: Read, first: Buffer, size: number): boolean {
+  if (first.length < head.bytes || !sizes.some(known => known % 2 ** 32 === size % 2 ** 32)) return false
+  return fingerprint(first, 0, head.bytes).hash === head.hash
+}

@@ -1,0 +1,152 @@
+import { type BigIntStats, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Sought, Unseen } from './copies.js'
+import {
+  type BirthTimes,
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprintAt,
+  firstBytes,
+  judge,
+  keyOf,
+  same,
+} from './identity.js'
+import { isRotatedName, mayNameCopy } from './names.js'
+import type { Slices } from './slices.js'
+
+/** A regular file that no position is known of. */
+export interface Sibling {
+  readonly path: string
+  readonly stat: BigIntStats
+}
+
+/**
+ * Finds uncompressed copies of files beside them: `cp app.log app.log.1`, before app.log was truncated. A copy is known
+ * by its content, under a name that begins like that of the file. It was made after the file it is a copy of.
+ */
+export class Siblings {
+  readonly #births: BirthTimes
+  /** Whether a position in this file is known, so that it is no one's copy. */
+  readonly #isKnown: (stat: BigIntStats) => boolean
+  readonly #folders = new Map<string, readonly string[]>()
+  /** Found since `begin`, each for one file. */
+  readonly #taken = new Set<string>()
+
+  constructor(births: BirthTimes, isKnown: (stat: BigIntStats) => boolean) {
+    this.#births = births
+    this.#isKnown = isKnown
+  }
+
+  /** Forgets the names: they are read again. */
+  begin(): void {
+    this.#folders.clear()
+    this.#taken.clear()
+  }
+
+  /** The copy of a file that is gone or was truncated: it has what was read of that, and perhaps more. The oldest of several. */
+  async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | undefined> {
+    const { head, tail, offset, birth, since } = sought
+    if (head.bytes === 0) return undefined
+    const strong = isStrong(sought)
+    for (const sibling of await this.#list(folder, name => mayNameCopy(name, sought.name), slices)) {
+      const { stat } = sibling
+      if (stat.size < offset || this.#isOlder(stat, birth)) continue
+      // Little was read, and other files may begin with the same: only one that was made since can be the copy.
+      if (!strong && since !== undefined && !this.#isSince(stat, since)) continue
+      const verdict = withFile(sibling.path, fd => judge(fd, stat, { birth: 0n, offset, head, tail }, this.#births))
+      if (verdict !== 'same') continue
+      this.#taken.add(keyOf(stat))
+      return sibling
+    }
+    return undefined
+  }
+
+  /** What was rotated and never seen, the oldest first. */
+  async unseen({ folder, name, since, isRead }: Unseen, slices: Slices): Promise<Sibling[]> {
+    const listed = await this.#list(folder, found => isRotatedName(found, name) && !found.endsWith('.gz'), slices)
+    return listed.filter(({ path, stat }) => {
+      if (stat.size === 0n || !this.#isSince(stat, since) || Number(stat.mtimeNs) / 1e6 < since) return false
+      return withFile(path, fd => isRead(firstBytes(fd), Number(stat.size))) === false
+    })
+  }
+
+  /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
+  isCopyOf(path: string, original: number): boolean {
+    const of = fstatSync(original, { bigint: true })
+    return (
+      withFile(path, fd => {
+        const stat = fstatSync(fd, { bigint: true })
+        if (stat.size > of.size || this.#isOlder(stat, of.birthtimeNs)) return false
+        const size = Number(stat.size)
+        if (!this.#births.kept(stat) && size < FINGERPRINT_BYTES) return false
+        const starts = [0, Math.floor(size / 2), Math.max(0, size - FINGERPRINT_BYTES)]
+        const at = (fd: number, start: number) => fingerprintAt(fd, start, Math.min(size, start + FINGERPRINT_BYTES))
+        return starts.every(start => same(at(fd, start), at(original, start)))
+      }) === true
+    )
+  }
+
+  #isOlder(stat: BigIntStats, birth: bigint): boolean {
+    return this.#births.kept(stat) && birth > 0n && stat.birthtimeNs <= birth
+  }
+
+  #isSince(stat: BigIntStats, since: number): boolean {
+    return Number(this.#births.kept(stat) ? stat.birthtimeNs : stat.mtimeNs) / 1e6 >= since
+  }
+
+  /** The oldest first. */
+  async #list(folder: string, wanted: (name: string) => boolean, slices: Slices): Promise<Sibling[]> {
+    const found: Sibling[] = []
+    for (const name of this.#names(folder)) {
+      if (!wanted(name)) continue
+      if (slices.due) await slices.pause()
+      const path = join(folder, name)
+      const stat = statOf(path)
+      if (!stat?.isFile()) continue
+      this.#births.learn(stat)
+      if (!this.#isKnown(stat) && !this.#taken.has(keyOf(stat))) found.push({ path, stat })
+    }
+    return found.sort((a, b) => (a.stat.mtimeNs < b.stat.mtimeNs ? -1 : 1))
+  }
+
+  #names(folder: string): readonly string[] {
+    let names = this.#folders.get(folder)
+    if (!names) {
+      try {
+        names = readdirSync(folder)
+      } catch {
+        // Gone or not to be read: then nothing of it is found.
+        names = []
+      }
+      this.#folders.set(folder, names)
+    }
+    return names
+  }
+}
+
+/** Whether this much is known of a content that no other has the same by chance. */
+export function isStrong({ head, tail }: { head: Fingerprint; tail: Fingerprint }): boolean {
+  return head.bytes === FINGERPRINT_BYTES && tail.bytes === FINGERPRINT_BYTES
+}
+
+/** Undefined: it is gone, or not to be looked at. */
+function statOf(path: string): BigIntStats | undefined {
+  try {
+    return statSync(path, { bigint: true, throwIfNoEntry: false })
+  } catch {
+    return undefined
+  }
+}
+
+/** Undefined: it cannot be read, or is gone. */
+function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
+  let fd: number | undefined
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    return use(fd)
+  } catch {
+    return undefined
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}

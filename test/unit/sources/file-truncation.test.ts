@@ -1,0 +1,145 @@
+import {
+  appendFileSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  truncateSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { sleep } from '../../../src/lib/time.js'
+import { type Tailing, tail, until } from '../../support/tailing.js'
+
+t.setTimeout(120_000)
+
+const numbered = (from: number, to: number, more = '') =>
+  Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
+const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
+
+async function settled({ out, log }: Tailing, lines: number): Promise<void> {
+  await until(
+    () => out.lines.length >= lines,
+    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
+  )
+  await sleep(30)
+}
+
+/** As logrotate does it: the compressed file has the times of the other. */
+function compress(path: string): void {
+  const changed = new Date()
+  writeFileSync(`${path}.gz`, gzipSync(readFileSync(path)))
+  utimesSync(`${path}.gz`, changed, changed)
+  unlinkSync(path)
+}
+
+function copyTruncate(path: string, copy: string): void {
+  copyFileSync(path, copy)
+  truncateSync(path)
+}
+
+/** A hundred lines of app.log are read, then a hundred more are written while nothing runs. */
+async function stopped(t: Test, pattern: string) {
+  const dir = t.testdir({ 'app.log': asText(numbered(0, 100)) })
+  const path = join(dir, 'app.log')
+  const options = { include: [join(dir, pattern)], exclude: ['*.gz'], rotate_wait: '50ms', scan_interval: '20ms' }
+  const run = await tail(options)
+  await settled(run, 100)
+  await run.stop()
+  await sleep(30)
+  appendFileSync(path, asText(numbered(100, 200)))
+  return { dir, path, options, checkpoints: run.checkpoints }
+}
+
+interface Case {
+  readonly title: string
+  /** What happens to the file at `path` while nothing runs, after its lines 100 to 200 were written. */
+  readonly act: (path: string) => void
+  /** How many lines there are in all. */
+  readonly lines: number
+}
+
+const CASES: readonly Case[] = [
+  { title: 'a plain copy', act: path => copyTruncate(path, `${path}.1`), lines: 200 },
+  {
+    title: 'a plain copy, and the file was written to since',
+    act: path => {
+      copyTruncate(path, `${path}.1`)
+      appendFileSync(path, asText(numbered(200, 203)))
+    },
+    lines: 203,
+  },
+  {
+    title: 'a plain copy, and the file grew beyond the old position',
+    act: path => {
+      copyTruncate(path, `${path}.1`)
+      appendFileSync(path, asText(numbered(200, 900)))
+    },
+    lines: 900,
+  },
+  {
+    title: 'a copy with the date before the extension',
+    act: path => copyTruncate(path, path.replace(/\.log$/, '-20260101.log')),
+    lines: 200,
+  },
+  {
+    title: 'a copy with a name of its own',
+    act: path => copyTruncate(path, path.replace(/\.log$/, '.log.saved')),
+    lines: 200,
+  },
+  {
+    title: 'three rotations, the oldest of them compressed',
+    act: path => {
+      copyTruncate(path, `${path}.1`)
+      appendFileSync(path, asText(numbered(200, 240)))
+      compress(`${path}.1`)
+      renameSync(`${path}.1.gz`, `${path}.3.gz`)
+      copyTruncate(path, `${path}.2`)
+      appendFileSync(path, asText(numbered(240, 600)))
+      compress(`${path}.2`)
+      copyTruncate(path, `${path}.1`)
+      appendFileSync(path, asText(numbered(600, 610)))
+    },
+    lines: 610,
+  },
+  {
+    title: 'three rotations by renaming',
+    act: path => {
+      renameSync(path, `${path}.3`)
+      writeFileSync(`${path}.2`, asText(numbered(200, 240)))
+      compress(`${path}.2`)
+      writeFileSync(`${path}.1`, asText(numbered(240, 600)))
+      writeFileSync(path, asText(numbered(600, 610)))
+    },
+    lines: 610,
+  },
+]
+
+for (const pattern of ['app.log', 'app*.log*']) {
+  for (const { title, act, lines } of CASES) {
+    t.test(`rotated while nothing ran, under ${pattern}: ${title}`, async t => {
+      const { path, options, checkpoints } = await stopped(t, pattern)
+      act(path)
+      const run = await tail(options, checkpoints)
+      await settled(run, lines - 100)
+      t.same(run.out.texts(), numbered(100, lines))
+      t.same(
+        run.log.filter(({ level }) => level >= 50),
+        [],
+      )
+      await run.stop()
+      const again = await tail({ ...options, follow: false }, run.checkpoints)
+      await again.run
+      t.same(again.out.texts(), [], 'nothing comes twice')
+      t.same(
+        again.log.filter(({ level }) => level >= 30),
+        [],
+        'nothing is logged about files that were read',
+      )
+      await again.stop()
+    })
+  }
+}
