@@ -113,7 +113,7 @@ function headText({ status, headers }: Pick<Answered, 'status' | 'headers'>): st
 }
 
 /** The text itself, the content of a file behind `@`, or standard input for `-`. */
-async function readInput(text: string, io: Io): Promise<Uint8Array | string> {
+export async function readInput(text: string, io: Io): Promise<Uint8Array | string> {
   if (text.startsWith('@')) return readFile(text.slice(1))
   if (text !== '-') return text
   const parts: Buffer[] = []

@@ -2,11 +2,14 @@ import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import type { Logger } from 'pino'
+import type { PublishedDocument } from '../api/domain/documents.js'
 import { ApiError } from '../api/domain/errors.js'
 import type { Principal } from '../api/domain/principal.js'
+import { at } from '../api/domain/records.js'
 import type { Service } from '../api/domain/service.js'
 import type { Ingest, IngestAnswer } from '../api/http/ingest.js'
 import { components } from '../components.js'
+import { secretNamesIn } from '../config/account-secrets.js'
 import type { Config } from '../config/load.js'
 import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
@@ -35,6 +38,7 @@ export class ServedIngest implements Ingest {
   readonly #host: IngestHost
   readonly #log: Logger
   #forget = () => {}
+  #reading: Promise<unknown> = Promise.resolve()
   #stopped: Promise<void> | undefined
 
   constructor(service: Service, options: ServiceConfig, { log, metrics, ownPorts }: ServedIngestParts) {
@@ -60,18 +64,50 @@ export class ServedIngest implements Ingest {
 
   /** Runs pipelines that have events to deliver, and from now on what is published. */
   async start(): Promise<void> {
-    const { pipelines } = this.#service
-    this.#forget = pipelines.onPublish((id, published) => {
-      const done = published ? this.#host.publish(published) : this.#host.remove(id)
-      done.catch(error => this.#log.error({ pipeline: id, error: errorText(error) }, 'a publish could not be followed'))
-    })
-    for await (const published of pipelines.allPublished()) await this.#host.publish(published)
+    const { pipelines, secrets } = this.#service
+    const ends = [
+      pipelines.onPublish((id, published) => {
+        const done = published ? this.#publish(published) : this.#host.remove(id)
+        done.catch(error =>
+          this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply what was published'),
+        )
+      }),
+      secrets.onChange((...changed) => {
+        this.#secretChanged(...changed).catch(error =>
+          this.#log.error({ account: changed[0], error: errorText(error) }, 'cannot apply a changed secret'),
+        )
+      }),
+    ]
+    this.#forget = () => {
+      for (const end of ends) end()
+    }
+    for await (const published of pipelines.allPublished()) await this.#publish(published)
+  }
+
+  /** Runs it with the values that its secrets have now; one after the other, so that the last publish is applied last. */
+  async #publish(published: PublishedDocument): Promise<void> {
+    const secrets = this.#reading.then(() => this.#service.secrets.for(published.account_id, published.config))
+    this.#reading = secrets.catch(() => {})
+    await this.#host.publish({ ...published, secrets: await secrets })
+  }
+
+  async #secretChanged(accountId: string, enterpriseId: string, name: string): Promise<void> {
+    const { pipelines, secrets } = this.#service
+    const users: PublishedDocument[] = []
+    const ids = new Set<string>()
+    for await (const published of pipelines.allPublished(at.pipelines(enterpriseId, accountId))) {
+      ids.add(published.id)
+      if (secretNamesIn(published.config).includes(name)) users.push(published)
+    }
+    if (await secrets.exists(accountId, name)) for (const published of users) await this.#publish(published)
+    else await this.#host.endUsersOf(ids, name)
   }
 
   async ingest(principal: object, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer> {
     const published = await this.#service.pipelines.forIngest(principal as Principal, pipelineId)
+    const secrets = await this.#service.secrets.for(published.account_id, published.config)
     try {
-      return await this.#host.take(published, request)
+      return await this.#host.take({ ...published, secrets }, request)
     } catch (error) {
       if (error instanceof Refusal)
         throw new ApiError(error.status, error.code, error.message, { headers: error.headers })

@@ -10,6 +10,7 @@ import type {
   PipelineDocument,
   PublishedDocument,
   RevisionDocument,
+  SecretDocument,
   ServiceAccountDocument,
   TokenDocument,
   UserDocument,
@@ -122,6 +123,14 @@ class Pipelines extends Calls {
     this.get<RevisionDocument>(`/v3/pipeline/${part(id)}/revision/${revision}`)
 }
 
+/** Secrets of the account. Their values are never shown. */
+class Secrets extends Calls {
+  all = (page: PageOptions = {}) => this.list<SecretDocument>('/v3/secret', page)
+  /** Saves a secret, or replaces its value. */
+  set = (name: string, value: string) => this.send<SecretDocument>('PUT', `/v3/secret/${part(name)}`, { value })
+  delete = (name: string) => this.remove(`/v3/secret/${part(name)}`)
+}
+
 class ServiceAccounts extends Calls {
   all = (page: PageOptions = {}) => this.list<ServiceAccountDocument>('/v3/service-account', page)
   one = (id: string) => this.get<ServiceAccountDocument>(`/v3/service-account/${part(id)}`)
@@ -166,6 +175,7 @@ class Accounts extends Calls {
 
 export class Client {
   readonly pipelines: Pipelines
+  readonly secrets: Secrets
   readonly serviceAccounts: ServiceAccounts
   readonly users: Users
   readonly keys: Keys
@@ -176,6 +186,7 @@ export class Client {
     const transport = options instanceof Transport ? options : new Transport(options)
     this.#calls = new Calls(transport)
     this.pipelines = new Pipelines(transport)
+    this.secrets = new Secrets(transport)
     this.serviceAccounts = new ServiceAccounts(transport)
     this.users = new Users(transport)
     this.keys = new Keys(transport)

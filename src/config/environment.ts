@@ -1,9 +1,11 @@
 /**
  * `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in values that were parsed already, so
- * nothing in a variable can change the structure of the document.
+ * nothing in a variable can change the structure of the document. `${secret:NAME}` is a secret of an account, which whoever
+ * runs a published pipeline adds to the variables.
  */
 
-const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?$/s
+const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})(?::-(.*))?$/s
+const SECRET = 'secret:'
 
 export interface Replaced {
   readonly value: string
@@ -42,7 +44,11 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
     }
     const name = reference[1]!
     const found = lookUp(name, reference[2], env)
-    if (found === undefined) {
+    if (found === undefined && name.startsWith(SECRET)) {
+      faults.push(
+        `the secret ${name.slice(SECRET.length)} is not available here; a daemon finds those of published pipelines by its option managed.secrets`,
+      )
+    } else if (found === undefined) {
       faults.push(`the environment variable ${name} is not set; set it, or give a default: \${${name}:-default}`)
     }
     value += text.slice(from, at) + (found ?? '')

@@ -1,10 +1,14 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { trimKey } from '../core/auth-options.js'
 import type { AnyDefinition } from '../core/component.js'
-import { ConfigError, type Problem } from '../core/errors.js'
+import { ConfigError, errorText, type Problem } from '../core/errors.js'
+import { misplacedSecrets, secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
 import { type Config, loadConfig } from './load.js'
-import { permittedBy } from './managed-options.js'
+import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permitted.js'
-import { SECTIONS } from './schema.js'
+import { SECTIONS } from './sections.js'
 
 /** The source that stands in a published pipeline for whatever there is. */
 const INGEST = 'ingest'
@@ -45,7 +49,10 @@ export class ManagedConfig {
       addition: {
         document: this.#adapted(document, name),
         name,
-        env: Object.fromEntries(names.map(variable => [variable, this.#env[variable]])),
+        env: {
+          ...Object.fromEntries(names.map(variable => [variable, this.#env[variable]])),
+          ...this.#secrets(document, name),
+        },
       },
     })
     const local = new Set(
@@ -74,6 +81,24 @@ export class ManagedConfig {
     }
   }
 
+  /** The values of the secrets that the document refers to, as this machine has them. */
+  #secrets(document: unknown, name: string): Record<string, string> {
+    const { secrets } = this.local.managed
+    const misplaced = isMapping(document) ? misplacedSecrets(document) : []
+    if (misplaced.length > 0) throw new ConfigError(misplaced.map(({ path, message }) => problem(name, path, message)))
+    const values: Record<string, string> = {}
+    for (const secret of secretNamesIn(document)) {
+      const place = Object.hasOwn(secrets, secret) ? secrets[secret] : undefined
+      if (!place) continue
+      try {
+        values[secretVariable(secret)] = readSecret(place, this.#env)
+      } catch (error) {
+        throw new ConfigError([problem(name, `managed.secrets.${secret}`, errorText(error))])
+      }
+    }
+    return values
+  }
+
   /** The components of the document, with local sources for its own. */
   #adapted(document: unknown, name: string): Document {
     if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
@@ -95,6 +120,21 @@ export class ManagedConfig {
     }
     return adapted
   }
+}
+
+function readSecret({ file, credential, env }: SecretPlace, variables: NodeJS.ProcessEnv): string {
+  let text: string | undefined
+  if (env !== undefined) text = variables[env]
+  else if (file !== undefined) text = readFileSync(file, 'utf8')
+  else if (variables.CREDENTIALS_DIRECTORY)
+    text = readFileSync(join(variables.CREDENTIALS_DIRECTORY, credential!), 'utf8')
+  else throw new Error(`CREDENTIALS_DIRECTORY is not set; run under systemd with LoadCredential=${credential}:PATH`)
+  const value = text === undefined ? '' : trimKey(text)
+  if (value === '')
+    throw new Error(
+      `has no value: the ${env === undefined ? 'file is empty' : `environment variable ${env} is not set`}`,
+    )
+  return value
 }
 
 function withSources(component: unknown, ids: readonly string[]): unknown {

@@ -1,8 +1,19 @@
 import { z } from 'zod'
-import { duration } from '../core/options.js'
+import { duration, refuse } from '../core/options.js'
+import { SECRET_NAME } from './account-secrets.js'
 import type { Permitted } from './permitted.js'
 
 const names = (text: string) => z.array(z.string().min(1)).default([]).describe(text)
+
+const secretPlace = z
+  .strictObject({
+    file: z.string().min(1).optional().describe('A file with nothing but the value.'),
+    credential: z.string().min(1).optional().describe('The name of a systemd credential (LoadCredential=).'),
+    env: z.string().min(1).optional().describe('The name of an environment variable.'),
+  })
+  .superRefine((place, context) => {
+    if (Object.keys(place).length !== 1) refuse(context, 'needs exactly one of file, credential and env')
+  })
 
 /** What a pipeline that a service publishes may do on this machine: the section `managed`, which is local. */
 export const managedOptions = z.strictObject({
@@ -16,6 +27,12 @@ export const managedOptions = z.strictObject({
   allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),
   allow_credentials: names('Names of systemd credentials that it may use.'),
   allow_env: names('Names of environment variables that it may use, as in ${NAME}.'),
+  secrets: z
+    .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)
+    .default({})
+    .describe(
+      'Where this machine has the values of the secrets that published pipelines refer to as ${secret:NAME}, by name. The service does not send them.',
+    ),
   poll_interval: duration(1000)
     .prefault('10 Seconds')
     .describe('How often it is asked for another revision, give or take a fifth.'),
@@ -24,6 +41,7 @@ export const managedOptions = z.strictObject({
     .describe('How often the daemon reports its revision, health and totals; a change is reported at once.'),
 })
 
+export type SecretPlace = z.output<typeof secretPlace>
 export type ManagedOptions = z.output<typeof managedOptions>
 
 /** The same as what refusedBy asks for; `dataDir` of the daemon. */

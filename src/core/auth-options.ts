@@ -46,6 +46,7 @@ export function trimKey(text: string): string {
 
 /** What is wrong with a key, in words that do not show it; undefined when it can be sent. */
 export function keyProblem(key: string): string | undefined {
+  if (/^•+$/.test(key)) return 'the key is hidden here: write ${secret:NAME}, and save it as a secret of the account'
   if (key === '') return 'the key is empty'
   if (/[\r\n]/.test(key)) return 'the key has more than one line'
   if (!/^[\x21-\x7e]+$/.test(key))

@@ -1,3 +1,4 @@
+import { secretVariable } from '../config/account-secrets.js'
 import { LimitedReach } from '../config/limited-reach.js'
 import { type ComponentConfig, type Config, parseDocument } from '../config/load.js'
 import { type Permitted, refusedBy } from '../config/permitted.js'
@@ -16,6 +17,8 @@ export interface HostedOptions {
   readonly components: readonly AnyDefinition[]
   readonly ingest: AnyDefinition<'source'>
   readonly permitted: Permitted
+  /** Of the account, by name: those that the document refers to. */
+  readonly secrets: Readonly<Record<string, string>>
 }
 
 /**
@@ -23,7 +26,7 @@ export interface HostedOptions {
  * daemons. The environment of the service stays its own. Throws NotHosted.
  */
 export function hostedConfig(document: unknown, options: HostedOptions): Config {
-  const { name, dataDir, components, ingest, permitted } = options
+  const { name, dataDir, components, ingest, permitted, secrets } = options
   const source: ComponentConfig<'source'> = {
     id: INGEST,
     kind: 'source',
@@ -34,7 +37,8 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
   }
   let config: Config
   try {
-    config = parseDocument(document, name, { env: {}, components, given: [source] })
+    const env = Object.fromEntries(Object.entries(secrets).map(([secret, value]) => [secretVariable(secret), value]))
+    config = parseDocument(document, name, { env, components, given: [source] })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     throw new NotHosted(error.problems.map(({ path, message }) => `${path}: ${message}`).join('; '), { cause: error })

@@ -28,6 +28,14 @@ export interface Published {
   readonly account_id: string
   readonly revision: number
   readonly config: unknown
+  /** The secrets of its account that it refers to. */
+  readonly secrets?: {
+    /** Another one for other values. */
+    readonly version: string
+    readonly names: readonly string[]
+    /** By name. Throws when one is missing. */
+    values(): Readonly<Record<string, string>>
+  }
 }
 
 export interface Answer {
@@ -51,6 +59,13 @@ export interface HostedOptions {
   readonly quota: Quota
 }
 
+/** What runs: a revision, with the values that its secrets had. */
+interface Version {
+  readonly name: string
+  readonly revision: number
+  readonly secrets: readonly string[]
+}
+
 /** What a request came to: shared by all tries of it that are under way. */
 interface Attempt {
   readonly sum: string
@@ -69,11 +84,11 @@ export class HostedPipeline {
   readonly #run: Promise<void>
   readonly #quota: Quota
   readonly #attempts = new Map<string, Attempt>()
-  #revision: number
-  /** The one that ran before. */
-  #before = 0
-  /** The newest revision that could not be run. */
-  #refused = 0
+  #runs: Version
+  /** What ran before it. */
+  #before: Version
+  /** The newest version that could not be run. */
+  #refused = ''
   #updating: Promise<void> = Promise.resolve()
   #requests = 0
   #hasEnded = false
@@ -94,13 +109,13 @@ export class HostedPipeline {
   }
 
   private constructor(
-    { id, account_id, revision }: Published,
+    published: Published,
     options: HostedOptions,
     parts: { feed: Feed; counters: ScopedCounters; keys: KnownKeys; supervisor: Supervisor },
   ) {
-    this.id = id
-    this.#accountId = account_id
-    this.#revision = revision
+    this.id = published.id
+    this.#accountId = published.account_id
+    this.#runs = this.#before = versionOf(published)
     this.#options = options
     this.#feed = parts.feed
     this.#counters = parts.counters
@@ -119,7 +134,16 @@ export class HostedPipeline {
 
   /** The revision that runs. */
   get revision(): number {
-    return this.#revision
+    return this.#runs.revision
+  }
+
+  /** Whether it is this that runs, with the same secrets. */
+  runs(published: Published): boolean {
+    return this.#runs.name === versionOf(published).name
+  }
+
+  usesSecret(name: string): boolean {
+    return this.#runs.secrets.includes(name)
   }
 
   /** Nobody sends, and nothing is left to deliver. */
@@ -134,28 +158,28 @@ export class HostedPipeline {
   }
 
   async #update(published: Published): Promise<void> {
-    const { revision } = published
-    if (revision === this.#revision || revision === this.#refused) return
-    const before = this.#revision
+    const next = versionOf(published)
+    if (next.name === this.#runs.name || next.name === this.#refused) return
+    const before = this.#runs
     try {
       const config = hostedConfig(published.config, configOptions(published, this.#feed, this.#options))
       await this.#supervisor.replace(config)
       this.#before = before
-      this.#revision = revision
-      this.#options.log.info({ revision, before }, 'a published revision runs')
+      this.#runs = next
+      this.#options.log.info({ revision: next.revision, before: before.revision }, 'a published revision runs')
     } catch (error) {
-      this.#tellRefused(revision, error)
+      this.#tellRefused(next, error)
     }
   }
 
   #wentBack(error: Error): void {
-    const revision = this.#revision
-    this.#revision = this.#before
-    this.#tellRefused(revision, error)
+    const refused = this.#runs
+    this.#runs = this.#before
+    this.#tellRefused(refused, error)
   }
 
-  #tellRefused(revision: number, error: unknown): void {
-    this.#refused = revision
+  #tellRefused({ name, revision }: Version, error: unknown): void {
+    this.#refused = name
     const fields = { code: 'SLUICE_REVISION_REFUSED', revision, error: whyNot(error) }
     this.#options.log.error(fields, 'a published revision cannot run here: the one before it goes on')
   }
@@ -164,7 +188,7 @@ export class HostedPipeline {
   async take(request: IncomingMessage): Promise<Answer> {
     const { maxBody } = this.#options
     if (this.#hasEnded && !this.#isStopped) {
-      const message = `revision ${this.#revision} of the pipeline cannot start here: the log of the service tells why`
+      const message = `revision ${this.#runs.revision} of the pipeline cannot start here: the log of the service tells why`
       throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
     }
     const path = (request.url ?? '').replace(/\?.*$/s, '')
@@ -238,9 +262,18 @@ export class HostedPipeline {
   }
 }
 
-function configOptions({ id, revision }: Published, feed: Feed, { folder, components, permitted }: HostedOptions) {
+function configOptions(
+  { id, revision, secrets }: Published,
+  feed: Feed,
+  { folder, components, permitted }: HostedOptions,
+) {
   const name = `pipeline ${id}, revision ${revision}`
-  return { name, dataDir: join(folder, 'state'), components, ingest: feed.definition, permitted }
+  const dataDir = join(folder, 'state')
+  return { name, dataDir, components, ingest: feed.definition, permitted, secrets: secrets?.values() ?? {} }
+}
+
+function versionOf({ revision, secrets }: Published): Version {
+  return { name: `${revision} ${secrets?.version ?? ''}`, revision, secrets: secrets?.names ?? [] }
 }
 
 function keyOf({ headers }: IncomingMessage): string | undefined {

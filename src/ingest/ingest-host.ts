@@ -42,7 +42,7 @@ export class IngestHost {
   /** Takes the events of a request for what is published. Throws a Refusal. */
   async take(published: Published, request: IncomingMessage): Promise<Answer> {
     const hosted = await this.#hosted(published)
-    if (hosted.revision !== published.revision) await hosted.update(published)
+    if (!hosted.runs(published)) await hosted.update(published)
     return hosted.take(request)
   }
 
@@ -67,6 +67,13 @@ export class IngestHost {
     running.forget()
   }
 
+  /** A secret is gone: pipelines that use it end at once. What they have in disk buffers stays there. */
+  async endUsersOf(ids: ReadonlySet<string>, secret: string): Promise<void> {
+    await Promise.allSettled(this.#starting.values())
+    const users = [...this.#running.values()].filter(({ id }) => ids.has(id)).filter(one => one.usesSecret(secret))
+    await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
+  }
+
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
@@ -78,7 +85,7 @@ export class IngestHost {
   async #hosted(published: Published): Promise<HostedPipeline> {
     const { id } = published
     const running = this.#running.get(id)
-    if (running?.hasEnded && running.revision !== published.revision) {
+    if (running?.hasEnded && !running.runs(published)) {
       // That one could not start: another may.
       await this.#end(running, AbortSignal.abort())
     } else if (running) {

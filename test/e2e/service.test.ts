@@ -14,6 +14,7 @@ import { sluiceMain } from '../support/checkout.js'
 import { limitFileSize } from '../support/file-limit.js'
 import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
+import { startReceiver } from '../support/receiver.js'
 import { pipelineConfig, send } from '../support/service.js'
 import { type Running, sluice } from '../support/sluice.js'
 
@@ -468,6 +469,64 @@ t.test('a pipeline that writes to standard output does not run in the service, a
   }
   t.equal((await send(url, 'GET', '/v3/auth/token', { key })).status, 200)
   await stop(t, running)
+})
+
+t.test('a pipeline uses secrets of its account by name', { timeout: 60_000 }, async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const folder = t.testdir({ value: 'first-value\n' })
+  const more = `  ingest: { allow_addresses: ['127.0.0.1'] }\n`
+  const { running, url, config, state } = await serve(t, folder, more)
+  const { key } = (await init(t, config)).manager
+  const ask = (method: string, path: string, json?: object) => send(url, method, path, { key, json })
+  const env = { SLUICE_URL: url, SLUICE_ACCESS_KEY: key }
+  const set = await within(['api', 'set-secret', 'upstream', '--file', join(folder, 'value')], env)
+  t.match(set, { code: 0, stdout: /"name":"upstream"/ })
+  const out = {
+    type: 'http',
+    inputs: ['ingest'],
+    url: `${receiver.url}/in`,
+    batch: { max_wait: '1 Milliseconds' },
+    auth: { key: '${secret:upstream}' },
+    headers: { 'x-api-key': 'Key ${secret:upstream}' },
+  }
+  const made = await ask('POST', '/v3/pipeline', { title: 'x', config: { destinations: { out } } })
+  const { id } = made.body.data
+  t.equal((await ask('POST', `/v3/pipeline/${id}/publish`, {})).status, 200)
+  const post = () => ask('POST', `/v3/ingest/${id}`, [{ n: 1 }])
+  const delivered = () => {
+    const { authorization, 'x-api-key': other } = receiver.requests.at(-1)!.headers
+    return [authorization, other]
+  }
+  t.equal((await post()).status, 202)
+  t.same(delivered(), ['Token first-value', 'Key first-value'])
+  t.equal((await ask('PUT', '/v3/secret/upstream', { value: 'second-value' })).status, 200)
+  t.equal((await post()).status, 202)
+  t.same(delivered(), ['Token second-value', 'Key second-value'], 'another value is used at once')
+  t.equal((await ask('DELETE', '/v3/secret/upstream')).status, 204)
+  const count = receiver.requests.length
+  t.match(await post(), {
+    status: 503,
+    body: { code: 'pipeline_cannot_run', message: /the secret upstream does not exist in the account; save it/ },
+  })
+  t.equal(receiver.requests.length, count)
+  t.same((await ask('GET', `/v3/pipeline/${id}`)).body.data.missing_secrets, ['upstream'])
+  t.equal((await ask('PUT', '/v3/secret/upstream', { value: 'third-value' })).status, 200)
+  t.equal((await post()).status, 202)
+  t.same(delivered(), ['Token third-value', 'Key third-value'])
+  const shown = await Promise.all(
+    ['/v3/audit', '/v3/secret', `/v3/pipeline/${id}`, `/v3/pipeline/${id}/published`].map(path => ask('GET', path)),
+  )
+  for (const { status, text } of shown) {
+    t.equal(status, 200)
+    t.notMatch(text, /(first|second|third)-value/)
+  }
+  await stop(t, running)
+  t.notMatch(running.stderr, /(first|second|third)-value/)
+  const files = readdirSync(state, { recursive: true, encoding: 'utf8' }).map(name => join(state, name))
+  const texts = files.filter(path => statSync(path).isFile()).map(path => readFileSync(path, 'latin1'))
+  t.ok(texts.some(text => text.includes('secret.replace')))
+  for (const text of texts) t.notMatch(text, /(first|second|third)-value/, 'no file has it as it is')
 })
 
 t.test('an end in order: what is under way is answered', { timeout: 60_000 }, async t => {

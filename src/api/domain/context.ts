@@ -21,6 +21,7 @@ export interface ServiceLimits {
   readonly users: number
   readonly serviceAccounts: number
   readonly pipelines: number
+  readonly secrets: number
   readonly daemons: number
   /** Daemons that one user or service account may register. */
   readonly newDaemons: Rate
@@ -38,6 +39,7 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   users: 1000,
   serviceAccounts: 1000,
   pipelines: 200,
+  secrets: 200,
   daemons: 5000,
   newDaemons: { limit: 600, windowMs: 60_000 },
   keysPerUser: 50,

@@ -106,6 +106,9 @@ export const pipelineDocument = z
     ),
     revision: z.int().describe('Of the draft.'),
     published_revision: z.int().nullable().describe('null: not published yet.'),
+    missing_secrets: z
+      .array(z.string())
+      .describe('Secrets that the draft or the published revision refers to, and that do not exist.'),
     created_at: time,
     updated_at: time,
   })
@@ -123,6 +126,16 @@ export const revisionDocument = z
   })
   .meta({ id: 'Revision' })
 export type RevisionDocument = z.output<typeof revisionDocument>
+
+export const secretDocument = z
+  .object({
+    name: z.string(),
+    created_at: time,
+    updated_at: time.describe('When its value was saved.'),
+    updated_by: z.object({ id, email: z.string() }),
+  })
+  .meta({ id: 'Secret' })
+export type SecretDocument = z.output<typeof secretDocument>
 
 /** What a daemon runs. */
 export const publishedDocument = z

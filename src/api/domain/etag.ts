@@ -3,8 +3,9 @@ import { ApiError } from './errors.js'
 import type { PipelineRecord } from './records.js'
 
 /** Of everything that a pipeline shows. */
-export function pipelineTag({ version }: PipelineRecord): string {
-  return `"v${version}"`
+export function pipelineTag({ version }: PipelineRecord, missingSecrets: readonly string[]): string {
+  const missing = createHash('sha256').update(missingSecrets.join()).digest('hex').slice(0, 8)
+  return missingSecrets.length === 0 ? `"v${version}"` : `"v${version}-${missing}"`
 }
 
 /** Of what daemons take: other drafts do not change it. */

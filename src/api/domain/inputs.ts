@@ -109,6 +109,24 @@ export const publishInput = z.strictObject({
 })
 export type PublishInput = z.output<typeof publishInput>
 
+export const secretInput = z.strictObject({
+  value: z
+    .string()
+    .transform(text => text.replace(/[\r\n]+$/, ''))
+    .pipe(
+      z
+        .string()
+        .min(1, 'must not be empty')
+        .max(4096, 'must have at most 4096 characters')
+        .regex(
+          /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/,
+          'must be one line of printable ASCII without spaces around it',
+        ),
+    )
+    .describe('A line end behind it does not matter. Nothing shows it again.'),
+})
+export type SecretInput = z.output<typeof secretInput>
+
 const MOST_TOTALS = 64
 export const reportInput = z.strictObject({
   daemon_id: z

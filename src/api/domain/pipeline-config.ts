@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { literalSecrets, misplacedSecrets } from '../../config/account-secrets.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../config/load.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
 import { ConfigError } from '../../core/errors.js'
@@ -32,12 +33,14 @@ export function ingestSource<D extends AnyDefinition<'source'>>(
 
 /**
  * Checks the configuration of a pipeline by the schema of the daemon. References to the environment stay text: whoever
- * runs it has them. Throws ApiError 400 with a place for everything that is wrong.
+ * runs it has them. With `literals` keys may stand in it themselves, as in what was saved earlier. Throws ApiError 400 with
+ * a place for everything that is wrong.
  */
 export function checkPipelineConfig(
   config: Readonly<Record<string, unknown>>,
   components: readonly AnyDefinition[],
   mostBytes: number,
+  { literals = false }: { literals?: boolean } = {},
 ): Config {
   // First of all: what is nested without end cannot even be written as JSON.
   if (isDeeper(config, MOST_LEVELS)) {
@@ -45,6 +48,8 @@ export function checkPipelineConfig(
   }
   const bytes = Buffer.byteLength(JSON.stringify(config))
   if (bytes > mostBytes) throw invalid([{ path: 'config', message: `must not be larger than ${mostBytes} bytes` }])
+  const secrets = [...misplacedSecrets(config), ...(literals ? [] : literalSecrets(config))]
+  if (secrets.length > 0) throw invalid(secrets.map(({ path, message }) => fault(path, message)))
   try {
     return parseDocument(config, 'config', { env: {}, components, literal: true, given: [ingestSource(standIn)] })
   } catch (error) {

@@ -1,3 +1,4 @@
+import { hideLiterals } from '../../config/account-secrets.js'
 import type { AnyDefinition } from '../../core/component.js'
 import type { Change } from '../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from './access.js'
@@ -11,6 +12,7 @@ import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from './i
 import { checkPipelineConfig } from './pipeline-config.js'
 import type { Principal } from './principal.js'
 import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from './records.js'
+import type { Secrets } from './secrets.js'
 
 /** A document with the strong ETag of what it shows, quotes and all. */
 export interface Tagged<T> {
@@ -34,11 +36,14 @@ export class Pipelines {
   readonly #context: Context
   readonly #components: readonly AnyDefinition[]
   readonly #listeners = new Set<PublishListener>()
-  readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, show))
+  readonly #secrets: Secrets
+  readonly #hidden = new Derived((config: Readonly<Record<string, unknown>>) => hideLiterals(config))
+  readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, record => this.#show(record, [])))
 
-  constructor(context: Context, components: readonly AnyDefinition[]) {
+  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
     this.#context = context
     this.#components = components
+    this.#secrets = secrets
   }
 
   /** At enterprise scope those of all accounts. The same object as long as nothing changes. */
@@ -46,7 +51,10 @@ export class Pipelines {
     requireScope(principal, 'pipeline:read')
     if (principal.account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
     const prefix = at.pipelines(principal.enterpriseId, principal.account?.id)
-    return this.#shown.of(await this.#context.page<PipelineRecord>(prefix, page))
+    const found = await this.#context.page<PipelineRecord>(prefix, page)
+    const missing = await Promise.all(found.items.map(record => this.#missing(record)))
+    if (missing.every(({ length }) => length === 0)) return this.#shown.of(found)
+    return { ...found, items: found.items.map((record, i) => this.#show(record, missing[i]!)) }
   }
 
   async create(principal: Principal, { title, config }: PipelineInput): Promise<Tagged<PipelineDocument>> {
@@ -74,13 +82,13 @@ export class Pipelines {
       const entry = context.audit(principal, 'pipeline.create', target(record.id), { title })
       const expected = [{ key, value: undefined }]
       await context.write([{ key, value: record }, this.#revisionOf(record, principal), entry], expected)
-      return tagged(record)
+      return this.#tagged(record)
     })
   }
 
   async get(principal: Principal, id: string): Promise<Tagged<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
-    return tagged(await this.#read(principal, id))
+    return this.#tagged(await this.#read(principal, id))
   }
 
   /** `ifMatch`: the header as it came; 412 when the pipeline has another ETag. 400 with `config.…` places. */
@@ -94,10 +102,10 @@ export class Pipelines {
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
-      requireMatch(ifMatch, pipelineTag(before))
+      requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
       if (config) this.#check(config)
       const saved = config !== undefined && JSON.stringify(config) !== JSON.stringify(before.config)
-      if (!saved && (title === undefined || title === before.title)) return tagged(before)
+      if (!saved && (title === undefined || title === before.title)) return this.#tagged(before)
       const record: PipelineRecord = {
         ...before,
         title: title ?? before.title,
@@ -113,7 +121,7 @@ export class Pipelines {
         context.audit(principal, 'pipeline.update', target(id), details),
       ]
       await context.write(changes, [{ key: keyOf(before), value: before }])
-      return tagged(record)
+      return this.#tagged(record)
     })
   }
 
@@ -122,7 +130,7 @@ export class Pipelines {
     const context = this.#context
     await context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
-      requireMatch(ifMatch, pipelineTag(before))
+      requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
       const kept = this.#kept(before).map(revision => at.revision(id, revision))
       const daemons = await context.store.list(at.daemons(before.enterprise_id, before.account_id, id))
       const gone = [keyOf(before), ...kept, ...daemons.map(({ key }) => key)]
@@ -144,11 +152,11 @@ export class Pipelines {
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
-      requireMatch(ifMatch, pipelineTag(before))
+      requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
       const number = input.revision ?? before.revision
       const revision = await this.#revision(before, number)
       // What was right when it was saved need not be any more: the schema may have changed since.
-      const { processors } = this.#check(revision.config)
+      const { processors } = this.#check(revision.config, { literals: true })
       const gate = at.account(before.enterprise_id, before.account_id)
       const owner = await context.read<AccountRecord>(gate)
       if (!owner) throw notFound('pipeline')
@@ -157,7 +165,7 @@ export class Pipelines {
         processors.map(({ type }) => type),
       )
       if (missing.length > 0) throw notEnabled(missing)
-      if (before.published_revision === number) return tagged(before)
+      if (before.published_revision === number) return this.#tagged(before)
       const now = context.time()
       const record: PipelineRecord = {
         ...before,
@@ -179,7 +187,7 @@ export class Pipelines {
         ],
       )
       this.#tell(id, publishedOf(record, revision))
-      return tagged(record)
+      return this.#tagged(record)
     })
   }
 
@@ -188,20 +196,25 @@ export class Pipelines {
     requireScope(principal, 'pipeline:read')
     const pipeline = await this.#read(principal, id)
     const found = await this.#context.pageBackwards<RevisionRecord>(at.revisions(id), page)
-    return mapPage(found, revision => showRevision(revision, pipeline))
+    return mapPage(found, revision => this.#showRevision(revision, pipeline))
   }
 
   async revision(principal: Principal, id: string, revision: number): Promise<RevisionDocument> {
     requireScope(principal, 'pipeline:read')
     const pipeline = await this.#read(principal, id)
-    return showRevision(await this.#revision(pipeline, revision), pipeline)
+    return this.#showRevision(await this.#revision(pipeline, revision), pipeline)
   }
 
-  /** What a daemon takes; 409 not_published. */
+  /**
+   * What a daemon takes; 409 not_published. Keys that stand in what was published earlier go to service accounts, as which
+   * daemons act, and not to people.
+   */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
     const record = await this.#read(principal, id)
-    return { document: await this.#published(record), etag: publishedTag(record) }
+    const document = await this.#published(record)
+    const shown = principal.type === 'personal' ? { ...document, config: this.#hidden.of(document.config) } : document
+    return { document: shown, etag: publishedTag(record) }
   }
 
   /** What the service itself runs for a request of `ingest:write`; 503 not_published. */
@@ -213,12 +226,12 @@ export class Pipelines {
     return this.#published(record)
   }
 
-  /** Every published pipeline of everybody, for the service's own engine. */
-  async *allPublished(): AsyncGenerator<PublishedDocument, void, undefined> {
+  /** Every published pipeline of everybody, or of an account, for the service's own engine. */
+  async *allPublished(prefix: string = at.allPipelines): AsyncGenerator<PublishedDocument, void, undefined> {
     let after: string | undefined
     for (;;) {
       const options = { limit: PORTION, ...(after === undefined ? {} : { after }) }
-      const entries = await this.#context.store.list(at.allPipelines, options)
+      const entries = await this.#context.store.list(prefix, options)
       if (entries.length === 0) return
       for (const { key, value } of entries) {
         const record = value as PipelineRecord
@@ -245,8 +258,38 @@ export class Pipelines {
     }
   }
 
-  #check(config: Readonly<Record<string, unknown>>) {
-    return checkPipelineConfig(config, this.#components, this.#context.limits.configBytes)
+  #check(config: Readonly<Record<string, unknown>>, options: { literals?: boolean } = {}) {
+    return checkPipelineConfig(config, this.#components, this.#context.limits.configBytes, options)
+  }
+
+  /** The secrets that the draft or the published revision refers to and that do not exist. */
+  async #missing(record: PipelineRecord): Promise<string[]> {
+    const { id, account_id, config, revision, published_revision } = record
+    const missing = await this.#secrets.missing(account_id, config)
+    if (published_revision === null || published_revision === revision) return missing
+    const published = await this.#context.read<RevisionRecord>(at.revision(id, published_revision))
+    if (!published) return missing
+    return [...new Set([...missing, ...(await this.#secrets.missing(account_id, published.config))])].sort()
+  }
+
+  async #tagged(record: PipelineRecord): Promise<Tagged<PipelineDocument>> {
+    const missing = await this.#missing(record)
+    return { document: this.#show(record, missing), etag: pipelineTag(record, missing) }
+  }
+
+  #show(record: PipelineRecord, missing: readonly string[]): PipelineDocument {
+    const { id, account_id, title, revision, published_revision, created_at, updated_at } = record
+    const config = this.#hidden.of(record.config)
+    const missing_secrets = [...missing]
+    return { id, account_id, title, config, revision, published_revision, missing_secrets, created_at, updated_at }
+  }
+
+  #showRevision(record: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
+    return {
+      ...record,
+      config: this.#hidden.of(record.config),
+      published: record.revision === published_revision,
+    }
   }
 
   async #read(principal: Principal, id: string): Promise<PipelineRecord> {
@@ -299,19 +342,6 @@ const keyOf = ({ enterprise_id, account_id, id }: PipelineRecord) => at.pipeline
 function writes(principal: Principal) {
   requireScope(principal, 'pipeline:write')
   return requireAccount(principal)
-}
-
-function show(record: PipelineRecord): PipelineDocument {
-  const { id, account_id, title, config, revision, published_revision, created_at, updated_at } = record
-  return { id, account_id, title, config, revision, published_revision, created_at, updated_at }
-}
-
-function tagged(record: PipelineRecord): Tagged<PipelineDocument> {
-  return { document: show(record), etag: pipelineTag(record) }
-}
-
-function showRevision(record: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
-  return { ...record, published: record.revision === published_revision }
 }
 
 function publishedOf(pipeline: PipelineRecord, { revision, config }: RevisionRecord): PublishedDocument {

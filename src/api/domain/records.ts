@@ -1,6 +1,7 @@
 import type { AuditDocument, DaemonDocument } from './documents.js'
 import type { TokenType } from './principal.js'
 import type { Role, Scope } from './scopes.js'
+import type { Sealed } from './sealer.js'
 
 /** What the store holds, and under which keys. Nothing here is, or leads to, an access key: only its keyed hash. */
 
@@ -99,6 +100,17 @@ export interface RevisionRecord {
   readonly created_by: { readonly id: string; readonly email: string }
 }
 
+/** A secret of an account. Its value is encrypted. */
+export interface SecretRecord {
+  /** Another one each time a value is saved. */
+  readonly id: string
+  readonly name: string
+  readonly sealed: Sealed
+  readonly created_at: string
+  readonly updated_at: string
+  readonly updated_by: { readonly id: string; readonly email: string }
+}
+
 export type AuditRecord = AuditDocument
 export type DaemonRecord = Omit<DaemonDocument, 'published_revision' | 'behind' | 'silent'> & {
   /** When it reported first. Missing in old records. */
@@ -141,6 +153,8 @@ export const at = {
   pipeline: (enterprise: string, account: string, id: string) => `pipeline/${enterprise}/${account}/${id}`,
   revisions: (pipeline: string) => `revision/${pipeline}/`,
   revision: (pipeline: string, revision: number) => `revision/${pipeline}/${String(revision).padStart(10, '0')}`,
+  secrets: (account: string) => `secret/${account}/`,
+  secret: (account: string, name: string) => `secret/${account}/${name}`,
   allDaemons: 'daemon/',
   daemons: (enterprise: string, account?: string, pipeline?: string) =>
     `daemon/${[enterprise, account, pipeline].filter(part => part !== undefined).join('/')}/`,

@@ -15,8 +15,8 @@ export type Role = (typeof ROLES)[number]
 
 /** What each scope allows, for documentation. */
 export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
-  'pipeline:read': 'Read pipelines and their revisions, see the fleet, report to it.',
-  'pipeline:write': 'Create, change, publish, roll back and delete pipelines.',
+  'pipeline:read': 'Read pipelines, their revisions and the names of secrets, see the fleet, report to it.',
+  'pipeline:write': 'Create, change, publish, roll back and delete pipelines; save and delete secrets.',
   'ingest:write': 'Send events to a published pipeline.',
   'user:key': 'Make, list and revoke personal keys of the own user.',
   'account:manage': 'Users, service accounts, keys, features and the audit log of an account.',

@@ -12,6 +12,7 @@ import { Pipelines } from './pipelines.js'
 import type { Principal } from './principal.js'
 import { at } from './records.js'
 import { SCOPES } from './scopes.js'
+import { Secrets } from './secrets.js'
 import { ServiceAccounts } from './service-accounts.js'
 import { UserKeys } from './user-keys.js'
 import { Users } from './users.js'
@@ -48,6 +49,7 @@ export class Service {
   readonly serviceAccounts: ServiceAccounts
   readonly userKeys: UserKeys
   readonly pipelines: Pipelines
+  readonly secrets: Secrets
   readonly fleet: Fleet
   readonly audit: Audit
   readonly #context: Context
@@ -68,7 +70,8 @@ export class Service {
     this.accounts = new Accounts(context, this.users)
     this.serviceAccounts = new ServiceAccounts(context, this.#keys)
     this.userKeys = new UserKeys(context, this.#keys)
-    this.pipelines = new Pipelines(context, options.components)
+    this.secrets = new Secrets(context, options.secret)
+    this.pipelines = new Pipelines(context, options.components, this.secrets)
     this.fleet = new Fleet(context)
     this.audit = new Audit(context)
   }

@@ -6,6 +6,7 @@ import { accountRoutes } from './routes/account.js'
 import { ingestRoute, operationRoutes } from './routes/operation.js'
 import { peopleRoutes } from './routes/people.js'
 import { pipelineRoutes } from './routes/pipeline.js'
+import { secretRoutes } from './routes/secret.js'
 
 /** Every route of the API, and the one that describes them. */
 export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
@@ -22,6 +23,7 @@ export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
   const routes: readonly Route[] = [
     ...accountRoutes,
     ...pipelineRoutes,
+    ...secretRoutes,
     ingestRoute(ingest),
     ...peopleRoutes,
     ...operationRoutes,

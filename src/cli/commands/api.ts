@@ -134,6 +134,22 @@ export const apiCommands: readonly Command[] = [
       })
     },
   }),
+  command({
+    name: 'api set-secret',
+    summary: 'Saves a secret of the account, or replaces its value: a key that pipelines refer to as ${secret:NAME}.',
+    text: [`The value is read from standard input or a file. The service encrypts it and never shows it. ${PRINTS}`],
+    options: { ...CONNECTION, file: { type: 'string', value: 'FILE', text: 'File with the value.' } },
+    operands: { name: 'NAME', min: 1, max: 1, text: 'The name of the secret.' },
+    examples: [
+      { title: 'from a file', line: 'sluice api set-secret upstream --file upstream-key' },
+      { title: 'from a password manager', line: 'pass show upstream | sluice api set-secret upstream' },
+    ],
+    async run({ options, operands }, io) {
+      const { readInput, withClient } = await load()
+      const value = await readInput(options.file === undefined ? '-' : `@${options.file}`, io)
+      return withClient(options, io, client => client.secrets.set(operands[0]!, String(value)))
+    },
+  }),
   ...(['enable', 'disable'] as const).map(name =>
     command({
       name: `api ${name}`,

@@ -23,6 +23,45 @@ function localOf(t: Test, yaml = LOCAL): ManagedConfig {
   return new ManagedConfig(join(t.testdir({ 'local.yaml': yaml }), 'local.yaml'), { env, components })
 }
 
+t.test('secrets of a published pipeline are found on the machine', async t => {
+  const folder = t.testdir({ key: 'from-a-file\n', credentials: { up: 'from-systemd' }, empty: '' })
+  const local = (secrets: string) => {
+    const path = join(folder, 'local.yaml')
+    writeFileSync(path, `sources: { piped: { type: stdin } }\nmanaged: { secrets: ${secrets} }\n`)
+    const variables = { ...env, CREDENTIALS_DIRECTORY: join(folder, 'credentials') }
+    return new ManagedConfig(path, { env: variables, components })
+  }
+  const out = (key: string, more = {}) => ({
+    destinations: {
+      out: {
+        type: 'http',
+        inputs: ['ingest'],
+        url: 'http://logs/',
+        auth: { key },
+        headers: { a: `Bearer ${key}` },
+        ...more,
+      },
+    },
+  })
+  const found = (secrets: string) => {
+    const { options } = local(secrets).with(out('${secret:up}'), 'doc').destinations[0]!
+    const { auth, headers } = options as { auth: { key: { reveal(): string } }; headers: { a: string } }
+    return [auth.key.reveal(), headers.a]
+  }
+  t.same(found(`{ up: { file: ${join(folder, 'key')} } }`), ['from-a-file', 'Bearer from-a-file'])
+  t.same(found('{ up: { credential: up } }'), ['from-systemd', 'Bearer from-systemd'])
+  t.same(found('{ up: { env: SECRET } }'), ['def456', 'Bearer def456'])
+  const refused = (secrets: string, message: RegExp, document: object = out('${secret:up}')) =>
+    t.throws(() => local(secrets).with(document, 'doc'), { code: 'SLUICE_CONFIG', message })
+  refused('{}', /the secret up is not available here; .*managed\.secrets/)
+  refused('{ up: { env: NOPE } }', /managed\.secrets\.up: .*NOPE is not set/)
+  refused(`{ up: { file: ${join(folder, 'empty')} } }`, /managed\.secrets\.up: .*file is empty/)
+  refused(`{ up: { file: ${join(folder, 'gone')} } }`, /managed\.secrets\.up: .*ENOENT/)
+  refused('{ up: { env: SECRET } }', /url: must not refer to a secret/, out('x', { url: 'http://logs/${secret:up}' }))
+  refused('{}', /auth\.key: the key is hidden here: write \$\{secret:NAME\}/, out('••••••••', { headers: {} }))
+  t.throws(() => local('{ up: { env: A, file: /b } }'), { message: /needs exactly one of file, credential and env/ })
+})
+
 t.test('a configuration of a local part and a published one', async t => {
   const local = localOf(t)
   const out = (more = {}) => ({ out: { type: 'blackhole', inputs: ['ingest'], ...more } })

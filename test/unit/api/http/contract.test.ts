@@ -155,6 +155,14 @@ const CASES: Readonly<Record<string, Readonly<Record<number, Case>>>> = {
       return { params: { id: world.ids.pipeline! }, body: '{}\n', headers: NDJSON }
     },
   },
+  listSecrets: { 200: json0 },
+  setSecret: { 200: () => ({ params: { name: 'upstream' }, json: { value: 'a key' } }) },
+  deleteSecret: {
+    204: async ({ running, keys }) => {
+      await running.send('PUT', '/v3/secret/gone', { key: keys.manager, json: { value: 'a key' } })
+      return { params: { name: 'gone' } }
+    },
+  },
   listServiceAccounts: { 200: json0 },
   createServiceAccount: { 201: json({ title: 'two', expires_in: '1 Hours' }), 400: json({ scopes: ['account:rule'] }) },
   getServiceAccount: { 200: of('serviceAccount') },
@@ -226,7 +234,7 @@ t.test('every status of every route, as the description says', { timeout: 120_00
     limits: { requestsPerKey: { limit: 1, windowMs: 3_600_000 } },
   })
   const full = await startService(join(folder, 'full'), {
-    limits: { accounts: 1, users: 1, serviceAccounts: 1, pipelines: 1, daemons: 0, keysPerUser: 1 },
+    limits: { accounts: 1, users: 1, serviceAccounts: 1, pipelines: 1, secrets: 0, daemons: 0, keysPerUser: 1 },
   })
   t.teardown(() => Promise.all([world.running, busy, full].map(running => running.close())))
   const { running, keys } = world

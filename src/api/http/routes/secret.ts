@@ -1,0 +1,50 @@
+import { secretDocument } from '../../domain/documents.js'
+import { pageQuery, secretInput } from '../../domain/inputs.js'
+import { type Route, route } from '../route.js'
+
+/** Secrets of the account: written, never shown. */
+export const secretRoutes: readonly Route[] = [
+  route({
+    method: 'GET',
+    path: '/v3/secret',
+    operation: 'listSecrets',
+    tag: 'secret',
+    summary: 'The names of the secrets of the account.',
+    description: 'Values are never shown.',
+    scope: 'pipeline:read',
+    query: pageQuery,
+    answers: { 200: { description: 'A page of secrets.', list: ['secret', secretDocument] } },
+    handle: async ({ service, principal, query }) => ({ page: await service.secrets.list(principal, query) }),
+  }),
+  route({
+    method: 'PUT',
+    path: '/v3/secret/{name}',
+    operation: 'setSecret',
+    tag: 'secret',
+    summary: 'Saves a secret, or replaces its value.',
+    description:
+      'Pipelines refer to it as `${secret:NAME}` in `auth.key` and `headers`. Those that run in the service use another value at once.',
+    scope: 'pipeline:write',
+    body: secretInput,
+    answers: { 200: { description: 'The secret, without its value.', one: ['secret', secretDocument] } },
+    refusals: { 409: { limit_reached: 'The account has as many as possible.' } },
+    handle: async ({ service, principal, params, body }) => ({
+      one: await service.secrets.set(principal, params.name!, body),
+    }),
+  }),
+  route({
+    method: 'DELETE',
+    path: '/v3/secret/{name}',
+    operation: 'deleteSecret',
+    tag: 'secret',
+    summary: 'Removes a secret.',
+    description:
+      'Pipelines that refer to it stop in the service at once: they have it in `missing_secrets`, and ingest answers 503 until it is saved again.',
+    scope: 'pipeline:write',
+    answers: { 204: { description: 'It is gone.' } },
+    handle: async ({ service, principal, params }) => {
+      await service.secrets.remove(principal, params.name!)
+      return {}
+    },
+  }),
+]

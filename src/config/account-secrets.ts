@@ -1,0 +1,125 @@
+import { SECTIONS } from './sections.js'
+
+/**
+ * Secrets of an account in the configuration of a published pipeline: `auth.key` and the values of `headers` refer to them as
+ * `${secret:NAME}`. Whoever runs the pipeline puts the value in. Everybody who can read the pipeline sees its configuration,
+ * so no key may stand there itself.
+ */
+
+export const SECRET_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
+
+type Document = Readonly<Record<string, unknown>>
+/** Where a value stands in a document. */
+type Path = readonly string[]
+
+export interface SecretFault {
+  readonly path: string
+  readonly message: string
+}
+
+/** The name by which the value of a secret is found among environment variables. */
+export const secretVariable = (name: string): string => `secret:${name}`
+
+/** `$${` stands for a literal `${`. */
+const REFERENCE = /(?<!\$)\$\{secret:([^}]*)\}/g
+const VARIABLES = '(?:\\$\\{(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*\\})+'
+const REFERS = new RegExp(`^${VARIABLES}$`)
+/** Also behind a word that is no secret, as in `Bearer ${secret:NAME}`. */
+const REFERS_IN_HEADER = new RegExp(`^(?:[A-Za-z][A-Za-z0-9_-]*(?:[=:] ?| ))?${VARIABLES}$`)
+
+/** Headers whose values are not secret by their meaning. */
+const PUBLIC_HEADERS = new Set(
+  'accept accept-charset accept-language cache-control content-language content-type from origin referer traceparent user-agent x-requested-with x-scope-orgid'.split(
+    ' ',
+  ),
+)
+
+/** Shown in place of a literal key. Neither a key nor a header can have this value, so it cannot be saved by mistake. */
+export const HIDDEN = '••••••••'
+
+const HOW =
+  'is a literal value, and everybody who can read the pipeline would see it; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${secret:NAME} here'
+
+/** The names of all secrets that a configuration refers to, sorted. */
+export function secretNamesIn(config: unknown): string[] {
+  const names = new Set<string>()
+  for (const { value } of textsIn(config, [])) for (const [, name] of value.matchAll(REFERENCE)) names.add(name!)
+  return [...names].sort()
+}
+
+/** Keys that stand in a configuration themselves. */
+export function literalSecrets(config: Document): SecretFault[] {
+  return literalsIn(config).map(path => ({ path: path.join('.'), message: HOW }))
+}
+
+/** References that are no names, or stand where a value would be shown: in logs, metrics, file names. */
+export function misplacedSecrets(config: Document): SecretFault[] {
+  const held = new Set(holdersIn(config).map(({ path }) => path.join('.')))
+  return textsIn(config, []).flatMap(({ path, value }) => {
+    const names = [...value.matchAll(REFERENCE)].map(([, name]) => name!)
+    if (names.length === 0) return []
+    const place = path.join('.')
+    if (!held.has(place)) return [{ path: place, message: 'must not refer to a secret; only auth.key and headers can' }]
+    const wrong = names.filter(name => !SECRET_NAME.test(name))
+    return wrong.length === 0
+      ? []
+      : [
+          {
+            path: place,
+            message: 'the name of a secret must have A-Z, a-z, 0-9, "_", "." and "-" only, a letter first',
+          },
+        ]
+  })
+}
+
+/** The same configuration with literal keys hidden; the same object when there are none. */
+export function hideLiterals<C extends Document>(config: C): C {
+  const literals = literalsIn(config)
+  if (literals.length === 0) return config
+  const copy = structuredClone(config)
+  for (const path of literals) {
+    const holder = path.slice(0, -1).reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], copy)
+    ;(holder as Record<string, unknown>)[path.at(-1)!] = HIDDEN
+  }
+  return copy
+}
+
+function literalsIn(config: Document): Path[] {
+  return holdersIn(config)
+    .filter(({ value, header }) => {
+      if (typeof value !== 'string' || value === '') return false
+      if (header === undefined) return !REFERS.test(value)
+      return !PUBLIC_HEADERS.has(header.toLowerCase()) && !REFERS_IN_HEADER.test(value)
+    })
+    .map(({ path }) => path)
+}
+
+/** The options of all components that may hold secrets. */
+function holdersIn(config: Document): { path: Path; value: unknown; header?: string }[] {
+  return Object.values(SECTIONS).flatMap(section =>
+    membersOf(config[section]).flatMap(([id, component]) => {
+      const options = isMapping(component) ? component : {}
+      const keys = membersOf(options.auth).filter(([name]) => name === 'key')
+      return [
+        ...keys.map(([, value]) => ({ path: [section, id, 'auth', 'key'], value })),
+        ...membersOf(options.headers).map(([header, value]) => ({
+          path: [section, id, 'headers', header],
+          value,
+          header,
+        })),
+      ]
+    }),
+  )
+}
+
+function textsIn(value: unknown, path: Path): { path: Path; value: string }[] {
+  if (typeof value === 'string') return [{ path, value }]
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([name, member]) => textsIn(member, [...path, name]))
+}
+
+function isMapping(value: unknown): value is Document {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+const membersOf = (value: unknown): [string, unknown][] => (isMapping(value) ? Object.entries(value) : [])

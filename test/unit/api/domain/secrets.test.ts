@@ -1,0 +1,173 @@
+import t from 'tap'
+import { Sealer } from '../../../../src/api/domain/sealer.js'
+import { HIDDEN } from '../../../../src/config/account-secrets.js'
+import { as, openService, outcome } from '../../../support/api-service.js'
+
+const PAGE = { limit: 50 }
+const http = (more: object) => ({
+  destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', ...more } },
+})
+const token = (key: string) => http({ auth: { type: 'token', key } })
+
+t.test('secrets are written, replaced, removed, and never shown', async t => {
+  const { service, first, time, written } = await openService(t, { secrets: 2 })
+  const { secrets, users } = service
+  const manager = await as(service, first.manager.key)
+  const invited = await users.create(manager, { email: 'v@example.com', role: 'viewer' })
+  const viewer = await as(service, invited.key)
+  const made = await secrets.set(manager, 'up', { value: 'value-1' })
+  const by = { id: first.manager.id, email: 'first@example.com' }
+  t.same(made, { name: 'up', created_at: made.created_at, updated_at: made.created_at, updated_by: by })
+  await time.advance(1000)
+  const again = await secrets.set(manager, 'up', { value: 'value-1' })
+  t.match(again, { created_at: made.created_at, updated_by: by })
+  t.not(again.updated_at, made.updated_at)
+  t.same((await secrets.list(viewer, PAGE)).items, [again])
+  t.equal(await outcome(secrets.set(viewer, 'up', { value: 'x' })), '403 scope_missing')
+  t.equal(await outcome(secrets.remove(viewer, 'up')), '403 scope_missing')
+  for (const name of ['', '1', 'a b', '../x', 'a'.repeat(65), 'ä'])
+    t.equal(await outcome(secrets.set(manager, name, { value: 'x' })), '404 not_found', name)
+  await secrets.set(manager, 'second', { value: 'value-2' })
+  t.equal(await outcome(secrets.set(manager, 'third', { value: 'value-3' })), '409 limit_reached')
+  const config = token('${secret:up}')
+  t.same((await secrets.for(first.account.id, config)).values(), { up: 'value-1' })
+  await secrets.remove(manager, 'up')
+  t.equal(await outcome(secrets.remove(manager, 'up')), '404 not_found')
+  const gone = await secrets.for(first.account.id, config)
+  t.throws(() => gone.values(), { message: /the secret up does not exist/ })
+  const actions = (await service.audit.list(manager, PAGE)).items.filter(({ target }) => target.type === 'secret')
+  t.same(
+    actions.map(({ action, target, details }) => [action, target.id, details]),
+    [
+      ['secret.remove', 'up', {}],
+      ['secret.create', 'second', {}],
+      ['secret.replace', 'up', {}],
+      ['secret.create', 'up', {}],
+    ],
+  )
+  const sealed = written.filter(text => text.includes('"sealed"'))
+  t.equal(sealed.length, 3)
+  t.equal(
+    new Set(sealed.map(text => JSON.parse(text).value.sealed.data)).size,
+    3,
+    'the same value is never the same twice',
+  )
+  for (const text of written) t.notMatch(text, /value-\d/, 'nothing of it is stored as it is')
+})
+
+t.test('another account has secrets of its own', async t => {
+  const { service, first } = await openService(t)
+  const wide = await as(service, first.enterprise_service_account.key)
+  const other = await service.accounts.create(wide, { title: 'other' })
+  const within = await as(service, first.enterprise_service_account.key, other.id)
+  const manager = await as(service, first.manager.key)
+  await service.secrets.set(manager, 'up', { value: 'mine' })
+  await service.secrets.set(within, 'up', { value: 'theirs' })
+  const valuesOf = async (account: string) => (await service.secrets.for(account, token('${secret:up}'))).values()
+  t.same([await valuesOf(first.account.id), await valuesOf(other.id)], [{ up: 'mine' }, { up: 'theirs' }])
+  t.equal(await outcome(service.secrets.list(wide, PAGE)), '403 account_required')
+})
+
+t.test('what is encrypted opens with the same key in the same place only', async t => {
+  const random = (bytes: number) => Buffer.alloc(bytes, 3)
+  const sealer = new Sealer(Buffer.alloc(32, 1), random)
+  const sealed = sealer.seal('a valüe', 'secret/a/up')
+  t.equal(sealer.open(sealed, 'secret/a/up'), 'a valüe')
+  t.equal(new Sealer(Buffer.alloc(32, 1), random).open(sealed, 'secret/a/up'), 'a valüe')
+  t.equal(sealer.open(sealed, 'secret/b/up'), undefined)
+  t.equal(new Sealer(Buffer.alloc(32, 2), random).open(sealed, 'secret/a/up'), undefined)
+  const damaged = Buffer.from(sealed.data, 'base64')
+  damaged[0]! ^= 1
+  t.equal(sealer.open({ ...sealed, data: damaged.toString('base64') }, 'secret/a/up'), undefined)
+  t.equal(sealer.open({ ...sealed, data: '' }, 'secret/a/up'), undefined)
+})
+
+t.test('no key stands in a pipeline itself', async t => {
+  const { service, first } = await openService(t)
+  const { pipelines } = service
+  const me = await as(service, first.manager.key)
+  const faults = (config: Record<string, unknown>) =>
+    pipelines.create(me, { title: 'x', config }).then(
+      () => [],
+      error => error.errors,
+    )
+  const how = /literal value.*sluice api set-secret NAME.*\$\{secret:NAME\}/
+  const refused: [string, Record<string, unknown>, string][] = [
+    ['a key', token('hunter2'), 'auth.key'],
+    ['a part of a key', token('a${secret:up}'), 'auth.key'],
+    ['a default', token('${KEY:-hunter2}'), 'auth.key'],
+    ['what is shown of one', token(HIDDEN), 'auth.key'],
+    ['a header', http({ headers: { Authorization: 'Bearer hunter2' } }), 'headers.Authorization'],
+    ['a header of any name', http({ headers: { 'X-Honeycomb-Team': 'hunter2' } }), 'headers.X-Honeycomb-Team'],
+    ['two words', http({ headers: { a: 'hunter2 hunter3 ${secret:up}' } }), 'headers.a'],
+  ]
+  for (const [what, config, path] of refused)
+    t.match(await faults(config), [{ path: `config.destinations.out.${path}`, message: how }], what)
+  const source = { sources: { in: { type: 'http', listen: '127.0.0.1:1', auth: { key: 'hunter2' } } } }
+  t.match(await faults({ ...source, ...http({}) }), [{ path: 'config.sources.in.auth.key', message: how }])
+  const misplaced: [Record<string, unknown>, RegExp][] = [
+    [http({ url: 'http://x/${secret:up}' }), /only auth\.key and headers/],
+    [http({ headers: { a: '${secret:9}' } }), /must have A-Z/],
+    [token('${secret:a/b}'), /must have A-Z/],
+  ]
+  for (const [config, message] of misplaced) t.match((await faults(config))[0], { message })
+  const taken = [
+    token('${secret:up}'),
+    token('${KEY}'),
+    http({ headers: { Authorization: 'Bearer ${secret:up}', 'Content-Type': 'text/plain', a: '${secret:b}' } }),
+  ]
+  for (const config of taken) t.same(await faults(config), [])
+})
+
+t.test('keys that were saved earlier are hidden, and still reach daemons', async t => {
+  const { service, first, store } = await openService(t)
+  const { pipelines } = service
+  const me = await as(service, first.manager.key)
+  const { id } = (await pipelines.create(me, { title: 'x', config: token('${secret:up}') })).document
+  const old = http({ auth: { key: 'hunter2' }, headers: { 'x-key': 'hunter2', accept: 'text/plain' } })
+  for (const prefix of ['pipeline/', `revision/${id}/`])
+    for (const { key, value } of await store.list(prefix))
+      await store.write([{ key, value: { ...(value as object), config: old } }])
+  const shown = { destinations: { out: { auth: { key: HIDDEN }, headers: { 'x-key': HIDDEN, accept: 'text/plain' } } } }
+  t.match(
+    (await pipelines.publish(me, id, {})).document,
+    { published_revision: 1, config: shown },
+    'it can be published',
+  )
+  const documents = [
+    (await pipelines.get(me, id)).document,
+    (await pipelines.list(me, PAGE)).items[0],
+    (await pipelines.revisions(me, id, PAGE)).items[0],
+    await pipelines.revision(me, id, 1),
+    (await pipelines.published(me, id)).document,
+  ]
+  for (const document of documents) {
+    t.match(document, { config: shown })
+    t.notMatch(JSON.stringify(document), /hunter/)
+  }
+  const daemon = await as(service, first.service_account.key)
+  t.same((await pipelines.published(daemon, id)).document.config, old)
+  t.same((await pipelines.forIngest(me, id)).config, old)
+  t.equal(await outcome(pipelines.update(me, id, { config: documents[0]!.config })), '400 invalid_pipeline')
+  t.equal(await outcome(pipelines.update(me, id, { title: 'y' })), 'done')
+})
+
+t.test('a pipeline tells which of its secrets do not exist', async t => {
+  const { service, first } = await openService(t)
+  const { pipelines, secrets } = service
+  const me = await as(service, first.manager.key)
+  const created = await pipelines.create(me, { title: 'x', config: token('${secret:up}') })
+  const { id } = created.document
+  t.same(created.document.missing_secrets, ['up'])
+  t.same((await pipelines.list(me, PAGE)).items[0]?.missing_secrets, ['up'])
+  await secrets.set(me, 'up', { value: 'x' })
+  const complete = await pipelines.get(me, id)
+  t.same(complete.document.missing_secrets, [])
+  t.not(complete.etag, created.etag)
+  t.equal(await outcome(pipelines.update(me, id, { title: 'y' }, created.etag)), '412 precondition_failed')
+  await pipelines.publish(me, id, {})
+  await pipelines.update(me, id, { config: token('${secret:other}') })
+  t.same((await pipelines.get(me, id)).document.missing_secrets, ['other'])
+  await secrets.remove(me, 'up')
+  t.same((await pipelines.get(me, id)).document.missing_secrets, ['other', 'up'], 'also what is published needs it')
+})
