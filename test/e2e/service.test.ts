@@ -485,12 +485,13 @@ t.test('a pipeline uses secrets of its account by name', { timeout: 60_000 }, as
   const out = {
     type: 'http',
     inputs: ['ingest'],
-    url: `${receiver.url}/in`,
+    url: receiver.url(),
     batch: { max_wait: '1 Milliseconds' },
     auth: { key: '${secret:upstream}' },
     headers: { 'x-api-key': 'Key ${secret:upstream}' },
   }
   const made = await ask('POST', '/v3/pipeline', { title: 'x', config: { destinations: { out } } })
+  t.equal(made.status, 201, made.text)
   const { id } = made.body.data
   t.equal((await ask('POST', `/v3/pipeline/${id}/publish`, {})).status, 200)
   const post = () => ask('POST', `/v3/ingest/${id}`, [{ n: 1 }])
