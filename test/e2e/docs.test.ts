@@ -20,7 +20,12 @@ const TO_LOOK_AT = ['text', 'json', 'js', 'ts', 'ini']
 const SECTIONS = ['sources', 'processors', 'destinations']
 
 /** Variables that configurations of the pages use. */
-const VARIABLES = { SLUICE_ACCESS_KEY: 'x', SLUICE_URL: 'http://127.0.0.1:8080/v3/ingest/abc', REGION: 'x' }
+const VARIABLES = {
+  'secret:upstream': 'key',
+  SLUICE_ACCESS_KEY: 'x',
+  SLUICE_URL: 'http://127.0.0.1:8080/v3/ingest/abc',
+  REGION: 'x',
+}
 
 /** What the commands of a page find beside the blocks of it that have a name. */
 const APP_LOG = `${JSON.stringify({ app: 'a', host: 'x', timestamp: '2026-01-31T12:00:00Z' })}\n`.repeat(20)
