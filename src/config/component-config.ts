@@ -5,8 +5,7 @@ import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
 import type { Problems } from './problems.js'
-import { deliverySchema, ID, inputs as inputsSchema, KINDS, shapeOf } from './schema.js'
-import { SECTIONS } from './sections.js'
+import { deliverySchema, ID, inputs as inputsSchema, KINDS, SECTIONS, shapeOf } from './schema.js'
 
 /** One component of the configuration, its options parsed by the schema of its definition. */
 export interface ComponentConfig<K extends Kind = Kind> {

@@ -8,7 +8,7 @@ import { LimitedReach } from './limited-reach.js'
 import { type Config, loadConfig } from './load.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permitted.js'
-import { SECTIONS } from './sections.js'
+import { SECTIONS } from './schema.js'
 
 /** The source that stands in a published pipeline for whatever there is. */
 const INGEST = 'ingest'

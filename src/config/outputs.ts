@@ -5,7 +5,7 @@ import { irregular } from '../lib/regular-file.js'
 import type { Draft } from './component-config.js'
 import { locate, type Place, placeOf, placeText } from './node.js'
 import type { Problems } from './problems.js'
-import { SECTIONS } from './sections.js'
+import { SECTIONS } from './schema.js'
 
 /** A file that a destination writes to. */
 interface Output {

@@ -7,8 +7,7 @@ import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
 import { Pattern } from '../lib/pattern.js'
 import type { ComponentConfig, Config } from './load.js'
 import type { Fault } from './parse-options.js'
-import { deliverySchema } from './schema.js'
-import { SECTIONS } from './sections.js'
+import { deliverySchema, SECTIONS } from './schema.js'
 
 /** What a configuration that comes from elsewhere may reach on this machine and from it. */
 export interface Permitted {

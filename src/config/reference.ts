@@ -3,8 +3,7 @@ import { conditionReference } from '../condition/reference.js'
 import type { AnyDefinition, Example, Kind } from '../core/component.js'
 import { deliveryOptions } from '../core/delivery-options.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
-import { deliverySchema, inputs, KINDS, settings } from './schema.js'
-import { SECTIONS } from './sections.js'
+import { deliverySchema, inputs, KINDS, SECTIONS, settings } from './schema.js'
 
 /** The reference of the configuration as Markdown, made from the schemas. */
 

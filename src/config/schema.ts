@@ -4,13 +4,13 @@ import { deliveryOptions, deliveryOptionsWith } from '../core/delivery-options.j
 import { duration, listenAddress } from '../core/options.js'
 import { tests } from './config-tests.js'
 import { managedOptions } from './managed-options.js'
-import type { SECTIONS } from './sections.js'
 import { serviceOptions } from './service-options.js'
+
+export { SECTIONS } from './sections.js'
 
 /** The schema of a whole configuration, put together from the list of components. */
 
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
-export type Section = (typeof SECTIONS)[Kind]
 
 export const ID = /^[a-z][a-z0-9_]*$/
 

@@ -5,7 +5,7 @@ import { type Explainer, shown } from './diagnostics.js'
 import { splitInput } from './input.js'
 import type { ConfigNode } from './node.js'
 import type { Problems } from './problems.js'
-import { SECTIONS } from './sections.js'
+import { SECTIONS } from './schema.js'
 
 /** Longer cycles are shown with their middle left out. */
 const SHOWN_STEPS = 10
