@@ -18,6 +18,7 @@ import { packageVersion } from '../lib/version.js'
 import { bodyText, cutText, drain, failureOf, retryAfterMs } from './http/answer.js'
 import { BodyMemory } from './http/body-memory.js'
 import { type Divided, divided } from './http/divided.js'
+import { proxyWords } from './http/network-error.js'
 import { type HttpOptions, options } from './http/options.js'
 import { type ErrorList, readErrors } from './http/read-errors.js'
 import { Transport, withoutQuery } from './http/transport.js'
@@ -230,6 +231,7 @@ class HttpDestination implements Destination {
       const shown = to ? withoutQuery(to) : 'elsewhere'
       return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
     }
+    if (status === 407) return `; a proxy answered this${proxyWords(status)}`
     if (status === 404) return '; there is nothing at this address'
     return ''
   }
@@ -256,6 +258,7 @@ class HttpDestination implements Destination {
   #withoutSecrets(text: string): string {
     const secrets = Object.values(this.#options.headers).filter(value => value.length >= SECRET_LENGTH)
     if (this.#key?.last) secrets.push(this.#key.last)
+    secrets.push(...this.#transport.secrets)
     return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
   }
 
@@ -301,7 +304,7 @@ export const http = defineDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:
-    'Answers: 2xx is delivered. 401, 403 and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`.\n\nA receiver may tell events apart, with an answer in JSON: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
+    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`.\n\nA receiver may tell events apart, with an answer in JSON: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
   options,
   examples: [
     {

@@ -8,10 +8,12 @@ const TEXT_CHARACTERS = 300
 /** More than this is not read to keep a connection. */
 const DRAIN_BYTES = 128 * 1024
 
+/** Waits for an operator: a key, a permission, the password of a proxy. */
+const HELD = new Set([401, 403, 407])
 const RETRIED = new Set([408, 425, 429])
 
 export function failureOf(status: number): Failure {
-  if (status === 401 || status === 403 || (status >= 300 && status < 400)) return 'hold'
+  if (HELD.has(status) || (status >= 300 && status < 400)) return 'hold'
   if (status === 413) return 'too_large'
   return status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
 }

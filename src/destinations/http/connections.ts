@@ -8,6 +8,8 @@ import type { TlsContent } from '../../core/tls-content.js'
 import { skipInterimAnswers, wasAnswered } from './interim-answers.js'
 import { DeniedAddress } from './network-error.js'
 import type { HttpOptions } from './options.js'
+import type { Via } from './proxy.js'
+import { connectProxy, openTunnel } from './tunnel.js'
 
 // Not by import: this file is loaded while the daemon runs, and where node_modules is a link, Node.js gives an empty
 // module to an import that comes after a look at a socket or a pipe (its realpath goes by the last stat of anybody).
@@ -19,6 +21,9 @@ const KEEP_ALIVE_MS = 15_000
 const STALLED_BODY_MS = 10_000
 
 export type ConnectionOptions = Pick<HttpOptions, 'tls' | 'connect_timeout'>
+
+/** The proxy for an address; undefined: there is none. */
+export type FindProxy = (target: URL) => Promise<Via | undefined>
 
 /** As many connections as there are requests at a time, kept alive. Certificates are verified, whatever the environment says. */
 export class Connections {
@@ -33,6 +38,8 @@ export class Connections {
   readonly #connected = new Set<Socket>()
   /** Whether a connection was closed before it brought an answer, and none has brought one since. */
   unanswered = false
+  /** Which proxy connections go through; those for http send their requests to the proxy itself, and are not asked about. */
+  findProxy: FindProxy | undefined
 
   constructor(options: ConnectionOptions, content: TlsContent, reach?: Reach) {
     this.#options = options
@@ -76,30 +83,63 @@ export class Connections {
   #newAgent(): UndiciAgent {
     const { connect_timeout: timeout, tls } = this.#options
     const { ca, cert, key } = this.#content
-    const connectorWith = (permitted?: LookupFunction) =>
-      buildConnector({
-        timeout,
-        rejectUnauthorized: true,
-        ...(ca && { ca }),
-        ...(cert && { cert }),
-        ...(key && { key }),
-        ...(tls.server_name && { servername: tls.server_name }),
-        ...(permitted && { lookup: permitted }),
-      })
-    const connector = this.#reach ? connectorWithin(this.#reach, connectorWith) : connectorWith()
+    const connectorFor =
+      (own: Partial<Connecting.BuildOptions>): MakeConnector =>
+      permitted =>
+        buildConnector({
+          timeout,
+          rejectUnauthorized: true,
+          ...(ca && { ca }),
+          ...own,
+          ...(permitted && { lookup: permitted }),
+        })
+    const own = { ...(cert && { cert }), ...(key && { key }), ...(tls.server_name && { servername: tls.server_name }) }
+    const [receiver, proxy] = [own, {}].map(own => {
+      const connectorWith = connectorFor(own)
+      return this.#tracked(this.#reach ? connectorWithin(this.#reach, connectorWith) : connectorWith())
+    })
     const connect: Connecting.connector = (options, callback) => {
-      const socket: unknown = connector(options, (...outcome) => {
-        if (socket instanceof Socket) this.#connecting.delete(socket)
-        const [, made] = outcome
-        if (made) this.#made(made)
-        callback(...outcome)
-      })
-      if (socket instanceof Socket) this.#connecting.add(socket)
+      this.#connect(options, { receiver: receiver!, proxy: proxy!, timeout }).then(
+        socket => callback(null, socket),
+        (error: Error) => callback(error, null),
+      )
     }
     return new Agent({ keepAliveTimeout: KEEP_ALIVE_MS, headersTimeout: 0, bodyTimeout: STALLED_BODY_MS, connect })
   }
 
-  #made(socket: Socket): void {
+  async #connect(options: Connecting.Options, { receiver, proxy, timeout }: Connectors): Promise<Socket> {
+    const { protocol, host = '', hostname, port } = options
+    const target = new URL(`${protocol}//${host}`)
+    const via = await this.findProxy?.(target)
+    const isProxy = via && target.origin === via.url.origin
+    if (!via || isProxy || protocol !== 'https:')
+      return this.#made(await connected(isProxy ? proxy : receiver, options))
+    const tunnel = await this.#tunnel(via, `${urlHost(hostname)}:${port || 443}`, proxy, timeout)
+    return this.#made(await connected(receiver, { ...options, httpSocket: tunnel }))
+  }
+
+  async #tunnel(via: Via, target: string, proxy: Connecting.connector, timeout: number): Promise<Socket> {
+    const socket = await connectProxy(via, proxy)
+    this.#connecting.add(socket)
+    try {
+      return await openTunnel(socket, via, target, timeout)
+    } finally {
+      this.#connecting.delete(socket)
+    }
+  }
+
+  /** Knows of its sockets from the beginning, to close them. */
+  #tracked(connector: Connecting.connector): Connecting.connector {
+    return (options, callback) => {
+      const socket: unknown = connector(options, (...outcome) => {
+        if (socket instanceof Socket) this.#connecting.delete(socket)
+        callback(...outcome)
+      })
+      if (socket instanceof Socket) this.#connecting.add(socket)
+    }
+  }
+
+  #made(socket: Socket): Socket {
     skipInterimAnswers(socket)
     this.#connected.add(socket)
     // Before undici hears of it, which is what the failed request sees.
@@ -112,7 +152,30 @@ export class Connections {
       socket.destroy()
     })
     socket.once('close', () => this.#connected.delete(socket))
+    return socket
   }
+}
+
+type MakeConnector = (permitted?: LookupFunction) => Connecting.connector
+
+interface Connectors {
+  readonly receiver: Connecting.connector
+  readonly proxy: Connecting.connector
+  readonly timeout: number
+}
+
+function connected(connector: Connecting.connector, options: Connecting.Options): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    connector(options, (error, socket) => {
+      if (socket) resolve(socket)
+      else reject(error)
+    })
+  })
+}
+
+/** An IPv6 address in brackets. */
+function urlHost(hostname: string): string {
+  return isIP(hostname) === 6 ? `[${hostname}]` : hostname
 }
 
 /**

@@ -1,6 +1,7 @@
 import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
 import { opensslText, tlsAlertOf } from '../../core/tls-alert.js'
 import type { HttpOptions } from './options.js'
+import { ProxyError } from './tunnel.js'
 
 /** Why there was no answer, in words that name the option to change. */
 
@@ -39,20 +40,53 @@ export interface Way {
   readonly tls: HttpOptions['tls']
   /** Whether the receiver has closed a connection before it ever answered over one. */
   readonly unanswered: boolean
+  /** The proxy that requests go through. */
+  readonly proxy: string | undefined
 }
 
 /** An attempt that got no answer. */
 export function networkError(error: unknown, place: string, way: Way): DeliveryError {
   if (error instanceof DeliveryError) return error
-  if (error instanceof DeniedAddress)
-    return new DeliveryError(`${place}: ${error.message}`, { failure: 'hold', reason: 'address_denied', cause: error })
+  if (error instanceof DeniedAddress) return denied(error, place)
+  if (error instanceof ProxyError) return proxyError(error, place, way)
   const code = errorCode(error) ?? ''
   const tls = tlsWords(error, code, way.tls)
   const reason = tls === undefined ? reasonOf(error, code) : 'tls'
   const why = tls ?? WORDS[reason] ?? errorText(error)
   const advice = tls === undefined ? adviceOn(error, reason, way) : ''
-  const message = `${place}: ${why}${code ? ` (${code})` : ''}${advice}`
+  // A request for http goes to the proxy itself.
+  const who = way.proxy !== undefined && way.url.startsWith('http:') ? `the proxy ${way.proxy}: ` : ''
+  const message = `${place}: ${who}${why}${code ? ` (${code})` : ''}${advice}`
   return new DeliveryError(message, { failure: 'retry', reason, cause: error })
+}
+
+function denied(error: DeniedAddress, place: string): DeliveryError {
+  return new DeliveryError(`${place}: ${error.message}`, { failure: 'hold', reason: 'address_denied', cause: error })
+}
+
+/** What went wrong at the proxy, or on the way there, and not at the receiver. */
+function proxyError({ status, message, cause }: ProxyError, place: string, { proxy = '' }: Way): DeliveryError {
+  if (status !== undefined) {
+    const options = { failure: HELD_BY_PROXY.has(status) ? 'hold' : 'retry', reason: `proxy_${status}` } as const
+    const words = proxyWords(status)
+    const said = message ? `${status} ${message}` : status
+    return new DeliveryError(`${place}: the proxy ${proxy} answered ${said}${words}`, { ...options, cause })
+  }
+  if (cause instanceof DeniedAddress) return denied(cause, place)
+  const code = errorCode(cause) ?? ''
+  const reason = REASONS[code]
+  const why = (reason && WORDS[reason]) ?? (cause === undefined ? message : errorText(cause))
+  const text = `${place}: the proxy ${proxy}: ${why}${code ? ` (${code})` : ''}`
+  return new DeliveryError(text, { failure: 'retry', reason: `proxy_${reason ?? 'network'}`, cause })
+}
+
+/** It takes an operator to correct these. */
+const HELD_BY_PROXY = new Set([401, 403, 405, 407])
+
+export function proxyWords(status: number): string {
+  if (status === 407) return '; it wants another user or password: see proxy.auth'
+  if (status === 403 || status === 405) return '; it does not allow connections to this host and port'
+  return status >= 500 ? '; it cannot reach the receiver' : ''
 }
 
 function reasonOf(error: unknown, code: string): string {

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { auth, HEADER_NAME } from '../../core/auth-options.js'
 import { duration, refuse, refuseAt } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
+import { httpUrl, proxy } from './proxy-options.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
@@ -12,18 +13,6 @@ const OWN_HEADERS = new Set(
     ' ',
   ),
 )
-
-function httpUrl() {
-  const schema = z.string().superRefine((text, context) => {
-    const url = URL.canParse(text) ? new URL(text) : undefined
-    if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
-      refuse(context, 'must be a whole address that begins with http:// or https://')
-    } else if (url.username || url.password) {
-      refuse(context, 'must not hold a user name or password; use "auth" or "headers"')
-    } else if (url.hash) refuse(context, 'must not have a part after "#"')
-  })
-  return reaches('urls', schema)
-}
 
 const tls = z
   .strictObject({
@@ -80,6 +69,11 @@ export const options = z
       .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
       .prefault('10 Seconds')
       .describe('Time to connect, within `timeout`.'),
+    proxy: proxy
+      .optional()
+      .describe(
+        'A proxy between this machine and the receiver. environment: the one in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY has the host. Without this option the environment is not used.',
+      ),
     tls: tls
       .prefault({})
       .describe('For https. Certificates are always verified. Replaced files are used without a restart.'),
@@ -92,6 +86,7 @@ export const options = z
       const other =
         (OWN_HEADERS.has(lower) && 'is set by sluice itself') ||
         (auth.type === 'token' && lower === auth.header.toLowerCase() && 'is set by auth') ||
+        (lower === 'proxy-authorization' && 'is set by proxy.auth') ||
         (delegate_account_id !== undefined && lower === 'x-delegate-account-id' && 'is set by delegate_account_id')
       if (other) refuseAt(context, ['headers', name], other)
     }

@@ -6,6 +6,7 @@ import { every } from '../../lib/time.js'
 import type { Connections } from './connections.js'
 import { networkError } from './network-error.js'
 import type { HttpOptions } from './options.js'
+import { ProxySettings, type Via, variableFor } from './proxy.js'
 
 /** Replaced files are looked for this often while there are requests, */
 const LOOK_MS = 1000
@@ -17,6 +18,7 @@ export class Transport {
   readonly #options: HttpOptions
   readonly #context: DestinationContext
   readonly #tls: TlsFiles
+  #proxy: ProxySettings | undefined
   #connections: Connections | undefined
   /** Of the one before with the same options. */
   #inherited: Connections | undefined
@@ -35,6 +37,7 @@ export class Transport {
   /** Reads the certificates; holds, until the files are replaced, when they cannot be used. */
   async open(): Promise<void> {
     if (this.#connections) return await this.#renew()
+    this.#openProxy()
     const content = await this.#tls.load().catch(cause => {
       const reason = cause instanceof TlsFilesError && cause.denied ? 'file_denied' : 'tls_files'
       throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
@@ -42,6 +45,7 @@ export class Transport {
     // Loaded by those who send over HTTP only: undici takes its time and its memory.
     const { Connections } = await import('./connections.js')
     this.#connections = this.#inherited ?? new Connections(this.#options, content, this.#context.reach)
+    this.#connections.findProxy = this.#proxy && (target => this.#proxy!.viaFor(target))
     this.#connections.renew(content)
     this.#inherited = undefined
     if (hasTlsFiles(this.#options)) this.#stopLooking = every(IDLE_LOOK_MS, () => void this.#renew())
@@ -56,8 +60,11 @@ export class Transport {
     const place = `${request.method} ${withoutQuery(url)}`
     if (hasTlsFiles(this.#options) && this.#context.clock.now() - this.#lookedAt >= LOOK_MS) await this.#renew()
     signal.throwIfAborted()
+    const target = new URL(url)
+    const via = target.protocol === 'http:' ? await this.#proxy?.viaFor(target) : undefined
+    const sent = via ? throughProxy(request, target, via) : request
     try {
-      return await untilAborted(this.#connections!.request({ ...request, signal }), signal)
+      return await untilAborted(this.#connections!.request({ ...sent, signal }), signal)
     } catch (error) {
       if (signal.aborted) throw error
       throw this.broken(error, place, url)
@@ -70,12 +77,37 @@ export class Transport {
       url,
       tls: this.#options.tls,
       unanswered: this.#connections?.unanswered ?? false,
+      proxy: this.#proxy?.urlFor(new URL(url))?.origin,
     })
+  }
+
+  /** What must not be shown. */
+  get secrets(): readonly string[] {
+    return this.#proxy?.secrets ?? []
   }
 
   /** Whether certificates were replaced since they were read. */
   async changed(): Promise<boolean> {
-    return hasTlsFiles(this.#options) && (await this.#tls.replaced())
+    const [files, password] = await Promise.all([
+      hasTlsFiles(this.#options) && this.#tls.replaced(),
+      this.#proxy?.changed() ?? false,
+    ])
+    return files || password
+  }
+
+  #openProxy(): void {
+    const { proxy, url } = this.#options
+    const { log } = this.#context
+    const target = new URL(url)
+    const variable = variableFor(target)
+    if (proxy !== undefined) {
+      this.#proxy ??= new ProxySettings(proxy, this.#context)
+      const through = this.#proxy.urlFor(target)?.origin
+      if (through !== undefined) log.info({ proxy: through }, 'requests are sent through a proxy')
+      else if (proxy === 'environment')
+        log.warn('"proxy: environment" is set, and the environment names no proxy for this host; connecting directly')
+    } else if (variable !== undefined && !this.#context.reach)
+      log.info({ variable }, 'the environment names a proxy that is not used; set "proxy: environment" to use it')
   }
 
   flushed(): boolean {
@@ -104,6 +136,16 @@ export class Transport {
     const content = await this.#tls.renewed()
     if (content) this.#connections?.renew(content)
   }
+}
+
+/** A request for http is sent to the proxy as a whole, with the address of its receiver. */
+function throughProxy(request: Dispatcher.RequestOptions, target: URL, { url, authorization }: Via) {
+  const headers = {
+    ...(request.headers as Record<string, string>),
+    host: target.host,
+    ...(authorization && { 'proxy-authorization': authorization }),
+  }
+  return { ...request, origin: url.origin, path: `${target.origin}${request.path}`, headers }
 }
 
 function tlsPaths({ tls: { ca_file, cert_file, key_file } }: HttpOptions) {

@@ -1,0 +1,128 @@
+import { isIP } from 'node:net'
+import { parseCidr } from '../../condition/cidr.js'
+import { AccessKey } from '../../core/access-key.js'
+import type { DestinationContext } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
+import type { ProxyOptions } from './proxy-options.js'
+
+/** The proxy that a request goes through. */
+export interface Via {
+  readonly url: URL
+  /** Undefined: it wants none. */
+  readonly authorization: string | undefined
+}
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/** Which proxy is used for which address, and with what password. */
+export class ProxySettings {
+  readonly #options: ProxyOptions
+  readonly #env: Environment
+  readonly #password: AccessKey | undefined
+  #secrets: readonly string[] = []
+
+  constructor(options: ProxyOptions, { log, reach }: DestinationContext, env: Environment = process.env) {
+    // The operator's proxy would make connections that this pipeline must not make.
+    if (options === 'environment' && reach)
+      throw new DeliveryError('"proxy: environment" is not available to a published pipeline', {
+        failure: 'hold',
+        reason: 'proxy_denied',
+      })
+    this.#options = options
+    this.#env = env
+    if (options === 'environment' || !options.auth) return
+    const { password, password_file, credential } = options.auth
+    const source = { key: password, key_file: password_file, credential }
+    const auth = { type: 'token', scheme: '', header: 'proxy-authorization', ...source } as const
+    this.#password = new AccessKey(auth, log.child({ option: 'proxy.auth' }), reach)
+  }
+
+  /** What must not be shown. */
+  get secrets(): readonly string[] {
+    return this.#secrets
+  }
+
+  /** The address of the proxy for an address, without its password; undefined: none. */
+  urlFor(target: URL): URL | undefined {
+    if (this.#options === 'environment') return proxyFromEnvironment(target, this.#env)
+    return isExcluded(target, this.#options.no_proxy) ? undefined : new URL(this.#options.url)
+  }
+
+  /** Undefined: the address is reached directly. */
+  async viaFor(target: URL): Promise<Via | undefined> {
+    const url = this.urlFor(target)
+    if (!url) return undefined
+    const user = this.#options === 'environment' ? decoded(url.username) : this.#options.auth?.user
+    if (!user) return { url, authorization: undefined }
+    const password = this.#password ? await this.#current() : decoded(url.password)
+    const encoded = Buffer.from(`${user}:${password}`).toString('base64')
+    this.#secrets = password === '' ? [encoded] : [encoded, password]
+    return { url, authorization: `Basic ${encoded}` }
+  }
+
+  /** Whether the password was replaced. */
+  async changed(): Promise<boolean> {
+    return (await this.#password?.changed()) ?? false
+  }
+
+  async #current(): Promise<string> {
+    try {
+      return await this.#password!.current()
+    } catch (cause) {
+      if (!(cause instanceof DeliveryError)) throw cause
+      const { failure, reason, message } = cause
+      throw new DeliveryError(`proxy.auth: ${message}`, { failure, reason, cause })
+    }
+  }
+}
+
+/** The names of the variables for the proxy of an address, in order. */
+function variablesFor({ protocol }: URL): string[] {
+  const name = protocol === 'https:' ? 'https_proxy' : 'http_proxy'
+  return [name, name.toUpperCase(), 'all_proxy', 'ALL_PROXY']
+}
+
+/** The variable that names a proxy for the address; undefined: none does. */
+export function variableFor(target: URL, env: Environment = process.env): string | undefined {
+  const list = (env.no_proxy ?? env.NO_PROXY ?? '').split(/[\s,]+/).filter(entry => entry !== '')
+  return isExcluded(target, list) ? undefined : variablesFor(target).find(name => env[name])
+}
+
+/** The proxy that the environment names for an address. */
+export function proxyFromEnvironment(target: URL, env: Environment = process.env): URL | undefined {
+  const name = variableFor(target, env)
+  const text = name && env[name]
+  if (!text) return undefined
+  const full = text.includes('://') ? text : `http://${text}`
+  const url = URL.canParse(full) ? new URL(full) : undefined
+  if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
+  // The value may hold a password.
+  const message = `the variable ${name} must be the address of a proxy that begins with http:// or https://`
+  throw new DeliveryError(message, { failure: 'hold', reason: 'proxy' })
+}
+
+/** Whether a list as in NO_PROXY has the address. */
+function isExcluded(target: URL, list: readonly string[]): boolean {
+  const host = target.hostname.replace(/^\[|\]$/g, '').toLowerCase()
+  const port = target.port || (target.protocol === 'https:' ? '443' : '80')
+  const bytes = Buffer.from(host)
+  return list.some(entry => {
+    if (entry === '*') return true
+    if (entry.includes('/')) return isIP(host) !== 0 && parseCidr(entry)?.(bytes, 0, bytes.length) === true
+    const [, name = '', ownPort] = isIP(entry) ? [entry, entry] : (/^(.*?)(?::(\d+))?$/.exec(entry) ?? [])
+    if (ownPort !== undefined && ownPort !== port) return false
+    const domain = name
+      .replace(/^\[|\]$/g, '')
+      .replace(/^\*?\./, '')
+      .toLowerCase()
+    return host === domain || host.endsWith(`.${domain}`)
+  })
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
