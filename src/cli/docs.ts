@@ -1,9 +1,10 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { components } from '../components.js'
 import { jsonSchema } from '../config/json-schema.js'
 import { referenceText } from '../config/reference.js'
 import type { AnyDefinition } from '../core/component.js'
+import { makeFolderSync } from '../lib/make-folder.js'
 import { systemClock } from '../lib/time.js'
 import { packageFolder, packageVersion } from '../lib/version.js'
 import type { Command, Io } from './command-line.js'
@@ -20,7 +21,7 @@ export function generatedFiles(known: readonly AnyDefinition[] = components): Re
 
 /** Writes the reference of the configuration and its JSON Schema into `folder`. */
 export function docs(io: Pick<Io, 'stdout'>, folder: string = join(packageFolder, 'config')): number {
-  mkdirSync(folder, { recursive: true })
+  makeFolderSync(folder)
   for (const [name, text] of Object.entries(generatedFiles())) {
     const file = join(folder, name)
     writeFileSync(file, text)

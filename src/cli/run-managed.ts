@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { components } from '../components.js'
@@ -13,6 +13,7 @@ import { KeptRevision } from '../fleet/kept-revision.js'
 import { ManagedPipeline } from '../fleet/managed-pipeline.js'
 import { linkTo, readPipelineUrl } from '../fleet/service-link.js'
 import { systemRandom } from '../lib/backoff.js'
+import { makeFolderSync } from '../lib/make-folder.js'
 import { sleep, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
@@ -119,7 +120,7 @@ function daemonId(dataDir: string): string {
     // The first time.
   }
   const id = randomBytes(12).toString('hex')
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  makeFolderSync(folder, 0o700)
   writeFileSync(path, `${id}\n`, { mode: 0o600 })
   return id
 }

@@ -13,7 +13,7 @@ import { configFiles, digestOf } from './files.js'
 import { readYaml } from './load-yaml.js'
 import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './node.js'
-import { checkOutputs } from './outputs.js'
+import { checkDataDir, checkOutputs } from './outputs.js'
 import { Problems } from './problems.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
@@ -183,12 +183,14 @@ function assemble(
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
   if (inspectTls) checkTlsFiles(root, [...drafts.values()], parsed?.service, inspectTls.wall, { problems, warnings })
+  const state = env.STATE_DIRECTORY?.split(':')[0]
+  const dataDir = resolve(parsed?.data_dir ?? (state || 'state'))
+  if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
   if (problems.size > 0 || !parsed) throw new ConfigError(problems.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
   const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]
-  const state = env.STATE_DIRECTORY?.split(':')[0]
   return {
-    dataDir: resolve(parsed.data_dir ?? (state || 'state')),
+    dataDir,
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
     metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,

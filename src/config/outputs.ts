@@ -1,6 +1,7 @@
 import { type Stats, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { fileIdentity } from '../lib/final-path.js'
+import { kernelFolder } from '../lib/kernel-folder.js'
 import { irregular } from '../lib/regular-file.js'
 import type { Draft } from './component-config.js'
 import { locate, type Place, placeOf, placeText } from './node.js'
@@ -52,14 +53,25 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
+/** Tells what keeps `data_dir` from being a folder of its own; `place` is that of the option, or of the document. */
+export function checkDataDir(dataDir: string, place: Place, problems: Problems): void {
+  const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : kernelFolder(dataDir)
+  if (wrong !== undefined) problems.add(place, ['data_dir'], `${dataDir} cannot be used: ${wrong}`)
+}
+
 function notRegular(path: string): string | undefined {
-  let stats: Stats
+  const kernel = kernelFolder(path)
+  if (kernel !== undefined) return `${path} cannot be written: ${kernel}`
+  const stats = statsOf(path)
+  const why = stats && irregular(stats)
+  return why && `${path} cannot be written: ${why}`
+}
+
+/** Undefined: it does not exist, or cannot be examined. The start of the daemon reports what is wrong then. */
+function statsOf(path: string): Stats | undefined {
   try {
-    stats = statSync(path)
+    return statSync(path)
   } catch {
-    // It is created when the daemon starts, which reports what is wrong then.
     return undefined
   }
-  const why = irregular(stats)
-  return why && `${path} cannot be written: ${why}`
 }

@@ -1,4 +1,3 @@
-import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
@@ -10,6 +9,7 @@ import { written } from '../core/explain.js'
 import { OutOfReach, reaches } from '../core/reach.js'
 import { holdChunk } from '../lib/chunk-pool.js'
 import { inTurn } from '../lib/in-turn.js'
+import { makeFolder } from '../lib/make-folder.js'
 import { AppendedFile, calls, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
@@ -168,7 +168,7 @@ export class FileDestination implements Destination {
     const { mode, encoding } = this.#options
     const { reach } = this.#context
     const path = reach ? await reach.realFile(this.#options.path) : this.#options.path
-    await mkdir(dirname(path), { recursive: true })
+    await makeFolder(dirname(path))
     const continues = !this.#openedBefore
     const options = { path, encoding, mode: Number.parseInt(mode, 8), continues, reach }
     this.#opened = await AppendedFile.open(options, this.#os)

@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync, renameSync, unlinkSync } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import type { Checkpoints } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
 import { writeAtomic } from '../lib/atomic-file.js'
+import { makeFolder } from '../lib/make-folder.js'
 import { after, type Clock } from '../lib/time.js'
 
 /**
@@ -165,7 +165,7 @@ class SourceCheckpoints implements Checkpoints {
     try {
       const document = JSON.stringify(this.#snapshot())
       const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
-      await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+      await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.#path, `${JSON.stringify(head)}\n${document}\n`, `${this.#path}.1`)
       counts.written++
       this.#savedAt = takenAt

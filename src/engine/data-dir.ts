@@ -1,6 +1,7 @@
-import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, readdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode, errorText } from '../core/errors.js'
+import { makeFolderSync } from '../lib/make-folder.js'
 
 /**
  * One daemon per data folder. A lock is a file `lock.N` that says which process took it. The highest N counts; it
@@ -36,7 +37,7 @@ export function lockDataDir(dir: string): DataDirLock {
   const mine = JSON.stringify(identify(process.pid))
   const beside = join(dir, `lock-${process.pid}.new`)
   try {
-    mkdirSync(dir, { recursive: true, mode: 0o700 })
+    makeFolderSync(dir, 0o700)
     writeFileSync(beside, mine, { mode: 0o600 })
     try {
       const path = acquire(dir, beside)

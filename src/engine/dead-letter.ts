@@ -1,10 +1,11 @@
-import { type FileHandle, mkdir, open, stat } from 'node:fs/promises'
+import { type FileHandle, open, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
 import type { DeliveryError } from '../core/errors.js'
 import { syncFolder } from '../lib/atomic-file.js'
 import { inTurn } from '../lib/in-turn.js'
+import { makeFolder } from '../lib/make-folder.js'
 import type { Clock } from '../lib/time.js'
 import { encodeLetters } from './dead-letter/record.js'
 
@@ -56,7 +57,7 @@ export class DeadLetterFile implements DeadLetters {
 
   /** Whether the bytes are safe in the file that has the name, then. */
   async #appendTo(bytes: Buffer): Promise<boolean> {
-    await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+    await makeFolder(this.#folder, 0o700)
     const file = await open(this.path, 'a+', 0o600)
     try {
       const { size, torn } = await cutTornRecord(file)

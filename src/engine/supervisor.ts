@@ -1,8 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/load.js'
 import type { KeyWatch } from '../core/component.js'
 import { errorText } from '../core/errors.js'
+import { makeFolderSync } from '../lib/make-folder.js'
 import { after, deadline, every } from '../lib/time.js'
 import { looseCounters } from './counters.js'
 import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
@@ -240,7 +241,7 @@ function sameComponents(before: Config, next: Config): Set<string> {
 
 /** Creates every component of a configuration, in a folder of its own, and lets go of them again; throws when one cannot be. */
 export async function rehearse(config: Config, around: Omit<Surroundings, 'metrics'>): Promise<void> {
-  mkdirSync(config.dataDir, { recursive: true, mode: 0o700 })
+  makeFolderSync(config.dataDir, 0o700)
   const dataDir = mkdtempSync(join(config.dataDir, 'rehearsal-'))
   try {
     const log = around.log.child({}, { level: 'silent' })

@@ -1,9 +1,10 @@
-import { mkdir, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../core/errors.js'
 import { writeAtomic } from '../lib/atomic-file.js'
+import { makeFolder } from '../lib/make-folder.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
@@ -41,7 +42,7 @@ export class KeptRevision {
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
-      await mkdir(this.#folder, { recursive: true, mode: 0o700 })
+      await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.#path, `${JSON.stringify({ sum: crc32(kept), kept })}\n`)
     } catch (error) {
       this.#log.error({ file: this.#path, error: errorText(error) }, 'the revision that runs cannot be kept')

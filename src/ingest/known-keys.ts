@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
-import { type FileHandle, mkdir, open, readFile, rename } from 'node:fs/promises'
+import { type FileHandle, open, readFile, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../core/errors.js'
+import { makeFolder } from '../lib/make-folder.js'
 import type { Clock } from '../lib/time.js'
 
 /**
@@ -52,7 +53,7 @@ export class KnownKeys {
   /** Reads what the files say. What is damaged in them is left out. */
   static async open(options: KnownKeysOptions): Promise<KnownKeys> {
     const keys = new KnownKeys(options)
-    await mkdir(options.folder, { recursive: true, mode: 0o700 })
+    await makeFolder(options.folder, 0o700)
     await keys.#load(BEFORE, keys.#before)
     await keys.#load(NAME, keys.#now)
     return keys

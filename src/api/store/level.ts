@@ -1,7 +1,8 @@
-import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { rename, rm, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { syncFolder } from '../../lib/atomic-file.js'
+import { makeFolder } from '../../lib/make-folder.js'
 import { type Level, LevelDatabase, openLevel, unusable } from './level-database.js'
 import { Reads } from './reads.js'
 import {
@@ -38,7 +39,7 @@ interface Waiting {
 /** Opens the store in the folder `path`, which is made if it is missing. */
 export async function openLevelStore(path: string, log?: Logger): Promise<Store> {
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 })
+    await makeFolder(path, 0o700)
   } catch (error) {
     throw unusable(path, error)
   }
@@ -160,7 +161,7 @@ class LevelStore implements Store {
     const beside = `${path}.new`
     try {
       await rm(beside, { recursive: true, force: true })
-      await mkdir(beside, { recursive: true, mode: 0o700 })
+      await makeFolder(beside, 0o700)
       await this.#copyTo(beside)
       await syncFolder(beside)
       await rename(beside, path)

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
+import { makeFolder } from '../../lib/make-folder.js'
 import { openLevelStore } from './level.js'
 import { requireUnused } from './level-database.js'
 import { type Store, StoreError } from './store.js'
@@ -109,7 +110,7 @@ export async function restoreState(
   const target = join(dataDir, 'store')
   const present = await stat(target).catch(() => undefined)
   if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
-  await mkdir(dataDir, { recursive: true, mode: 0o700 })
+  await makeFolder(dataDir, 0o700)
   const beside = join(dataDir, 'store.restored')
   await rm(beside, { recursive: true, force: true })
   try {

@@ -1,7 +1,8 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { errorText } from '../../core/errors.js'
 import type { Totals } from '../../engine/totals.js'
+import { makeFolderSync } from '../../lib/make-folder.js'
 import { every, systemClock } from '../../lib/time.js'
 import { packageFolder } from '../../lib/version.js'
 import type { Io } from '../command-line.js'
@@ -20,7 +21,7 @@ const WARN = 40
 /** Throttles made-up apps, and ships them with a log of this machine. Resolves with the exit code when the user ends it. */
 export async function quickstart(io: Io): Promise<number> {
   const folder = join(process.cwd(), FOLDER)
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
+  makeFolderSync(folder, 0o700)
   const warn = (text: string) => io.stderr.write(`sluice: ${text}\n`)
   const found = makePlan(USUAL_LOGS, join(packageFolder, 'README.md'), io.env, folder, await freePort())
   const service = found.http

@@ -1,9 +1,10 @@
 import { existsSync } from 'node:fs'
-import { link, mkdir, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
+import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
+import { makeFolder } from '../../lib/make-folder.js'
 import { DataDirError, lockDataDir } from '../data-dir.js'
 import { cutTornRecord, deadLetterPath } from '../dead-letter.js'
 import { Engine, type Surroundings } from '../engine.js'
@@ -213,7 +214,7 @@ async function putBack(from: string, path: string, folder: string): Promise<void
 
 /** Puts what is being merged at the end of `into`; of both as far as the records are whole. */
 async function merge(into: string, folder: string): Promise<void> {
-  await mkdir(dirname(into), { recursive: true, mode: 0o700 })
+  await makeFolder(dirname(into), 0o700)
   const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])
   try {
     if (!from) return

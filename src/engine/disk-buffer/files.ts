@@ -1,7 +1,8 @@
 import { constants } from 'node:fs'
-import { type FileHandle, mkdir, open, readdir, rename, unlink } from 'node:fs/promises'
+import { type FileHandle, open, readdir, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { syncFolder } from '../../lib/atomic-file.js'
+import { makeFolder } from '../../lib/make-folder.js'
 
 /** What a buffer does with its disk, so that a test can be the disk. Everything rejects with errors of the system. */
 export interface BufferFolder {
@@ -40,7 +41,7 @@ export function folderOnDisk(path: string, depth = 2): BufferFolder {
   return {
     path,
     async make() {
-      await mkdir(path, { recursive: true, mode: 0o700 })
+      await makeFolder(path, 0o700)
       for (let above = dirname(path), i = 0; i < depth; i++, above = dirname(above)) await syncFolder(above)
     },
     async list() {

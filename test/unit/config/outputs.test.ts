@@ -9,10 +9,11 @@ import { ConfigError, formatProblem } from '../../../src/core/errors.js'
 const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
 
 /** What is wrong with destinations that write to these files, a line each. */
-function problemsOf(paths: readonly string[], onThisMachine = true): string[] {
+function problemsOf(paths: readonly string[], onThisMachine = true, more = ''): string[] {
   const destinations = paths.map((path, n) => `  d${n}: { type: file, inputs: [in], path: ${JSON.stringify(path)} }\n`)
   try {
-    parseConfig(SOURCES + destinations.join(''), 'c.yaml', { env: {}, components, onThisMachine })
+    const text = more + SOURCES + (destinations.join('') || '  out: { type: blackhole, inputs: [in] }\n')
+    parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine })
     return []
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -52,6 +53,16 @@ t.test('what exists must be a regular file', async t => {
     /^c\.yaml:4:\d+: destinations\.d0\.path: .*cannot be written: it is a FIFO/,
   ])
   t.match(problemsOf([join(folder, 'folder')]), [/it is a folder; name a file in it/])
+  t.match(problemsOf(['/proc/no/such.log']), [/\/proc belongs to the kernel \(proc\), and files cannot be kept there/])
   t.match(problemsOf(['/dev/null']), [/it is a device; .*blackhole/])
   t.same(problemsOf([join(folder, 'file'), join(folder, 'fifo/x'), join(folder, 'new/file')]), [])
+})
+
+t.test('data_dir is a folder that can keep files', async t => {
+  const path = join(t.testdir({ file: '' }), 'file')
+  t.match(problemsOf([], true, `data_dir: ${path}\n`), [
+    /^c\.yaml:1:11: data_dir: .*cannot be used: it is not a folder/,
+  ])
+  t.match(problemsOf([], true, 'data_dir: /proc/sluice\n'), [/^c\.yaml:1:11: data_dir: .*belongs to the kernel/])
+  t.same(problemsOf([], true, `data_dir: ${path}-new/deep\n`), [])
 })

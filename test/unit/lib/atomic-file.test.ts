@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync
 import { join } from 'node:path'
 import t from 'tap'
 import { writeAtomic } from '../../../src/lib/atomic-file.js'
+import { makeFolder, makeFolderSync } from '../../../src/lib/make-folder.js'
 
 t.test('replaces a file as a whole', async t => {
   const dir = t.testdir({})
@@ -26,4 +27,20 @@ t.test('a failure leaves the old content, and nothing else', async t => {
   mkdirSync(join(dir, 'folder'))
   await t.rejects(writeAtomic(join(dir, 'folder'), 'new'))
   t.same(readdirSync(dir).sort(), ['a', 'folder'])
+})
+
+t.test('folders are created with those above, and what cannot be ends in an error', async t => {
+  const dir = t.testdir({ file: '' })
+  const makers = { async: makeFolder, sync: async (path: string, mode?: number) => makeFolderSync(path, mode) }
+  for (const [name, make] of Object.entries(makers)) {
+    await make(join(dir, name, 'b', 'c'), 0o700)
+    t.equal(statSync(join(dir, name, 'b')).mode & 0o777, 0o700)
+    await make(join(dir, name, 'b', 'c'))
+    await Promise.all([1, 2, 3].map(n => make(join(dir, name, 'x', 'y', `${n}`))))
+    t.ok(statSync(join(dir, name, 'x', 'y', '3')).isDirectory())
+    await t.rejects(make(join(dir, 'file')), { code: 'EEXIST' })
+    await t.rejects(make(join(dir, 'file', 'a', 'b')), { code: 'ENOTDIR' })
+    // The recursive mkdir of Node.js never returns here.
+    await t.rejects(make('/proc/sluice/state'), { code: 'ENOENT' })
+  }
 })
