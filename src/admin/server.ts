@@ -22,13 +22,19 @@ export interface Told {
   readonly connections: ConnectionEvents
   /** Every destination, and why it is not ready. */
   destinations(): { id: string; state: string; reason: string | undefined }[]
-  /** Sources that failed a short while ago, and are started again and again. */
-  failures?(): { id: string; reason: string }[]
+  /** Sources that wait for an operator, or failed a short while ago and are started again and again. */
+  failures?(): { id: string; state: string; reason: string }[]
 }
 
-/** Whether nothing is held up: a destination that was validated once and is tried again is ready, too. */
-export function isReady(destinations: readonly { readonly state: string }[]): boolean {
-  return destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
+type States = readonly { readonly state: string }[]
+
+/**
+ * Whether nothing is held up: a destination that was validated once and is tried again is ready, too. `failures` are
+ * those of sources.
+ */
+export function isReady(destinations: States, failures: States = []): boolean {
+  const waits = failures.some(({ state }) => state === 'holding')
+  return !waits && destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
 }
 
 /** Bounds of the connections to /metrics and so on. */
@@ -115,9 +121,9 @@ async function answer(
       return
     case '/readyz': {
       const destinations = told.destinations()
-      const ready = isReady(destinations)
       const failures = told.failures?.() ?? []
-      const sources = failures.length > 0 ? { sources: failures.map(one => ({ ...one, state: 'failing' })) } : {}
+      const ready = isReady(destinations, failures)
+      const sources = failures.length > 0 ? { sources: failures } : {}
       sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not ready', destinations, ...sources })
       return
     }

@@ -38,11 +38,15 @@ export function troublesOf(view: DaemonView): Trouble[] {
         : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
     troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
   }
-  for (const { id, reason } of failing)
+  for (const { id, state, reason } of failing) {
+    const holds = state === 'holding'
     troubles.push({
-      what: `${id} fails: ${reason}`,
-      todo: 'It is started again and again until it works, where it left off. It goes on by itself once that is put right.',
+      what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
+      todo: holds
+        ? 'It reads nothing until that is put right, and then continues by itself. No events are lost.'
+        : 'It is started again and again until it works, where it left off. It goes on by itself once that is put right.',
     })
+  }
   if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
     troubles.push({
       what: 'the configuration was not taken at the last reload: the one before it runs',

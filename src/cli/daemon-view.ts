@@ -14,8 +14,8 @@ export interface DaemonView {
   readonly scrape: Scrape
   readonly ready: boolean
   readonly destinations: readonly { readonly id: string; readonly state: string; readonly reason?: string }[]
-  /** Sources that fail and are started again. */
-  readonly failing: readonly { readonly id: string; readonly reason: string }[]
+  /** Sources that wait for an operator, or fail and are started again. */
+  readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
 }
 

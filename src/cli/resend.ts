@@ -10,8 +10,8 @@ import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { onSignals } from './run.js'
 import { createLog } from './run-log.js'
+import { onSignals } from './signals.js'
 
 export interface ResendOptions {
   readonly config: string

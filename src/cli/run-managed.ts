@@ -6,6 +6,8 @@ import { components } from '../components.js'
 import { ManagedConfig } from '../config/managed-config.js'
 import { AccessKey } from '../core/access-key.js'
 import { auth } from '../core/auth-options.js'
+import { errorCode } from '../core/errors.js'
+import { StateUnreadable } from '../core/unreadable.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { rehearse } from '../engine/supervisor.js'
 import type { Totals } from '../engine/totals.js'
@@ -18,8 +20,9 @@ import { sleep, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { onSignals, type Running, runLocked } from './run.js'
+import { type Running, runLocked } from './run.js'
 import { createLog, tellWarnings } from './run-log.js'
+import { onSignals } from './signals.js'
 import { oneLine } from './systemd/service-state.js'
 import { Systemd } from './systemd/systemd.js'
 
@@ -116,8 +119,9 @@ function daemonId(dataDir: string): string {
   try {
     const id = readFileSync(path, 'utf8').trim()
     if (/^[0-9a-f]{24}$/.test(id)) return id
-  } catch {
-    // The first time.
+  } catch (error) {
+    // Else it is the first time. With another id the service would take this for another daemon.
+    if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }
   const id = randomBytes(12).toString('hex')
   makeFolderSync(folder, 0o700)

@@ -11,15 +11,15 @@ import { type Totals, totalsOf } from '../engine/totals.js'
 import { systemRandom } from '../lib/backoff.js'
 import { ConnectionReport } from '../lib/connection-report.js'
 import { inheritedSockets } from '../lib/inherited-sockets.js'
-import { deadline, every, systemClock } from '../lib/time.js'
-import { formatDuration } from '../lib/units.js'
+import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
-import { onHeldSignal } from './held-signals.js'
 import { onReload, type ReloadOrigin } from './reload.js'
+import { whenReadable } from './run-held.js'
 import { createLog, tellWarnings } from './run-log.js'
 import { Servers } from './run-servers.js'
+import { onSignals } from './signals.js'
 import { onStdoutGone } from './stdout-gone.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
 import { Systemd } from './systemd/systemd.js'
@@ -80,15 +80,23 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     reloads?.wentBack(error)
     origin.wentBack?.(error)
   }
-  const pipeline = await Supervisor.build(config, around, wentBack)
+  const { systemd } = origin
+  const build = () => Supervisor.build(config, around, wentBack)
+  const pipeline = await whenReadable(build, { config, metrics, systemd, log })
+  if (!pipeline) {
+    systemd.ending(0, 'ended')
+    await systemd.close()
+    return EXIT.done
+  }
   const heldBefore = new Map(
     [...metrics.components.values()].map(counters => [counters.id, counters.inFlight().events]),
   )
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
-  const { systemd } = origin
   const told = new DaemonSubject(pipeline, log)
-  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready.', () => (isReady(pipeline.states()) ? 1 : 0))
+  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () =>
+    isReady(pipeline.states(), pipeline.failures()) ? 1 : 0,
+  )
   const servers = new Servers(
     {
       metrics: format => metrics.render(format),
@@ -132,36 +140,6 @@ function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: (
       inheritedSockets().letGo()
       systemd.ending(timeout(), 'ending: what was read is delivered')
       engine.stop(deadline)
-    },
-  }
-}
-
-/** The first SIGTERM or SIGINT ends the run in order; `second` resolves at the next. */
-export function onSignals(
-  engine: Pick<Engine, 'stop'>,
-  timeout: number | (() => number),
-  log: Logger,
-  message = 'ending: sources stop, what was read is delivered',
-): { second: Promise<void>; remove: () => void } {
-  let leave = () => {}
-  const second = new Promise<void>(resolve => {
-    leave = resolve
-  })
-  let stopping: { clear: () => void } | undefined
-  const onSignal = (signal: NodeJS.Signals) => {
-    if (stopping) return leave()
-    const timeoutMs = typeof timeout === 'number' ? timeout : timeout()
-    log.info({ signal, timeout: formatDuration(timeoutMs) }, message)
-    const limit = deadline(timeoutMs)
-    stopping = limit
-    engine.stop(limit.signal)
-  }
-  const removes = (['SIGTERM', 'SIGINT'] as const).map(name => onHeldSignal(name, onSignal))
-  return {
-    second,
-    remove: () => {
-      stopping?.clear()
-      for (const remove of removes) remove()
     },
   }
 }

@@ -45,6 +45,8 @@ export interface Source extends Lifecycle {
    * came back undelivered, instead of giving it back to the source.
    */
   readonly once?: true
+  /** Why it reads nothing until an operator helps; undefined: it reads. */
+  readonly heldBy?: string | undefined
   /**
    * Runs until the input ends or the signal aborts, then resolves. A rejection is logged and counted, and the engine
    * runs it again after a while: from its checkpoint.
@@ -132,7 +134,7 @@ export const REPLACED = Symbol('replaced')
 
 /** A source's saved positions: one JSON document a source, written soon after it changed, atomically. */
 export interface Checkpoints {
-  /** What was saved last, or undefined. */
+  /** What was saved last; undefined: nothing; null: it was damaged. Throws StateUnreadable when it cannot be read now. */
   read(): unknown
   /** How to get the committed state at the moment of writing. */
   provide(snapshot: () => unknown): void
@@ -140,6 +142,8 @@ export interface Checkpoints {
   changed(): void
   /** Resolves when the present state is on disk. */
   flush(): Promise<void>
+  /** The file that they are saved in, for messages. */
+  readonly file?: string
   /** When the state was last written (or found unchanged), wall clock in milliseconds; 0: never. */
   readonly savedAt: number
 }

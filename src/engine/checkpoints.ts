@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import type { Checkpoints } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
+import { NewerFormat, refuseNewer, StateUnreadable } from '../core/unreadable.js'
 import { writeAtomic } from '../lib/atomic-file.js'
 import { makeFolder } from '../lib/make-folder.js'
 import { after, type Clock } from '../lib/time.js'
@@ -12,7 +13,8 @@ import { after, type Clock } from '../lib/time.js'
  * Saved positions: a file per source in `data_dir/checkpoints`, of two lines: what it is and the checksum of the
  * second, and the source's document. Invariants: a file is replaced as a whole, and the one before it is kept, so
  * that a damaged one costs a second of repetition. Nothing that happens to these files ends the daemon: what cannot
- * be written is tried again, what cannot be read is set aside, and the source begins anew.
+ * be written is tried again, what is damaged is set aside. A file that cannot be read, or is of a later format, is
+ * neither missing nor damaged: its source waits until it can be read.
  */
 
 const FORMAT = 1
@@ -71,6 +73,11 @@ export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, inte
   }
 }
 
+type Loaded =
+  | { readonly state: 'whole'; readonly document: unknown }
+  | { readonly state: 'missing' }
+  | { readonly state: 'damaged'; readonly aside: string | undefined }
+
 interface Shared {
   readonly log: Logger
   readonly clock: Clock
@@ -83,7 +90,7 @@ class SourceCheckpoints implements Checkpoints {
   readonly #path: string
   readonly #id: string
   readonly #shared: Shared
-  readonly #saved: unknown
+  #saved: { readonly document: unknown } | undefined
   #snapshot: (() => unknown) | undefined
   #dirty = false
   #savedAt = 0
@@ -100,11 +107,15 @@ class SourceCheckpoints implements Checkpoints {
     this.#id = id
     this.#path = join(folder, `${encodeURIComponent(id)}.json`)
     this.#shared = shared
-    this.#saved = this.#load()
+  }
+
+  get file(): string {
+    return this.#path
   }
 
   read(): unknown {
-    return this.#saved
+    this.#saved ??= { document: this.#load() }
+    return this.#saved.document
   }
 
   provide(snapshot: () => unknown): void {
@@ -200,50 +211,55 @@ class SourceCheckpoints implements Checkpoints {
     const before = this.#loadFile(`${this.#path}.1`)
     if (before.state === 'whole') {
       if (newest.state === 'damaged')
-        this.#tellDamaged('the positions of the save before are used; some lines may be repeated')
+        this.#tellDamaged('the positions of the save before are used; some lines may be repeated', newest.aside)
       return before.document
     }
     if (newest.state === 'missing' && before.state === 'missing') return undefined
-    this.#tellDamaged('the source begins anew, with every file from its beginning; lines may be repeated')
+    const aside = newest.state === 'damaged' ? newest.aside : before.state === 'damaged' ? before.aside : undefined
+    this.#tellDamaged('the source begins anew, with every file from its beginning; lines may be repeated', aside)
     return null
   }
 
-  #tellDamaged(meaning: string): void {
-    const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, meaning }
+  #tellDamaged(meaning: string, aside: string | undefined): void {
+    const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, set_aside: aside, meaning }
     this.#shared.log.error(fields, 'saved positions are damaged and were set aside')
   }
 
-  #loadFile(path: string): { state: 'whole'; document: unknown } | { state: 'missing' | 'damaged' } {
+  /** Throws StateUnreadable for a file that is there and cannot be read. */
+  #loadFile(path: string): Loaded {
     let text: string
     try {
       text = readFileSync(path, 'utf8')
     } catch (error) {
-      const code = errorCode(error)
-      if (code === 'ENOENT' || code === 'ENOTDIR') return { state: 'missing' }
-      this.#setAside(path)
-      return { state: 'damaged' }
+      if (errorCode(error) === 'ENOENT') return { state: 'missing' }
+      throw new StateUnreadable(path, error)
     }
     try {
       const [head = '', document = ''] = text.split('\n')
       const { sluice_checkpoint: format, crc32: sum } = JSON.parse(head) as { sluice_checkpoint: number; crc32: number }
+      refuseNewer(format, FORMAT)
       if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
-    } catch {
+    } catch (error) {
+      if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
       // Torn, emptied, or not ours: as with a wrong checksum.
     }
-    this.#setAside(path)
-    return { state: 'damaged' }
+    return { state: 'damaged', aside: this.#setAside(path) }
   }
 
-  #setAside(path: string): void {
+  /** The new name; undefined when it could not be renamed. */
+  #setAside(path: string): string | undefined {
     this.#shared.counts.corrupt++
     try {
       const prefix = `${encodeURIComponent(this.#id)}.json`
       const old = readdirSync(this.#folder).filter(name => name.startsWith(prefix) && name.includes('.corrupt-'))
       for (const name of old.sort().slice(0, -MAX_CORRUPT + 1)) unlinkSync(join(this.#folder, name))
       const at = new Date(this.#shared.clock.wall()).toISOString().replace(/[:.]/g, '')
-      renameSync(path, `${path}.corrupt-${at}`)
+      const aside = `${path}.corrupt-${at}`
+      renameSync(path, aside)
+      return aside
     } catch {
       // It stays where it is, and is replaced by the next save.
+      return undefined
     }
   }
 }

@@ -1,6 +1,7 @@
 import { linkSync, readdirSync, readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode, errorText } from '../core/errors.js'
+import { StateUnreadable } from '../core/unreadable.js'
 import { makeFolderSync } from '../lib/make-folder.js'
 
 /**
@@ -94,15 +95,24 @@ function locksIn(dir: string): number[] {
     .sort((a, b) => a - b)
 }
 
-/** Undefined when nobody holds it: it was let go, or says nothing that a process wrote. */
+/** Undefined when nobody holds it: it was let go, or says nothing that a process wrote. Throws StateUnreadable. */
 function read(path: string): Holder | undefined {
+  let text: string
   try {
-    const { pid, started, boot } = JSON.parse(readFileSync(path, 'utf8')) as Partial<Holder>
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    // Removed by a new holder, who has a higher number.
+    if (errorCode(error) === 'ENOENT') return undefined
+    // A living process may hold it.
+    throw new StateUnreadable(path, error)
+  }
+  try {
+    const { pid, started, boot } = JSON.parse(text) as Partial<Holder>
     if (typeof pid === 'number' && pid > 0 && typeof started === 'string' && typeof boot === 'string') {
       return { pid, started, boot }
     }
   } catch {
-    // Removed by a new holder, who has a higher number, or damaged.
+    // Damaged: a process that lives has written its own as a whole.
   }
   return undefined
 }

@@ -54,8 +54,8 @@ const LARGEST_SEGMENT = 64 * MIB
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
-/** The process is short of something for the moment; the file is as good as before. */
-const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR'])
+/** The process is short of something, or lacks a permission, for the moment; the file is as good as before. */
+const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
 
 export interface DiskBufferContext {
   readonly folder: BufferFolder
@@ -105,7 +105,7 @@ export class DiskBuffer extends Writable {
   #cancelRest: (() => void) | undefined
   #over = false
 
-  /** Puts in order what the folder holds. Rejects when the folder itself cannot be read. */
+  /** Puts in order what the folder holds. Rejects when the folder, its ledger or one of its files cannot be opened. */
   static async open(context: DiskBufferContext): Promise<DiskBuffer> {
     return new DiskBuffer(context, await recover(context.folder, context.log))
   }

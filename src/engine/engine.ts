@@ -27,11 +27,12 @@ import { Delivery } from './delivery.js'
 import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
+import { createOrHold } from './held-source.js'
 import { directly, finish, Input, Junction, pump } from './junction.js'
 import { Legacies } from './legacies.js'
 import { SourceOutlet, shareOf } from './outlet.js'
 import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
-import { SourceRun } from './source-run.js'
+import { type SourceFailure, SourceRun } from './source-run.js'
 import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 import { Taps } from './taps.js'
 
@@ -250,7 +251,7 @@ export class Engine {
         wanted: this.#wanted,
       }),
     }
-    const source = await this.#create<'source'>(config, context)
+    const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#around.random)
     const outlet = new SourceOutlet(junction, base.metrics, this.#share, source.once)
     const run = new SourceRun({ ...this.#around, config, source, outlet, counters: base.metrics })
     this.#sources.push({ run, junction })
@@ -386,8 +387,8 @@ export class Engine {
     return [...this.#deliveries].map(([id, { state, reason }]) => ({ id, state, reason }))
   }
 
-  /** Sources that failed a short while ago, and why. */
-  failures(): { id: string; reason: string }[] {
+  /** Sources that wait, or failed a short while ago, and why. */
+  failures(): SourceFailure[] {
     return this.#sources.flatMap(({ run }) => run.failure ?? [])
   }
 

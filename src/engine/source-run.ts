@@ -23,6 +23,13 @@ export interface SourceRunParts {
   readonly random: Random
 }
 
+/** A source that does not read: it failed and is started again, or it waits for an operator. */
+export interface SourceFailure {
+  readonly id: string
+  readonly state: 'failing' | 'holding'
+  readonly reason: string
+}
+
 /** One source from its start to its end: started again when it fails, and kept while what is behind it is replaced. */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
@@ -30,7 +37,7 @@ export class SourceRun {
   readonly outlet: SourceOutlet
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
-  #failure: { id: string; reason: string } | undefined
+  #failure: SourceFailure | undefined
   #state: 'new' | 'runs' | 'ended' = 'new'
   /** Ends the feeding of a junction. */
   #leave: ((failure?: Error) => void) | undefined
@@ -74,9 +81,10 @@ export class SourceRun {
     return this.#parts.counters
   }
 
-  /** Why it failed a short while ago. */
-  get failure(): { id: string; reason: string } | undefined {
-    return this.#failure
+  /** Why it waits, or failed a short while ago. */
+  get failure(): SourceFailure | undefined {
+    const { config, source } = this
+    return source.heldBy === undefined ? this.#failure : { id: config.id, state: 'holding', reason: source.heldBy }
   }
 
   /** Whether it has left, and waits. */
@@ -104,7 +112,7 @@ export class SourceRun {
       } catch (error) {
         if (signal.aborted) break
         counters.failed('source')
-        this.#failure = { id: config.id, reason: errorText(error) }
+        this.#failure = { id: config.id, state: 'failing', reason: errorText(error) }
         const fields = { component: config.id, code: errorCode(error), error: errorText(error) }
         log.error(fields, 'source failed and is started again from its checkpoint')
         calm()

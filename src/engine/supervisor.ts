@@ -10,6 +10,7 @@ import { type DestinationState, Engine, type Heritage, type Surroundings } from 
 import type { Tap } from './junction.js'
 import type { Stage } from './progress.js'
 import { sameOptions } from './same-options.js'
+import type { SourceFailure } from './source-run.js'
 
 /** How long nothing but destinations that fail, or wait for an operator, is waited for: the next configuration may be their cure. */
 const STUCK_MS = 2000
@@ -217,8 +218,8 @@ export class Supervisor {
     return this.#engine.stages
   }
 
-  /** Sources that failed a short while ago, and why. */
-  failures(): { id: string; reason: string }[] {
+  /** Sources that wait, or failed a short while ago, and why. */
+  failures(): SourceFailure[] {
     return this.#engine.failures()
   }
 

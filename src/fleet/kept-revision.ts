@@ -2,15 +2,18 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../core/errors.js'
+import { errorText } from '../core/errors.js'
+import { NewerFormat, readState, refuseNewer, StateUnreadable } from '../core/unreadable.js'
 import { writeAtomic } from '../lib/atomic-file.js'
 import { makeFolder } from '../lib/make-folder.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
  * The last revision that ran well, on the disk, for a start while the service is away. The file is replaced as a whole,
- * nobody else may read it, and what is damaged in it is as good as nothing.
+ * nobody else may read it, and a damaged one is not used. One that cannot be read now is not taken for damaged.
  */
+const FORMAT = 1
+
 export class KeptRevision {
   readonly #folder: string
   readonly #path: string
@@ -25,15 +28,22 @@ export class KeptRevision {
     this.#log = log
   }
 
+  /** Undefined: there is none, or a damaged one. Throws StateUnreadable when it cannot be read now. */
   async read(): Promise<PublishedRevision | undefined> {
+    const text = await readState(this.#path, path => readFile(path, 'utf8'))
+    if (text === undefined) return undefined
     try {
-      const { sum, kept } = JSON.parse(await readFile(this.#path, 'utf8')) as { sum: unknown; kept: string }
+      const { format, sum, kept } = JSON.parse(text) as { format?: unknown; sum: unknown; kept: string }
+      refuseNewer(format, FORMAT)
       if (sum !== crc32(kept)) throw new Error('its checksum is wrong')
       const { url, revision, config, etag } = JSON.parse(kept) as PublishedRevision & { url: string }
       return url === this.#url ? { revision, config, etag } : undefined
     } catch (error) {
-      if (errorCode(error) !== 'ENOENT')
-        this.#log.warn({ file: this.#path, error: errorText(error) }, 'the kept revision cannot be used')
+      if (error instanceof NewerFormat) throw new StateUnreadable(this.#path, error)
+      this.#log.error(
+        { code: 'SLUICE_REVISION_DAMAGED', file: this.#path, error: errorText(error) },
+        'the cached revision is damaged and is not used',
+      )
       return undefined
     }
   }
@@ -43,7 +53,7 @@ export class KeptRevision {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
       await makeFolder(this.#folder, 0o700)
-      await writeAtomic(this.#path, `${JSON.stringify({ sum: crc32(kept), kept })}\n`)
+      await writeAtomic(this.#path, `${JSON.stringify({ format: FORMAT, sum: crc32(kept), kept })}\n`)
     } catch (error) {
       this.#log.error({ file: this.#path, error: errorText(error) }, 'the revision that runs cannot be kept')
     }

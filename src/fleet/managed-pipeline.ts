@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import type { ManagedConfig } from '../config/managed-config.js'
 import { ConfigError, errorText, formatProblem } from '../core/errors.js'
+import { StateUnreadable } from '../core/unreadable.js'
 import type { DestinationState } from '../engine/engine.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Clock, sleep } from '../lib/time.js'
@@ -53,6 +54,8 @@ export class ManagedPipeline {
   #etag: string | undefined
   /** The newest revision, where it cannot run. */
   #refused: { readonly revision: number; readonly why: string } | undefined
+  /** Why the cached revision cannot be read. */
+  #unreadable: string | undefined
   /** What was told about the service that cannot be asked. */
   #told = ''
   readonly #following = new AbortController()
@@ -71,14 +74,16 @@ export class ManagedPipeline {
 
   /** What keeps it from having anything to start with. */
   get waitsFor(): string | undefined {
-    return this.#refused?.why ?? (this.#told || undefined)
+    return this.#refused?.why ?? ([this.#told, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
 
   /** The configuration to start with; waits for one when there is none. Undefined: the signal has aborted. */
   async first(signal: AbortSignal): Promise<Config | undefined> {
     const { kept, log, random } = this.#options
     const backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
-    for (let known = await kept.read(); !signal.aborted; known = undefined) {
+    for (let isRead = false; !signal.aborted; ) {
+      const known = isRead ? undefined : await this.#readKept()
+      isRead = this.#unreadable === undefined
       const published = await this.#ask()
       for (const revision of [published, known]) {
         const config = revision && (await this.#try(revision))
@@ -91,6 +96,23 @@ export class ManagedPipeline {
       await this.#sleep(FIRST_WAIT_MS + backoff.next(), signal)
     }
     return undefined
+  }
+
+  /** The cached revision. While it cannot be read, it is tried again. */
+  async #readKept(): Promise<PublishedRevision | undefined> {
+    const { kept, log } = this.#options
+    try {
+      const revision = await kept.read()
+      this.#unreadable = undefined
+      return revision
+    } catch (error) {
+      if (!(error instanceof StateUnreadable)) throw error
+      const { code, file, message } = error
+      if (this.#unreadable !== message)
+        log.error({ code, file, error: message }, 'the cached revision cannot be read; trying again')
+      this.#unreadable = message
+      return undefined
+    }
   }
 
   /** The revision that runs with another local part: for a reload. Throws ConfigError. */

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { type FileHandle, open, readFile, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../core/errors.js'
+import { errorText } from '../core/errors.js'
+import { readState } from '../core/unreadable.js'
 import { makeFolder } from '../lib/make-folder.js'
 import type { Clock } from '../lib/time.js'
 
@@ -50,7 +51,7 @@ export class KnownKeys {
   #torn = true
   #told = false
 
-  /** Reads what the files say. What is damaged in them is left out. */
+  /** Reads what the files say. What is damaged in them is left out. Throws StateUnreadable when one cannot be read. */
   static async open(options: KnownKeysOptions): Promise<KnownKeys> {
     const keys = new KnownKeys(options)
     await makeFolder(options.folder, 0o700)
@@ -134,14 +135,9 @@ export class KnownKeys {
   }
 
   async #load(name: string, into: Map<string, Taken>): Promise<void> {
-    const { folder, clock, log } = this.#options
-    let text: string
-    try {
-      text = await readFile(join(folder, name), 'utf8')
-    } catch (error) {
-      if (errorCode(error) !== 'ENOENT') log.warn({ error: errorText(error) }, 'idempotency keys cannot be read')
-      return
-    }
+    const { folder, clock } = this.#options
+    const text = await readState(join(folder, name), path => readFile(path, 'utf8'))
+    if (text === undefined) return
     const oldest = clock.wall() - 2 * GENERATION_MS
     for (const line of text.split('\n')) {
       const read = parse(line)

@@ -1,6 +1,7 @@
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type MadeLines, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
+import { refuseNewer } from '../core/unreadable.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
 import { LineSplitter } from '../lib/line-splitter.js'
 import { sleep } from '../lib/time.js'
@@ -19,6 +20,8 @@ interface Place {
   readonly at: boolean
 }
 
+/** Of what is saved. */
+const VERSION = 1
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
 /** Who ends everything by a signal ends journalctl, too, and perhaps first. */
@@ -44,6 +47,9 @@ class Journald implements Source {
 
   constructor(options: JournaldOptions, context: SourceContext) {
     const { checkpoints, metrics } = context
+    // First: this throws when the place cannot be read now.
+    const saved = checkpoints.read()
+    const place = saved === undefined ? undefined : placeIn(saved)
     this.#options = options
     this.#context = context
     this.#origin = context.origin('json')
@@ -58,11 +64,10 @@ class Journald implements Source {
       'sluice_journal_truncated_fields_total',
       'Fields of entries that were too long, and cut.',
     )
-    const saved = checkpoints.read()
-    if (saved !== undefined) this.#positions = this.#positionsFrom(placeIn(saved))
+    if (place) this.#positions = this.#positionsFrom(place)
     checkpoints.provide(() => {
       const { cursor = null, at = false } = this.#positions?.committed ?? {}
-      return { version: 1, cursor, ...(at ? { at } : {}) }
+      return { version: VERSION, cursor, ...(at ? { at } : {}) }
     })
   }
 
@@ -218,7 +223,8 @@ function orAborted(done: Promise<void>, signal: AbortSignal): Promise<void> {
 }
 
 function placeIn(saved: unknown): Place {
-  const { cursor, at } = (saved ?? {}) as { cursor?: unknown; at?: unknown }
+  const { version, cursor, at } = (saved ?? {}) as { version?: unknown; cursor?: unknown; at?: unknown }
+  refuseNewer(version, VERSION)
   return { cursor: typeof cursor === 'string' ? cursor : undefined, at: at === true }
 }
 

@@ -3,6 +3,7 @@ import { cp, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/pr
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
+import { StateUnreadable } from '../../core/unreadable.js'
 import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
 import { makeFolder } from '../../lib/make-folder.js'
 import { openLevelStore } from './level.js'
@@ -72,7 +73,8 @@ async function readSecret(path: string): Promise<Buffer | undefined> {
     throw unusable(`${path} does not hold a secret; restore it from a backup of this data_dir`)
   } catch (error) {
     if (errorCode(error) === 'ENOENT') return undefined
-    throw error
+    if (error instanceof StoreError) throw error
+    throw unusable(new StateUnreadable(path, error).message, error)
   }
 }
 

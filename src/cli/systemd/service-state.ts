@@ -12,8 +12,8 @@ const LONGEST = 400
 
 export interface DaemonState {
   readonly destinations: readonly DestinationState[]
-  /** Sources that failed a short while ago. */
-  readonly failures?: readonly { readonly id: string; readonly reason: string }[] | undefined
+  /** Sources that wait, or failed a short while ago. */
+  readonly failures?: readonly { readonly id: string; readonly state: string; readonly reason: string }[] | undefined
   /** Why the configuration that was read last does not run. */
   readonly refused?: string | undefined
   /** Ids of components that do not move though nothing holds them up. */
@@ -37,7 +37,9 @@ export function daemonState({ destinations, failures = [], refused, stuck = [] }
   const troubles = [
     ...stuck.map(id => `${id} is stuck: systemd is going to restart this`),
     ...(refused === undefined ? [] : [`the configuration was not taken, the one before runs: ${refused}`]),
-    ...failures.map(({ id, reason }) => `${id} failed and is started again: ${reason}`),
+    ...failures.map(({ id, state, reason }) =>
+      state === 'holding' ? `${id} ${HOW.holding}: ${reason}` : `${id} failed and is started again: ${reason}`,
+    ),
     ...waiting,
   ]
   const ready = starting.length === 0

@@ -1,8 +1,9 @@
-import { existsSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
+import { readState, StateUnreadable } from '../../core/unreadable.js'
 import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
 import { makeFolder } from '../../lib/make-folder.js'
 import { DataDirError, lockDataDir } from '../data-dir.js'
@@ -55,7 +56,16 @@ const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
 /** Whether there is anything of this file to send. */
 export function isToSend(path: string): boolean {
-  return existsSync(path) || existsSync(folderOf(path))
+  return isThere(path) || isThere(folderOf(path))
+}
+
+/** Throws ResendError when that cannot be seen: what is there must not be taken for missing. */
+function isThere(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) !== undefined
+  } catch (error) {
+    throw new ResendError(new StateUnreadable(path, error).message)
+  }
 }
 
 /** What is there to send, in the file and in what an earlier call left; changes nothing. */
@@ -115,10 +125,12 @@ async function checkRecords(folder: string, path: string): Promise<void> {
 async function send(folder: string, context: ResendContext, resent: Resent): Promise<void> {
   const { config, destination, surroundings } = context
   const records = recordsIn(folder)
-  const from = await readProgress(folder)
+  const around = surroundings()
+  const from = await readProgress(folder, file =>
+    around.log.error({ file }, 'the progress of an earlier resend is damaged; all of its events are sent again'),
+  )
   const { events } = await surveyLetters(records, from)
   if (events === 0) return await remove(folder)
-  const around = surroundings()
   let saving = Promise.resolve()
   let savedAt = around.clock.now()
   const save = () => {
@@ -174,13 +186,25 @@ async function remove(folder: string): Promise<void> {
   await unlink(progressIn(folder)).catch(ignoreMissing)
 }
 
-async function readProgress(folder: string): Promise<number> {
+/** Bytes of the records before which all was settled. `damaged` is told of a file that does not say it. */
+async function readProgress(folder: string, damaged: (file: string) => void = () => {}): Promise<number> {
+  const path = progressIn(folder)
+  const text = await readState(path, path => readFile(path, 'utf8')).catch(error => {
+    throw new ResendError(`nothing was sent, because part of it may have been sent before: ${errorText(error)}`)
+  })
+  const { size } = await stat(recordsIn(folder))
+  const done = text === undefined ? 0 : doneIn(text)
+  if (done !== undefined && done <= size) return done
+  damaged(path)
+  return 0
+}
+
+function doneIn(text: string): number | undefined {
   try {
-    const { done } = JSON.parse(await readFile(progressIn(folder), 'utf8')) as { done?: unknown }
-    const { size } = await stat(recordsIn(folder))
-    return typeof done === 'number' && done >= 0 && done <= size ? done : 0
+    const { done } = JSON.parse(text) as { done?: unknown }
+    return typeof done === 'number' && done >= 0 ? done : undefined
   } catch {
-    return 0
+    return undefined
   }
 }
 

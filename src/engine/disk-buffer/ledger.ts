@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib'
 import { errorCode, errorText } from '../../core/errors.js'
+import { NewerFormat, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import type { Place } from './frame.js'
 import type { Cursor } from './segment-reader.js'
@@ -24,7 +25,7 @@ const FORMAT = 1
 /** Each slot in a block of its own. */
 const SLOT_SIZE = 4096
 const SLOTS = 2
-/** Of reading it, before it is taken for damaged. */
+/** Of reading it, before its buffer is given up for now. */
 const ATTEMPTS = 3
 
 /** What is in the file: the newest state that is whole, and its number. */
@@ -35,13 +36,15 @@ export interface LedgerFound {
   readonly damaged: boolean
 }
 
+/** Throws StateUnreadable when there is one that cannot be read: it must not be replaced by another. */
 export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
   for (let attempts = 1; ; attempts++) {
     try {
       return await read(folder)
     } catch (error) {
       if (errorCode(error) === 'ENOENT') return { state: undefined, turn: 0, damaged: false }
-      if (attempts === ATTEMPTS) return { state: undefined, turn: 0, damaged: true }
+      if (attempts === ATTEMPTS || error instanceof NewerFormat)
+        throw new StateUnreadable(`${folder.path}/${NAME}`, error)
     }
   }
 }
@@ -74,6 +77,7 @@ function readSlot(slot: Buffer): { turn: number; state: LedgerState } | undefine
   const [sum, text = ''] = slot.toString('latin1').trimEnd().split(' ', 2)
   if (sum !== checksum(text)) return undefined
   const { sluice_buffer: format, turn, ...state } = JSON.parse(text) as LedgerState & Record<string, number>
+  refuseNewer(format, FORMAT)
   return format === FORMAT && turn !== undefined ? { turn, state } : undefined
 }
 

@@ -1,10 +1,11 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
+import { NewerFormat, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
 import { type LedgerFound, readLedger, removeLedger } from './ledger.js'
 import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
-import { type Segment, Segments, segmentName, segmentNumber } from './segments.js'
+import { FORMAT, formatOf, type Segment, Segments, segmentName, segmentNumber, TITLE } from './segments.js'
 
 /** What a buffer's folder holds at the start, put in order: ready to be read and to be added to. */
 export interface Recovered {
@@ -59,19 +60,23 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size of a segment. One that cannot be opened is set aside: then it does not count. */
+/** Finds the size of a segment; false when it is gone. Throws StateUnreadable when it cannot be opened, or has a later format. */
 async function measure(folder: BufferFolder, segment: Segment, log: Logger, look: boolean): Promise<boolean> {
   for (let attempts = 1; ; attempts++) {
     try {
       const file = await folder.open(segment.name)
       try {
         segment.end = await file.size()
+        const title = Buffer.alloc(TITLE.length)
+        await file.read(title, 0)
+        refuseNewer(formatOf(title), FORMAT)
         return true
       } finally {
         await file.close().catch(() => {})
       }
     } catch (error) {
-      if (attempts < ATTEMPTS) continue
+      if (attempts < ATTEMPTS && !(error instanceof NewerFormat)) continue
+      if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
       if (!look) await setAside(folder, segment, error, log)
       return false
     }

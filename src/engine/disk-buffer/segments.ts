@@ -7,9 +7,16 @@ export interface Segment {
   end: number
 }
 
-/** How every segment begins; the digit is the version of the format. */
-export const TITLE = Buffer.from('sluice buffer 1\n')
+export const FORMAT = 1
+/** How every segment begins. */
+export const TITLE = Buffer.from(`sluice buffer ${FORMAT}\n`)
 const ANY_TITLE = /^sluice buffer .\n$/
+
+/** The number of the format of a segment that begins so; undefined where it is no segment. */
+export function formatOf(title: Buffer): number | undefined {
+  const digit = /^sluice buffer (\d)\n$/.exec(title.toString('latin1'))?.[1]
+  return digit === undefined ? undefined : Number(digit)
+}
 
 /** Whether a segment that begins so was written by a version with another format. */
 export function isForeign(title: Buffer): boolean {

@@ -2,6 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import type { Origin } from '../../core/origin.js'
+import { refuseNewer } from '../../core/unreadable.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
 import type { Position } from './positions.js'
 
@@ -10,6 +11,8 @@ import type { Position } from './positions.js'
  * or not found yet. An entry leaves when its file is taken up again, or long after its file was last seen.
  */
 
+/** Of the document. */
+const VERSION = 1
 /** How long a file may be away before its position is forgotten. */
 const FORGET_MS = 7 * 24 * 3_600_000
 /** No more entries than this of files that are away. */
@@ -44,10 +47,10 @@ const entrySchema = z.object({
 })
 export type Entry = z.output<typeof entrySchema>
 
-const documentSchema = z.object({ version: z.literal(1), saved: z.number(), files: z.array(z.unknown()) })
+const documentSchema = z.object({ version: z.literal(VERSION), saved: z.number(), files: z.array(z.unknown()) })
 
 export interface SavedDocument {
-  readonly version: 1
+  readonly version: typeof VERSION
   readonly saved: number
   readonly files: readonly Entry[]
 }
@@ -64,6 +67,7 @@ export class Saved {
   /** `document`: what was saved; undefined for nothing, anything else that is none for something lost. */
   constructor(document: unknown) {
     if (document === undefined) return
+    refuseNewer((document as { version?: unknown } | null)?.version, VERSION)
     const parsed = documentSchema.safeParse(document)
     if (!parsed.success) {
       this.unreadable = 1

@@ -108,9 +108,14 @@ t.test('the line of a status', async t => {
       'the configuration was not taken, the one before runs: f:1:2: no',
     ],
     [
-      { destinations: [other], failures: [{ id: 'in', reason: 'no port' }] },
+      { destinations: [other], failures: [{ id: 'in', state: 'failing', reason: 'no port' }] },
       true,
       'in failed and is started again: no port',
+    ],
+    [
+      { destinations: [other], failures: [{ id: 'in', state: 'holding', reason: 'cannot read f' }] },
+      true,
+      'in holds: cannot read f',
     ],
     [{ destinations: [other], stuck: ['limit'] }, true, 'limit is stuck: systemd is going to restart this'],
     [{ destinations: Array.from({ length: 6 }, () => other) }, true, 'delivers to 6 destinations'],

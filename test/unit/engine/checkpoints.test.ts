@@ -1,4 +1,14 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
@@ -75,14 +85,7 @@ t.test('a damaged file costs one save, two cost all, and neither ends anything',
     ['torn in its head', file => writeFileSync(file, whole.subarray(0, 20))],
     ['a flipped bit', file => writeFileSync(file, whole.toString().replace('xxx', 'xxy'))],
     ['zeros', file => writeFileSync(file, Buffer.alloc(whole.length))],
-    ['of another version', file => writeFileSync(file, '{"sluice_checkpoint":99}\n{}\n')],
-    [
-      'a folder',
-      file => {
-        rmSync(file)
-        mkdirSync(file)
-      },
-    ],
+    ['of no version', file => writeFileSync(file, '{"sluice_checkpoint":0}\n{}\n')],
   ]
   const before = readFileSync(`${path}.1`)
   for (const [what, damage] of damages) {
@@ -92,7 +95,7 @@ t.test('a damaged file costs one save, two cost all, and neither ends anything',
     const one = open(dir)
     t.match(one.store.forSource('a').read(), { version: 2 }, what)
     t.equal(one.store.counts.corrupt, 1)
-    t.match(one.log, [{ level: 50, meaning: /save before/ }])
+    t.match(one.log, [{ level: 50, file: path, set_aside: /a\.json\.corrupt-/, meaning: /save before/ }])
     t.notOk(existsSync(path))
     writeFileSync(path, whole)
     damage(path)
@@ -117,6 +120,43 @@ t.test('a damaged file costs one save, two cost all, and neither ends anything',
     t.match(store.forSource('a').read(), { version: 3 })
     t.same(log, [])
   })
+})
+
+t.test('a file that cannot be read is neither missing nor damaged', async t => {
+  const dir = t.testdir({})
+  const path = join(dir, 'checkpoints', 'a.json')
+  const { store } = open(dir)
+  const checkpoints = store.forSource('a')
+  for (const version of [1, 2]) {
+    checkpoints.provide(() => ({ version }))
+    checkpoints.changed()
+    await store.flush()
+  }
+  store.close()
+  const cases: [string, (file: string) => void, RegExp][] = [
+    ['a newer format', file => writeFileSync(file, '{"sluice_checkpoint":2}\n{}\n'), /format 2, .* format 1 only; run/],
+    ['a folder', file => mkdirSync(file), /EISDIR.*; check the disk/],
+    ['a loop', file => symlinkSync(file, file), /ELOOP.*; check the disk/],
+  ]
+  for (const name of [path, `${path}.1`]) {
+    for (const [what, spoil, why] of cases) {
+      renameSync(name, `${path}.kept`)
+      spoil(name)
+      // What was saved before is asked for only when the newest is damaged or missing.
+      if (name !== path) renameSync(path, `${path}.newest`)
+      const { store, log } = open(dir)
+      const checkpoints = store.forSource('a')
+      const message = new RegExp(`^cannot read ${name}: .*${why.source}`)
+      for (let i = 0; i < 2; i++)
+        t.throws(() => checkpoints.read(), { code: 'SLUICE_STATE_UNREADABLE', file: name, message }, what)
+      t.same(log, [])
+      t.equal(store.counts.corrupt, 0)
+      rmSync(name, { recursive: true })
+      renameSync(`${path}.kept`, name)
+      if (name !== path) renameSync(`${path}.newest`, path)
+      t.match(checkpoints.read(), { version: 2 }, `${what}: read when that is possible`)
+    }
+  }
 })
 
 t.test('what cannot be written is told once, counted, and tried again', async t => {
@@ -145,7 +185,6 @@ t.test('a full disk keeps the last save', { skip: !existsSync('/dev/full') }, as
   checkpoints.provide(() => 'first')
   checkpoints.changed()
   await store.flush()
-  const { symlinkSync } = await import('node:fs')
   symlinkSync('/dev/full', join(dir, 'checkpoints', 'a.json.new'))
   checkpoints.provide(() => 'second')
   checkpoints.changed()

@@ -69,6 +69,12 @@ t.test('locks that bind nobody', async t => {
   t.throws(() => lockDataDir(t.testdir({ 'lock.3': JSON.stringify(held) })), { code: 'SLUICE_DATA_DIR_IN_USE' })
 })
 
+t.test('a lock that cannot be read may be that of a living process', async t => {
+  const dir = t.testdir({ 'lock.3': t.fixture('symlink', 'lock.3') })
+  t.throws(() => lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /cannot read .*lock\.3: ELOOP/ })
+  t.same(readdirSync(dir), ['lock.3'])
+})
+
 t.test('a folder that cannot be used', async t => {
   const dir = t.testdir({ file: '' })
   for (const path of [join(dir, 'file'), join(dir, 'file', 'below')]) {

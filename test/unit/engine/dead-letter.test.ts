@@ -6,6 +6,7 @@ import {
   readFileSync,
   renameSync,
   statSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -268,6 +269,17 @@ destinations:
   await stopped.running
   t.notOk(settled.includes('rejected'), 'not settled when the time is over before')
   t.ok(stopped.metrics.checkConservation())
+})
+
+t.test('resend: what was sent before is not known', async t => {
+  const dir = t.testdir({ 'out.ndjson.sending': { 'records.ndjson': '{}\n' } })
+  const path = join(dir, 'out.ndjson')
+  const progress = join(`${path}.sending`, 'progress.json')
+  symlinkSync(progress, progress)
+  await t.rejects(surveyFile(path), { code: 'SLUICE_RESEND', message: /nothing was sent.*cannot read .*ELOOP/ })
+  const loop = join(dir, 'loop')
+  symlinkSync(loop, loop)
+  t.throws(() => isToSend(join(loop, 'out.ndjson')), { code: 'SLUICE_RESEND', message: /cannot read .*ELOOP/ })
 })
 
 t.test('resend', async t => {

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { StateUnreadable } from '../../../src/core/unreadable.js'
 import { BufferRun } from '../../support/buffer-run.js'
 import { Seeded } from '../../support/seeded.js'
 import { type Fault, type Operation, SimulatedDisk } from '../../support/simulated-disk.js'
@@ -21,12 +22,23 @@ interface Story {
   missing: number
 }
 
+/** As a daemon does: while something cannot be read, it tries again. */
+async function openAtLast(options: Parameters<typeof BufferRun.open>[0]): Promise<BufferRun> {
+  for (;;) {
+    try {
+      return await BufferRun.open(options)
+    } catch (error) {
+      if (!(error instanceof StateUnreadable)) throw error
+    }
+  }
+}
+
 /** Three runs of the buffer: batches go in, in groups and alone; they are settled at once, late, or never. */
 async function play(disk: SimulatedDisk, seed: number, story: Story): Promise<void> {
   const random = new Seeded(seed)
   for (let session = 0; session < 3; session++) {
     const memory = [FROM_DISK, FROM_MEMORY, FROM_BOTH][session]!
-    const run = await BufferRun.open({ folder: disk.folder(), maxBytes: MAX_BYTES, memory, fate: () => undefined })
+    const run = await openAtLast({ folder: disk.folder(), maxBytes: MAX_BYTES, memory, fate: () => undefined })
     story.out.push(run.out)
     for (let step = 0; step < 2; step++) {
       for (let k = 1 + random.below(3); k > 0; k--) {
@@ -62,7 +74,7 @@ async function playOn(
 
 /** A start after all that: everything comes out. */
 async function aftermath(disk: SimulatedDisk): Promise<BufferRun> {
-  const run = await BufferRun.open({ folder: disk.folder(), maxBytes: MAX_BYTES })
+  const run = await openAtLast({ folder: disk.folder(), maxBytes: MAX_BYTES })
   await run.drain()
   return run
 }

@@ -2,6 +2,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync }
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { crc32 } from 'node:zlib'
 import { pino } from 'pino'
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/ack.js'
@@ -397,7 +398,7 @@ t.test('a file that is done takes no room any more, though it was read', async t
 
 t.test('a file that cannot be read, or is taken away, is left out; the others come out', async t => {
   const small = { waiting: 300, ahead: 0, held: 10_000 }
-  for (const code of ['EIO', 'EACCES', 'ENOENT']) {
+  for (const code of ['EIO', 'ENOENT']) {
     const disk = new SimulatedDisk()
     const first = await BufferRun.open({ folder: disk.folder(), maxBytes: 8 * 500, fate: () => undefined })
     for (let n = 0; n < 12; n++) {
@@ -406,8 +407,11 @@ t.test('a file that cannot be read, or is taken away, is left out; the others co
     }
     await first.buffer.close()
     const [, second = ''] = disk.names()
-    disk.fault = ({ kind, name }) => (kind === 'open' && name === second ? { error: code } : undefined)
+    const fault: SimulatedDisk['fault'] = ({ kind, name }) =>
+      kind === 'open' && name === second ? { error: code } : undefined
+    if (code === 'ENOENT') disk.fault = fault
     const run = await BufferRun.open({ folder: disk.folder(), maxBytes: 8 * 500, memory: small })
+    disk.fault = fault
     void run.put([12], 100)
     await run.drain()
     t.same([run.out[0], run.out.at(-1)], [0, 12], code)
@@ -419,9 +423,11 @@ t.test('a file that cannot be read, or is taken away, is left out; the others co
   const disk = new SimulatedDisk()
   const run = await BufferRun.open({ folder: disk.folder(), memory: small, fate: () => undefined })
   for (let n = 0; n < 5; n++) void run.put([n])
-  disk.fault = ({ kind }) => (kind === 'open' ? { error: 'EMFILE' } : undefined)
-  for (let i = 0; i < 20; i++) await run.pass(6000, 2)
-  t.same(run.out, [], 'too many open files: that passes')
+  for (const error of ['EMFILE', 'EACCES']) {
+    disk.fault = ({ kind }) => (kind === 'open' ? { error } : undefined)
+    for (let i = 0; i < 20; i++) await run.pass(6000, 2)
+    t.same(run.out, [], `${error}: that passes`)
+  }
   run.fate = () => 'delivered'
   disk.fault = ({ kind }) => (kind === 'read' ? { error: 'EIO' } : undefined)
   await run.pass(20_000)
@@ -459,6 +465,28 @@ t.test('the ledger: damaged, it costs repetition; not writable, files are remove
     t.same(run.out, [0, 1, 2, 3, 4, 5], 'all of it is delivered again')
     t.equal(run.discarded('buffer_corrupt'), 0)
   }
+  const text = JSON.stringify({ sluice_buffer: 2, turn: 9 })
+  const newer = Buffer.from(`${crc32(text).toString(16).padStart(8, '0')} ${text}`.padEnd(8192))
+  await t.rejects(out(newer), { code: 'SLUICE_STATE_UNREADABLE', message: /ledger: it has format 2/ })
+  for (const unreadable of ['ledger', disk.names().find(name => name !== 'ledger')]) {
+    for (const error of ['EACCES', 'EIO'] as const) {
+      disk.fault = ({ name, kind }) => (name === unreadable && kind === 'open' ? { error } : undefined)
+      await t.rejects(BufferRun.open({ folder: disk.folder() }), {
+        code: 'SLUICE_STATE_UNREADABLE',
+        message: new RegExp(`${unreadable}: .*${error}`),
+      })
+    }
+  }
+  disk.fault = () => undefined
+  const segment = disk.names().find(name => name !== 'ledger')!
+  const content = disk.content(segment)
+  disk.put(segment, Buffer.from(content.toString('latin1').replace('buffer 1', 'buffer 2'), 'latin1'))
+  const message = /segment: it has format 2/
+  await t.rejects(BufferRun.open({ folder: disk.folder() }), { code: 'SLUICE_STATE_UNREADABLE', message })
+  disk.put(segment, content)
+  const again = await BufferRun.open({ folder: disk.folder() })
+  await again.drain()
+  t.same(again.out, [3, 4, 5], 'what could not be read was neither removed nor set aside')
   const full = new SimulatedDisk()
   const run = await BufferRun.open({ folder: full.folder(), maxBytes: 8 * 300 })
   full.fault = ({ name, kind }) => (name === 'ledger' && kind !== 'close' ? { error: 'EROFS' } : undefined)

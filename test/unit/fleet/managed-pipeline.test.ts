@@ -1,4 +1,4 @@
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -7,6 +7,7 @@ import { fleetText } from '../../../src/cli/fleet.js'
 import { components } from '../../../src/components.js'
 import type { Config } from '../../../src/config/load.js'
 import { ManagedConfig } from '../../../src/config/managed-config.js'
+import { StateUnreadable } from '../../../src/core/unreadable.js'
 import { KeptRevision } from '../../../src/fleet/kept-revision.js'
 import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
@@ -137,6 +138,12 @@ t.test('what is kept on the disk', async t => {
   writeFileSync(path, readFileSync(path, 'utf8').replace('destinations', 'destinatiojs'))
   t.equal(await open().read(), undefined)
   t.match(logs, /checksum/)
+  await open().write(revision)
+  writeFileSync(path, readFileSync(path, 'utf8').replace('"format":1', '"format":2'))
+  await t.rejects(open().read(), { code: 'SLUICE_STATE_UNREADABLE', message: /cannot read .*: it has format 2/ })
+  rmSync(path)
+  symlinkSync(path, path)
+  await t.rejects(open().read(), { code: 'SLUICE_STATE_UNREADABLE', message: /cannot read .*: ELOOP/ })
   await new KeptRevision(path, { url: '', id, log }).write(revision)
   t.match(logs, /cannot be kept/)
 })
@@ -157,6 +164,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     away: undefined as Error | undefined,
     asked: 0,
     kept,
+    keptFails: undefined as Error | undefined,
     unbuildable: new Set<number>(),
     states: [{ id: 'out', state: 'ready', reason: undefined as string | undefined }],
     ran: [] as number[],
@@ -183,7 +191,10 @@ function setUp(t: Test, kept?: PublishedRevision) {
       },
     },
     kept: {
-      read: async () => it.kept,
+      read: async () => {
+        if (it.keptFails) throw it.keptFails
+        return it.kept
+      },
       write: async revision => {
         it.kept = revision
       },
@@ -241,6 +252,17 @@ t.test('what to start with', async t => {
   nothing.it.published = revisionOf(7)
   t.equal(await waiting, 7, 'it waits for the first one')
   t.equal(nothing.it.logs.match(/cannot be asked/g)?.length, 1, 'and says so once')
+
+  const unreadable = setUp(t)
+  unreadable.it.away = new Error('ECONNREFUSED')
+  unreadable.it.keptFails = new StateUnreadable('/x/managed/p.json', new Error('EACCES'))
+  const held = unreadable.first()
+  await unreadable.until(() => unreadable.it.asked > 3)
+  t.match(unreadable.managed.waitsFor, /ECONNREFUSED; cannot read \/x\/managed\/p\.json/)
+  unreadable.it.keptFails = undefined
+  unreadable.it.kept = revisionOf(5)
+  t.equal(await held, 5, 'it is read when that is possible')
+  t.equal(unreadable.it.logs.match(/SLUICE_STATE_UNREADABLE/g)?.length, 1)
 
   const ended = setUp(t)
   const controller = new AbortController()

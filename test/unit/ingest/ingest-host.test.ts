@@ -304,6 +304,15 @@ t.test('a key that is written behind a torn line is known again', async t => {
   await Promise.all([keys.close(), again.close()])
 })
 
+t.test('keys that cannot be read are not taken for none', async t => {
+  for (const name of ['keys.ndjson', 'keys.before.ndjson']) {
+    const folder = t.testdir({ [name]: t.fixture('symlink', name) })
+    const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
+    const message = new RegExp(`cannot read .*${name}: ELOOP`)
+    await t.rejects(KnownKeys.open(options), { code: 'SLUICE_STATE_UNREADABLE', message })
+  }
+})
+
 t.test('a publish in the middle of requests: nothing is lost, nothing comes twice', async t => {
   const { publish, post, metrics, host } = await start(t)
   const shapes = [

@@ -1,0 +1,69 @@
+import type { Logger } from 'pino'
+import type { Config } from '../config/load.js'
+import { StateUnreadable } from '../core/unreadable.js'
+import type { Metrics } from '../engine/metrics.js'
+import { Backoff, systemRandom } from '../lib/backoff.js'
+import { sleep } from '../lib/time.js'
+import { Servers } from './run-servers.js'
+import { onSignals } from './signals.js'
+import { oneLine } from './systemd/service-state.js'
+import type { Systemd } from './systemd/systemd.js'
+
+const RETRY_FIRST_MS = 500
+const RETRY_MAX_MS = 10_000
+const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
+
+interface Around {
+  readonly config: Config
+  readonly metrics: Metrics
+  readonly systemd: Systemd
+  readonly log: Logger
+}
+
+/**
+ * Calls `build`. While that fails because a file in data_dir cannot be read, it says so (log, /readyz, status), waits and
+ * tries again. Resolves with undefined when a signal ends the wait.
+ */
+export async function whenReadable<T>(build: () => Promise<T>, around: Around): Promise<T | undefined> {
+  try {
+    return await build()
+  } catch (error) {
+    if (!(error instanceof StateUnreadable)) throw error
+    return await hold(build, error, around)
+  }
+}
+
+async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: Around): Promise<T | undefined> {
+  const { config, metrics, systemd, log } = around
+  let reason = ''
+  const report = ({ code, file, message }: StateUnreadable) => {
+    if (reason === message) return
+    reason = message
+    log.error({ code, file, error: message }, 'a file in data_dir cannot be read; waiting and trying again')
+  }
+  report(first)
+  const stopping = new AbortController()
+  const signals = onSignals({ stop: () => stopping.abort() }, config.shutdownTimeoutMs, log, 'ending')
+  const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
+  const servers = new Servers({ metrics: format => metrics.render(format), destinations }, log)
+  systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
+  const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
+  try {
+    await servers.open(config, NOTHING)
+    for (;;) {
+      await sleep(RETRY_FIRST_MS + backoff.next(), stopping.signal)
+      if (stopping.signal.aborted) return undefined
+      try {
+        const built = await build()
+        log.info('data_dir can be read again')
+        return built
+      } catch (error) {
+        if (!(error instanceof StateUnreadable)) throw error
+        report(error)
+      }
+    }
+  } finally {
+    signals.remove()
+    servers.close()
+  }
+}

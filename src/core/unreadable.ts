@@ -1,0 +1,47 @@
+import { errorCode, errorText } from './errors.js'
+
+/** A document is in a format that this version does not know. */
+export class NewerFormat extends Error {
+  readonly code = 'SLUICE_NEWER_FORMAT'
+
+  constructor(format: number, known: number) {
+    super(`it has format ${format}, and this version of Sluice reads format ${known} only`)
+  }
+}
+
+/** Throws NewerFormat when `format` is the number of a later format than `known`. */
+export function refuseNewer(format: unknown, known: number): void {
+  if (typeof format === 'number' && format > known) throw new NewerFormat(format, known)
+}
+
+/**
+ * A file that holds state is there and cannot be read, now or by this version. It must not be taken for missing or
+ * damaged: its content may be needed, and readable again.
+ */
+export class StateUnreadable extends Error {
+  readonly code = 'SLUICE_STATE_UNREADABLE'
+  readonly file: string
+
+  constructor(file: string, cause: unknown) {
+    super(`cannot read ${file}: ${errorText(cause)}; ${remedy(cause)}`, { cause })
+    this.file = file
+  }
+}
+
+function remedy(cause: unknown): string {
+  if (cause instanceof NewerFormat) return 'run the version that wrote it, or move the file away to do without it'
+  const code = errorCode(cause)
+  if (code === 'EACCES' || code === 'EPERM') return 'let the user that Sluice runs as read it'
+  if (code === 'EMFILE' || code === 'ENFILE') return 'raise the limit of open files'
+  return 'check the disk and what the file is, or move it away to do without it'
+}
+
+/** The content of a file, undefined when there is none. Throws StateUnreadable for everything else. */
+export async function readState(path: string, read: (path: string) => Promise<string>): Promise<string | undefined> {
+  try {
+    return await read(path)
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return undefined
+    throw new StateUnreadable(path, error)
+  }
+}

@@ -1,0 +1,60 @@
+import { appendFileSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { socketPath } from '../../src/admin/socket.js'
+import { startDaemon } from '../support/daemon.js'
+import { startReceiver } from '../support/receiver.js'
+import { sluice } from '../support/sluice.js'
+
+t.test('state that cannot be read: nothing is read before it can be, and nothing comes twice', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const folder = t.testdir({ 'in.log': 'one\n' })
+  const config = `
+sources: { log: { type: file, include: [in.log] } }
+destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffer: { type: disk, max_bytes: 1MiB }, batch: { max_wait: 1ms } } }
+`
+  const first = await startDaemon(t, folder, config)
+  await first.until(() => receiver.lines().length === 1)
+  await first.stop(t)
+  const status = async () => {
+    const asked = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
+    t.equal(await asked.exit, 1)
+    return asked.stdout.replace(/\s+/g, ' ')
+  }
+
+  const checkpoint = join(folder, 'state/checkpoints/log.json')
+  const saved = readFileSync(checkpoint, 'utf8')
+  writeFileSync(checkpoint, saved.replace('"sluice_checkpoint":1', '"sluice_checkpoint":2'))
+  appendFileSync(join(folder, 'in.log'), 'two\n')
+  const second = await startDaemon(t, folder, config)
+  await second.until(() => second.stderr.includes('SLUICE_STATE_UNREADABLE'))
+  const { status: code, body } = await second.get('/readyz')
+  t.equal(code, 503)
+  t.match(JSON.parse(body).sources, [
+    { id: 'log', state: 'holding', reason: /^cannot read .*log\.json: it has format 2/ },
+  ])
+  t.match(await status(), /! log is holding: cannot read .*log\.json.* It reads nothing until that is put right/)
+  t.equal((await second.scrape()).sum('sluice_ready'), 0)
+  writeFileSync(checkpoint, saved)
+  await second.until(() => receiver.lines().length > 1)
+  t.equal((await second.get('/readyz')).status, 200)
+  await second.stop(t)
+
+  const ledger = join(folder, 'state/buffer/up/ledger')
+  renameSync(ledger, `${ledger}.kept`)
+  symlinkSync(ledger, ledger)
+  appendFileSync(join(folder, 'in.log'), 'three\n')
+  const third = await startDaemon(t, folder, config)
+  t.equal((await third.get('/readyz')).status, 503)
+  t.match(await status(), /! data_dir is holding: cannot read .*ledger: ELOOP/)
+  rmSync(ledger)
+  renameSync(`${ledger}.kept`, ledger)
+  await third.until(() => receiver.lines().length > 2)
+  third.child.kill('SIGTERM')
+  t.equal(await third.exit, 0)
+  t.same(
+    receiver.lines().map(line => JSON.parse(line).message),
+    ['one', 'two', 'three'],
+  )
+})
