@@ -3,6 +3,7 @@ import type { Config } from '../config/load.js'
 import { StateUnreadable } from '../core/unreadable.js'
 import type { Metrics } from '../engine/metrics.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
+import type { ConnectionEvents } from '../lib/connections.js'
 import { sleep } from '../lib/time.js'
 import { Servers } from './run-servers.js'
 import { onSignals } from './signals.js'
@@ -16,6 +17,7 @@ const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => unde
 interface Around {
   readonly config: Config
   readonly metrics: Metrics
+  readonly connections: ConnectionEvents
   readonly systemd: Systemd
   readonly log: Logger
 }
@@ -34,7 +36,7 @@ export async function whenReadable<T>(build: () => Promise<T>, around: Around): 
 }
 
 async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: Around): Promise<T | undefined> {
-  const { config, metrics, systemd, log } = around
+  const { config, metrics, connections, systemd, log } = around
   let reason = ''
   const report = ({ code, file, message }: StateUnreadable) => {
     if (reason === message) return
@@ -45,7 +47,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
   const stopping = new AbortController()
   const signals = onSignals({ stop: () => stopping.abort() }, config.shutdownTimeoutMs, log, 'ending')
   const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
-  const servers = new Servers({ metrics: format => metrics.render(format), destinations }, log)
+  const servers = new Servers({ metrics: format => metrics.render(format), connections, destinations }, log)
   systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
   try {

@@ -82,7 +82,8 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
   const { systemd } = origin
   const build = () => Supervisor.build(config, around, wentBack)
-  const pipeline = await whenReadable(build, { config, metrics, systemd, log })
+  const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
+  const pipeline = await whenReadable(build, { config, metrics, connections, systemd, log })
   if (!pipeline) {
     systemd.ending(0, 'ended')
     await systemd.close()
@@ -100,7 +101,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const servers = new Servers(
     {
       metrics: format => metrics.render(format),
-      connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
+      connections,
       destinations: () => pipeline.states(),
       failures: () => pipeline.failures(),
     },
