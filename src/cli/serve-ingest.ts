@@ -59,6 +59,7 @@ export class ServedIngest implements Ingest {
       maxUnsettled: ingest.max_unsettled,
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
       maxPipelines: ingest.max_pipelines,
+      maxDiskPerAccount: ingest.max_disk_per_account,
     })
   }
 
@@ -67,7 +68,7 @@ export class ServedIngest implements Ingest {
     const { pipelines, secrets } = this.#service
     const ends = [
       pipelines.onPublish((id, published) => {
-        const done = published ? this.#publish(published) : this.#host.remove(id)
+        const done = published ? this.#publish(published) : this.#remove(id)
         done.catch(error =>
           this.#log.error({ pipeline: id, error: errorText(error) }, 'cannot apply what was published'),
         )
@@ -81,7 +82,21 @@ export class ServedIngest implements Ingest {
     this.#forget = () => {
       for (const end of ends) end()
     }
-    for await (const published of pipelines.allPublished()) await this.#publish(published)
+    const known = new Set<string>()
+    for await (const id of pipelines.removed()) {
+      known.add(id)
+      await this.#remove(id)
+    }
+    for await (const published of pipelines.allPublished()) {
+      known.add(published.id)
+      await this.#publish(published)
+    }
+    await this.#host.tellOrphans(known)
+  }
+
+  async #remove(id: string): Promise<void> {
+    await this.#host.remove(id)
+    await this.#service.pipelines.filesRemoved(id)
   }
 
   /** Runs it with the values that its secrets have now; one after the other, so that the last publish is applied last. */

@@ -41,6 +41,11 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(100)
     .describe('Pipelines that run in the service at the same time. One that is idle makes room for another.'),
+  max_disk_per_account: byteSize(1_000_000)
+    .prefault('1GB')
+    .describe(
+      'Bytes that the disk buffers and dead letters of all pipelines of one account may take together. Beyond it their destinations wait: events are not acknowledged, and senders are answered 503. The files of a pipeline are removed with it.',
+    ),
   allow_files: z
     .array(z.string().min(1))
     .default([])

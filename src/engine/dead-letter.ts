@@ -2,12 +2,14 @@ import { type FileHandle, open, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
-import type { DeliveryError } from '../core/errors.js'
+import { DeliveryError } from '../core/errors.js'
 import { syncFolder } from '../lib/atomic-file.js'
 import { inTurn } from '../lib/in-turn.js'
 import { makeFolder } from '../lib/make-folder.js'
 import type { Clock } from '../lib/time.js'
+import { formatSize } from '../lib/units.js'
 import { encodeLetters } from './dead-letter/record.js'
+import type { DiskAllowance } from './disk-allowance.js'
 
 /**
  * Where events go that a destination refused for good: lines of JSON, one for each event (dead-letter/record.ts),
@@ -29,19 +31,29 @@ export function deadLetterPath(dataDir: string, destination: string): string {
   return join(dataDir, 'dead-letter', `${encodeURIComponent(destination)}.ndjson`)
 }
 
+export interface DeadLetterFileOptions {
+  readonly dataDir: string
+  readonly destination: string
+  readonly log: Logger
+  readonly clock: Clock
+  readonly disk?: DiskAllowance | undefined
+}
+
 export class DeadLetterFile implements DeadLetters {
   readonly path: string
   readonly #folder: string
   readonly #destination: string
   readonly #log: Logger
   readonly #clock: Clock
+  readonly #disk: DiskAllowance | undefined
 
-  constructor(options: { dataDir: string; destination: string; log: Logger; clock: Clock }) {
+  constructor(options: DeadLetterFileOptions) {
     this.path = deadLetterPath(options.dataDir, options.destination)
     this.#folder = dirname(this.path)
     this.#destination = options.destination
     this.#log = options.log
     this.#clock = options.clock
+    this.#disk = options.disk
   }
 
   write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
@@ -62,9 +74,12 @@ export class DeadLetterFile implements DeadLetters {
     try {
       const { size, torn } = await cutTornRecord(file)
       if (torn > 0) this.#log.warn({ file: this.path, bytes: torn }, 'cut a torn record off; its events are sent again')
+      this.#disk?.count(this.path, () => size)
+      if (this.#disk && !this.#disk.hasRoom(bytes.length)) throw noRoom(this.#disk)
       try {
         await file.appendFile(bytes)
         await file.sync()
+        this.#disk?.count(this.path, () => size + bytes.length)
       } catch (cause) {
         await file.truncate(size).catch(() => {})
         throw cause
@@ -75,6 +90,11 @@ export class DeadLetterFile implements DeadLetters {
       await file.close()
     }
   }
+}
+
+function noRoom({ max }: DiskAllowance): DeliveryError {
+  const message = `buffers and dead letters take all of the ${formatSize(max)} that they may use; remove what is not needed any more, or set on_reject: discard`
+  return new DeliveryError(message, { failure: 'retry', reason: 'account_disk_full' })
 }
 
 /** Makes a file end with a whole record; returns its size, and how much was cut off. */

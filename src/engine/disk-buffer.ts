@@ -10,6 +10,7 @@ import { freeChunk, takeChunk } from '../lib/chunk-pool.js'
 import type { WantedNames } from '../lib/json-scan.js'
 import { after, type Clock } from '../lib/time.js'
 import type { Amount } from './counters.js'
+import type { DiskAllowance } from './disk-allowance.js'
 import { type Downstream, Feeder } from './disk-buffer/feeder.js'
 import type { BufferFolder } from './disk-buffer/files.js'
 import { HEAD_SIZE } from './disk-buffer/frame.js'
@@ -19,6 +20,7 @@ import { type BufferMetrics, BufferReport } from './disk-buffer/report.js'
 import { ForeignSegment, type ReaderReport } from './disk-buffer/segment-reader.js'
 import type { Outgoing } from './disk-buffer/segment-writer.js'
 import { Settlement } from './disk-buffer/settlement.js'
+import { SharedRoom } from './disk-buffer/shared-room.js'
 
 /**
  * Between the pipeline and the delivery of a destination: batches go to the disk, are acknowledged when they are safe
@@ -65,6 +67,8 @@ export interface DiskBufferContext {
   readonly wanted: WantedNames
   readonly maxBytes: number
   readonly whenFull: 'block' | 'drop_newest'
+  /** Shared with others, beside `maxBytes`. */
+  readonly disk?: DiskAllowance | undefined
   /** Of the destination. */
   readonly counters: BufferMetrics & {
     arrived(events: number, bytes: number): void
@@ -88,6 +92,7 @@ export class DiskBuffer extends Writable {
   readonly #decoder: BatchDecoder
   readonly #after: typeof after
   readonly #memory: BufferMemory
+  readonly #shared: SharedRoom
   #feeder: Feeder | undefined
   #feeding: Promise<void> | undefined
   /** To be written, in order. */
@@ -137,6 +142,13 @@ export class DiskBuffer extends Writable {
     counters.gauge('sluice_buffer_events', 'Events in the buffer that were not delivered.', () => this.#kept().events)
     counters.gauge('sluice_buffer_bytes', 'Bytes that the buffer takes on the disk.', () => this.#queue.segments.bytes)
     counters.gauge('sluice_buffer_max_bytes', 'Bytes that the buffer may take on the disk.', () => maxBytes)
+    this.#shared = new SharedRoom(context.disk, {
+      path: folder.path,
+      bytes: () => this.#queue.segments.bytes + this.#waitingBytes,
+      release: () => this.#release(),
+      freed: () => this.#unblock(),
+      sleep: ms => this.#sleep(ms),
+    })
     // There may be files whose events are all settled.
     if (this.#queue.segments.first) this.#settlement.changed()
   }
@@ -190,6 +202,7 @@ export class DiskBuffer extends Writable {
     await this.#feeding
     await this.#queue.close()
     await this.#settlement.close()
+    this.#shared.close()
   }
 
   override _write(batch: EventBatch, _encoding: string, done: () => void): void {
@@ -236,7 +249,8 @@ export class DiskBuffer extends Writable {
     const blocked = this.#blocked
     if (blocked) {
       const { maxBytes, whenFull } = this.#context
-      if (this.#hasRoom(blocked)) {
+      const own = this.#hasRoom(blocked)
+      if (own && this.#shared.has(blocked.framed.length)) {
         this.#report.notFull()
         this.#blocked = undefined
         this.#waiting.push(blocked)
@@ -244,14 +258,20 @@ export class DiskBuffer extends Writable {
         this.#flushing ??= this.#flush()
       } else if (whenFull === 'drop_newest') {
         this.#blocked = undefined
-        this.#report.full(maxBytes, blocked)
+        this.#report.full(own ? this.#shared.max : maxBytes, own, blocked)
         blocked.batch.ack.settle('rejected')
-      } else this.#report.full(maxBytes, undefined)
+      } else this.#report.full(own ? this.#shared.max : maxBytes, own, undefined)
     }
     if (this.#blocked || this.#waitingBytes >= this.#memory.waiting) return
     const accept = this.#accept
     this.#accept = undefined
     accept?.()
+  }
+
+  /** Removes the newest segment, too, when all of its events are delivered: others need the room. */
+  #release(): void {
+    if (this.#over || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
+    void this.#queue.finish().then(() => this.#settlement.changed())
   }
 
   /** A batch that is larger than everything has room when it is alone. */

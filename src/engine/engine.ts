@@ -176,9 +176,10 @@ export class Engine {
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
   #deadLetters(destination: string, log: Logger): DeadLetters {
-    const { clock } = this.#around
+    const { clock, disk } = this.#around
+    const { dataDir } = this.#config
     const output = `${destination}.${REJECTED}`
-    if (!this.#isRead(output)) return new DeadLetterFile({ dataDir: this.#config.dataDir, destination, log, clock })
+    if (!this.#isRead(output)) return new DeadLetterFile({ dataDir, destination, log, clock, disk })
     const origin: Origin = { source: destination, host: hostname(), decode: 'json', wanted: this.#wanted }
     return new RejectedOutlet(this.#junction(output), origin, clock)
   }
@@ -190,12 +191,10 @@ export class Engine {
   async #openBuffer({ id, delivery }: ComponentConfig, { log, metrics }: Wide): Promise<DiskBuffer | undefined> {
     const { buffer: options } = delivery!
     if (options.type === 'memory') return undefined
-    const { clock, random } = this.#around
     const buffer = await DiskBuffer.open({
+      ...this.#around,
       folder: folderOnDisk(bufferFolder(this.#config.dataDir, id)),
       log,
-      clock,
-      random,
       wanted: this.#wanted,
       maxBytes: options.max_bytes,
       whenFull: options.when_full,

@@ -17,5 +17,6 @@ export function judgeStart(error: unknown): DeliveryError {
 /** A dead letter is tried until it is safe. */
 export function judgeDeadLetter(cause: unknown): DeliveryError {
   const message = `the dead letter cannot be written: ${errorText(cause)}`
-  return new DeliveryError(message, { failure: 'retry', reason: 'dead_letter', cause })
+  const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'
+  return new DeliveryError(message, { failure: 'retry', reason, cause })
 }

@@ -246,7 +246,8 @@ export async function rehearse(config: Config, around: Omit<Surroundings, 'metri
   const dataDir = mkdtempSync(join(config.dataDir, 'rehearsal-'))
   try {
     const log = around.log.child({}, { level: 'silent' })
-    const engine = await Engine.build({ ...config, dataDir }, { ...around, log, metrics: looseCounters() })
+    const apart = { ...around, log, metrics: looseCounters(), disk: undefined }
+    const engine = await Engine.build({ ...config, dataDir }, apart)
     await engine.discard()
   } finally {
     rmSync(dataDir, { recursive: true, force: true })

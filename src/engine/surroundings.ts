@@ -4,6 +4,7 @@ import type { WantedNames } from '../lib/json-scan.js'
 import type { Clock } from '../lib/time.js'
 import type { CheckpointStore } from './checkpoints.js'
 import type { CounterSet } from './counters.js'
+import type { DiskAllowance } from './disk-allowance.js'
 import type { Legacies } from './legacies.js'
 import type { SourceRun } from './source-run.js'
 
@@ -16,6 +17,8 @@ export interface Surroundings {
   readonly stdin: Readable
   readonly stdout: Writable
   readonly env: NodeJS.ProcessEnv
+  /** Bounds buffers and dead letters beyond their own options. */
+  readonly disk?: DiskAllowance | undefined
   /** A destination cannot start, whatever is waited for. Without this the run ends. */
   readonly failed?: (error: Error) => void
 }

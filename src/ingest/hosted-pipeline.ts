@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Permitted } from '../config/permitted.js'
 import type { AnyDefinition } from '../core/component.js'
+import type { DiskAllowance } from '../engine/disk-allowance.js'
 import type { Surroundings } from '../engine/engine.js'
 import type { Metrics } from '../engine/metrics.js'
 import { Supervisor } from '../engine/supervisor.js'
@@ -49,6 +50,8 @@ export interface HostedOptions {
   readonly folder: string
   readonly log: Logger
   readonly around: Omit<Surroundings, 'metrics' | 'log'>
+  /** Of the account. */
+  readonly disk: DiskAllowance
   readonly metrics: Metrics
   readonly components: readonly AnyDefinition[]
   readonly permitted: Permitted
@@ -100,7 +103,7 @@ export class HostedPipeline {
     const counters = new ScopedCounters(options.metrics, published.id)
     const config = hostedConfig(published.config, configOptions(published, feed, options))
     const keys = await KnownKeys.open({ folder: options.folder, clock: options.around.clock, log: options.log })
-    const surroundings = { ...options.around, log: options.log, metrics: counters }
+    const surroundings = { ...options.around, log: options.log, metrics: counters, disk: options.disk }
     const made: { hosted?: HostedPipeline } = {}
     const wentBack = (error: Error) => made.hosted!.#wentBack(error)
     const supervisor = await Supervisor.build(config, surroundings, wentBack)

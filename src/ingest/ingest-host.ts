@@ -1,22 +1,27 @@
 import { existsSync } from 'node:fs'
+import { readdir, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
 import { Quota } from '../sources/http/quota.js'
 import { Refusal, stopping } from '../sources/http/refusal.js'
+import { AccountDisks } from './account-disk.js'
 import { whyNot } from './hosted-config.js'
 import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
 
 const MOST_REQUESTS = 10_000
+const MOST_REMOVED = 10_000
 
-export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quota'> {
+export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quota' | 'disk'> {
   /** A folder for each pipeline is made below it. */
   readonly folder: string
   /** Pipelines that run at the same time. */
   readonly maxPipelines: number
   /** Memory that all requests which are not answered may hold together. */
   readonly maxUnsettledOfAll: number
+  /** Bytes on the disk of the pipelines of one account. */
+  readonly maxDiskPerAccount: number
 }
 
 /**
@@ -31,11 +36,16 @@ export class IngestHost {
   readonly #starting = new Map<string, Promise<HostedPipeline>>()
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
+  /** Lately removed: a request that was let in before may still want to start them. */
+  readonly #removed = new Set<string>()
+  readonly #disks: AccountDisks
   #stopping: AbortSignal | undefined
 
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettledOfAll)
+    const { maxDiskPerAccount: max, log, metrics, around } = options
+    this.#disks = new AccountDisks({ max, log, metrics, clock: around.clock })
     showIn(options.metrics, () => this.#running.size, this.#quota)
   }
 
@@ -50,6 +60,7 @@ export class IngestHost {
   async publish(published: Published): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) return running.update(published)
+    if (!running) await this.#disks.measure(published.account_id, join(this.#options.folder, published.id))
     if (!existsSync(join(this.#options.folder, published.id, 'state', 'buffer'))) return
     await this.#hosted(published).catch(error => {
       this.#options.log.warn(
@@ -59,12 +70,31 @@ export class IngestHost {
     })
   }
 
-  /** The pipeline is gone. */
+  /** The pipeline is gone, and so is everything that it kept, as soon as its run has ended. */
   async remove(id: string): Promise<void> {
+    if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
+    this.#removed.add(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
-    if (!running) return
-    await this.#end(running, AbortSignal.timeout(30_000))
-    running.forget()
+    if (running) {
+      await this.#end(running, AbortSignal.timeout(30_000))
+      running.forget()
+    } else await this.#ending.get(id)
+    const folder = join(this.#options.folder, id)
+    if (!existsSync(folder)) return
+    await rm(folder, { recursive: true })
+    this.#disks.forget(folder)
+    this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
+  }
+
+  /** Names the folders that belong to none of the pipelines: they may hold events, and are left alone. */
+  async tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
+    const { folder, log } = this.#options
+    const names = existsSync(folder) ? await readdir(folder) : []
+    for (const name of names) {
+      if (pipelines.has(name)) continue
+      const text = 'a folder belongs to no pipeline of the service; remove it if its events are not needed'
+      log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
+    }
   }
 
   /** A secret is gone: pipelines that use it end at once. What they have in disk buffers stays there. */
@@ -106,6 +136,7 @@ export class IngestHost {
     const { log, folder, maxPipelines } = this.#options
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
+    if (this.#removed.has(id)) throw new Refusal(404, 'not_found', 'there is no such pipeline')
     while (this.#running.size + this.#starting.size > maxPipelines) await this.#makeRoom()
     const own = log.child({ pipeline: id })
     try {
@@ -114,6 +145,7 @@ export class IngestHost {
         log: own,
         folder: join(folder, id),
         quota: this.#quota,
+        disk: this.#disks.of(published.account_id),
       })
       this.#running.set(id, hosted)
       own.info({ revision }, 'a published pipeline runs')

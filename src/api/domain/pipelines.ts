@@ -136,6 +136,8 @@ export class Pipelines {
       const gone = [keyOf(before), ...kept, ...daemons.map(({ key }) => key)]
       const entry = context.audit(principal, 'pipeline.remove', target(id), { title: before.title })
       const changes: Change[] = gone.map(key => ({ key, value: undefined }))
+      if (before.published_revision !== null)
+        changes.push({ key: at.removedPipeline(id), value: { removed_at: context.time() } })
       await context.write([...changes, entry], [{ key: keyOf(before), value: before }])
       if (before.published_revision !== null) this.#tell(id, undefined)
     })
@@ -239,6 +241,16 @@ export class Pipelines {
         after = key
       }
     }
+  }
+
+  /** Pipelines that were removed, and whose files were not yet. */
+  async *removed(): AsyncGenerator<string, void, undefined> {
+    const entries = await this.#context.store.list(at.allRemovedPipelines)
+    for (const { key } of entries) yield key.slice(at.allRemovedPipelines.length)
+  }
+
+  async filesRemoved(id: string): Promise<void> {
+    await this.#context.write([{ key: at.removedPipeline(id), value: undefined }])
   }
 
   /** The returned function ends it. */

@@ -151,6 +151,9 @@ export const at = {
   pipelines: (enterprise: string, account?: string) =>
     account === undefined ? `pipeline/${enterprise}/` : `pipeline/${enterprise}/${account}/`,
   pipeline: (enterprise: string, account: string, id: string) => `pipeline/${enterprise}/${account}/${id}`,
+  allRemovedPipelines: 'removed-pipeline/',
+  /** Until the files of its run are removed, too. */
+  removedPipeline: (id: string) => `removed-pipeline/${id}`,
   revisions: (pipeline: string) => `revision/${pipeline}/`,
   revision: (pipeline: string, revision: number) => `revision/${pipeline}/${String(revision).padStart(10, '0')}`,
   secrets: (account: string) => `secret/${account}/`,

@@ -110,6 +110,11 @@ export class RecordQueue {
     return { record: NOTHING, place, ...between(place, this.end), cursor: this.#reader.cursor }
   }
 
+  /** What is written from now on goes into a new segment. */
+  finish(): Promise<void> {
+    return this.#writer.finish()
+  }
+
   /** Lets go of a segment that is to be removed. */
   letGo(segment: Segment): Promise<void> {
     return this.#reader.letGo(segment)

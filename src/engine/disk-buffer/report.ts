@@ -70,12 +70,13 @@ export class BufferReport {
     this.#log.error(fields, 'the buffer cannot be written; it is tried again, and sources wait')
   }
 
-  /** There is no room for a batch; `discarded`: so it was dropped. */
-  full(maxBytes: number, discarded: Amount | undefined): void {
+  /** There is no room for a batch; `shared`: others take it. `discarded`: so it was dropped. */
+  full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full || !this.#mayTell('full')) return
     this.#full = true
-    const fields = { max_bytes: formatSize(maxBytes) }
+    if (shared) this.#metrics.failed('account_disk_full')
+    const fields = { max_bytes: formatSize(maxBytes), shared }
     if (discarded) this.#log.warn(fields, 'the buffer is full; new events are discarded')
     else this.#log.warn(fields, 'the buffer is full; sources wait')
   }

@@ -37,10 +37,14 @@ let stage: Stage
 const collect = defineDestination({
   type: 'blackhole',
   summary: 'Keeps what it gets.',
-  options: z.strictObject({ broken: z.boolean().default(false), cannot_start: z.boolean().default(false) }),
+  options: z.strictObject({
+    broken: z.boolean().default(false),
+    cannot_start: z.boolean().default(false),
+    refuses: z.boolean().default(false),
+  }),
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
-  create({ broken, cannot_start }) {
+  create({ broken, cannot_start, refuses }) {
     if (broken) throw new Error('it is broken')
     return {
       async start() {
@@ -48,6 +52,7 @@ const collect = defineDestination({
       },
       async write(request) {
         await stage.gate
+        if (refuses) throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
         if (stage.holds) throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
         for (const batch of request)
           for (let i = 0; i < batch.length; i++) stage.got.push(batch.event(i).line.toString())
@@ -66,12 +71,13 @@ interface Options {
   readonly maxPipelines?: number
   readonly folder?: string
   readonly maxUnsettled?: number
+  readonly maxDiskPerAccount?: number
 }
 
 /** A host behind a server: `POST /{pipeline}` with what was published last. */
 async function start(
   t: Test,
-  { permitted = ALL, maxPipelines = 10, folder = t.testdir({}), maxUnsettled }: Options = {},
+  { permitted = ALL, maxPipelines = 10, folder = t.testdir({}), maxUnsettled, maxDiskPerAccount = 1e9 }: Options = {},
 ) {
   let logs = ''
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })
@@ -88,6 +94,7 @@ async function start(
     maxUnsettled: maxUnsettled ?? 1_000_000,
     maxUnsettledOfAll: 2_000_000,
     maxPipelines,
+    maxDiskPerAccount,
   })
   const published = new Map<string, Published>()
   const server = createServer((request, response) => {
@@ -129,8 +136,8 @@ async function start(
       }
       throw new Error(`never ${requests} requests`)
     },
-    publish(config: unknown, id = 'p', { tell = true } = {}) {
-      const one = { id, account_id: 'account', revision: (published.get(id)?.revision ?? 0) + 1, config }
+    publish(config: unknown, id = 'p', { tell = true, account = 'account' } = {}) {
+      const one = { id, account_id: account, revision: (published.get(id)?.revision ?? 0) + 1, config }
       published.set(id, one)
       return tell ? host.publish(one) : undefined
     },
@@ -487,6 +494,73 @@ t.test('files and addresses are checked again when they are opened', async t => 
   await t.rejects(reach.confirm(real, statSync(path('elsewhere/secret'))), { message: /replaced by a link/ })
 })
 
+t.test('what an account takes on the disk is bounded, counted, and removed with its pipelines', async t => {
+  const { publish, post, host, metrics, folder, logs, stop } = await start(t, { maxDiskPerAccount: 40_000 })
+  const gauge = async (name: string) =>
+    Number(new RegExp(`^${name} (\\d+)`, 'm').exec(String(await metrics.render()))?.[1])
+  const until = async (what: string, check: () => boolean | Promise<boolean>) => {
+    for (let i = 0; i < 1000 && !(await check()); i++) await soon(5)
+    t.ok(await check(), what)
+  }
+  const REFUSING = { destinations: { out: { ...OUT, refuses: true } } }
+  await publish(BUFFERED, 'buffered')
+  await publish(BUFFERED, 'neighbour')
+  await publish(REFUSING, 'refusing')
+  await publish(BUFFERED, 'other', { account: 'another' })
+  const line = (n: number) => `{"n":${n},"x":"${'x'.repeat(9000)}"}`
+  stage.holds = true
+  for (let n = 0; n < 3; n++) t.match(await post(line(n), {}, 'buffered'), { status: 202 })
+  t.match(await post(line(3), {}, 'refusing'), { status: 202 }, 'a dead letter')
+  const errors = (id: string) =>
+    new RegExp(`errors_total\\{component_id="${id}/out".*kind="account_disk_full"\\} [1-9]`)
+  const waiting = ['buffered', 'neighbour', 'refusing'].map(id => post(line(4), {}, id))
+  for (const id of ['buffered', 'neighbour', 'refusing'])
+    await until(`${id} waits`, async () => errors(id).test(String(await metrics.render())))
+  const used = await gauge('sluice_ingest_disk_bytes')
+  t.ok(used > 36_000 && used <= 40_000, `${used} bytes`)
+  t.equal(await gauge('sluice_ingest_full_accounts'), 1)
+  t.match(logs(), /"SLUICE_ACCOUNT_DISK_FULL","account":"account"/)
+  t.match(await post(line(5), {}, 'other'), { status: 202 }, 'another account has its own')
+
+  stage.holds = false
+  t.same(
+    (await Promise.all(waiting.slice(0, 2))).map(({ status }) => status),
+    [202, 202],
+    'what is delivered makes room',
+  )
+  t.match(await waiting[2], { status: 202 })
+  await until('all is delivered', () => stage.got.length === 6)
+  const letters = statSync(join(folder, 'refusing/state/dead-letter/out.ndjson')).size
+  const before = await gauge('sluice_ingest_disk_bytes')
+  await host.remove('refusing')
+  t.notOk(existsSync(join(folder, 'refusing')))
+  t.match(await post(line(6), {}, 'refusing'), { status: 404 }, 'nothing comes after it')
+  t.notOk(existsSync(join(folder, 'refusing')))
+  t.ok((await gauge('sluice_ingest_disk_bytes')) <= before - letters)
+  await host.remove('buffered')
+  await host.remove('neighbour')
+  await host.remove('other')
+  t.equal(await gauge('sluice_ingest_disk_bytes'), 0)
+  await stop()
+})
+
+t.test('after a restart, what is on the disk counts', async t => {
+  const folder = t.testdir({ p: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(39_000) } } }, lost: {} })
+  const { publish, post, metrics, host, logs } = await start(t, { folder, maxDiskPerAccount: 40_000 })
+  await publish(PIPELINE)
+  await publish(BUFFERED, 'q')
+  t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m)
+  const waits = post(`{"x":"${'x'.repeat(2000)}"}`, {}, 'q')
+  const full = /errors_total\{component_id="q\/out".*kind="account_disk_full"\} [1-9]/
+  for (let i = 0; i < 1000 && !full.test(String(await metrics.render())); i++) await soon(5)
+  t.match(String(await metrics.render()), full)
+  await host.tellOrphans(new Set(['p', 'q']))
+  t.match(logs(), /"SLUICE_ORPHANED_PIPELINE","folder":"[^"]*lost"/)
+  t.ok(existsSync(join(folder, 'lost')))
+  await host.remove('p')
+  t.match(await waits, { status: 202 })
+})
+
 t.test('one that is idle makes room; while none is, there is none', async t => {
   const { publish, post, host, unanswered } = await start(t, { maxPipelines: 2 })
   for (const id of ['a', 'b', 'c', 'd']) await publish(PIPELINE, id)
@@ -501,7 +575,7 @@ t.test('one that is idle makes room; while none is, there is none', async t => {
   for (const answer of await Promise.all(waiting)) t.match(answer, { status: 202 })
   t.match(await post(line(6), {}, 'd'), { status: 202 })
   await host.remove('d')
-  t.match(await post(line(7), {}, 'd'), { status: 202 })
+  t.match(await post(line(7), {}, 'c'), { status: 202 })
 })
 
 t.test('a disk buffer: the answer comes at once, the events after a restart', async t => {
