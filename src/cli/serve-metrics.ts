@@ -45,6 +45,8 @@ export function storeMetrics(metrics: Metrics, store: Store): void {
   metrics.series('counter', 'sluice_store_failed_writes_total', 'Tries to write to the store that failed.', () =>
     one(store.health().failedWrites),
   )
+  const damaged = 'Reads of records in the store that were not what was saved.'
+  metrics.series('counter', 'sluice_store_damaged_reads_total', damaged, () => one(store.health().damagedReads))
   const reopens = 'How often the store was opened again after a failed write.'
   metrics.series('counter', 'sluice_store_reopens_total', reopens, () => one(store.health().reopens))
 }

@@ -30,6 +30,7 @@ const NOT_HERE = [
   'SluiceConnectionsRefused',
   'SluiceConservationBroken',
   'SluiceKeysExpireSoon',
+  'SluiceStoreDamaged',
   'SluiceStoreUnwritable',
 ]
 

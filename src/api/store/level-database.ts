@@ -100,7 +100,7 @@ export class LevelDatabase {
     this.#log = log
   }
 
-  health(): StoreHealth {
+  health(): Omit<StoreHealth, 'damagedReads'> {
     return { writable: this.#failure === undefined, failedWrites: this.#failedWrites, reopens: this.#reopens }
   }
 

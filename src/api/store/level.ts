@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import { syncFolder } from '../../lib/atomic-file.js'
 import { makeFolder } from '../../lib/make-folder.js'
+import { checkedText, jsonOf } from './checked-text.js'
 import { type Level, LevelDatabase, openLevel, unusable } from './level-database.js'
 import { Reads } from './reads.js'
 import {
@@ -52,6 +53,7 @@ class LevelStore implements Store {
   readonly #reads = new Reads(READS_BYTES)
   readonly #watches: { readonly prefix: string; readonly changed: () => void }[] = []
   #waiting: Waiting[] = []
+  #damagedReads = 0
   #writing: Promise<void> | undefined
 
   constructor(path: string, database: LevelDatabase) {
@@ -68,7 +70,7 @@ class LevelStore implements Store {
     if (known) return known.value
     const { generation } = this.#reads
     const text = await this.#read(level => level.get(key))
-    const value = text === undefined ? undefined : parse(text)
+    const value = text === undefined ? undefined : parse(this.#jsonOf(key, text))
     this.#reads.keep(key, value, text?.length ?? 0, generation)
     return value
   }
@@ -84,7 +86,7 @@ class LevelStore implements Store {
       ? { gt: prefix, lt: after !== undefined && after < end ? after : end }
       : { gt: after !== undefined && after > prefix ? after : prefix, lt: end }
     const found = await this.#read(level => level.iterator({ ...range, limit, reverse }).all())
-    const list = Object.freeze(found.map(([key, text]) => ({ key, value: parse(text) })))
+    const list = Object.freeze(found.map(([key, text]) => ({ key, value: parse(this.#jsonOf(key, text)) })))
     const bytes = found.reduce((sum, [key, text]) => sum + key.length + text.length, 0)
     this.#reads.keepList(prefix, options, list, bytes, generation)
     return list
@@ -125,7 +127,9 @@ class LevelStore implements Store {
         for (const { key, value } of one.changes) texts.set(key, JSON.stringify(value))
       }
       const operations = [...texts].map(([key, text]) =>
-        text === undefined ? { type: 'del' as const, key } : { type: 'put' as const, key, value: text },
+        text === undefined
+          ? { type: 'del' as const, key }
+          : { type: 'put' as const, key, value: checkedText(key, text) },
       )
       if (operations.length > 0) await this.#database.write(operations)
     } catch (error) {
@@ -153,7 +157,7 @@ class LevelStore implements Store {
     const keys = [...new Set(group.flatMap(({ expected }) => expected.map(({ key }) => key)))]
     if (keys.length === 0) return new Map()
     const texts = await this.#database.read(level => level.getMany(keys))
-    return new Map(keys.map((key, i) => [key, texts[i]]))
+    return new Map(keys.map((key, i) => [key, texts[i] === undefined ? undefined : this.#jsonOf(key, texts[i])]))
   }
 
   async backup(path: string): Promise<void> {
@@ -181,6 +185,7 @@ class LevelStore implements Store {
       for (;;) {
         const entries = await iterator.nextv(COPIED_AT_ONCE)
         if (entries.length === 0) break
+        for (const [key, text] of entries) this.#jsonOf(key, text)
         await copy.batch(entries.map(([key, value]) => ({ type: 'put', key, value })))
       }
       // Moves everything from logs into tables, which are synced.
@@ -193,12 +198,21 @@ class LevelStore implements Store {
   }
 
   health(): StoreHealth {
-    return this.#database.health()
+    return { ...this.#database.health(), damagedReads: this.#damagedReads }
   }
 
   async close(): Promise<void> {
     await this.#writing
     await this.#database.close()
+  }
+
+  #jsonOf(key: string, text: string): string {
+    try {
+      return jsonOf(key, text)
+    } catch (error) {
+      this.#damagedReads++
+      throw error
+    }
   }
 
   async #read<T>(work: (level: Level) => Promise<T>): Promise<T> {
@@ -211,8 +225,8 @@ class LevelStore implements Store {
 }
 
 /** Frozen, since it is shared. */
-function parse(text: string): unknown {
-  return JSON.parse(text, (_key, value: unknown) =>
+function parse(json: string): unknown {
+  return JSON.parse(json, (_key, value: unknown) =>
     typeof value === 'object' && value !== null ? Object.freeze(value) : value,
   )
 }

@@ -47,6 +47,8 @@ export interface StoreHealth {
   readonly writable: boolean
   /** Tries to write that failed. */
   readonly failedWrites: number
+  /** Reads of records that were not what was saved. */
+  readonly damagedReads: number
   /** How often it was opened again after a failed write. */
   readonly reopens: number
 }

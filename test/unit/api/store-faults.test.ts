@@ -186,3 +186,44 @@ t.test(
     await restored.close()
   },
 )
+
+t.test('a record that is not what was saved is never given out', async t => {
+  const folder = t.testdir({})
+  const path = join(folder, 'store')
+  const store = await openLevelStore(path)
+  await store.write([put('k/a', { role: 'viewer' }), put('k/b', 1)])
+  await store.close()
+  const change = async (key: string, text: (before: string) => string) => {
+    const level = new ClassicLevel(path)
+    await level.put(key, text((await level.get(key)) ?? ''))
+    await level.close()
+  }
+  const damaged = { code: 'SLUICE_STORE_DAMAGED', message: /store is damaged: the record k\/\w is not what was saved/ }
+  const texts: [string, (before: string) => string][] = [
+    ['k/a', text => text.replace('viewer', 'vhewer')],
+    ['k/a', text => text.replace(/^./, 'x')],
+    ['k/b', () => ''],
+  ]
+  for (const [key, text] of texts) {
+    await change(key, text)
+    const again = await openLevelStore(path)
+    await t.rejects(again.get(key), damaged)
+    await t.rejects(again.list('k/'), damaged)
+    await t.rejects(again.write([put('c')], [put(key, 1)]), damaged)
+    await t.rejects(again.backup(join(folder, 'backup')), damaged)
+    t.equal(again.health().damagedReads, 4)
+    await again.write([put('k/a', 1), put('k/b', 2)])
+    t.same(
+      (await again.list('k/')).map(({ value }) => value),
+      [1, 2],
+      'it can be replaced',
+    )
+    await again.close()
+  }
+  await change('k/a', () => '{"of":"an earlier version"}')
+  const earlier = await openLevelStore(path)
+  t.same(await earlier.get('k/a'), { of: 'an earlier version' })
+  await earlier.write([put('k/a', 3)], [put('k/a', { of: 'an earlier version' })])
+  t.equal(await earlier.get('k/a'), 3)
+  await earlier.close()
+})
