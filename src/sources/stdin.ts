@@ -30,6 +30,8 @@ class Stdin implements Source {
   readonly #pieces: { value: number }
   readonly #splitting: Splitting
   readonly #splitter: LineSplitter
+  /** Pieces of the splitter that are in the counter, which may have those of a source before this one. */
+  #counted = 0
 
   constructor(options: Options, context: SourceContext) {
     this.#context = context
@@ -60,7 +62,9 @@ class Stdin implements Source {
 
   async #send(out: Outlet, frame: Frame | undefined): Promise<void> {
     if (!frame) return
-    this.#pieces.value = this.#splitter.pieces
+    const { pieces } = this.#splitter
+    this.#pieces.value += pieces - this.#counted
+    this.#counted = pieces
     const ack = out.ack(status => {
       if (status === 'errored') this.#context.metrics.failed('undelivered')
     })
