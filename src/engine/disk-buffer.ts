@@ -367,6 +367,7 @@ export class DiskBuffer extends Writable {
         const final = error instanceof ForeignSegment || code === 'ENOENT'
         if (final || (failures >= ATTEMPTS && !PASSING.has(code))) return 'leave_out'
         this.#report.notRead(segment, error)
+        if (failures === 1) backoff.reset()
         await this.#sleep(RETRY_FIRST_MS + backoff.next())
         return this.#over ? 'stop' : 'again'
       },

@@ -5,6 +5,7 @@ import type { REPLACED, Source } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { after, sleep } from '../lib/time.js'
+import { formatDuration } from '../lib/units.js'
 import type { ComponentCounters } from './counters.js'
 import type { Junction } from './junction.js'
 import type { SourceOutlet } from './outlet.js'
@@ -104,6 +105,7 @@ export class SourceRun {
     while (!signal.aborted) {
       const calm = after(CALM_MS, () => {
         this.#failure = undefined
+        backoff.reset()
       })
       try {
         await source.start?.(signal)
@@ -113,10 +115,12 @@ export class SourceRun {
         if (signal.aborted) break
         counters.failed('source')
         this.#failure = { id: config.id, state: 'failing', reason: errorText(error) }
-        const fields = { component: config.id, code: errorCode(error), error: errorText(error) }
+        const waitMs = backoff.next()
+        const again_in = formatDuration(waitMs)
+        const fields = { component: config.id, code: errorCode(error), error: errorText(error), again_in }
         log.error(fields, 'source failed and is started again from its checkpoint')
         calm()
-        await sleep(backoff.next(), signal)
+        await sleep(waitMs, signal)
       } finally {
         calm()
       }
