@@ -27,8 +27,9 @@ export class SideOutlet extends PassThrough {
 
 /**
  * The shell of every processor: hands each batch to `apply`, passes on what is left, settles what is empty, and waits
- * for side outputs that are full. A failure of `apply` is the batch's outcome, never a stream error: the batch is
- * settled `errored` and its source reads it again.
+ * for side outputs that are full. When `apply` throws, its events are given to it one by one, and those that make it
+ * throw are passed on as they came. When all of several do, it is not about an event: the batch is settled `errored`
+ * and its source reads it again. A failure is never a stream error.
  */
 export abstract class BatchTransform extends Transform {
   protected readonly context: ComponentContext
@@ -75,23 +76,71 @@ export abstract class BatchTransform extends Transform {
   }
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
-    const { metrics, log } = this.context
+    const { metrics } = this.context
     metrics.took(batch.length, batch.bytes)
+    const before = batch.snapshot()
     try {
       this.apply(batch)
     } catch (error) {
-      metrics.failed('bug')
-      metrics.discarded('errored', batch.length, batch.bytes)
-      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed on a batch')
-      batch.ack.settle('errored')
-      done()
+      this.#applyEach(before, error)
+      this.#doneWithRoom(done)
       return
     }
-    if (batch.length > 0) {
+    this.#pass(batch)
+    this.#doneWithRoom(done)
+  }
+
+  #pass(batch: EventBatch): void {
+    if (batch.length === 0) batch.ack.settle('delivered')
+    else {
       batch.compact()
-      metrics.sent(batch.length, batch.bytes)
+      this.context.metrics.sent(batch.length, batch.bytes)
       this.push(batch)
-    } else batch.ack.settle('delivered')
+    }
+  }
+
+  /** After a failure: one event at a time, in order. */
+  #applyEach(whole: EventBatch, cause: unknown): void {
+    const { metrics, log } = this.context
+    const { source, path, peer } = whole.origin
+    const parts: EventBatch[] = []
+    let failed = 0
+    for (let i = 0; i < whole.length; i++) {
+      const part = whole.fork(i, i + 1)
+      try {
+        this.apply(part)
+        parts.push(part)
+      } catch {
+        failed++
+        metrics.failed('bug')
+        part.ack.settle('delivered')
+        parts.push(whole.fork(i, i + 1))
+      }
+    }
+    const fields = {
+      code: 'SLUICE_PROCESSOR_FAILED',
+      source,
+      file: path,
+      peer,
+      events: failed,
+      error: errorText(cause),
+    }
+    if (failed === whole.length && failed > 1) {
+      log.error(fields, 'processor failed on every event of a batch; the batch is returned to its source')
+      metrics.discarded('errored', whole.length, whole.bytes)
+      for (const { ack } of parts) ack.settle('delivered')
+      whole.ack.settle('errored')
+      return
+    }
+    log.error(
+      fields,
+      'processor failed on some events; they are passed on unchanged, the rest of the batch is processed',
+    )
+    for (const part of parts) this.#pass(part)
+    whole.ack.settle('delivered')
+  }
+
+  #doneWithRoom(done: TransformCallback): void {
     const full = Object.values(this.outlets ?? {}).filter(outlet => outlet.writableNeedDrain)
     if (full.length === 0) {
       done()

@@ -190,6 +190,17 @@ export class EventBatch {
   /** Another holder's copy of events [from, to): the bytes are shared, what one copy changes the other does not see. */
   fork(from = 0, to = this.length): EventBatch {
     this.ack.fork()
+    const copy = this.#copy(from, to)
+    copy.#slots = this.#slots?.slice(from * this.#stride, to * this.#stride)
+    return copy
+  }
+
+  /** What this batch is now, to go back to when a change of it fails halfway. It is held by whoever holds this one. */
+  snapshot(): EventBatch {
+    return this.#copy(0, this.length)
+  }
+
+  #copy(from: number, to: number): EventBatch {
     let bytes = this.bytes
     if (from !== 0 || to !== this.length) {
       bytes = 0
@@ -206,7 +217,6 @@ export class EventBatch {
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack)
     copy.#text = this.#text
     copy.#events = this.#events?.slice(from, to).map(event => event?.clone())
-    copy.#slots = this.#slots?.slice(from * this.#stride, to * this.#stride)
     return copy
   }
 
@@ -216,7 +226,8 @@ export class EventBatch {
     try {
       copy.retain(pick)
     } catch (error) {
-      copy.ack.settle('errored')
+      // What becomes of the events is decided by who holds this batch.
+      copy.ack.settle('delivered')
       throw error
     }
     if (copy.length > 0) return copy

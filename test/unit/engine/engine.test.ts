@@ -15,10 +15,13 @@ import {
 } from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
 import { Engine } from '../../../src/engine/engine.js'
+import { Junction } from '../../../src/engine/junction.js'
 import { Metrics } from '../../../src/engine/metrics.js'
+import { SourceRun, type SourceRunParts } from '../../../src/engine/source-run.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
-import { systemClock } from '../../../src/lib/time.js'
+import { sleep, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
 
@@ -93,13 +96,25 @@ class Faulty extends BatchTransform {
   }
   protected override apply(batch: EventBatch): void {
     if (this.how === 'throws') throw new Error('a bug')
+    if (this.how === 'throws_on_3') {
+      this.discard(
+        batch,
+        i => {
+          const text = batch.event(i).line.toString()
+          if (text.startsWith('a3.')) throw new Error('a bug')
+          return !text.startsWith('a2.')
+        },
+        'twos',
+      )
+      return
+    }
     batch.retain(i => i > 0)
   }
 }
 const faulty = defineProcessor({
   type: 'faulty',
   summary: 'Wrong on purpose.',
-  options: z.strictObject({ how: z.enum(['throws', 'drops']) }),
+  options: z.strictObject({ how: z.enum(['throws', 'throws_on_3', 'drops']) }),
   examples: [{ title: '', yaml: 'how: drops' }],
   create: (options, context) => new Faulty(options.how, context),
 })
@@ -244,8 +259,52 @@ destinations:
   )
   await second.engine.run()
   t.same(stage.settled, ['errored', 'errored'])
-  t.equal(second.metrics.components.get('bad')!.failures.get('bug'), 2)
+  t.equal(second.metrics.components.get('bad')!.failures.get('bug'), 10)
   t.ok(second.metrics.checkConservation())
+})
+
+t.test('a source that ran well for a while waits as little as at first when it fails again', async t => {
+  const waits: unknown[] = []
+  let runs = 0
+  const source = {
+    async run() {
+      runs++
+      if (runs === 5) return
+      if (runs === 4) await sleep(2100)
+      throw new Error('no')
+    },
+  }
+  const run = new SourceRun({
+    config: { id: 'a' } as SourceRunParts['config'],
+    source,
+    outlet: {} as SourceRunParts['outlet'],
+    counters: new ComponentCounters('a', 'source', 'lines'),
+    log: pino({}, { write: line => waits.push(JSON.parse(line).again_in) }),
+    random: () => 0.02,
+  })
+  await run.feed(new Junction())
+  t.same(waits, ['20ms', '40ms', '80ms', '20ms'])
+})
+
+t.test('an event that makes a processor throw holds up no other', async t => {
+  const { engine, metrics } = await build(
+    t,
+    `
+sources:
+  a: { type: lines, count: 10 }
+processors:
+  bad: { type: faulty, inputs: [a], how: throws_on_3 }
+destinations:
+  out: { type: collect, inputs: [bad] }
+`,
+  )
+  await engine.run()
+  t.same(stage.settled, ['delivered', 'delivered'])
+  t.same(stage.written.out, ['a0', 'a1', 'a3', 'a4', 'a5', 'a6', 'a7', 'a8', 'a9'])
+  const { failures, discards } = metrics.components.get('bad')!
+  t.equal(failures.get('bug'), 1)
+  t.match(discards.get('twos'), { events: 1 })
+  t.ok(metrics.checkConservation())
 })
 
 t.test('an event that nobody accounts for is found out', async t => {
