@@ -1,7 +1,7 @@
 import { lstat, realpath } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { errorCode } from '../core/errors.js'
 import { type FileId, OutOfReach, type Reach } from '../core/reach.js'
+import { finalPath } from '../lib/final-path.js'
 import { isBelow, type Permitted, patternMatches } from './permitted.js'
 
 /** The bounds of a component that a configuration from elsewhere has, while it runs. */
@@ -12,13 +12,13 @@ export class LimitedReach implements Reach {
     this.#permitted = permitted
   }
 
-  async realFile(path: string): Promise<string> {
-    const real = await realPathOf(resolve(path))
-    for (const folder of this.#permitted.never) {
-      if (isBelow(real, await realPathOf(folder)))
-        throw new OutOfReach(`${path} leads into ${folder}, where the state of this process is`)
-    }
-    for (const pattern of this.#permitted.files) if (patternMatches(await realPattern(pattern), real)) return real
+  realFile(path: string): string {
+    const real = finalPath(path)
+    const { never, files } = this.#permitted
+    const forbidden = never.find(folder => isBelow(real, finalPath(folder)))
+    if (forbidden !== undefined)
+      throw new OutOfReach(`${path} leads into ${forbidden}, where the state of this process is`)
+    if (files.some(pattern => patternMatches(finalPattern(pattern), real))) return real
     const where = real === resolve(path) ? path : `${path} leads to ${real}, which`
     throw new OutOfReach(`${where} is not among the files that may be used`)
   }
@@ -36,22 +36,11 @@ export class LimitedReach implements Reach {
   }
 }
 
-/** All links resolved; what does not exist yet is taken as it would be made. */
-async function realPathOf(path: string): Promise<string> {
-  try {
-    return await realpath(path)
-  } catch (error) {
-    const parent = dirname(path)
-    if (errorCode(error) !== 'ENOENT' || parent === path) throw error
-    return join(await realPathOf(parent), basename(path))
-  }
-}
-
-/** The folder in front of the first wildcard may be a link of the operator's own. */
-async function realPattern(pattern: string): Promise<string> {
+/** The folder of a file, or the one in front of the first wildcard, may be a link of the operator's own. */
+function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
-  if (wildcard < 0) return join(await realPathOf(dirname(pattern)), basename(pattern))
+  if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))
   const end = pattern.lastIndexOf('/', wildcard)
-  const folder = await realPathOf(pattern.slice(0, end) || '/')
+  const folder = finalPath(pattern.slice(0, end) || '/')
   return `${folder === '/' ? '' : folder}${pattern.slice(end)}`
 }

@@ -1,4 +1,4 @@
-import { constants } from 'node:fs'
+import { constants, openSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 
@@ -69,7 +69,7 @@ export interface FileId {
 /** The bounds of a component while it runs. */
 export interface Reach {
   /** The path with all links resolved. Throws when the file must not be used. */
-  realFile(path: string): Promise<string>
+  realFile(path: string): string
   /** Throws when the file that was opened is not the one at `path`, which `realFile` gave. */
   confirm(path: string, opened: FileId): Promise<void>
   /** Why no connection may be made to an address; undefined: it may be made. */
@@ -92,7 +92,7 @@ export async function openWithin(
   // Opening a FIFO must not wait for a writer: it would block a thread that all files of the process share.
   const returning = flags | constants.O_NONBLOCK
   if (!reach) return open(path, returning, mode)
-  const real = await reach.realFile(path)
+  const real = reach.realFile(path)
   const file = await open(real, returning | constants.O_NOFOLLOW, mode)
   try {
     await reach.confirm(real, await file.stat())
@@ -103,11 +103,8 @@ export async function openWithin(
   }
 }
 
-export async function readWithin(reach: Reach | undefined, path: string): Promise<Buffer> {
-  const file = await openWithin(reach, path)
-  try {
-    return await file.readFile()
-  } finally {
-    await file.close()
-  }
+/** The same for reading, at once. */
+export function openWithinSync(reach: Reach | undefined, path: string): number {
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK
+  return reach ? openSync(reach.realFile(path), flags | constants.O_NOFOLLOW) : openSync(path, flags)
 }

@@ -167,7 +167,7 @@ export class FileDestination implements Destination {
   async #open(): Promise<AppendedFile> {
     const { mode, encoding } = this.#options
     const { reach } = this.#context
-    const path = reach ? await reach.realFile(this.#options.path) : this.#options.path
+    const path = reach ? reach.realFile(this.#options.path) : this.#options.path
     await makeFolder(dirname(path))
     const continues = !this.#openedBefore
     const options = { path, encoding, mode: Number.parseInt(mode, 8), continues, reach }

@@ -49,7 +49,7 @@ class HttpSource implements Source {
     const closeMs = Math.min(CLOSE_MS, options.headers_timeout)
     this.#listener = new Listener(options, context, { sendMs: options.send_timeout, closeMs })
     this.#quota = new Quota(options.max_connections, options.max_unsettled_bytes)
-    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log)
+    if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
     const { metrics, log } = context
     this.#pieces = metrics.counter(...PIECES)
     const help = 'Memory held by requests that are not answered yet.'

@@ -3,6 +3,7 @@ import { pino } from 'pino'
 import { Ack, type AckStatus } from '../../src/core/ack.js'
 import type { EventBatch } from '../../src/core/batch.js'
 import type { Checkpoints, Outlet, Source, SourceContext } from '../../src/core/component.js'
+import type { Reach } from '../../src/core/reach.js'
 import { ComponentCounters } from '../../src/engine/counters.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { LINE_END } from '../../src/lib/line-splitter.js'
@@ -99,6 +100,7 @@ export async function tail(
   checkpoints = new MemoryCheckpoints(),
   out = new Receiver(),
   clock: Clock = systemClock,
+  reach?: Reach,
 ): Promise<Tailing> {
   const counters = new ComponentCounters('in', 'source', 'file')
   const log: Tailing['log'] = []
@@ -107,6 +109,7 @@ export async function tail(
     log: pino({ level: 'debug' }, { write: line => log.push(JSON.parse(line)) }),
     clock,
     metrics: counters,
+    reach,
     checkpoints,
     origin: (decode, path) => ({
       source: 'in',

@@ -1,7 +1,8 @@
-import { type BigIntStats, closeSync, constants, fstatSync, openSync, realpathSync, statSync } from 'node:fs'
+import { type BigIntStats, closeSync, fstatSync, realpathSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import type { Decode } from '../../core/origin.js'
+import { openWithinSync } from '../../core/reach.js'
 import { Away } from './away.js'
 import { Copy } from './copy.js'
 import type { Descriptors } from './descriptors.js'
@@ -244,7 +245,7 @@ export class Roster {
   #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
     const { context, decode, fromEnd, tailing, descriptors, troubles, saved } = this.#options
     descriptors.trim(1)
-    const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    const fd = openWithinSync(context.reach, path)
     let taken = false
     try {
       const stat = fstatSync(fd, { bigint: true })
@@ -338,7 +339,7 @@ export class Roster {
     }
     try {
       this.#options.descriptors.trim(1)
-      const fd = openSync(place.path, constants.O_RDONLY | constants.O_NONBLOCK)
+      const fd = openWithinSync(this.#options.context.reach, place.path)
       this.#rekey(tailer, () => tailer.moveTo(place.path, fstatSync(fd, { bigint: true }), fd))
     } catch (error) {
       this.#opening.failed(place.path, error)

@@ -82,12 +82,19 @@ t.test('a configuration of a local part and a published one', async t => {
   )
   t.match(whole, { dataDir: '/state', metrics: { port: 1 } }, 'settings are local')
   t.same(whole.sources.map(({ id }) => id).sort(), ['app', 'more', 'piped'])
+  const bounded = [...whole.sources, ...whole.processors, ...whole.destinations].filter(({ reach }) => reach)
+  t.same(bounded.map(({ id }) => id).sort(), ['limit', 'more', 'out'], 'what is not local has bounds while it runs')
   t.match(whole.sources.find(({ id }) => id === 'app')!.options, { include: ['/srv/*.log'] }, 'the local source wins')
   const wrong: [string, object, RegExp][] = [
     [
       'a file',
       { sources: { x: { type: 'file', include: ['/etc/*'] } }, destinations: out({ inputs: ['x'] }) },
       /sources\.x\.include: \/etc\/\* is not among the files/,
+    ],
+    [
+      'the state of the daemon',
+      { destinations: out({ type: 'file', path: '/state/x' }) },
+      /path: \/state\/x is in the folder where this process keeps its state/,
     ],
     ['an address', { destinations: out({ type: 'http', url: 'http://evil/' }) }, /not among the addresses/],
     [

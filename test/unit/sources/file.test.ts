@@ -4,12 +4,14 @@ import {
   openSync,
   readFileSync,
   renameSync,
+  symlinkSync,
   unlinkSync,
   writeFileSync,
   writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { LimitedReach } from '../../../src/config/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../src/lib/line-splitter.js'
 import { sleep } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
@@ -52,6 +54,23 @@ t.test('every byte arrives once and in order, whatever the bytes', async t => {
   const next = await tail({ include: [join(dir, '*.log')], follow: false }, run.checkpoints)
   await next.run
   t.same(next.out.lines, [], 'nothing comes twice')
+})
+
+t.test('a source with bounds does not follow a link out of them', async t => {
+  const dir = t.testdir({ logs: { 'a.log': 'fine\n' }, secret: 'secret\n' })
+  const path = (name: string) => join(dir, name)
+  symlinkSync(path('secret'), path('logs/b.log'))
+  symlinkSync(path('logs/a.log'), path('logs/c.log'))
+  const reach = new LimitedReach({ files: [path('logs/**')], never: [], urls: 'all', listen: [], credentials: [] })
+  const run = await tail({ include: [path('logs/*.log')] }, undefined, undefined, undefined, reach)
+  await until(
+    () => run.log.some(({ level, file }) => level >= 40 && file === path('logs/b.log')),
+    'the link is refused',
+  )
+  await until(() => run.out.lines.length > 0, 'the other file is read')
+  t.same(run.out.texts(), ['fine'])
+  t.match(JSON.stringify(run.log), /b\.log leads to [^ ]*secret, which is not among the files/)
+  await run.stop()
 })
 
 t.test('appends are seen within 100 ms, and many small ones cost few batches', async t => {
