@@ -1,3 +1,4 @@
+import { adviceFor, type OrphanKind } from '../engine/orphans.js'
 import { counted, type DaemonView, short } from './daemon-view.js'
 import { tlsTroublesOf } from './tls-troubles.js'
 
@@ -14,6 +15,13 @@ const FULL_SHARE = 0.8
 const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, as when_full: drop_newest says; block would make the sources wait.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log tells more.',
+}
+
+/** What a component left that is not configured any more. */
+const ORPHANS: Readonly<Record<OrphanKind, (events: number) => string>> = {
+  checkpoint: () => 'saved positions',
+  buffer: events => `a buffer with ${counted(events, 'event')}`,
+  dead_letters: events => counted(events, 'dead letter'),
 }
 
 const OF_OPTIONS = 'See its options in the configuration.'
@@ -88,6 +96,15 @@ export function troublesOf(view: DaemonView): Trouble[] {
         what: `${labels.component_id}: there is no file that it could read`,
         todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
       })
+  }
+  for (const { labels, value } of scrape.all('sluice_orphaned_bytes')) {
+    const { component_id: id = '', kind = '', path = '' } = labels
+    const events = scrape.sum('sluice_orphaned_events', labels)
+    const what = ORPHANS[kind as OrphanKind]?.(events) ?? kind
+    troubles.push({
+      what: `${id} is not configured any more and left ${what} (${short(value)}B) in ${path}`,
+      todo: adviceFor({ kind: kind as OrphanKind, id, path }),
+    })
   }
   for (const { labels, value } of scrape.all('sluice_checkpoint_age_seconds')) {
     if (value > OLD_CHECKPOINT_S)

@@ -24,6 +24,9 @@ export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
   } as DestinationStream & { lastLevel: number })
 }
 
+/** A log that says nothing. */
+export const silentLog = (): Logger => pino({ enabled: false })
+
 /** What is odd about a configuration, though it can be used. */
 export function tellWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')

@@ -15,6 +15,7 @@ import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { orphanMetrics } from './orphan-metrics.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { whenReadable } from './run-held.js'
 import { createLog, tellWarnings } from './run-log.js'
@@ -98,6 +99,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () =>
     isReady(pipeline.states(), pipeline.failures()) ? 1 : 0,
   )
+  orphanMetrics(metrics, () => pipeline.orphans)
   const servers = new Servers(
     {
       metrics: format => metrics.render(format),

@@ -2,21 +2,26 @@ import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, formatProblem } from '../core/errors.js'
+import { adviceFor, findOrphans } from '../engine/orphans.js'
+import { renamesOf } from '../engine/renames.js'
+import { refuseRepeats } from '../engine/repeats.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { silentLog } from './run-log.js'
 
 /**
  * Checks configurations without doing anything with them: no network, and no other file is opened than the certificates
- * and keys that they name; of the files that destinations write to it is only examined what they are. Every problem is a
- * line on stderr; a configuration that holds is a line on stdout.
+ * and keys that they name; of the files that destinations write to it is only examined what they are, and data_dir is
+ * searched for what would belong to no component. Every problem is a line on stderr; a configuration that holds is a line
+ * on stdout.
  */
-export function validate(
+export async function validate(
   paths: readonly string[],
   env: NodeJS.ProcessEnv,
   out: Pick<Io, 'stdout' | 'stderr'>,
   known: readonly AnyDefinition[] = components,
-): number {
+): Promise<number> {
   let code: number = EXIT.done
   for (const path of paths) {
     try {
@@ -25,6 +30,7 @@ export function validate(
       for (const warning of config.warnings) {
         out.stderr.write(`${formatProblem({ ...warning, message: `warning: ${warning.message}` })}\n`)
       }
+      if (!config.service || config.sources.length > 0) await tellOrphans(config, path, out)
       out.stdout.write(`${path}: ok (${amounts(config)})\n`)
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
@@ -33,6 +39,19 @@ export function validate(
     }
   }
   return code
+}
+
+/** What is in data_dir, where it is at hand, and would belong to no component. Throws ConfigError for repeats. */
+async function tellOrphans(config: Config, path: string, { stderr }: Pick<Io, 'stderr'>): Promise<void> {
+  refuseRepeats(config)
+  const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))
+  for (const orphan of await findOrphans(config, silentLog())) {
+    const { kind, id, events, path: place } = orphan
+    if (taken.has(`${kind === 'checkpoint' ? 'source' : 'destination'} ${id}`) || config.discardOrphans.includes(id))
+      continue
+    const amount = events === undefined ? 'saved positions' : `${events} events (${kind.replace('_', ' ')})`
+    stderr.write(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}\n`)
+  }
 }
 
 function amounts(config: Config): string {

@@ -1,11 +1,12 @@
 import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
+import type { Problem } from '../core/errors.js'
 import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
 import type { Problems } from './problems.js'
-import { deliverySchema, ID, inputs as inputsSchema, KINDS, SECTIONS, shapeOf } from './schema.js'
+import { commonSchema, deliverySchema, ID, inputs as inputsSchema, KINDS, SECTIONS, shapeOf } from './schema.js'
 
 /** One component of the configuration, its options parsed by the schema of its definition. */
 export interface ComponentConfig<K extends Kind = Kind> {
@@ -19,6 +20,10 @@ export interface ComponentConfig<K extends Kind = Kind> {
   /** Destinations only. */
   readonly delivery?: DeliveryOptions
   readonly definition: AnyDefinition<K>
+  /** The id that it had before: it takes over what that one left in data_dir. */
+  readonly renamedFrom?: string
+  /** Where it stands in the configuration. */
+  readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
   /** Where it comes from elsewhere: its bounds while it runs. */
   readonly reach?: Reach | undefined
 }
@@ -68,7 +73,8 @@ export class ComponentReader {
       this.#unknownOption(key, known, definition),
     )
     const delivery = kind === 'destination' ? this.#parse(deliverySchema(definition), parts.delivery, subject) : {}
-    if (!options || !delivery || !inputs) return { ...draft, definition, inputs: inputs ?? [] }
+    const common = this.#parse(commonSchema(kind), parts.common, subject) as { renamed_from?: string } | undefined
+    if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
     const config = {
       id,
       kind,
@@ -77,6 +83,8 @@ export class ComponentReader {
       options,
       ...(kind === 'destination' ? { delivery: deliveryOf(options, delivery, definition) } : {}),
       definition,
+      ...(common.renamed_from === undefined ? {} : { renamedFrom: common.renamed_from }),
+      place: { file: entry.key.source.file, ...entry.key.source.place(entry.key.offset) },
     }
     return { ...draft, definition, inputs, config: config as ComponentConfig }
   }
@@ -147,7 +155,8 @@ export class ComponentReader {
     const shape = { ...definition.options.shape, ...delivery }
     const home = Object.keys(shape).find(name => Object.hasOwn(shapeOf(shape[name]) ?? {}, key))
     if (home !== undefined) return `unknown option of ${type}; did you mean "${home}.${key}"?`
-    const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery)]
+    const common = Object.keys(commonSchema(kind).shape)
+    const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery), ...common]
     return this.#explainer.unknownOption(key, known).replace('unknown option', `unknown option of ${type}`)
   }
 }
@@ -173,14 +182,17 @@ export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode)
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,
-): Record<'inputs' | 'options' | 'delivery', MapNode> {
+): Record<'inputs' | 'options' | 'delivery' | 'common', MapNode> {
   const inputs = new Map<string, Entry>()
   const options = new Map<string, Entry>()
   const delivery = new Map<string, Entry>()
+  const common = new Map<string, Entry>()
+  const commonShape = definition ? commonSchema(definition.kind).shape : {}
   const deliveryShape = definition?.kind === 'destination' ? deliverySchema(definition).shape : {}
   for (const [key, entry] of node.entries) {
     if (key === 'type') continue
     if (key === 'inputs' && definition?.kind !== 'source') inputs.set(key, entry)
+    else if (Object.hasOwn(commonShape, key)) common.set(key, entry)
     else if (Object.hasOwn(deliveryShape, key)) delivery.set(key, entry)
     else options.set(key, entry)
   }
@@ -188,6 +200,7 @@ function split(
     inputs: { ...node, entries: inputs },
     options: { ...node, entries: options },
     delivery: { ...node, entries: delivery },
+    common: { ...node, entries: common },
   }
 }
 

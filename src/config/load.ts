@@ -15,6 +15,7 @@ import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './node.js'
 import { checkDataDir, checkOutputs } from './outputs.js'
 import { Problems } from './problems.js'
+import { checkRenames } from './renames.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
 import type { ServiceOptions } from './service-options.js'
 import { checkTlsFiles } from './tls-check.js'
@@ -33,6 +34,8 @@ export interface Config {
   readonly shutdownTimeoutMs: number
   /** Whether a change of its files is taken up without being told. */
   readonly watched: boolean
+  /** Ids of components whose data is deleted when no component uses it. */
+  readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
@@ -180,6 +183,7 @@ function assemble(
   if (complete && !partial) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
+    checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
   if (inspectTls) checkTlsFiles(root, [...drafts.values()], parsed?.service, inspectTls.wall, { problems, warnings })
@@ -195,6 +199,7 @@ function assemble(
     metricsGiven: root.entries.has('metrics'),
     shutdownTimeoutMs: parsed.shutdown_timeout,
     watched: parsed.reload === 'watch',
+    discardOrphans: parsed.discard_orphans,
     sources: ofKind('source'),
     processors: ofKind('processor'),
     destinations: ofKind('destination'),

@@ -3,7 +3,7 @@ import { conditionReference } from '../condition/reference.js'
 import type { AnyDefinition, Example, Kind } from '../core/component.js'
 import { deliveryOptions } from '../core/delivery-options.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
-import { deliverySchema, inputs, KINDS, SECTIONS, settings } from './schema.js'
+import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from './schema.js'
 
 /** The reference of the configuration as Markdown, made from the schemas. */
 
@@ -31,6 +31,8 @@ export function referenceText(components: readonly AnyDefinition[]): string {
     '## Inputs',
     `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have them; they may be connected in any way that has no cycle, as long as one event is not copied more than 1000 times (or four times for each connection, where that is more).`,
     ...sections,
+    '## Options of every source and destination',
+    optionTable(commonSchema('source')),
     '## Options of every destination',
     optionTable(deliveryOptions),
   ].join('\n\n')}\n`

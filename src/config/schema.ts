@@ -44,6 +44,12 @@ export const settings = z.strictObject({
   shutdown_timeout: duration()
     .prefault('30 Seconds')
     .describe('How long the end may take: what is not delivered by then stays where it can be read again.'),
+  discard_orphans: z
+    .array(z.string().regex(ID))
+    .default([])
+    .describe(
+      'Old ids of components whose data in data_dir is not wanted any more: saved positions, disk buffers with undelivered events, dead letters. It is deleted once the configuration runs. Without it such data is kept, and reported.',
+    ),
   tests,
   managed: managedOptions
     .prefault({})
@@ -58,6 +64,20 @@ export const inputs = z
   .array(z.string().min(1))
   .min(1)
   .describe('Ids of the sources and processors whose events come in; `id.name` for a side output.')
+
+const renamed = z.strictObject({
+  renamed_from: z
+    .string()
+    .regex(ID)
+    .optional()
+    .describe(
+      'The id that this component had before. At the start and at a reload it takes over what that one left in data_dir: the positions of a source, or the disk buffer and the dead letters of a destination. It may stay here afterwards.',
+    ),
+})
+const nothing = z.strictObject({})
+
+/** The options that every component of a kind has. */
+export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ? nothing : renamed)
 
 type DeliverySchema = z.ZodObject<z.ZodRawShape>
 const deliverySchemas = new WeakMap<AnyDefinition, DeliverySchema>()
@@ -78,9 +98,10 @@ export function deliverySchema(definition: AnyDefinition): DeliverySchema {
 export function componentSchema(definition: AnyDefinition): z.ZodObject {
   const type = z.literal(definition.type).describe(definition.summary)
   const shape = definition.options.shape as z.ZodRawShape
-  if (definition.kind === 'source') return z.strictObject({ type, ...shape })
+  const common = commonSchema(definition.kind).shape
+  if (definition.kind === 'source') return z.strictObject({ type, ...shape, ...common })
   if (definition.kind === 'processor') return z.strictObject({ type, inputs, ...shape })
-  return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape })
+  return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
 }
 
 /** The whole document. Rules across options and the topology are checked by load.ts. */

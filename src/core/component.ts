@@ -217,6 +217,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Destinations only: defaults of the delivery options, where a destination of this type wants others. */
   readonly delivery?: DeliveryDefaults
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
+  /** Sources only: what this one would read of that which another source has read, by the saved positions of that one. */
+  overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Says what it would do with an event, for `sluice explain`. Of processors and destinations. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
   /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */

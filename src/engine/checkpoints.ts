@@ -25,6 +25,11 @@ const RETRY_MAX_MS = 30_000
 /** Damaged files kept for each source. */
 const MAX_CORRUPT = 5
 
+/** Where the positions of a source are saved; with `.1` behind it, those of the save before. */
+export function checkpointPath(dataDir: string, source: string): string {
+  return join(dataDir, 'checkpoints', `${encodeURIComponent(source)}.json`)
+}
+
 export interface CheckpointStore {
   /** The positions of one source. */
   forSource(id: string): Checkpoints

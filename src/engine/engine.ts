@@ -25,7 +25,7 @@ import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
 import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
 import { folderOnDisk } from './disk-buffer/files.js'
-import { bufferFolder, tellLeftBuffers } from './disk-buffer/left-buffers.js'
+import { bufferFolder } from './disk-buffer/folder.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
 import { createOrHold } from './held-source.js'
 import { directly, finish, Input, Junction, pump } from './junction.js'
@@ -109,7 +109,6 @@ export class Engine {
       for (const component of [...config.processors, ...config.destinations]) {
         for (const input of component.inputs) engine.#connect(input, component.id)
       }
-      await tellLeftBuffers(config.dataDir, new Set(engine.#buffers.keys()), around.log)
     } catch (error) {
       await engine.#undo(heritage)
       throw error
@@ -277,6 +276,7 @@ export class Engine {
       return run.feed(junction)
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
+    void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#around.started?.())
     const finished = [...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()

@@ -8,7 +8,10 @@ import { after, deadline, every } from '../lib/time.js'
 import { looseCounters } from './counters.js'
 import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
 import type { Tap } from './junction.js'
+import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './orphans.js'
 import type { Stage } from './progress.js'
+import { carryOver, type Rename, renamesBack, renamesOf } from './renames.js'
+import { findRepeats, refuseRepeats } from './repeats.js'
 import { sameOptions } from './same-options.js'
 import type { SourceFailure } from './source-run.js'
 
@@ -44,12 +47,22 @@ export class Supervisor {
   #aborted = false
   #failed = false
   #replaced = 0
+  #orphans: readonly Orphan[] = []
 
   /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
   static async build(config: Config, around: Surroundings, wentBack?: WentBack): Promise<Supervisor> {
     const supervised: { by?: Supervisor } = {}
-    const all = { ...around, failed: (error: Error) => supervised.by!.#cannotStart(error) }
+    const all = {
+      ...around,
+      failed: (error: Error) => supervised.by!.#cannotStart(error),
+      started: () => void supervised.by!.#letOrphansGo(),
+    }
+    // Events that come twice are better than none: a start is not refused for it, unlike a reload.
+    for (const { path, message } of findRepeats(config))
+      around.log.warn({ code: 'SLUICE_SOURCE_REPEATS', component: path, error: message }, 'a source begins anew')
+    await carryOver(config.dataDir, renamesOf(config), around.log)
     supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
+    supervised.by.#orphans = await findOrphans(config, around.log)
     return supervised.by
   }
 
@@ -58,6 +71,12 @@ export class Supervisor {
     this.#around = around
     this.#engine = engine
     this.#wentBack = wentBack
+  }
+
+  /** Nothing is deleted before the configuration that asks for it is known to run. */
+  async #letOrphansGo(): Promise<void> {
+    this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#around.log)
+    reportOrphans(this.#orphans, this.#around.log)
   }
 
   #cannotStart(error: Error): void {
@@ -95,6 +114,7 @@ export class Supervisor {
   async #replace(config: Config): Promise<void> {
     if (this.#deadline || !this.#running) throw new Error('it is ending, or does not run yet')
     if (config.dataDir !== this.#config.dataDir) throw new Error('another data_dir is used after a restart only')
+    refuseRepeats(config)
     await rehearse(config, this.#around)
     await this.#swap(config, this.#config)
   }
@@ -108,12 +128,15 @@ export class Supervisor {
     const heritage = before.heritage()
     let failure: unknown
     try {
+      await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
       this.#engine = await Engine.build(config, this.#around, heritage)
+      this.#orphans = await findOrphans(config, this.#around.log)
       this.#config = config
       this.#fallback = fallback
       this.#replaced++
     } catch (error) {
       failure = error
+      await this.#carryOver(renamesBack(config, this.#config))
       await this.#goBack(heritage)
     }
     await heritage.legacies.settle()
@@ -121,6 +144,10 @@ export class Supervisor {
     if (this.#aborted) this.#engine.abort()
     else if (this.#deadline) this.#engine.stop(this.#deadline)
     if (failure) throw failure
+  }
+
+  #carryOver(renames: readonly Rename[]): Promise<void> {
+    return carryOver(this.#config.dataDir, renames, this.#around.log)
   }
 
   /** What was built in rehearsal can fail all the same: then with the configuration that worked until now. */
@@ -145,7 +172,9 @@ export class Supervisor {
   async #drain(engine: Engine, next: Config): Promise<void> {
     const same = sameComponents(this.#config, next)
     const emptied = (id: string) =>
-      !next.destinations.some(other => other.id === id && other.delivery?.buffer.type === 'disk')
+      !next.destinations.some(
+        other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
+      )
     const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline)
     const giveUp = new AbortController()
     limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
@@ -216,6 +245,11 @@ export class Supervisor {
   /** What can be seen to stand still, of what runs at this moment. */
   get stages(): readonly Stage[] {
     return this.#engine.stages
+  }
+
+  /** Data of components that are not configured. */
+  get orphans(): readonly Orphan[] {
+    return stillThere(this.#orphans)
   }
 
   /** Sources that wait, or failed a short while ago, and why. */

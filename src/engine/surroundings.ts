@@ -21,6 +21,8 @@ export interface Surroundings {
   readonly disk?: DiskAllowance | undefined
   /** A destination cannot start, whatever is waited for. Without this the run ends. */
   readonly failed?: (error: Error) => void
+  /** Every destination has started. */
+  readonly started?: () => void
 }
 
 export interface DestinationState {

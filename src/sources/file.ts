@@ -9,6 +9,7 @@ import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
 import { globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
+import { filesOfAnother } from './file/overlap.js'
 import { Reader } from './file/reader.js'
 import { Roster } from './file/roster.js'
 import { Saved, type SavedDocument } from './file/saved.js'
@@ -342,5 +343,6 @@ export const file = defineSource({
     },
     { title: 'Everything once, then end', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
   ],
+  overlaps: filesOfAnother,
   create: (options, context) => new FileSource(options, context),
 })

@@ -255,6 +255,7 @@ export const journald = defineSource({
       yaml: 'matches: [_TRANSPORT=kernel, _TRANSPORT=journal, _COMM=backup]\n',
     },
   ],
+  overlaps: (_options, saved) => (placeIn(saved).cursor === undefined ? [] : ['the journal']),
   create: (options, context) => new Journald(options, context),
   linesOf,
 })

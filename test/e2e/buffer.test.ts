@@ -198,8 +198,8 @@ t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody use
   unused.child.stdin!.end()
   await unused.ended(t)
   t.match(
-    unused.logs().find(({ code }) => code === 'SLUICE_BUFFER_LEFT'),
-    { level: 40, destination: 'up', events: 600 },
+    unused.logs().find(({ code }) => code === 'SLUICE_ORPHANED'),
+    { level: 40, kind: 'buffer', component: 'up', events: 600 },
   )
 
   const [name = ''] = readdirSync(join(folder, 'state/buffer/up'))

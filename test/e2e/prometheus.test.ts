@@ -183,7 +183,8 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   const receiver = await startReceiver()
   // Before the folder is asked for: what is torn down later than that would find it gone.
   t.teardown(() => receiver.close())
-  const own = t.testdir({ daemon: { 'in.log': '' }, service: {}, prometheus: {} })
+  const orphans = { 'dead-letter': { 'gone.ndjson': '{}\n' } }
+  const own = t.testdir({ daemon: { 'in.log': '', state: orphans }, service: {}, prometheus: {} })
   const [daemon, api] = await Promise.all([
     busyDaemon(t, join(own, 'daemon'), receiver),
     busyService(t, join(own, 'service')),

@@ -136,7 +136,7 @@ t.test('the top level', async t => {
     [
       'outputs: {}',
       [
-        '1:1: outputs: unknown option; known are sources, processors, destinations, data_dir, metrics, reload, shutdown_timeout, tests, managed, service',
+        '1:1: outputs: unknown option; known are sources, processors, destinations, data_dir, metrics, reload, shutdown_timeout, discard_orphans, tests, managed, service',
       ],
     ],
     ['data_dir: 5', ['1:11: data_dir: must be text, not a number; put it in quotes']],

@@ -137,7 +137,7 @@ t.test('the examples hold', async t => {
   t.ok(files.length >= 4)
   for (const file of files) {
     const { texts, out } = capture()
-    t.equal(validate([join(folder, file)], { SLUICE_ACCESS_KEY: 'key' }, out), 0, file)
+    t.equal(await validate([join(folder, file)], { SLUICE_ACCESS_KEY: 'key' }, out), 0, file)
     t.equal(texts.stderr, '', `${file}: no warnings`)
     const text = read('config', 'examples', file)
     t.match(text, /^# yaml-language-server: \$schema=\.\.\/schema\.json\n# \S/, `${file} says what it is for`)
@@ -156,18 +156,22 @@ t.test('validate', async t => {
     'keys.yaml':
       'sources: { in: { type: stdin } }\ndestinations: { up: { type: http, inputs: [in], url: http://x/, auth: { key_file: /not/there } } }\n',
   })
-  const run = (...names: string[]) => {
+  const run = async (...names: string[]) => {
     const { texts, out } = capture()
-    const code = validate(
+    const code = await validate(
       names.map(name => join(dir, name)),
       {},
       out,
     )
     return [code, texts.stdout.replaceAll(`${dir}/`, ''), texts.stderr.replaceAll(`${dir}/`, '')]
   }
-  t.same(run('good.yaml'), [0, 'good.yaml: ok (1 source, 0 processors, 1 destination)\n', ''])
-  t.same(run('keys.yaml'), [0, 'keys.yaml: ok (1 source, 0 processors, 1 destination)\n', ''], 'no key file is read')
-  t.same(run('unread.yaml'), [
+  t.same(await run('good.yaml'), [0, 'good.yaml: ok (1 source, 0 processors, 1 destination)\n', ''])
+  t.same(
+    await run('keys.yaml'),
+    [0, 'keys.yaml: ok (1 source, 0 processors, 1 destination)\n', ''],
+    'no key file is read',
+  )
+  t.same(await run('unread.yaml'), [
     0,
     'unread.yaml: ok (2 sources, 0 processors, 1 destination)\n',
     'unread.yaml:1:33: sources.b: warning: nobody reads its events: add b to the inputs of a component\n',
@@ -176,9 +180,9 @@ t.test('validate', async t => {
   const bad =
     `bad.yaml:1:24: sources.in.type: must be one of ${sources.join(', ')}, not "stdn"; did you mean "stdin"?\n` +
     'bad.yaml:2:47: destinations.out.inputs[0]: there is no source or processor "inn"; did you mean "in"?\n'
-  t.same(run('bad.yaml'), [78, '', bad])
-  t.same(run('gone.yaml'), [78, '', 'gone.yaml:1:1: there is no such file or folder\n'])
-  t.same(run('gone.yaml', 'good.yaml', 'bad.yaml'), [
+  t.same(await run('bad.yaml'), [78, '', bad])
+  t.same(await run('gone.yaml'), [78, '', 'gone.yaml:1:1: there is no such file or folder\n'])
+  t.same(await run('gone.yaml', 'good.yaml', 'bad.yaml'), [
     78,
     'good.yaml: ok (1 source, 0 processors, 1 destination)\n',
     `gone.yaml:1:1: there is no such file or folder\n${bad}`,

@@ -1,0 +1,16 @@
+import { existsSync } from 'node:fs'
+import { basename } from 'node:path'
+import { compileExclude, compileGlobs, matchPath } from './glob.js'
+import { Saved } from './saved.js'
+
+/** The files that `include` and `exclude` name, and of which another source has read something. */
+export function filesOfAnother(
+  { include, exclude }: { readonly include: readonly string[]; readonly exclude: readonly string[] },
+  saved: unknown,
+): string[] {
+  const globs = compileGlobs(include)
+  const excluded = compileExclude(exclude)
+  const read = [...new Saved(saved).entries()].filter(({ gone, offset }) => !gone && offset > 0)
+  const named = (path: string) => globs.some(segments => matchPath(path, segments) === 'whole')
+  return read.map(({ path }) => path).filter(path => named(path) && !excluded(path, basename(path)) && existsSync(path))
+}

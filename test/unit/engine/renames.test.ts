@@ -1,0 +1,283 @@
+import { appendFileSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { PassThrough } from 'node:stream'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { z } from 'zod'
+import { troublesOf } from '../../../src/cli/daemon-troubles.js'
+import type { DaemonView } from '../../../src/cli/daemon-view.js'
+import { orphanMetrics } from '../../../src/cli/orphan-metrics.js'
+import { Scrape } from '../../../src/cli/scrape.js'
+import { validate } from '../../../src/cli/validate.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
+import { LOCAL } from '../../../src/core/delivery-options.js'
+import { DeliveryError } from '../../../src/core/errors.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+import { carryOver } from '../../../src/engine/renames.js'
+import { Supervisor } from '../../../src/engine/supervisor.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { file } from '../../../src/sources/file.js'
+import { until } from '../../support/pushed.js'
+
+/** What the destinations of a test got, whatever their names. */
+let got: string[] = []
+
+const collect = defineDestination({
+  type: 'collect',
+  summary: 'Keeps what it gets.',
+  options: z.strictObject({ how: z.enum(['takes', 'refuses', 'retries', 'cannot_start']).default('takes') }),
+  examples: [{ title: '', yaml: '' }],
+  delivery: LOCAL,
+  create: ({ how }) => ({
+    async start() {
+      if (how === 'cannot_start') throw new Error('not on this machine')
+    },
+    async write(request) {
+      if (how === 'refuses') throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
+      if (how === 'retries') throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
+      for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.event(i).line.toString())
+      return undefined
+    },
+  }),
+})
+const components: readonly AnyDefinition[] = [file, collect]
+
+/** A folder with a log, and what runs on it one after the other. */
+function world(t: Test) {
+  got = []
+  const folder = t.testdir({ 'a.log': 'one\ntwo\n' })
+  const state = join(folder, 'state')
+  const yaml = (source: string, destination: string, more = '') =>
+    `data_dir: ${state}\nmetrics: false\nshutdown_timeout: 200ms\n${more}
+sources: { ${source.replace('*', `type: file, include: [${folder}/a.log]`)} }
+destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exec(source)}]`)} }
+`
+  const logged: Record<string, unknown>[] = []
+  const log = pino({}, { write: line => void logged.push(JSON.parse(line)) })
+  const read = (text: string) => parseConfig(text, 'test.yaml', { env: {}, components })
+  return {
+    folder,
+    state,
+    yaml,
+    logged,
+    read,
+    append: (text: string) => appendFileSync(join(folder, 'a.log'), text),
+    async start(text: string) {
+      const metrics = new Metrics(log)
+      const io = { stdin: new PassThrough(), stdout: new PassThrough(), env: {} }
+      const supervisor = await Supervisor.build(read(text), {
+        log,
+        clock: systemClock,
+        random: () => 0.1,
+        metrics,
+        ...io,
+      })
+      orphanMetrics(metrics, () => supervisor.orphans)
+      const run = supervisor.run()
+      const stop = async () => {
+        supervisor.stop(AbortSignal.timeout(200))
+        await run
+      }
+      t.teardown(stop)
+      return {
+        supervisor,
+        stop,
+        replace: (next: string) => supervisor.replace(read(next)),
+        scrape: async () => String(await metrics.render()),
+      }
+    },
+    async check(text: string) {
+      const path = join(folder, 'checked.yaml')
+      writeFileSync(path, text)
+      let said = ''
+      const to = { write: (part: string) => void (said += part) } as never
+      const code = await validate([path], {}, { stdout: to, stderr: to }, components)
+      return { code, said }
+    },
+  }
+}
+
+const troubles = (scrape: string) =>
+  troublesOf({ scrape: new Scrape(scrape), destinations: [], failing: [] } as unknown as DaemonView).filter(
+    ({ what }) => / is not configured any more /.test(what),
+  )
+
+t.test('a renamed source: validate refuses it, a start warns, and renamed_from continues', async t => {
+  const { yaml, start, check, append, logged, state } = world(t)
+  const first = await start(yaml('app: { * }', 'out: { * }'))
+  await until(() => got.length === 2)
+  await first.stop()
+
+  const renamed = yaml('logs: { * }', 'out: { * }')
+  const { code, said } = await check(renamed)
+  t.equal(code, 78)
+  t.match(
+    said,
+    /checked\.yaml:5:12: sources\.logs: would begin anew with .*a\.log: the source app, which has read this/,
+  )
+  t.match(said, /Set "renamed_from: app"/)
+  const kept = yaml('logs: { *, renamed_from: app }', 'out: { * }')
+  t.match(await check(kept), { code: 0, said: /^[^\n]*: ok [^\n]*\n$/ })
+  t.match(await check(yaml('logs: { * }', 'out: { * }', 'discard_orphans: [app]')), { code: 0 })
+
+  append('three\n')
+  for (let n = 0; n < 2; n++) {
+    const again = await start(kept)
+    await until(() => got.length === 3)
+    t.same(again.supervisor.orphans, [])
+    await again.stop()
+  }
+  t.same(got, ['one', 'two', 'three'], 'nothing is repeated, also at later starts')
+  t.same(
+    readdirSync(join(state, 'checkpoints')).filter(name => name.startsWith('app')),
+    [],
+  )
+
+  logged.length = 0
+  const anew = await start(yaml('other: { * }', 'out: { * }'))
+  await until(() => got.length === 6)
+  t.match(
+    logged.find(({ code }) => code === 'SLUICE_SOURCE_REPEATS'),
+    { level: 40, error: /the source logs, which has read this/ },
+  )
+  t.match(
+    logged.find(({ code }) => code === 'SLUICE_ORPHANED'),
+    { level: 40, kind: 'checkpoint', component: 'logs', advice: /renamed_from: logs/ },
+  )
+  t.match(troubles(await anew.scrape()), [{ what: /^logs is not configured any more and left saved positions/ }])
+})
+
+t.test('a reload does not begin anew, and takes positions back when it cannot start', async t => {
+  const { yaml, start, append } = world(t)
+  const out = 'out: { * }'
+  const { replace, supervisor } = await start(yaml('app: { * }', out))
+  await until(() => got.length === 2)
+  await replace(yaml('app: { *, scan_interval: 3s }', out))
+  await t.rejects(replace(yaml('logs: { * }', out)), { message: /sources\.logs: would begin anew/ })
+  append('three\n')
+  await until(() => got.length === 3)
+  await replace(yaml('logs: { *, renamed_from: app }', out))
+  append('four\n')
+  await until(() => got.length === 4)
+  await replace(yaml('third: { *, renamed_from: logs }', 'out: { *, how: cannot_start }', 'discard_orphans: [gone]'))
+  append('five\n')
+  await until(() => got.length === 5)
+  t.same(
+    supervisor.config.sources.map(({ id }) => id),
+    ['logs'],
+  )
+  t.same(got, ['one', 'two', 'three', 'four', 'five'])
+})
+
+t.test('a renamed destination: its buffer and dead letters are seen until they are taken over or let go', async t => {
+  const { yaml, start, check, state, logged } = world(t)
+  const app = 'app: { * }'
+  const first = await start(yaml(app, 'old: { *, how: retries, buffer: { type: disk, max_bytes: 1GB } }'))
+  await until(() => existsSync(join(state, 'buffer/old')) && logged.some(({ msg }) => /retr|again/.test(String(msg))))
+  await first.stop()
+  mkdirSync(join(state, 'dead-letter'), { recursive: true })
+  writeFileSync(join(state, 'dead-letter/old.ndjson'), '{"a":1}\n')
+
+  const memory = yaml(app, 'new: { * }')
+  const { code, said } = await check(memory)
+  t.equal(code, 0)
+  t.match(said, /warning: old is not configured and has 2 events \(buffer\)/)
+  const second = await start(memory)
+  const text = await second.scrape()
+  t.match(text, /^sluice_orphaned_events\{component_id="old",kind="buffer",path="[^"]+"\} 2$/m)
+  t.match(text, /^sluice_orphaned_events\{component_id="old",kind="dead_letters",path="[^"]+"\} 1$/m)
+  t.match(text, /^sluice_orphaned_age_seconds\{component_id="old",kind="buffer",path="[^"]+"\} \d/m)
+  t.match(troubles(text), [
+    { what: /^old .* a buffer with 2 events \(.*\) in .*buffer\/old$/, todo: /renamed_from: old/ },
+    { what: /^old .* 1 dead letter /, todo: /sluice resend DESTINATION .*old\.ndjson/ },
+  ])
+  await second.stop()
+  t.same(got, [])
+
+  const taken = yaml(app, 'new: { *, renamed_from: old, buffer: { type: disk, max_bytes: 1GB } }')
+  t.match(await check(taken), { code: 0, said: /^[^\n]*: ok [^\n]*\n$/ })
+  const third = await start(taken)
+  await until(() => got.length === 2)
+  t.same(troubles(await third.scrape()), [])
+  await third.stop()
+  t.same(got, ['one', 'two'])
+  t.ok(existsSync(join(state, 'dead-letter/new.ndjson')))
+
+  const fourth = await start(yaml(app, 'last: { * }', 'discard_orphans: [new]'))
+  await until(() => !existsSync(join(state, 'dead-letter/new.ndjson')))
+  await until(() => fourth.supervisor.orphans.length === 0)
+  t.match(
+    logged.findLast(({ msg }) => /deleted orphaned data/.test(String(msg))),
+    { level: 40, component: 'new' },
+  )
+})
+
+t.test('what the new name has is never replaced, and a crash in between costs nothing', async t => {
+  const dataDir = t.testdir({
+    checkpoints: {
+      'old.json': 'old',
+      'old.json.1': 'before',
+      'own.json': 'own',
+      'b.json': 'b',
+      'a.json.1': 'a before',
+    },
+    'dead-letter': { 'old.ndjson': 'old', 'own.ndjson': 'own', 'b.ndjson': 'b' },
+    buffer: { old: { '0000000000000001.segment.unreadable': 'x' }, own: { 'x.unreadable': 'y' } },
+  })
+  linkSync(join(dataDir, 'dead-letter/b.ndjson'), join(dataDir, 'dead-letter/a.ndjson'))
+  const log = pino({ enabled: false })
+  const content = (path: string) => (existsSync(join(dataDir, path)) ? readFileSync(join(dataDir, path), 'utf8') : '')
+  const both = (from: string, to: string) =>
+    (['source', 'destination'] as const).map(kind => ({ kind, from, to, buffered: true }))
+  await carryOver(dataDir, both('old', 'own'), log)
+  t.same(['checkpoints/own.json', 'checkpoints/old.json', 'checkpoints/old.json.1'].map(content), [
+    'own',
+    'old',
+    'before',
+  ])
+  t.same(['dead-letter/own.ndjson', 'dead-letter/old.ndjson'].map(content), ['own', 'old'])
+  t.same(readdirSync(join(dataDir, 'buffer')).sort(), ['old', 'own'])
+  // As a crash leaves it: the first of two files renamed, a link made and the old name still there.
+  await carryOver(dataDir, both('b', 'a'), log)
+  t.same(['checkpoints/a.json', 'checkpoints/a.json.1', 'checkpoints/b.json'].map(content), ['b', 'a before', ''])
+  t.same(['dead-letter/a.ndjson', 'dead-letter/b.ndjson'].map(content), ['b', ''])
+})
+
+t.test('old ids that are those of somebody are refused', async t => {
+  const { yaml, read } = world(t)
+  const cases: [source: string, destination: string, more: string, problem: RegExp][] = [
+    [
+      'app: { *, renamed_from: app }',
+      'out: { * }',
+      '',
+      /sources\.app\.renamed_from: the source app is still configured/,
+    ],
+    ['app: { *, renamed_from: Old }', 'out: { * }', '', /sources\.app\.renamed_from: /],
+    ['app: { * }', 'out: { * }', 'discard_orphans: [app]', /discard_orphans\[0\]: the source app is configured/],
+    [
+      'app: { *, renamed_from: x }',
+      'out: { * }',
+      'discard_orphans: [x]',
+      /discard_orphans\[0\]: its data is taken over/,
+    ],
+    [
+      'app: { * }',
+      'a: { *, renamed_from: x }, b: { type: collect, inputs: [app], renamed_from: x }',
+      '',
+      /destinations\.b\.renamed_from: a takes over what x left already/,
+    ],
+    [
+      'app: { * }',
+      'out: { *, buffer: { type: disk, max_bytes: 1GB } }',
+      'discard_orphans: [out]',
+      /the destination out is configured/,
+    ],
+  ]
+  for (const [source, destination, more, problem] of cases)
+    t.throws(() => read(yaml(source, destination, more)), { message: problem })
+  t.doesNotThrow(
+    () => read(yaml('app: { * }', 'out: { * }', 'discard_orphans: [out]')),
+    'it may have lost its disk buffer',
+  )
+})
