@@ -9,7 +9,7 @@ import { at } from '../api/domain/records.js'
 import type { Service } from '../api/domain/service.js'
 import type { Ingest, IngestAnswer } from '../api/http/ingest.js'
 import { components } from '../components.js'
-import { secretNamesIn } from '../config/account-secrets.js'
+import { literalSecrets, secretNamesIn } from '../config/account-secrets.js'
 import type { Config } from '../config/load.js'
 import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
@@ -89,12 +89,24 @@ export class ServedIngest implements Ingest {
     }
     for await (const published of pipelines.allPublished()) {
       known.add(published.id)
+      this.#warnOfLiterals(published)
       await this.#publish(published)
     }
     await this.#host.tellOrphans(known)
   }
 
+  #warnOfLiterals({ id, config }: PublishedDocument): void {
+    const places = literalSecrets(config).map(({ path }) => path)
+    if (places.length === 0) return
+    this.#log.warn(
+      { code: 'SLUICE_LITERAL_KEY', pipeline: id, places },
+      'a published pipeline has literal keys, which earlier versions stored unencrypted and showed to viewers; rotate them, and save the new ones as secrets of the account',
+    )
+  }
+
   async #remove(id: string): Promise<void> {
+    // What was published before is applied first.
+    await this.#reading
     await this.#host.remove(id)
     await this.#service.pipelines.filesRemoved(id)
   }

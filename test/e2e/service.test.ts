@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
+import { openLevelStore } from '../../src/api/store/level.js'
 import type { Io } from '../../src/cli/command-line.js'
 import { commands } from '../../src/cli/commands.js'
 import { dispatch } from '../../src/cli/dispatch.js'
@@ -528,6 +529,24 @@ t.test('a pipeline uses secrets of its account by name', { timeout: 60_000 }, as
   const texts = files.filter(path => statSync(path).isFile()).map(path => readFileSync(path, 'latin1'))
   t.ok(texts.some(text => text.includes('secret.replace')))
   for (const text of texts) t.notMatch(text, /(first|second|third)-value/, 'no file has it as it is')
+
+  // As an earlier version saved it.
+  const store = await openLevelStore(join(state, 'store'))
+  const [revision] = await store.list(`revision/${id}/`)
+  const literal = { destinations: { out: { ...out, auth: { key: 'first-value' }, headers: {} } } }
+  await store.write([{ key: revision!.key, value: { ...(revision!.value as object), config: literal } }])
+  await store.close()
+  const again = await serve(t, folder, more)
+  const published = await send(again.url, 'GET', `/v3/pipeline/${id}/published`, { key })
+  t.match(published, { status: 200, body: { data: { config: { destinations: { out: { auth: { key: /^•+$/ } } } } } } })
+  t.match(
+    again.running.stderr,
+    /"code":"SLUICE_LITERAL_KEY","pipeline":"\w+","places":\["destinations\.out\.auth\.key"\]/,
+  )
+  t.equal((await send(again.url, 'POST', `/v3/ingest/${id}`, { key, json: [{ n: 1 }] })).status, 202)
+  t.equal(delivered()[0], 'Token first-value', 'it runs all the same')
+  await stop(t, again.running)
+  t.notMatch(again.running.stderr, /first-value/)
 })
 
 t.test('an end in order: what is under way is answered', { timeout: 60_000 }, async t => {
