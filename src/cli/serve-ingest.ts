@@ -22,6 +22,8 @@ import { Gone, Refusal } from '../sources/http/refusal.js'
 
 /** How many times the memory of one pipeline all of them may hold. */
 const SHARES = 8
+/** Of requests that wait to be delivered, more are of no use to anybody. */
+const MOST_REQUESTS = 10_000
 
 type ServiceConfig = NonNullable<Config['service']>
 
@@ -44,7 +46,7 @@ export class ServedIngest implements Ingest {
   constructor(service: Service, options: ServiceConfig, { log, metrics, ownPorts }: ServedIngestParts) {
     this.#service = service
     this.#log = log
-    const { ingest, dataDir } = options
+    const { ingest, dataDir, max_connections } = options
     // Neither end belongs to pipelines: what one of them writes must not reach, or end, the service of all.
     const stdin = new PassThrough().end()
     const stdout = new PassThrough().resume()
@@ -60,6 +62,7 @@ export class ServedIngest implements Ingest {
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
       maxPipelines: ingest.max_pipelines,
       maxDiskPerAccount: ingest.max_disk_per_account,
+      maxRequests: Math.min(MOST_REQUESTS, max_connections),
     })
   }
 

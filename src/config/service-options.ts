@@ -33,14 +33,16 @@ const ingest = z.strictObject({
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory that the requests of one pipeline which are not answered yet may hold together; all together may hold eight times as much. Beyond it they are answered 503 with Retry-After.',
+      'Memory that the requests of one pipeline which are not answered yet may hold together; all together may hold eight times as much, those of one account at most three times what is left of it. Beyond it they are answered 503 with Retry-After.',
     ),
   max_pipelines: z
     .int()
     .min(1)
     .max(10_000)
     .default(100)
-    .describe('Pipelines that run in the service at the same time. One that is idle makes room for another.'),
+    .describe(
+      'Pipelines that run in the service at the same time, shared out among the accounts that use them. One that is idle makes room for another, and so does one that nobody waits for: what is in its disk buffers is delivered when its turn comes again. Where that is not enough, an account that runs more than another one gives up a pipeline for it; its clients are answered 503 with Retry-After.',
+    ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(

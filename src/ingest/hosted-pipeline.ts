@@ -12,9 +12,11 @@ import { checkRequest } from '../sources/http/checks.js'
 import { type Lease, Quota } from '../sources/http/quota.js'
 import { Refusal } from '../sources/http/refusal.js'
 import { peerOf } from '../sources/listen/listener.js'
+import type { AccountQuotas } from './account-quota.js'
 import { type Body, digestOf, Feed } from './feed.js'
 import { hostedConfig, whyNot } from './hosted-config.js'
 import { KnownKeys } from './known-keys.js'
+import type { Attendance } from './room.js'
 import { ScopedCounters } from './scoped-counters.js'
 
 /** A client that sends the same key again need not be kept waiting for longer. */
@@ -58,8 +60,8 @@ export interface HostedOptions {
   readonly maxBody: number
   /** Memory that requests which are not answered may hold. */
   readonly maxUnsettled: number
-  /** The same of all pipelines. */
-  readonly quota: Quota
+  /** The same of all pipelines, and of each account. */
+  readonly quotas: AccountQuotas
 }
 
 /** What runs: a revision, with the values that its secrets had. */
@@ -78,7 +80,9 @@ interface Attempt {
 /** One published pipeline that runs in the service. */
 export class HostedPipeline {
   readonly id: string
-  readonly #accountId: string
+  readonly accountId: string
+  /** By the monotonic clock. */
+  readonly startedAt: number
   readonly #options: HostedOptions
   readonly #feed: Feed
   readonly #keys: KnownKeys
@@ -94,6 +98,10 @@ export class HostedPipeline {
   #refused = ''
   #updating: Promise<void> = Promise.resolve()
   #requests = 0
+  /** Clients that wait for an answer. */
+  #waiting = 0
+  /** What they hear when it ends before their events are delivered. */
+  #whyStopped: Refusal | undefined
   #hasEnded = false
   #isStopped = false
 
@@ -117,7 +125,8 @@ export class HostedPipeline {
     parts: { feed: Feed; counters: ScopedCounters; keys: KnownKeys; supervisor: Supervisor },
   ) {
     this.id = published.id
-    this.#accountId = published.account_id
+    this.accountId = published.account_id
+    this.startedAt = options.around.clock.now()
     this.#runs = this.#before = versionOf(published)
     this.#options = options
     this.#feed = parts.feed
@@ -149,9 +158,10 @@ export class HostedPipeline {
     return this.#runs.secrets.includes(name)
   }
 
-  /** Nobody sends, and nothing is left to deliver. */
-  get isIdle(): boolean {
-    return this.#requests === 0 && this.#supervisor.undelivered() === 0
+  get attendance(): Attendance {
+    if (this.#requests > 0) return this.#waiting > 0 ? 'attended' : 'unattended'
+    // What was acknowledged and is not delivered is in disk buffers.
+    return this.#supervisor.undelivered() > 0 ? 'buffered' : 'idle'
   }
 
   /** Goes on with what is published. What cannot run is told, and what ran before goes on. */
@@ -197,8 +207,9 @@ export class HostedPipeline {
     const path = (request.url ?? '').replace(/\?.*$/s, '')
     const { content, gzip } = checkRequest(request, path, maxBody)
     const key = keyOf(request)
-    const lease = bothLeases(this.#quota.lease(), () => this.#options.quota.lease())
+    const lease = bothLeases(this.#quota.lease(), () => this.#options.quotas.lease(this.accountId))
     this.#requests++
+    const leave = this.#wait(request)
     let answer: Promise<Answer> | undefined
     try {
       const body = await this.#feed.read(request, {
@@ -215,14 +226,31 @@ export class HostedPipeline {
         lease.release()
       }
       if (answer) answer.then(done, done)
-      else done()
+      else {
+        done()
+        leave()
+      }
     }
-    return key === undefined ? answer : patiently(answer)
+    return (key === undefined ? answer : patiently(answer)).finally(leave)
+  }
+
+  /** A client waits until the returned function is called, or its connection closes. */
+  #wait({ socket }: IncomingMessage): () => void {
+    this.#waiting++
+    const leave = () => {
+      if (!waits) return
+      waits = false
+      socket.removeListener('close', leave)
+      this.#waiting--
+    }
+    let waits = true
+    socket.once('close', leave)
+    return leave
   }
 
   /** The same for every try of a request. */
   #once(key: string, body: Body): Promise<Answer> {
-    const sum = digestOf(body, this.#accountId, this.id, key)
+    const sum = digestOf(body, this.accountId, this.id, key)
     const known = this.#keys.get(key)
     if (known) {
       if (known.body !== sum) throw reused()
@@ -244,16 +272,20 @@ export class HostedPipeline {
   async #pass(body: Body, taken?: (received: number) => Promise<void>): Promise<Answer> {
     const { received, settled } = await this.#feed.send(body)
     if ((await settled) === 'errored')
-      throw new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
-        'retry-after': '5',
-      })
+      throw (
+        this.#whyStopped ??
+        new Refusal(503, 'not_delivered', 'the events could not be delivered; send this again', {
+          'retry-after': '5',
+        })
+      )
     await taken?.(received)
     return { status: 202, body: { received } }
   }
 
-  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
-  async stop(deadline: AbortSignal): Promise<void> {
+  /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. `why`: what clients that wait then hear. */
+  async stop(deadline: AbortSignal, why?: Refusal): Promise<void> {
     this.#isStopped = true
+    this.#whyStopped = why
     this.#supervisor.stop(deadline)
     await this.#run
     await this.#keys.close()

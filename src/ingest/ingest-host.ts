@@ -3,17 +3,22 @@ import { readdir, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { errorText } from '../core/errors.js'
-import type { Metrics } from '../engine/metrics.js'
-import { Quota } from '../sources/http/quota.js'
+import { every } from '../lib/time.js'
 import { Refusal, stopping } from '../sources/http/refusal.js'
 import { AccountDisks } from './account-disk.js'
+import { AccountQuotas } from './account-quota.js'
 import { whyNot } from './hosted-config.js'
 import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
+import { IngestMetrics } from './ingest-metrics.js'
+import { makesRoom } from './room.js'
 
-const MOST_REQUESTS = 10_000
+const NO_ROOM = 'too_many_pipelines'
+/** How long a pipeline with events in a disk buffer may run before another one that waits gets its turn. */
+const TURN_MS = 30_000
+const CHECKS_A_TURN = 6
 const MOST_REMOVED = 10_000
 
-export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quota' | 'disk'> {
+export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quotas' | 'disk'> {
   /** A folder for each pipeline is made below it. */
   readonly folder: string
   /** Pipelines that run at the same time. */
@@ -22,18 +27,31 @@ export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quota
   readonly maxUnsettledOfAll: number
   /** Bytes on the disk of the pipelines of one account. */
   readonly maxDiskPerAccount: number
+  /** Requests that are not answered, of all pipelines. */
+  readonly maxRequests: number
+  /** Usually left out. */
+  readonly turnMs?: number
 }
 
 /**
  * Runs published pipelines for the events that are sent to them, each in an engine of its own: from the first request
- * on, or from the start where one has events in a disk buffer. When there are too many, one that is idle makes room.
+ * on, or from the start where one has events in a disk buffer. When there are too many, one makes room (room.ts), so that
+ * every account gets its share. Those that ended with events in disk buffers run again as soon as there is room, in turn.
  */
 export class IngestHost {
   readonly #options: IngestHostOptions
-  readonly #quota: Quota
+  readonly #quotas: AccountQuotas
+  readonly #metrics: IngestMetrics
   /** Least recently used first. */
   readonly #running = new Map<string, HostedPipeline>()
   readonly #starting = new Map<string, Promise<HostedPipeline>>()
+  /** The accounts of those that run or were given room to start, by pipeline. */
+  readonly #accounts = new Map<string, string>()
+  /** Those with events in disk buffers that wait for room, the longest waiting first. */
+  readonly #parked = new Map<string, Published>()
+  readonly #latest = new Map<string, Published>()
+  readonly #stopResuming: () => void
+  #resuming: Promise<void> | undefined
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Lately removed: a request that was let in before may still want to start them. */
@@ -43,37 +61,47 @@ export class IngestHost {
 
   constructor(options: IngestHostOptions) {
     this.#options = options
-    this.#quota = new Quota(MOST_REQUESTS, options.maxUnsettledOfAll)
+    this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
     const { maxDiskPerAccount: max, log, metrics, around } = options
     this.#disks = new AccountDisks({ max, log, metrics, clock: around.clock })
-    showIn(options.metrics, () => this.#running.size, this.#quota)
+    this.#metrics = new IngestMetrics(metrics, {
+      pipelines: () => this.#running.size,
+      parked: () => this.#parked.size,
+      quotas: this.#quotas,
+    })
+    this.#stopResuming = every((options.turnMs ?? TURN_MS) / CHECKS_A_TURN, () => this.#resume())
   }
 
   /** Takes the events of a request for what is published. Throws a Refusal. */
   async take(published: Published, request: IncomingMessage): Promise<Answer> {
-    const hosted = await this.#hosted(published)
-    if (!hosted.runs(published)) await hosted.update(published)
-    return hosted.take(request)
+    try {
+      const hosted = await this.#hosted(published)
+      this.#latest.set(published.id, published)
+      if (!hosted.runs(published)) await hosted.update(published)
+      return await hosted.take(request)
+    } catch (error) {
+      if (error instanceof Refusal) this.#metrics.refused(error.code)
+      throw error
+    }
   }
 
   /** Runs what is published at once, where it runs already, or has events to deliver. */
   async publish(published: Published): Promise<void> {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
-    if (running && !running.hasEnded) return running.update(published)
+    if (running && !running.hasEnded) {
+      this.#latest.set(published.id, published)
+      return running.update(published)
+    }
     if (!running) await this.#disks.measure(published.account_id, join(this.#options.folder, published.id))
-    if (!existsSync(join(this.#options.folder, published.id, 'state', 'buffer'))) return
-    await this.#hosted(published).catch(error => {
-      this.#options.log.warn(
-        { pipeline: published.id, error: errorText(error) },
-        'a pipeline with a disk buffer does not run',
-      )
-    })
+    if (!this.#hasBuffer(published.id)) return
+    await this.#runOrPark(published)
   }
 
   /** The pipeline is gone, and so is everything that it kept, as soon as its run has ended. */
   async remove(id: string): Promise<void> {
     if (this.#removed.size >= MOST_REMOVED) this.#removed.delete(this.#removed.keys().next().value!)
     this.#removed.add(id)
+    this.#parked.delete(id)
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
@@ -107,6 +135,7 @@ export class IngestHost {
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
+    this.#stopResuming()
     await Promise.allSettled(this.#starting.values())
     for (const hosted of this.#running.values()) void this.#end(hosted, deadline)
     await Promise.all(this.#ending.values())
@@ -133,24 +162,29 @@ export class IngestHost {
 
   async #start(published: Published): Promise<HostedPipeline> {
     const { id, revision } = published
-    const { log, folder, maxPipelines } = this.#options
+    const { log, folder } = this.#options
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
+    await this.#makeRoom(published.account_id)
     if (this.#removed.has(id)) throw new Refusal(404, 'not_found', 'there is no such pipeline')
-    while (this.#running.size + this.#starting.size > maxPipelines) await this.#makeRoom()
+    this.#accounts.set(id, published.account_id)
+    this.#latest.set(id, published)
+    this.#parked.delete(id)
     const own = log.child({ pipeline: id })
     try {
       const hosted = await HostedPipeline.start(published, {
         ...this.#options,
         log: own,
         folder: join(folder, id),
-        quota: this.#quota,
+        quotas: this.#quotas,
         disk: this.#disks.of(published.account_id),
       })
       this.#running.set(id, hosted)
       own.info({ revision }, 'a published pipeline runs')
       return hosted
     } catch (error) {
+      this.#accounts.delete(id)
+      this.#latest.delete(id)
       const why = whyNot(error)
       own.warn({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, 'a published pipeline cannot run here')
       throw new Refusal(503, 'pipeline_cannot_run', `revision ${revision} of the pipeline cannot run here: ${why}`, {
@@ -159,34 +193,113 @@ export class IngestHost {
     }
   }
 
-  async #makeRoom(): Promise<void> {
-    const idle = [...this.#running.values()].find(hosted => hosted.isIdle)
-    if (!idle) {
-      throw new Refusal(503, 'too_many_pipelines', 'too many pipelines are in use here; send this again later', {
-        'retry-after': '10',
-      })
+  /** Throws a Refusal when nothing can make room for another pipeline of the account. */
+  async #makeRoom(account: string): Promise<void> {
+    const { maxPipelines } = this.#options
+    while (this.#accounts.size >= maxPipelines) {
+      const hosted = makesRoom(account, this.#running.values(), one => this.#countOf(one))
+      if (!hosted) throw noRoom(this.#countOf(account), this.#shareWith(account), maxPipelines)
+      await this.#endFor(account, hosted)
     }
-    await this.#end(idle, AbortSignal.timeout(10_000))
   }
 
-  #end(hosted: HostedPipeline, deadline: AbortSignal): Promise<void> {
+  /** Ends a pipeline to make room for one of `account`. What is in its disk buffers waits for its next turn. */
+  async #endFor(account: string, hosted: HostedPipeline): Promise<void> {
+    const { id, accountId, attendance } = hosted
+    const published = this.#latest.get(id)
+    const share = this.#shareWith(account)
+    this.#metrics.ended(attendance)
+    this.#options.log.info(
+      { pipeline: id, account: accountId, attendance },
+      'ended a pipeline to make room for another',
+    )
+    const [deadline, why] =
+      attendance === 'idle' ? [AbortSignal.timeout(10_000)] : [AbortSignal.abort(), endedForOthers(share)]
+    await this.#end(hosted, deadline, why)
+    if (published && attendance !== 'idle' && this.#hasBuffer(id)) this.#parked.set(id, published)
+  }
+
+  /** Runs pipelines again that ended with events in their disk buffers, as far as there is room. */
+  #resume(): void {
+    this.#resuming ??= this.#resumeAll().finally(() => {
+      this.#resuming = undefined
+    })
+  }
+
+  async #resumeAll(): Promise<void> {
+    for (const published of [...this.#parked.values()]) {
+      if (this.#stopping || !this.#parked.has(published.id)) continue
+      if (this.#accounts.size >= this.#options.maxPipelines) {
+        const hosted = this.#nextToPause()
+        if (!hosted) return
+        await this.#endFor(published.account_id, hosted)
+      }
+      this.#parked.delete(published.id)
+      await this.#runOrPark(published)
+    }
+  }
+
+  /** Runs a pipeline that has events in its disk buffers. */
+  async #runOrPark(published: Published): Promise<void> {
+    try {
+      await this.#hosted(published)
+    } catch (error) {
+      if (error instanceof Refusal && error.code === NO_ROOM) this.#parked.set(published.id, published)
+      else {
+        const fields = { pipeline: published.id, error: errorText(error) }
+        this.#options.log.warn(fields, 'a pipeline with events in its disk buffers does not run')
+      }
+    }
+  }
+
+  /** One that is idle, or that has had its turn. */
+  #nextToPause(): HostedPipeline | undefined {
+    const { around, turnMs = TURN_MS } = this.#options
+    const since = around.clock.now() - turnMs
+    return [...this.#running.values()].find(
+      ({ attendance, startedAt }) => attendance === 'idle' || (attendance === 'buffered' && startedAt <= since),
+    )
+  }
+
+  #countOf(account: string): number {
+    let count = 0
+    for (const one of this.#accounts.values()) if (one === account) count++
+    return count
+  }
+
+  /** How many pipelines each account may run, this one included. */
+  #shareWith(account: string): number {
+    const accounts = new Set([...this.#accounts.values(), account])
+    return Math.max(1, Math.floor(this.#options.maxPipelines / accounts.size))
+  }
+
+  #hasBuffer(id: string): boolean {
+    return existsSync(join(this.#options.folder, id, 'state', 'buffer'))
+  }
+
+  #end(hosted: HostedPipeline, deadline: AbortSignal, why?: Refusal): Promise<void> {
     const { id } = hosted
     let ending = this.#ending.get(id)
     if (!ending) {
       this.#running.delete(id)
-      ending = hosted.stop(deadline).finally(() => this.#ending.delete(id))
+      this.#accounts.delete(id)
+      this.#latest.delete(id)
+      ending = hosted.stop(deadline, why).finally(() => {
+        this.#ending.delete(id)
+        if (this.#parked.size > 0) this.#resume()
+      })
       this.#ending.set(id, ending)
     }
     return ending
   }
 }
 
-function showIn(metrics: Metrics, running: () => number, quota: Quota): void {
-  metrics.daemonGauge('sluice_ingest_pipelines', 'Published pipelines that run in the service.', running)
-  metrics.daemonGauge(
-    'sluice_ingest_unanswered_requests',
-    'Requests with events that are not answered yet.',
-    () => quota.requests,
-  )
-  metrics.daemonGauge('sluice_ingest_unanswered_bytes', 'Memory that they hold.', () => quota.bytes)
+function noRoom(own: number, share: number, max: number): Refusal {
+  const message = `this account runs ${own} pipelines and its share of the ${max} that may run here is ${share} at present, with events in each that wait to be delivered; send this again later`
+  return new Refusal(503, NO_ROOM, message, { 'retry-after': '10' })
+}
+
+function endedForOthers(share: number): Refusal {
+  const message = `the pipeline was ended before the events were delivered, to make room for other accounts: the share of this account is ${share} pipelines at present; send this again later`
+  return new Refusal(503, 'account_share_exceeded', message, { 'retry-after': '10' })
 }

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
@@ -342,6 +343,73 @@ t.test('a key of the service gives neither its files nor its network', { timeout
   }
   t.same(readFileSync(join(state, 'secret')), secret)
   await stop(t, running)
+})
+
+t.test('one account does not stall the others', { timeout: 60_000 }, async t => {
+  const silent = createServer(() => {})
+  silent.listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  t.teardown(() => silent.close())
+  const address = `127.0.0.1:${(silent.address() as AddressInfo).port}`
+  const limits = `  ingest: { max_pipelines: 6, allow_addresses: ['${address}'] }\n`
+  const { url, config, running } = await serve(t, t.testdir({}), limits)
+  const made = await init(t, config)
+  const greedy = made.manager.key
+  const account = await send(url, 'POST', '/v3/enterprise/account', {
+    key: made.enterprise_service_account.key,
+    json: { title: 'second', manager: { email: 'second@example.com' } },
+  })
+  const modest = account.body.data.manager.key as string
+  const create = (key: string, config: object) =>
+    send(url, 'POST', '/v3/pipeline', { key, json: { title: 'x', config } })
+  const publish = async (key: string, config: object) => {
+    const { id } = (await create(key, config)).body.data as { id: string }
+    t.equal((await send(url, 'POST', `/v3/pipeline/${id}/publish`, { key, json: {} })).status, 200)
+    return id
+  }
+  const post = (key: string, id: string, message: string) =>
+    send(url, 'POST', `/v3/ingest/${id}`, { key, json: [{ message }] })
+
+  const filtered = (pattern: string) => ({
+    processors: { f: { type: 'filter', inputs: ['ingest'], condition: `if (.message regex_match '${pattern}')` } },
+    destinations: { out: { type: 'blackhole', inputs: ['f'] } },
+  })
+  const evil = await publish(greedy, filtered('(a+)+$'))
+  t.match(await post(greedy, evil, `${'a'.repeat(60)}!`), { status: 202 }, 'a pattern that V8 needs ages for')
+  t.match(await create(greedy, filtered('(a+)\\1b')), {
+    status: 400,
+    body: { errors: [{ path: 'config.processors.f.condition', message: /back-reference \\1 at character 5/ }] },
+  })
+  const levels = Array.from({ length: 24 }, (_, i) => {
+    const inputs = i === 0 ? ['ingest'] : [i === 1 ? 'ingest' : `f${i - 2}`, `f${i - 1}`]
+    return [`f${i}`, { type: 'filter', inputs, condition: 'if (.message exists)' }]
+  })
+  t.match(
+    await create(greedy, {
+      processors: Object.fromEntries(levels),
+      destinations: { out: { type: 'blackhole', inputs: ['f23'] } },
+    }),
+    { status: 400, body: { errors: [{ message: /one of its events would be copied \d+ times .*: f1, f2, f3/ }] } },
+  )
+
+  const out = { type: 'http', url: `http://${address}/`, inputs: ['ingest'] }
+  const waiting = []
+  for (let i = 0; i < 7; i++) {
+    const id = await publish(greedy, { destinations: { out } })
+    waiting.push(post(greedy, id, 'x').catch(() => undefined))
+  }
+  t.match(await Promise.race(waiting), {
+    status: 503,
+    body: { code: 'too_many_pipelines', message: /this account runs 6 pipelines and its share of the 6 .* is 6/ },
+  })
+  for (let i = 0; i < 4; i++) {
+    const id = await publish(modest, pipelineConfig())
+    t.match(await post(modest, id, 'x'), { status: 202 })
+  }
+  const metrics = await fetch(/"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!)
+  t.match(await metrics.text(), /^sluice_ingest_refused_requests_total\{reason="too_many_pipelines"\} 1$/m)
+  running.child.kill('SIGKILL')
+  await Promise.all(waiting)
 })
 
 t.test('TLS, and a certificate that the client does not know', { timeout: 60_000 }, async t => {

@@ -1,7 +1,7 @@
 import dns from 'node:dns'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, realpathSync, statSync, symlinkSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import { syncBuiltinESMExports } from 'node:module'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
@@ -17,6 +17,7 @@ import { type AnyDefinition, defineDestination } from '../../../src/core/compone
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { Metrics } from '../../../src/engine/metrics.js'
+import { AccountQuotas } from '../../../src/ingest/account-quota.js'
 import type { Published } from '../../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../../src/ingest/ingest-host.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
@@ -72,12 +73,20 @@ interface Options {
   readonly folder?: string
   readonly maxUnsettled?: number
   readonly maxDiskPerAccount?: number
+  readonly turnMs?: number
 }
 
 /** A host behind a server: `POST /{pipeline}` with what was published last. */
 async function start(
   t: Test,
-  { permitted = ALL, maxPipelines = 10, folder = t.testdir({}), maxUnsettled, maxDiskPerAccount = 1e9 }: Options = {},
+  {
+    permitted = ALL,
+    maxPipelines = 10,
+    folder = t.testdir({}),
+    maxUnsettled,
+    maxDiskPerAccount = 1e9,
+    turnMs,
+  }: Options = {},
 ) {
   let logs = ''
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })
@@ -95,6 +104,8 @@ async function start(
     maxUnsettledOfAll: 2_000_000,
     maxPipelines,
     maxDiskPerAccount,
+    maxRequests: 10_000,
+    ...(turnMs === undefined ? {} : { turnMs }),
   })
   const published = new Map<string, Published>()
   const server = createServer((request, response) => {
@@ -141,10 +152,10 @@ async function start(
       published.set(id, one)
       return tell ? host.publish(one) : undefined
     },
-    async post(body: string | Buffer, headers: Record<string, string> = {}, id = 'p') {
+    async post(body: string | Buffer, headers: Record<string, string> = {}, id = 'p', signal?: AbortSignal) {
       const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${id}`
       const all = { 'content-type': 'application/x-ndjson', ...headers }
-      const response = await fetch(url, { method: 'POST', body, headers: all })
+      const response = await fetch(url, { method: 'POST', body, headers: all, ...(signal ? { signal } : {}) })
       const answer = (await response.json()) as {
         received?: number
         repeated?: boolean
@@ -591,4 +602,133 @@ t.test('a disk buffer: the answer comes at once, the events after a restart', as
   await again.publish(BUFFERED)
   for (let i = 0; i < 100 && stage.got.length === 0; i++) await soon(20)
   t.same(stage.got, [line(1)])
+})
+
+/** Takes requests, and answers them from `answer` on. */
+async function startSilent(t: Test) {
+  const waiting: ServerResponse[] = []
+  let answers = false
+  const server = createServer((request, response) => {
+    request.resume()
+    if (answers) response.end()
+    else waiting.push(response)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return {
+    destination: {
+      type: 'http',
+      url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+      inputs: ['ingest'],
+      batch: { max_wait: '1ms' },
+    },
+    answer() {
+      answers = true
+      for (const response of waiting) response.end()
+    },
+  }
+}
+
+t.test('every account has its share of the pipelines that run', async t => {
+  const { publish, post, metrics, unanswered, logs, stop } = await start(t, { maxPipelines: 4 })
+  const { destination } = await startSilent(t)
+  const greedy = ['g1', 'g2', 'g3', 'g4', 'g5']
+  for (const id of greedy) await publish({ destinations: { out: destination } }, id, { account: 'greedy' })
+  for (const id of ['m1', 'm2', 'm3']) await publish(PIPELINE, id, { account: 'modest' })
+  const waiting = greedy.slice(0, 4).map(id => post(line(1), {}, id))
+  await unanswered(4, 4)
+  t.match(await post(line(1), {}, 'g5'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /this account runs 4 pipelines and its share of the 4 that may run here is 4 at present/,
+  })
+  const open = closeGate()
+  const first = post(line(2), {}, 'm1')
+  t.match(await waiting[0], { status: 503, code: 'account_share_exceeded', message: /share of this account is 2/ })
+  const second = post(line(3), {}, 'm2')
+  t.match(await waiting[1], { status: 503, code: 'account_share_exceeded' })
+  await unanswered(4, 4)
+  t.match(await post(line(4), {}, 'm3'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /runs 2 .* is 2 at present/,
+  })
+  t.match(await post(line(1), {}, 'g5'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /runs 2 .* is 2 at present/,
+  })
+  open()
+  t.match(await Promise.all([first, second]), [{ status: 202 }, { status: 202 }])
+  t.match(await post(line(4), {}, 'm3'), { status: 202 })
+  const text = String(await metrics.render())
+  t.match(text, /sluice_ingest_refused_requests_total\{reason="too_many_pipelines"\} 3/)
+  t.match(text, /sluice_ingest_refused_requests_total\{reason="account_share_exceeded"\} 2/)
+  t.match(text, /sluice_ingest_ended_pipelines_total\{state="attended"\} 2/)
+  t.match(logs(), /"account":"greedy","attendance":"attended","msg":"ended a pipeline to make room for another"/)
+  await stop(AbortSignal.abort())
+})
+
+t.test('what nobody waits for makes room for others of the same account', async t => {
+  const { publish, post, unanswered, metrics } = await start(t, { maxPipelines: 1 })
+  const { destination } = await startSilent(t)
+  await publish({ destinations: { out: destination } }, 'a')
+  await publish(PIPELINE, 'b')
+  const gone = new AbortController()
+  const left = post(line(1), {}, 'a', gone.signal).catch(() => 'gone')
+  await unanswered(1)
+  t.match(await post(line(2), {}, 'b'), { status: 503 }, 'not while a client waits')
+  gone.abort()
+  await left
+  let answer = await post(line(2), {}, 'b')
+  for (let i = 0; i < 200 && answer.status !== 202; i++) answer = await post(line(2), {}, 'b')
+  t.match(answer, { status: 202 })
+  t.match(String(await metrics.render()), /sluice_ingest_ended_pipelines_total\{state="unattended"\} 1/)
+})
+
+t.test('what is in disk buffers makes room, and has its turn again', async t => {
+  const { publish, post, metrics } = await start(t, { maxPipelines: 1, turnMs: 30 })
+  const silent = await startSilent(t)
+  const buffered = { destinations: { out: { ...silent.destination, buffer: { type: 'disk' } } } }
+  await publish(buffered, 'a', { account: 'x' })
+  await publish(buffered, 'b', { account: 'x' })
+  await publish(PIPELINE, 'c', { account: 'y' })
+  t.match(await post(line(1), {}, 'a'), { status: 202 })
+  t.match(await post(line(2), {}, 'b'), { status: 202 })
+  t.match(await post(line(3), {}, 'c'), { status: 202 })
+  silent.answer()
+  const sent = (text: string) =>
+    ['a', 'b'].every(id =>
+      text.includes(`sent_events_total{component_id="${id}/out",component_kind="destination",component_type="http"} 1`),
+    )
+  let text = ''
+  for (let i = 0; i < 500 && !sent(text); i++) {
+    await soon(10)
+    text = String(await metrics.render())
+  }
+  t.ok(sent(text), 'both deliver in turn')
+  t.match(text, /sluice_ingest_parked_pipelines 0/)
+})
+
+t.test('every account has its share of the memory and of the requests', async t => {
+  const quotas = new AccountQuotas({ requests: 100, bytes: 1000 })
+  const all = Array.from({ length: 75 }, () => quotas.lease('greedy'))
+  t.throws(() => quotas.lease('greedy'), {
+    code: 'account_share_exceeded',
+    message: /76 requests, more than its share of 75/,
+  })
+  const modest = quotas.lease('modest')
+  all[0]!.hold(700)
+  t.throws(() => all[1]!.hold(100), {
+    code: 'account_share_exceeded',
+    message: /800 bytes, more than its share of 750/,
+  })
+  modest.hold(200)
+  t.throws(() => modest.hold(301), { code: 'overloaded' })
+  for (const lease of [...all, modest]) lease.release()
+  t.same([quotas.requests, quotas.bytes], [0, 0])
 })
