@@ -52,6 +52,8 @@ export class IngestHost {
   readonly #latest = new Map<string, Published>()
   readonly #stopResuming: () => void
   #resuming: Promise<void> | undefined
+  /** Starts that wait for room. */
+  #asking = 0
   /** Those that stop: the next of the same id waits for them. */
   readonly #ending = new Map<string, Promise<void>>()
   /** Lately removed: a request that was let in before may still want to start them. */
@@ -165,9 +167,11 @@ export class IngestHost {
     const { log, folder } = this.#options
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
-    await this.#makeRoom(published.account_id)
-    if (this.#removed.has(id)) throw new Refusal(404, 'not_found', 'there is no such pipeline')
-    this.#accounts.set(id, published.account_id)
+    await this.#takeRoom(published)
+    if (this.#removed.has(id)) {
+      this.#accounts.delete(id)
+      throw new Refusal(404, 'not_found', 'there is no such pipeline')
+    }
     this.#latest.set(id, published)
     this.#parked.delete(id)
     const own = log.child({ pipeline: id })
@@ -194,13 +198,27 @@ export class IngestHost {
   }
 
   /** Throws a Refusal when nothing can make room for another pipeline of the account. */
-  async #makeRoom(account: string): Promise<void> {
+  async #takeRoom({ id, account_id: account }: Published): Promise<void> {
     const { maxPipelines } = this.#options
-    while (this.#accounts.size >= maxPipelines) {
-      const hosted = makesRoom(account, this.#running.values(), one => this.#countOf(one))
-      if (!hosted) throw noRoom(this.#countOf(account), this.#shareWith(account), maxPipelines)
-      await this.#endFor(account, hosted)
+    this.#asking++
+    try {
+      while (this.#accounts.size >= maxPipelines) {
+        const hosted = makesRoom(account, this.#running.values(), one => this.#countOf(one))
+        if (hosted) await this.#endFor(account, hosted)
+        else if (!(await this.#someStarted()))
+          throw noRoom(this.#countOf(account), this.#shareWith(account), maxPipelines)
+      }
+      this.#accounts.set(id, account)
+    } finally {
+      this.#asking--
     }
+  }
+
+  /** Waits for the pipelines that have room and do not run yet: one of them may make room then. False: there is none. */
+  async #someStarted(): Promise<boolean> {
+    const starting = [...this.#accounts.keys()].flatMap(id => (this.#running.has(id) ? [] : [this.#starting.get(id)]))
+    await Promise.allSettled(starting)
+    return starting.length > 0
   }
 
   /** Ends a pipeline to make room for one of `account`. What is in its disk buffers waits for its next turn. */
@@ -228,7 +246,9 @@ export class IngestHost {
 
   async #resumeAll(): Promise<void> {
     for (const published of [...this.#parked.values()]) {
-      if (this.#stopping || !this.#parked.has(published.id)) continue
+      // What a request asks for goes first: else the room that was made for it would be taken here.
+      if (this.#stopping || this.#asking > 0) return
+      if (!this.#parked.has(published.id)) continue
       if (this.#accounts.size >= this.#options.maxPipelines) {
         const hosted = this.#nextToPause()
         if (!hosted) return
