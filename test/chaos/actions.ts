@@ -233,6 +233,7 @@ async function lose(world: World, path: string, patience: Patience, act: () => v
   world.noteKept()
   act()
   if (!inode) return false
+  inode.content.renamed = true
   const paths = files.named().get(inode) ?? []
   if (paths.some(path => files.matches(path))) return true
   inode.content.away = true

@@ -245,7 +245,12 @@ export class Model {
     const { partialMs, partialAtStop, rotateWaitMs, lineBytes } = this.setup
     if (broken || partialMs < 1000 || text.length > lineBytes) return true
     if (partialAtStop === 'deliver' && (this.ending || this.#buffered)) return true
-    return placements.some(({ content }) => content.gone || content.compressed || (content.away && rotateWaitMs < 1000))
+    return placements.some(({ content }) => {
+      const { gone, compressed, renamed, away } = content
+      // At an end, what the next start could not find goes out.
+      const over = ((renamed || away) && rotateWaitMs < 1000) || (away && (this.ending || this.#buffered))
+      return gone || compressed || over
+    })
   }
 
   started(birth: Birth): void {

@@ -104,6 +104,8 @@ export class Content {
   torn = 0
   /** It was truncated. */
   gone = false
+  /** Its file lost a name at some time: an unfinished line goes out when it has been quiet for long enough. */
+  renamed = false
   /** Its file had no name in the pattern at some time. */
   away = false
   /** There is a compressed copy of it, to which nothing is added: it may be read from there. */
