@@ -62,7 +62,7 @@ export class Supervisor {
       around.log.warn({ code: 'SLUICE_SOURCE_REPEATS', component: path, error: message }, 'a source begins anew')
     await carryOver(config.dataDir, renamesOf(config), around.log)
     supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
-    supervised.by.#orphans = await findOrphans(config, around.log)
+    await supervised.by.#lookForOrphans(config)
     return supervised.by
   }
 
@@ -76,7 +76,15 @@ export class Supervisor {
   /** Nothing is deleted before the configuration that asks for it is known to run. */
   async #letOrphansGo(): Promise<void> {
     this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#around.log)
-    reportOrphans(this.#orphans, this.#around.log)
+  }
+
+  async #lookForOrphans(config: Config): Promise<void> {
+    const { log } = this.#around
+    this.#orphans = await findOrphans(config, log)
+    reportOrphans(
+      this.#orphans.filter(({ id }) => !config.discardOrphans.includes(id)),
+      log,
+    )
   }
 
   #cannotStart(error: Error): void {
@@ -130,7 +138,7 @@ export class Supervisor {
     try {
       await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
       this.#engine = await Engine.build(config, this.#around, heritage)
-      this.#orphans = await findOrphans(config, this.#around.log)
+      await this.#lookForOrphans(config)
       this.#config = config
       this.#fallback = fallback
       this.#replaced++

@@ -136,7 +136,6 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
 
   logged.length = 0
   const anew = await start(yaml('other: { * }', 'out: { * }'))
-  await until(() => got.length === 6)
   t.match(
     logged.find(({ code }) => code === 'SLUICE_SOURCE_REPEATS'),
     { level: 40, error: /the source logs, which has read this/ },
@@ -145,6 +144,7 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
     logged.find(({ code }) => code === 'SLUICE_ORPHANED'),
     { level: 40, kind: 'checkpoint', component: 'logs', advice: /renamed_from: logs/ },
   )
+  await until(() => got.length === 6)
   t.match(troubles(await anew.scrape()), [{ what: /^logs is not configured any more and left saved positions/ }])
 })
 
