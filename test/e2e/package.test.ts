@@ -42,6 +42,7 @@ console.log(files.length > 100)
 
 const manifest = JSON.parse(readFileSync(join(checkout, 'package.json'), 'utf8')) as {
   version: string
+  engines: { node: string }
   files: readonly string[]
   exports: Record<string, { types: string; default: string }>
 }
@@ -60,6 +61,31 @@ const WANTED = [
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
 const MOST_BYTES = 1_000_000
+
+t.test('every package that it needs runs on the oldest Node.js that is promised', async t => {
+  interface Locked {
+    readonly dev?: boolean
+    readonly engines?: { readonly node?: string }
+  }
+  const lock = JSON.parse(readFileSync(join(checkout, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, Locked>
+  }
+  const promised = /\d+\.\d+/.exec(manifest.engines.node)![0]
+  const [major, minor] = promised.split('.').map(Number) as [number, number]
+  // The ranges that packages use: alternatives of >=A.B or ^A.B; a patch release of the promised minor one will do.
+  const admits = (range: string) =>
+    range.split('||').some(part => {
+      const [, sign, a, b = 0] = /^\s*(>=|\^|\*|)\s*(\d+)?(?:\.(\d+))?/.exec(part)!
+      if (a === undefined) return true
+      const [wanted, least] = [Number(a), Number(b)]
+      return sign === '>=' && major > wanted ? true : major === wanted && minor >= least
+    })
+  const needed = Object.entries(lock.packages).filter(([path, { dev }]) => path !== '' && !dev)
+  t.ok(needed.length > 20)
+  for (const [path, { engines }] of needed) {
+    if (!admits(engines?.node ?? '*')) t.fail(`${path} needs Node.js ${engines!.node}, but ${promised} is promised`)
+  }
+})
 
 t.test('the packed package: what is in it, and what it is once installed', async t => {
   const npm = needs(t, 'npm')
