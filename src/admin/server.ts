@@ -29,8 +29,8 @@ export interface Told {
 type States = readonly { readonly state: string }[]
 
 /**
- * Whether nothing is held up: a destination that was validated once and is tried again is ready, too. `failures` are
- * those of sources.
+ * Whether nothing is held up. A destination that is tried again is ready for some minutes; then it is `failing`.
+ * `failures` are those of sources.
  */
 export function isReady(destinations: States, failures: States = []): boolean {
   const waits = failures.some(({ state }) => state === 'holding')

@@ -41,9 +41,11 @@ export function troublesOf(view: DaemonView): Trouble[] {
     const full = scrape.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
     const todo = full
       ? 'Its buffer is full, or was: what has no room in it is dropped. Look after what the reason names.'
-      : state === 'retrying'
-        ? 'Nothing is lost: it is tried again until it works. Look after what the reason names: the receiver, the way there, or the disk.'
-        : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
+      : state === 'refusing'
+        ? 'Most requests are refused for good; their events go where on_reject says. The receiver or the events have to be corrected.'
+        : state === 'retrying' || state === 'failing'
+          ? 'Nothing is lost: it is tried again until it works. Look after what the reason names: the receiver, the way there, or the disk.'
+          : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
     troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
   }
   for (const { id, state, reason } of failing) {

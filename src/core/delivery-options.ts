@@ -78,6 +78,14 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
       .max(1000)
       .prefault(defaults.max_in_flight)
       .describe('Requests on their way at the same time. 1 keeps the order.'),
+    hold_after_refusals: z
+      .int()
+      .min(0)
+      .max(1_000_000)
+      .prefault(5)
+      .describe(
+        'After this many requests that were refused as a whole, in a row and for the same reason, nothing is sent or given up until one is accepted; one is tried again at least once a minute. For 404, 405, 410 and 421 always, for other reasons while no request was accepted since the start. 0: never, all refused events go where `on_reject` says.',
+      ),
     on_reject: z
       .enum(['dead_letter', 'discard'])
       .prefault('dead_letter')

@@ -15,7 +15,7 @@ import {
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { written } from '../core/explain.js'
 import { packageVersion } from '../lib/version.js'
-import { bodyText, cutText, drain, failureOf, retryAfterMs } from './http/answer.js'
+import { bodyText, connectionAdvice, cutText, drain, failureOf, retryAfterMs } from './http/answer.js'
 import { BodyMemory } from './http/body-memory.js'
 import { type Divided, divided } from './http/divided.js'
 import { proxyWords } from './http/network-error.js'
@@ -198,6 +198,8 @@ class HttpDestination implements Destination {
     if (list.unreadable) return this.#unreadable(answer, place)
     const found = mayDivide ? divided(list.entries, status, () => this.#eventsIn(request)) : undefined
     const said = found?.message ?? list.text ?? ''
+    const advice = found ? undefined : connectionAdvice(status, said)
+    if (advice !== undefined) return this.#error(this.#told(answer, place, said) + advice, 'hold', answer)
     return this.#error(this.#told(answer, place, said), found?.failure ?? failure, answer, found)
   }
 
@@ -304,7 +306,7 @@ export const http = defineDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:
-    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`.\n\nA receiver may tell events apart, with an answer in JSON: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
+    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`, until `hold_after_refusals` of them came in a row. An answer 400 of a web server that wants TLS or another client certificate holds.\n\nA receiver may tell events apart, with an answer in JSON: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
   options,
   examples: [
     {

@@ -2,13 +2,12 @@ import type { Logger } from 'pino'
 import { DeliveryError } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
+import { LogLimit } from '../lib/log-limit.js'
 import { after, type Clock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { Hold } from './hold.js'
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
-/** The same trouble is told again after this long at the earliest. */
-const LOG_EVERY_MS = 60_000
 
 export interface AttemptsContext {
   readonly log: Logger
@@ -58,9 +57,10 @@ export class Attempts {
   readonly #hold: Hold
   /** Who waits between two attempts, and why. */
   readonly #failing = new Map<object, DeliveryError>()
+  #failingSince = 0
   readonly #running = new LinkedList<Running>()
   readonly #sleepers = new Set<() => void>()
-  readonly #loggedAt = new Map<string, number>()
+  readonly #limit: LogLimit
   /** The receiver asked for a pause until then. */
   #pausedUntil = 0
   #toldTrouble = false
@@ -69,6 +69,7 @@ export class Attempts {
   constructor(context: AttemptsContext) {
     this.#context = context
     const { clock, random, changed } = context
+    this.#limit = new LogLimit(clock)
     this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
   }
 
@@ -78,6 +79,11 @@ export class Attempts {
 
   get retrying(): boolean {
     return this.#failing.size > 0
+  }
+
+  /** For how long there was no time without something that fails. */
+  get retryingMs(): number {
+    return this.retrying ? this.#context.clock.now() - this.#failingSince : 0
   }
 
   /** Why it holds or tries again. */
@@ -125,6 +131,9 @@ export class Attempts {
 
   /** Ends every wait and aborts every attempt; nothing is tried any more. */
   close(): void {
+    const suppressed = this.#limit.rest()
+    if (!this.#closed && Object.keys(suppressed).length > 0)
+      this.#context.log.info({ suppressed }, 'messages that were left out of the log, by kind')
     this.#closed = true
     for (const { controller, cancel } of this.#running) {
       cancel()
@@ -135,12 +144,9 @@ export class Attempts {
     this.#failing.clear()
   }
 
-  /** Whether to log `what`, or whether that was done a short while ago. */
-  mayLog(what: string): boolean {
-    const now = this.#context.clock.now()
-    if (now - (this.#loggedAt.get(what) ?? -Infinity) < LOG_EVERY_MS) return false
-    this.#loggedAt.set(what, now)
-    return true
+  /** Whether to log something of this kind now; with the number of messages of the kind that were left out. */
+  mayLog(kind: string): { suppressed?: number } | undefined {
+    return this.#limit.next(kind)
   }
 
   /** Waits until nothing forbids an attempt. */
@@ -175,6 +181,7 @@ export class Attempts {
 
   async #waitAfter(task: Task, error: DeliveryError, failures: number, backoffMs: number): Promise<void> {
     const { clock, log, random } = this.#context
+    if (!this.retrying) this.#failingSince = clock.now()
     this.#failing.set(task, error)
     let waitMs = backoffMs
     if (error.retryAfterMs !== undefined) {
@@ -183,9 +190,10 @@ export class Attempts {
       this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
       waitMs = Math.max(waitMs, pauseMs + random() * Math.min(1000, pauseMs / 10))
     }
-    if (this.mayLog('retry')) {
+    const more = this.mayLog(`retry ${error.reason}`)
+    if (more) {
       this.#toldTrouble = true
-      const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs) }
+      const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs), ...more }
       log.warn(fields, 'delivery fails and is tried again; events wait')
     }
     await this.#sleep(waitMs)

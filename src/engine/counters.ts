@@ -5,6 +5,13 @@ export interface Amount {
   bytes: number
 }
 
+/** Adds to `amount`, and returns it. */
+export function add(amount: Amount, events: number, bytes: number): Amount {
+  amount.events += events
+  amount.bytes += bytes
+  return amount
+}
+
 /** Both together. */
 export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
   return { events: a.events + b.events, bytes: a.bytes + b.bytes }

@@ -10,9 +10,10 @@ import { type Linked, LinkedList } from '../lib/linked-list.js'
 import { after, type Clock } from '../lib/time.js'
 import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
-import type { Amount } from './counters.js'
+import { type Amount, add } from './counters.js'
 import type { DeadLetters } from './dead-letter.js'
 import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
+import { isDivided, Refusals } from './refusals.js'
 
 /**
  * From batches to requests, and each request to its end. Invariants: every batch written is in the batcher or in
@@ -42,7 +43,11 @@ export interface DeliveryContext {
   readonly after?: typeof after
 }
 
-export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'stopped'
+/** What fails for longer than this is not ready. */
+const LONG_MS = 5 * 60_000
+
+/** `failing`: it has been tried again for long. `refusing`: most of what it got lately was refused for good. */
+export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
 
 interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
@@ -60,6 +65,7 @@ export class Delivery extends Writable {
   readonly #unsettled = new LinkedList<Request>()
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
+  readonly #refusals: Refusals
   #running = 0
   #started = false
   #over = false
@@ -77,6 +83,7 @@ export class Delivery extends Writable {
     this.#context = context
     this.#batcher = new Batcher(options.batch)
     const { log, clock, random, counters, metrics } = context
+    this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Attempts that failed and are made again.'
     this.#attempts = new Attempts({
       log,
@@ -99,18 +106,24 @@ export class Delivery extends Writable {
     if (this.#over || this.writableFinished) return 'stopped'
     if (this.#attempts.holding) return 'holding'
     if (!this.#started) return 'starting'
-    return this.#attempts.retrying ? 'retrying' : 'ready'
+    if (this.#attempts.retrying) return this.#attempts.retryingMs < LONG_MS ? 'retrying' : 'failing'
+    return this.#refusals.most ? 'refusing' : 'ready'
   }
 
   /** Why it holds or tries again, for people. */
   get reason(): string | undefined {
-    return this.#attempts.error?.message
+    return (this.#attempts.error ?? this.#refusals.most)?.message
   }
 
   /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */
   get owes(): boolean {
     const batcher = this.#batcher
-    if (this.state !== 'ready' || batcher.empty || this.#running >= this.#options.max_in_flight) return false
+    if (
+      !(this.state === 'ready' || this.state === 'refusing') ||
+      batcher.empty ||
+      this.#running >= this.#options.max_in_flight
+    )
+      return false
     return batcher.full || batcher.dueAt <= this.#context.clock.now()
   }
 
@@ -275,7 +288,8 @@ export class Delivery extends Writable {
       const attempt = (signal: AbortSignal) => this.#write(request.parts, signal)
       const judge = (thrown: unknown) => {
         const error = judgeWrite(thrown)
-        if (!isDivided(error, request.events)) return error
+        if (!isDivided(error, request.events)) return this.#refusals.judge(error)
+        this.#refusals.accepted()
         const { rejected, again } = this.#divide(request, error)
         if (rejected.events > 0) refused.push([rejected, error])
         request = again
@@ -287,7 +301,7 @@ export class Delivery extends Writable {
         await this.#refuse(events, why)
       }
       if (this.#over) return
-      if (!error) this.#settle(request, undefined)
+      if (!error) this.#accepted(request)
       else if (error === refused.at(-1)?.[1]) {
         // What was not refused goes again without it.
         if (request.events > 0) left.unshift(request)
@@ -328,10 +342,11 @@ export class Delivery extends Writable {
 
   #cut(request: Request, error: DeliveryError): Request[] {
     const { events, bytes } = request
-    if (this.#attempts.mayLog('too_large')) {
+    const more = this.#attempts.mayLog('too_large')
+    if (more) {
       const advice =
         'a request was too large for the destination and goes in halves; a lower batch.max_bytes avoids that'
-      this.#context.log.warn({ ...logFields(error), events, bytes }, advice)
+      this.#context.log.warn({ ...logFields(error), events, bytes, ...more }, advice)
     }
     this.#unsettled.delete(request)
     return halve(request.parts).map(parts => this.#request(parts))
@@ -348,10 +363,15 @@ export class Delivery extends Writable {
       const help = 'Refused events that were kept as dead letters.'
       metrics.counter('sluice_dead_letter_events_total', help, { reason: error.reason }).value += request.events
     }
-    if (this.#attempts.mayLog('reject')) {
-      log.warn({ ...logFields(error), events: request.events, on_reject: where }, 'the destination refused events')
-    }
+    const more = this.#attempts.mayLog(`reject ${error.reason}`)
+    const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }
+    if (more) log.warn(fields, 'the destination refused events')
     this.#settle(request, error.reason)
+  }
+
+  #accepted(request: Request): void {
+    this.#refusals.accepted()
+    this.#settle(request, undefined)
   }
 
   /** `refused`: the reason; undefined: it was delivered. */
@@ -379,16 +399,4 @@ export class Delivery extends Writable {
     this.#takeMore()
     this.#end()
   }
-}
-
-function add(amount: Amount, events: number, bytes: number): Amount {
-  amount.events += events
-  amount.bytes += bytes
-  return amount
-}
-
-/** Whether it tells events apart, so that the next attempt is for fewer of them, or waits. */
-function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
-  if (rejected === undefined || failure === 'too_large') return false
-  return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0
 }

@@ -18,6 +18,25 @@ export function failureOf(status: number): Failure {
   return status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
 }
 
+/** What servers write in an answer 400 to a connection that is wrong by itself, whatever is sent over it. */
+const OF_THE_CONNECTION: readonly [RegExp, string][] = [
+  [
+    /<title>400 The plain HTTP request was sent to HTTPS port<|^Client sent an HTTP request to an HTTPS server|You're speaking plain HTTP to an SSL-enabled server port/,
+    '; it speaks TLS there: use https://',
+  ],
+  [
+    /<title>400 No required SSL certificate was sent</,
+    '; it wants a client certificate: set tls.cert_file and tls.key_file',
+  ],
+  [/<title>400 The SSL certificate error</, '; it refuses the client certificate in tls.cert_file: has it expired?'],
+]
+
+/** What to do about an answer that refuses the connection; undefined: it is about the request. */
+export function connectionAdvice(status: number, text: string): string | undefined {
+  if (status !== 400) return undefined
+  return OF_THE_CONNECTION.find(([pattern]) => pattern.test(text))?.[1]
+}
+
 /** Reads the rest of an answer that says enough by its status, so that its connection can be used again. */
 export async function drain(body: Dispatcher.ResponseData['body']): Promise<void> {
   await body.dump({ limit: DRAIN_BYTES }).catch(() => {})

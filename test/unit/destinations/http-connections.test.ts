@@ -288,3 +288,22 @@ t.test('TLS: who refused what, and where to look', async t => {
   ]
   for (const [name, url, tls, text] of cases) t.match(await attempt(url, tls), text, name)
 })
+
+t.test('a web server that wants TLS, or another certificate, is no receiver that refuses events', async t => {
+  const to = await receiver(t)
+  const { destination } = await started(t, { url: to.url() })
+  const page = (title: string) => `<html>\n<head><title>400 ${title}</title></head><body>nginx</body></html>`
+  const cases: [string, RegExp][] = [
+    [page('The plain HTTP request was sent to HTTPS port'), /it speaks TLS there: use https/],
+    ['Client sent an HTTP request to an HTTPS server.\n', /it speaks TLS there: use https/],
+    ["Reason: You're speaking plain HTTP to an SSL-enabled server port.", /it speaks TLS there: use https/],
+    [page('No required SSL certificate was sent'), /it wants a client certificate: set tls.cert_file/],
+    [page('The SSL certificate error'), /it refuses the client certificate in tls.cert_file/],
+  ]
+  for (const [body, text] of cases) {
+    to.script.push({ status: 400, headers: { 'content-type': 'text/html' }, body })
+    t.match(await failure(destination.write(events(1), never)), { failure: 'hold', status: 400, message: text })
+  }
+  to.script.push({ status: 400, body: 'the event says: No required SSL certificate was sent' })
+  t.match(await failure(destination.write(events(1), never)), { failure: 'reject' })
+})

@@ -1,5 +1,6 @@
 import { pino } from 'pino'
 import t from 'tap'
+import { isReady } from '../../../src/admin/server.js'
 import type { AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import type { Destination } from '../../../src/core/component.js'
@@ -26,7 +27,7 @@ interface SetUp {
 /** A delivery on a clock that stands still, with all that it does recorded. */
 function setUp({ options = {}, write = () => {}, destination = {}, random = () => 1 }: SetUp = {}) {
   const time = new ManualTime()
-  const logs: { level: number; msg: string; error?: string }[] = []
+  const logs: { level: number; msg: string; error?: string; reason?: string }[] = []
   const counters = new ComponentCounters('out', 'destination', 'fake')
   const letters: { events: number[]; reason: string }[] = []
   const attempts: { events: number[]; at: number }[] = []
@@ -192,7 +193,7 @@ t.test('tries again, with full jitter', async t => {
   await it.time.advance(30_000)
   t.equal(it.delivery.state, 'ready')
   t.same(it.attempts.at(-1)!.events, [1])
-  t.same(it.told(), [RETRY, RETRY, RETRY_OVER], 'once a minute')
+  t.same(it.told(), [RETRY, RETRY, RETRY, RETRY, RETRY_OVER], 'once a minute for each reason')
   t.match(it.logs[0], { reason: 'on_retry', status: 503, error: 'it says retry', failures: 1, again_in: '1s' })
   it.input.end()
   await it.delivery.stop(never)
@@ -469,6 +470,129 @@ t.test('what is refused is kept or dropped, and counted', async t => {
   t.same(dropping.letters, [])
   t.same(Object.fromEntries(dropping.counters.discards), { status_422: { events: 1, bytes: 5 } })
   t.same(dropping.settled, [['delivered'], ['rejected'], ['delivered']])
+})
+
+t.test('a destination that refuses everything holds, and nothing more is given up', async t => {
+  let status = 404
+  let tries = 0
+  const write: Write = () => {
+    tries++
+    if (status !== 200) fail('reject', { status, reason: `status_${status}`, message: `${status} from there` })
+  }
+  const options = { batch: { max_events: 1 }, max_in_flight: 2 }
+  const it = setUp({ options, write })
+  await it.delivery.start()
+  for (let i = 0; i < 20; i++) it.put(1)
+  await it.time.advance(60_000)
+  t.equal(it.delivery.state, 'holding')
+  t.match(it.delivery.reason, /; 5 requests in a row were refused like this, so the others wait: correct the address$/)
+  t.same(
+    it.letters,
+    upTo(4).map(n => ({ events: [n], reason: 'status_404' })),
+    'those before the row was long enough',
+  )
+  t.ok(tries > 6 && tries < 40, 'one is tried again after a while')
+  t.equal(it.told().filter(line => line === HOLD).length, 1)
+  status = 200
+  await it.time.advance(61_000)
+  t.equal(it.delivery.state, 'ready')
+  t.equal(it.settled.filter(([status]) => status === 'delivered').length, 16)
+  // What accepted something once is wrong in its address all the same, and otherwise the events are.
+  status = 400
+  for (let i = 0; i < 8; i++) it.put(1)
+  await it.time.advance(60_000)
+  t.equal(it.delivery.state, 'ready')
+  t.equal(it.letters.length, 12)
+  status = 405
+  for (let i = 0; i < 8; i++) it.put(1)
+  await it.time.advance(60_000)
+  t.equal(it.delivery.state, 'holding')
+  t.equal(it.letters.length, 16)
+  status = 200
+  await it.time.advance(61_000)
+  t.same(it.counters.imbalance(), balanced)
+  it.input.end()
+  await it.delivery.stop(never)
+
+  for (const limit of [5, 0]) {
+    const fresh = setUp({
+      options: { ...options, hold_after_refusals: limit },
+      write: () => fail('reject', { status: 400, reason: 'status_400' }),
+    })
+    await fresh.delivery.start()
+    for (let i = 0; i < 9; i++) fresh.put(1)
+    await fresh.time.advance(10_000)
+    t.equal(fresh.delivery.state, limit === 0 ? 'ready' : 'holding')
+    t.equal(fresh.letters.length, limit === 0 ? 9 : 4)
+    if (limit > 0) t.match(fresh.delivery.reason, /set hold_after_refusals: 0 if the events are at fault/)
+    await fresh.delivery.stop(AbortSignal.abort())
+    t.same(fresh.counters.imbalance(), balanced)
+  }
+})
+
+t.test('what fails for long, or refuses most, is not ready', async t => {
+  const ready = (it: ReturnType<typeof setUp>) => isReady([{ state: it.delivery.state }])
+  let works = false
+  const down = setUp({ options: { max_in_flight: 1 }, write: () => works || fail('retry', { status: 503 }) })
+  await down.delivery.start()
+  down.put(1)
+  await down.time.advance(60_000)
+  t.same([down.delivery.state, ready(down)], ['retrying', true])
+  await down.time.advance(5 * 60_000)
+  t.same([down.delivery.state, ready(down)], ['failing', false])
+  works = true
+  await down.time.advance(60_000)
+  t.same([down.delivery.state, ready(down)], ['ready', true])
+  down.input.end()
+  await down.delivery.stop(never)
+
+  const options = { batch: { max_events: 1 }, max_in_flight: 1 }
+  const write: Write = ([n]) => n! % 3 > 0 && fail('reject', { status: 422, reason: 'status_422' })
+  const picky = setUp({ options, write })
+  await picky.delivery.start()
+  for (let i = 0; i < 12; i++) picky.put(1)
+  await picky.time.advance(1000)
+  t.same([picky.delivery.state, ready(picky)], ['ready', true], 'a few refused requests say nothing')
+  for (let i = 0; i < 9; i++) picky.put(1)
+  await picky.time.advance(1000)
+  t.same([picky.delivery.state, picky.delivery.reason, ready(picky)], ['refusing', 'it says reject', false])
+  await picky.time.advance(11 * 60_000)
+  t.same([picky.delivery.state, ready(picky)], ['ready', true], 'that was long ago')
+  picky.input.end()
+  await picky.delivery.stop(never)
+})
+
+t.test('the log is limited by kind, and says what it left out', async t => {
+  let reason = 'status_503'
+  let failing = true
+  const write: Write = () => {
+    if (failing) fail('retry', { reason })
+  }
+  const it = setUp({ options: { max_in_flight: 1 }, write })
+  await it.delivery.start()
+  it.put(1)
+  await it.time.advance(10_000)
+  reason = 'timeout'
+  await it.time.advance(20_000)
+  failing = false
+  await it.time.advance(30_000)
+  const lines = it.logs.filter(({ level }) => level === 40)
+  t.same(
+    lines.map(({ reason }) => reason),
+    ['status_503', 'timeout'],
+    'another kind is not left out',
+  )
+  reason = 'status_503'
+  failing = true
+  it.put(1)
+  await it.time.advance(30_000)
+  const [, , third] = it.logs.filter(({ level }) => level === 40)
+  t.match(third, { reason: 'status_503', suppressed: 3 })
+  await it.delivery.stop(AbortSignal.abort())
+  t.match(it.logs.at(-1), {
+    msg: 'messages that were left out of the log, by kind',
+    suppressed: { 'retry status_503': Number },
+  })
 })
 
 t.test('an answer that tells events apart: some taken, some refused, some sent again', async t => {
