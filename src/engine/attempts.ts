@@ -8,6 +8,8 @@ import { formatDuration } from '../lib/units.js'
 import { Hold } from './hold.js'
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
+/** What fails for longer than this is not ready. */
+const LONG_MS = 5 * 60_000
 
 export interface AttemptsContext {
   readonly log: Logger
@@ -81,9 +83,9 @@ export class Attempts {
     return this.#failing.size > 0
   }
 
-  /** For how long there was no time without something that fails. */
-  get retryingMs(): number {
-    return this.retrying ? this.#context.clock.now() - this.#failingSince : 0
+  /** Whether something has failed at every moment for so long that nobody should call it ready. */
+  get failingLong(): boolean {
+    return this.retrying && this.#context.clock.now() - this.#failingSince >= LONG_MS
   }
 
   /** Why it holds or tries again. */

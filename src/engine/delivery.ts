@@ -43,9 +43,6 @@ export interface DeliveryContext {
   readonly after?: typeof after
 }
 
-/** What fails for longer than this is not ready. */
-const LONG_MS = 5 * 60_000
-
 /** `failing`: it has been tried again for long. `refusing`: most of what it got lately was refused for good. */
 export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
 
@@ -106,7 +103,7 @@ export class Delivery extends Writable {
     if (this.#over || this.writableFinished) return 'stopped'
     if (this.#attempts.holding) return 'holding'
     if (!this.#started) return 'starting'
-    if (this.#attempts.retrying) return this.#attempts.retryingMs < LONG_MS ? 'retrying' : 'failing'
+    if (this.#attempts.retrying) return this.#attempts.failingLong ? 'failing' : 'retrying'
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 

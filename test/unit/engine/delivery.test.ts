@@ -506,8 +506,7 @@ t.test('a destination that refuses everything holds, and nothing more is given u
   status = 405
   for (let i = 0; i < 8; i++) it.put(1)
   await it.time.advance(60_000)
-  t.equal(it.delivery.state, 'holding')
-  t.equal(it.letters.length, 16)
+  t.same([it.delivery.state, it.letters.length], ['holding', 16])
   status = 200
   await it.time.advance(61_000)
   t.same(it.counters.imbalance(), balanced)
@@ -522,8 +521,7 @@ t.test('a destination that refuses everything holds, and nothing more is given u
     await fresh.delivery.start()
     for (let i = 0; i < 9; i++) fresh.put(1)
     await fresh.time.advance(10_000)
-    t.equal(fresh.delivery.state, limit === 0 ? 'ready' : 'holding')
-    t.equal(fresh.letters.length, limit === 0 ? 9 : 4)
+    t.same([fresh.delivery.state, fresh.letters.length], limit === 0 ? ['ready', 9] : ['holding', 4])
     if (limit > 0) t.match(fresh.delivery.reason, /set hold_after_refusals: 0 if the events are at fault/)
     await fresh.delivery.stop(AbortSignal.abort())
     t.same(fresh.counters.imbalance(), balanced)
@@ -543,8 +541,7 @@ t.test('what fails for long, or refuses most, is not ready', async t => {
   works = true
   await down.time.advance(60_000)
   t.same([down.delivery.state, ready(down)], ['ready', true])
-  down.input.end()
-  await down.delivery.stop(never)
+  await down.delivery.stop(AbortSignal.abort())
 
   const options = { batch: { max_events: 1 }, max_in_flight: 1 }
   const write: Write = ([n]) => n! % 3 > 0 && fail('reject', { status: 422, reason: 'status_422' })
@@ -558,8 +555,7 @@ t.test('what fails for long, or refuses most, is not ready', async t => {
   t.same([picky.delivery.state, picky.delivery.reason, ready(picky)], ['refusing', 'it says reject', false])
   await picky.time.advance(11 * 60_000)
   t.same([picky.delivery.state, ready(picky)], ['ready', true], 'that was long ago')
-  picky.input.end()
-  await picky.delivery.stop(never)
+  await picky.delivery.stop(AbortSignal.abort())
 })
 
 t.test('the log is limited by kind, and says what it left out', async t => {
