@@ -47,6 +47,8 @@ export interface Source extends Lifecycle {
   readonly once?: true
   /** Why it reads nothing until an operator helps; undefined: it reads. */
   readonly heldBy?: string | undefined
+  /** Whoever sent the events hears that they were given back, and sends them again. */
+  readonly answers?: true
   /**
    * Runs until the input ends or the signal aborts, then resolves. A rejection is logged and counted, and the engine
    * runs it again after a while: from its checkpoint.

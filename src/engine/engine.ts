@@ -23,13 +23,12 @@ import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
 import { type ComponentCounters, sum } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
 import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
-import { Delivery } from './delivery.js'
-import { folderOnDisk } from './disk-buffer/files.js'
-import { bufferFolder } from './disk-buffer/folder.js'
-import { DiskBuffer, memoryFor } from './disk-buffer.js'
+import { Delivery, type DeliveryState } from './delivery.js'
+import type { DiskBuffer } from './disk-buffer.js'
 import { createOrHold } from './held-source.js'
 import { directly, finish, Input, Junction, pump } from './junction.js'
 import { Legacies } from './legacies.js'
+import { openBuffer } from './open-buffer.js'
 import { SourceOutlet, shareOf } from './outlet.js'
 import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
 import { type SourceFailure, SourceRun } from './source-run.js'
@@ -40,6 +39,9 @@ export type { DestinationState, Heritage, Surroundings } from './surroundings.js
 
 /** What the engine knows of a component beyond its context. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
+
+/** States of a delivery in which it does nothing by itself. */
+const HELD: readonly DeliveryState[] = ['holding', 'stopped']
 
 interface Fed {
   readonly run: SourceRun
@@ -150,7 +152,8 @@ export class Engine {
     const destination = await this.#create<'destination'>(config, context)
     this.#lasting.set(config.id, destination)
     const { metrics } = context
-    const buffer = await this.#openBuffer(config, context)
+    const buffer = await openBuffer(config, this.#config, this.#around, context, this.#wanted)
+    if (buffer) this.#buffers.set(config.id, buffer)
     const delivery = new Delivery(destination, config.delivery!, {
       id: config.id,
       log: context.log,
@@ -185,23 +188,6 @@ export class Engine {
 
   #isRead(output: string): boolean {
     return [...this.#config.processors, ...this.#config.destinations].some(({ inputs }) => inputs.includes(output))
-  }
-
-  async #openBuffer({ id, delivery }: ComponentConfig, { log, metrics }: Wide): Promise<DiskBuffer | undefined> {
-    const { buffer: options } = delivery!
-    if (options.type === 'memory') return undefined
-    const buffer = await DiskBuffer.open({
-      ...this.#around,
-      folder: folderOnDisk(bufferFolder(this.#config.dataDir, id)),
-      log,
-      wanted: this.#wanted,
-      maxBytes: options.max_bytes,
-      whenFull: options.when_full,
-      counters: metrics,
-      memory: memoryFor(delivery!),
-    })
-    this.#buffers.set(id, buffer)
-    return buffer
   }
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
@@ -379,6 +365,19 @@ export class Engine {
   isStuck(): boolean {
     const open = this.states().filter(({ state }) => state !== 'stopped')
     return open.length > 0 && open.every(({ state }) => state !== 'ready')
+  }
+
+  /**
+   * While it stops: whether only an operator could bring further what is left, and nothing would be lost without it,
+   * because it is in files or buffers, or whoever sent it is told to send it again.
+   */
+  isOnHold(): boolean {
+    const deliveries = [...this.#deliveries.values()]
+    return (
+      deliveries.some(({ state }) => state === 'holding') &&
+      deliveries.every(delivery => HELD.includes(delivery.state) || delivery.inFlight().events === 0) &&
+      this.#sources.every(({ run: { source, outlet } }) => !source.once || source.answers || outlet.unsettled === 0)
+    )
   }
 
   /** What each destination is up to; the daemon is ready when all of them are. */

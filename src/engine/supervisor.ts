@@ -18,6 +18,8 @@ import type { SourceFailure } from './source-run.js'
 /** How long nothing but destinations that fail, or wait for an operator, is waited for: the next configuration may be their cure. */
 const STUCK_MS = 2000
 const LOOK_MS = 100
+/** So many looks in a row have to find destinations on hold before the end is not put off for them. */
+const HOLD_LOOKS = 2
 
 /** Told when a configuration that was built could not start, and the one before it runs again. */
 export type WentBack = (error: Error) => void
@@ -45,6 +47,7 @@ export class Supervisor {
   #queue: Promise<unknown> = Promise.resolve()
   #deadline: AbortSignal | undefined
   #aborted = false
+  #stopLooking: (() => void) | undefined
   #failed = false
   #replaced = 0
   #orphans: readonly Orphan[] = []
@@ -107,6 +110,7 @@ export class Supervisor {
       await known
       await this.#queue
     }
+    this.#stopLooking?.()
   }
 
   /**
@@ -207,6 +211,20 @@ export class Supervisor {
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
     this.#engine.stop(deadline)
+    this.#stopLooking ??= this.#endOnHold()
+  }
+
+  /** Does not wait for an operator where what is left is safe without that. */
+  #endOnHold(): () => void {
+    let looks = 0
+    return every(LOOK_MS, () => {
+      looks = this.#engine.isOnHold() ? looks + 1 : 0
+      if (looks < HOLD_LOOKS) return
+      this.#stopLooking?.()
+      const text = 'destinations are on hold: not waiting for them; they get their events after the next start'
+      this.#around.log.info({ events: this.undelivered() }, text)
+      this.abort()
+    })
   }
 
   /** Ends everything now: what is not delivered is read again after the next start. */

@@ -45,7 +45,11 @@ export class Feed {
     options: z.strictObject({}),
     examples: [{ title: 'As it is', yaml: '' }],
     // Who sent them could send them again, but need not hear of a publish.
-    create: (_options, context) => ({ once: true, run: (out, signal) => this.#run(context, out, signal) }),
+    create: (_options, context) => ({
+      once: true,
+      answers: true,
+      run: (out, signal) => this.#run(context, out, signal),
+    }),
   })
   #open: { context: SourceContext; out: Outlet } | undefined
   readonly #reading = new Set<(refusal: Refusal) => void>()

@@ -75,6 +75,43 @@ destinations:
   t.notMatch(daemon.stderr, /first|second|third/, 'no key is logged')
 })
 
+t.test('a destination on hold does not put off the end: its events are still in their files', async t => {
+  const receiver = await startReceiver({ authorization: 'Token right' })
+  t.teardown(() => receiver.close())
+  const folder = t.testdir({ 'in.log': '{"n":0}\n{"n":1}\n', key: 'wrong\n' })
+  const config = `
+shutdown_timeout: 1 Minutes
+sources:
+  log: { type: file, include: [in.log], decode: json }
+  piped: { type: stdin }
+destinations:
+  up: { type: http, inputs: [log], url: "${receiver.url()}", auth: { key_file: key }, batch: { max_wait: 20ms } }
+  copy: { type: file, inputs: [log, piped], path: out.log }
+`
+  const first = await startDaemon(t, folder, config)
+  await first.scrapedUntil(scrape => scrape.sum('sluice_delivery_holding') === 1 && scrape.events('copy').sent === 2)
+  const asked = performance.now()
+  t.match(await first.stop(t), { undelivered: 2 })
+  t.ok(performance.now() - asked < 30_000, 'long before the end of shutdown_timeout')
+  t.match(first.stderr, /destinations are on hold: not waiting for them/)
+  writeFileSync(join(folder, 'key'), 'right\n')
+  const second = await startDaemon(t, folder, config)
+  await second.scrapedUntil(scrape => scrape.events('up').sent === 2)
+  await second.stop(t)
+  t.same(receiver.lines(), ['{"n":0}', '{"n":1}'], 'they are delivered after the next start')
+
+  // Standard input cannot be read again: it is worth waiting for.
+  writeFileSync(join(folder, 'key'), 'wrong\n')
+  const waiting = await startDaemon(t, folder, config.replace('inputs: [log], url', 'inputs: [log, piped], url'))
+  waiting.child.stdin!.write('{"n":2}\n')
+  await waiting.scrapedUntil(scrape => scrape.events('up').inFlight === 1)
+  waiting.child.kill('SIGTERM')
+  await waiting.until(() => waiting.stderr.includes('ending'))
+  writeFileSync(join(folder, 'key'), 'right\n')
+  t.match(await waiting.ended(t), { undelivered: 0 })
+  t.equal(receiver.lines().length, 3)
+})
+
 t.test('several sources, fan-out, and a side output: what passed and what was discarded is what came in', async t => {
   const line = (source: string, i: number) => `{"app":"${i % 7}","source":"${source}","n":${i}}`
   const lines = (source: string) => Array.from({ length: 4000 }, (_, i) => line(source, i))

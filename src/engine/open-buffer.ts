@@ -1,0 +1,30 @@
+import type { ComponentConfig, Config } from '../config/load.js'
+import type { ComponentContext } from '../core/component.js'
+import type { WantedNames } from '../lib/json-scan.js'
+import type { ComponentCounters } from './counters.js'
+import { folderOnDisk } from './disk-buffer/files.js'
+import { bufferFolder } from './disk-buffer/folder.js'
+import { DiskBuffer, memoryFor } from './disk-buffer.js'
+import type { Surroundings } from './surroundings.js'
+
+/** The buffer on the disk of a destination; undefined: it has none. */
+export async function openBuffer(
+  { id, delivery }: ComponentConfig,
+  { dataDir }: Config,
+  around: Surroundings,
+  { log, metrics }: ComponentContext & { readonly metrics: ComponentCounters },
+  wanted: WantedNames,
+): Promise<DiskBuffer | undefined> {
+  const { buffer: options } = delivery!
+  if (options.type === 'memory') return undefined
+  return await DiskBuffer.open({
+    ...around,
+    folder: folderOnDisk(bufferFolder(dataDir, id)),
+    log,
+    wanted,
+    maxBytes: options.max_bytes,
+    whenFull: options.when_full,
+    counters: metrics,
+    memory: memoryFor(delivery!),
+  })
+}
