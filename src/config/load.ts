@@ -178,7 +178,7 @@ function assemble(
   const parsed = readSettings(root, explainer)
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   for (const source of given) addGiven(source, drafts, root, problems)
-  checkOutputs(drafts, onThisMachine, problems)
+  checkOutputs(drafts, onThisMachine, problems, warnings)
   // With a file missing or its structure in doubt, what is not there may be in it.
   if (complete && !partial) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)

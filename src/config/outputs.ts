@@ -1,9 +1,11 @@
 import { type Stats, statSync } from 'node:fs'
-import { resolve } from 'node:path'
-import { fileIdentity } from '../lib/final-path.js'
+import { basename, resolve } from 'node:path'
+import type { AnyDefinition } from '../core/component.js'
+import { fileIdentity, finalPath } from '../lib/final-path.js'
 import { kernelFolder } from '../lib/kernel-folder.js'
 import { irregular } from '../lib/regular-file.js'
 import type { Draft } from './component-config.js'
+import { splitInput } from './input.js'
 import { locate, type Place, placeOf, placeText } from './node.js'
 import type { Problems } from './problems.js'
 import { SECTIONS } from './schema.js'
@@ -17,16 +19,25 @@ interface Output {
 }
 
 /**
- * Checks the files that destinations write to: each belongs to one destination. With `onThisMachine` links are followed,
+ * Checks the files that destinations write to: each belongs to one destination, and no source whose events come there
+ * reads it again. With `onThisMachine` links are followed,
  * and what exists must be a regular file.
  */
-export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: boolean, problems: Problems): void {
+export function checkOutputs(
+  drafts: ReadonlyMap<string, Draft>,
+  onThisMachine: boolean,
+  problems: Problems,
+  warnings: Problems,
+): void {
   const first = new Map<string, Output>()
   for (const output of outputsOf(drafts)) {
     const wrong = onThisMachine ? notRegular(output.path) : undefined
     if (wrong !== undefined) {
       problems.add(output.place, pathOf(output), wrong)
       continue
+    }
+    for (const source of sourcesOf(output.draft, drafts)) {
+      tellReadAgain(output, source, onThisMachine, problems, warnings)
     }
     const identity = onThisMachine ? fileIdentity(output.path) : resolve(output.path)
     const other = first.get(identity)
@@ -37,6 +48,52 @@ export function checkOutputs(drafts: ReadonlyMap<string, Draft>, onThisMachine: 
     const names = other.path === output.path ? 'this file' : `the same file as ${other.path}`
     const text = `the destination ${other.draft.id} writes to ${names} ${placeText(other.place)}; two destinations need two files`
     problems.add(output.place, pathOf(output), text)
+  }
+}
+
+/** The sources whose events reach a component. */
+function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+  const seen = new Set([draft])
+  // Grows while it is gone through.
+  for (const { inputs } of seen) {
+    for (const { text } of inputs) {
+      const input = drafts.get(splitInput(text)[0])
+      if (input) seen.add(input)
+    }
+  }
+  return [...seen].filter(({ kind }) => kind === 'source')
+}
+
+/** A source that reads what comes of its own events would never come to an end. */
+function tellReadAgain(
+  output: Output,
+  { id, definition, config, entry }: Draft,
+  onThisMachine: boolean,
+  problems: Problems,
+  warnings: Problems,
+): void {
+  if (!definition?.reads || !config) return
+  const reads = testOf(definition, config.options, onThisMachine)
+  const paths = [resolve(output.path), ...(onThisMachine ? [finalPath(output.path)] : [])]
+  const path = paths.find(reads)
+  if (path !== undefined) {
+    const place = placeText(placeOf(locate(entry.value, ['include'], entry.key)))
+    const text = `the source ${id} reads ${path} again, and every event would come round for ever: write to a file that its include ${place} does not match, or add this one to its exclude`
+    problems.add(output.place, pathOf(output), text)
+    return
+  }
+  const rotated = paths.map(path => `${path}.1`).find(reads)
+  if (rotated === undefined) return
+  const text = `once this file is rotated, the source ${id} would read it again as ${rotated}: add ${basename(output.path)}* to its exclude`
+  warnings.add(output.place, pathOf(output), text)
+}
+
+/** Patterns that cannot be used are reported when the source is created. */
+function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
+  try {
+    return reads?.(options as never, onThisMachine) ?? (() => false)
+  } catch {
+    return () => false
   }
 }
 

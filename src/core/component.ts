@@ -214,6 +214,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly outlets?: readonly string[]
   /** Sources only: what it reads, where a process has one of it. A second source of the type is a configuration error. */
   readonly single?: string
+  /** Sources only: whether it reads a file of this path. Links are followed with `onThisMachine` only. */
+  reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** Destinations only: the option that names the file that is written to, where there is one. */
   readonly writes?: string
   /** Destinations only: defaults of the delivery options, where a destination of this type wants others. */

@@ -7,7 +7,7 @@ import { reaches } from '../core/reach.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
-import { globFault } from './file/glob.js'
+import { compileReads, globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
 import { filesOfAnother } from './file/overlap.js'
 import { Reader } from './file/reader.js'
@@ -334,6 +334,7 @@ export const file = defineSource({
     'read as a file of its own. With copy-and-truncate, what is written between the last read and the truncation can be lost. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
+  reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
     { title: 'Only what is new', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },

@@ -1,6 +1,7 @@
-import { resolve } from 'node:path'
+import { basename, resolve } from 'node:path'
 import picomatch from 'picomatch'
 import { errorText } from '../../core/errors.js'
+import { finalPath } from '../../lib/final-path.js'
 import { Pattern } from '../../lib/pattern.js'
 
 /** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */
@@ -121,6 +122,33 @@ function matchParts(parts: readonly string[], p: number, segments: readonly Segm
   if (without === 'whole' || part.startsWith('.')) return without
   const deeper = matchParts(parts, p + 1, segments, s)
   return deeper === 'no' ? without : deeper
+}
+
+/**
+ * A test whether files of this path are read. With `links`, also by another path to the folder that a pattern begins
+ * with.
+ */
+export function compileReads(
+  include: readonly string[],
+  exclude: readonly string[],
+  links: boolean,
+): (path: string) => boolean {
+  const excluded = compileExclude(exclude)
+  const globs = compileGlobs(include).map(segments => {
+    const folder = literalFolder(segments)
+    return { segments, folder, real: links ? finalPath(folder) : folder }
+  })
+  return path =>
+    globs.some(({ segments, folder, real }) => {
+      const found = real !== folder && path.startsWith(`${real}/`) ? folder + path.slice(real.length) : path
+      return matchPath(found, segments) === 'whole' && !excluded(found, basename(found))
+    })
+}
+
+/** The folder that everything a pattern matches is in. */
+function literalFolder(segments: readonly Segment[]): string {
+  const first = segments.findIndex((segment, i) => typeof segment !== 'string' || i === segments.length - 1)
+  return `/${segments.slice(0, first).join('/')}`
 }
 
 export function matchName(segment: string | ((name: string) => boolean), name: string): boolean {

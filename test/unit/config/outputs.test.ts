@@ -66,3 +66,38 @@ t.test('data_dir is a folder that can keep files', async t => {
   t.match(problemsOf([], true, 'data_dir: /proc/sluice\n'), [/^c\.yaml:1:11: data_dir: .*belongs to the kernel/])
   t.same(problemsOf([], true, `data_dir: ${path}-new/deep\n`), [])
 })
+
+t.test('a source that reads what comes of its own events', async t => {
+  const folder = t.testdir({ logs: {}, 'in.log': '' })
+  symlinkSync('logs', join(folder, 'linked'))
+  const at = (name: string) => join(folder, name)
+  const check = (include: string, path: string, more = '', inputs = '[limit.discarded]') => {
+    const text = `sources:
+  in: { type: file, include: [${at(include)}]${more} }
+  other: { type: stdin }
+processors: { limit: { type: throttle, inputs: [in], limit: 1, window: 1s } }
+destinations:
+  out: { type: file, inputs: ${inputs}, path: ${at(path)} }
+  rest: { type: blackhole, inputs: [in, other, limit] }
+`
+    try {
+      return parseConfig(text, 'c.yaml', { env: {}, components, onThisMachine: true }).warnings.map(formatProblem)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      return error.problems.map(formatProblem)
+    }
+  }
+  const refused = /^c\.yaml:6:\d+: destinations\.out\.path: the source in reads .* again.*its include at c\.yaml:2:\d+/
+  t.match(check('logs/*.log', 'logs/out.log'), [refused])
+  t.match(check('**/*.log', 'logs/../logs/out.log'), [refused])
+  t.match(check('linked/*.log', 'logs/out.log'), [refused], 'over a link in the pattern')
+  t.match(check('logs/*.log', 'linked/out.log'), [refused], 'over a link in the path')
+  t.match(check('logs/*.log', 'logs/out.log', '', '[other, in]'), [refused])
+  t.same(check('logs/*.log', 'logs/out.log', '', '[other]'), [], 'it may read what comes of other sources')
+  t.same(check('logs/*.log', 'logs/out.log', ", exclude: ['out.log*']"), [])
+  t.same(check('logs/*.log', 'out.log'), [])
+  t.same(check('in.log', 'out.log'), [])
+  t.match(check('logs/*', 'logs/out.log', ', exclude: [out.log]'), [
+    /^c\.yaml:6:\d+: destinations\.out\.path: once this file is rotated, the source in would read it again as .*out\.log\.1: add out\.log\* to/,
+  ])
+})
