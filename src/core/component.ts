@@ -1,3 +1,4 @@
+import type { BigIntStats } from 'node:fs'
 import type { Readable, Transform } from 'node:stream'
 import type { Logger } from 'pino'
 import type { z } from 'zod'
@@ -167,6 +168,8 @@ export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
   /** The origin of lines from `path`, or of the source as a whole. */
   origin(decode: Decode, path?: string): Origin
+  /** Whether a file, as `device:inode` and with its time of birth, was written by a destination with events of this source. */
+  isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or what stands in for it. */
   readonly stdin: Readable
 }
@@ -174,6 +177,8 @@ export interface SourceContext extends ComponentContext {
 export interface DestinationContext extends ComponentContext {
   /** Standard output, or what stands in for it. */
   readonly stdout: NodeJS.WritableStream
+  /** It writes to this file until the result is called: sources do not read there what was theirs. */
+  writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
 export interface Kinds {

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
@@ -64,6 +65,7 @@ export class FileDestination implements Destination {
   #opened: AppendedFile | undefined
   #openedBefore = false
   #checkedAt = 0
+  #release: (() => void) | undefined
   readonly #torn: { value: number }
 
   constructor(options: Options, context: DestinationContext, os: FileCalls = calls) {
@@ -71,6 +73,9 @@ export class FileDestination implements Destination {
     this.#context = context
     this.#os = os
     const help = 'Failed writes of which a part is left in the file, because it could not be removed again.'
+    // Known before any source begins: what it holds is not to be read even before it is opened.
+    const there = statSync(options.path, { bigint: true, throwIfNoEntry: false })
+    if (there?.isFile()) this.#release = context.writes?.(there)
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
@@ -172,6 +177,9 @@ export class FileDestination implements Destination {
     const continues = !this.#openedBefore
     const options = { path, encoding, mode: Number.parseInt(mode, 8), continues, reach }
     this.#opened = await AppendedFile.open(options, this.#os)
+    const release = this.#context.writes?.(this.#opened.stats)
+    this.#release?.()
+    this.#release = release
     this.#openedBefore = true
     this.#checkedAt = this.#context.clock.now()
     return this.#opened
@@ -180,6 +188,8 @@ export class FileDestination implements Destination {
   async #close(): Promise<void> {
     const opened = this.#opened
     this.#opened = undefined
+    this.#release?.()
+    this.#release = undefined
     await opened?.close().catch(error => {
       const { log } = this.#context
       const text = 'closing the file failed: events that were written to it may be lost; use fsync: true here'

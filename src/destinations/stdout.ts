@@ -30,15 +30,18 @@ export class Stdout implements Destination {
 
   constructor(
     { encoding }: z.output<typeof options>,
-    { stdout }: DestinationContext,
+    { stdout, writes }: DestinationContext,
     os: Pick<FileCalls, 'writev'> = calls,
   ) {
     this.#stream = stdout
     this.#os = os
     this.#raw = encoding === 'raw' ? new RawEncoder() : undefined
     const { fd } = stdout as { fd?: number }
-    if (fd !== undefined && fstatSync(fd).isFile()) this.#file = fd
-    else letWait(stdout)
+    const stats = fd === undefined ? undefined : fstatSync(fd, { bigint: true })
+    if (stats?.isFile()) {
+      this.#file = fd
+      writes?.(stats)
+    } else letWait(stdout)
   }
 
   write(request: readonly EventBatch[]): Promise<void> {

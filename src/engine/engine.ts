@@ -23,13 +23,15 @@ import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
 import { type ComponentCounters, sum } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
 import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
-import { Delivery, type DeliveryState } from './delivery.js'
+import { Delivery } from './delivery.js'
 import type { DiskBuffer } from './disk-buffer.js'
 import { createOrHold } from './held-source.js'
 import { directly, finish, Input, Junction, pump } from './junction.js'
 import { Legacies } from './legacies.js'
+import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
 import { SourceOutlet, shareOf } from './outlet.js'
+import { OwnOutputs } from './own-outputs.js'
 import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
 import { type SourceFailure, SourceRun } from './source-run.js'
 import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
@@ -39,9 +41,6 @@ export type { DestinationState, Heritage, Surroundings } from './surroundings.js
 
 /** What the engine knows of a component beyond its context. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
-
-/** States of a delivery in which it does nothing by itself. */
-const HELD: readonly DeliveryState[] = ['holding', 'stopped']
 
 interface Fed {
   readonly run: SourceRun
@@ -58,6 +57,7 @@ export class Engine {
   readonly #around: Surroundings
   readonly #checkpoints: CheckpointStore
   readonly #wanted: WantedNames
+  readonly #outputs: OwnOutputs
   readonly #inherited: Legacies | undefined
   readonly #legacies = new Legacies()
   /** Components that leave something to others of their id. */
@@ -92,6 +92,8 @@ export class Engine {
     this.#around = around
     this.#checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
     this.#wanted = heritage?.wanted ?? new WantedNames()
+    this.#outputs = heritage?.outputs ?? new OwnOutputs()
+    this.#outputs.connect(config)
     this.#inherited = heritage?.legacies
     this.#wanted.clear()
     // One listener and more for each component is no leak.
@@ -148,7 +150,11 @@ export class Engine {
 
   async #addDestination(config: ComponentConfig): Promise<void> {
     const { random, clock } = this.#around
-    const context: DestinationContext & Wide = { ...this.#context(config), stdout: this.#around.stdout }
+    const context: DestinationContext & Wide = {
+      ...this.#context(config),
+      stdout: this.#around.stdout,
+      writes: stats => this.#outputs.writes(config.id, stats),
+    }
     const destination = await this.#create<'destination'>(config, context)
     this.#lasting.set(config.id, destination)
     const { metrics } = context
@@ -227,6 +233,7 @@ export class Engine {
       ...base,
       checkpoints: this.#checkpoints.forSource(config.id),
       stdin: this.#around.stdin,
+      isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (decode, path) => ({
         source: config.id,
         ...(path === undefined ? {} : { path }),
@@ -343,7 +350,8 @@ export class Engine {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.#checkpoints.release(id)
     if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
-    return { checkpoints: this.#checkpoints, wanted: this.#wanted, sources: this.#left, legacies: this.#legacies }
+    const shared = { checkpoints: this.#checkpoints, wanted: this.#wanted, outputs: this.#outputs }
+    return { ...shared, sources: this.#left, legacies: this.#legacies }
   }
 
   /** Lets go of everything, without a run. */
@@ -367,17 +375,9 @@ export class Engine {
     return open.length > 0 && open.every(({ state }) => state !== 'ready')
   }
 
-  /**
-   * While it stops: whether only an operator could bring further what is left, and nothing would be lost without it,
-   * because it is in files or buffers, or whoever sent it is told to send it again.
-   */
+  /** While it stops: whether only an operator could bring further what is left, and nothing would be lost without it. */
   isOnHold(): boolean {
-    const deliveries = [...this.#deliveries.values()]
-    return (
-      deliveries.some(({ state }) => state === 'holding') &&
-      deliveries.every(delivery => HELD.includes(delivery.state) || delivery.inFlight().events === 0) &&
-      this.#sources.every(({ run: { source, outlet } }) => !source.once || source.answers || outlet.unsettled === 0)
-    )
+    return isOnHold(this.#deliveries.values(), this.#sources)
   }
 
   /** What each destination is up to; the daemon is ready when all of them are. */

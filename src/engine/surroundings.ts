@@ -6,6 +6,7 @@ import type { CheckpointStore } from './checkpoints.js'
 import type { CounterSet } from './counters.js'
 import type { DiskAllowance } from './disk-allowance.js'
 import type { Legacies } from './legacies.js'
+import type { OwnOutputs } from './own-outputs.js'
 import type { SourceRun } from './source-run.js'
 
 /** What the engine needs from outside. */
@@ -35,6 +36,7 @@ export interface DestinationState {
 export interface Heritage {
   readonly checkpoints: CheckpointStore
   readonly wanted: WantedNames
+  readonly outputs: OwnOutputs
   /** Sources that go on, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
   readonly legacies: Legacies

@@ -1,7 +1,7 @@
-import type { Stats } from 'node:fs'
+import type { BigIntStats, Stats } from 'node:fs'
 
 /** What a path leads to that is not a regular file, and what to do about it. */
-export function irregular(stats: Pick<Stats, 'isFile' | 'isDirectory' | 'isFIFO' | 'isSocket'>): string | undefined {
+export function irregular(stats: Stats | BigIntStats): string | undefined {
   if (stats.isFile()) return undefined
   if (stats.isDirectory()) return 'it is a folder; name a file in it'
   if (stats.isFIFO()) return 'it is a FIFO; only regular files can be written'

@@ -1,4 +1,13 @@
-import { mkdirSync, readdirSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
@@ -75,3 +84,36 @@ destinations:
   }
   t.same(readdirSync(small).sort(), outputs.sort())
 }
+
+t.test('a source does not read what comes of its own events, whatever links hide that', async t => {
+  const folder = t.testdir({ logs: { 'in.log': 'one\n' }, other: { 'out.txt': 'before\n' } })
+  const at = (name: string) => join(folder, name)
+  symlinkSync('../other/out.txt', at('logs/linked.log'))
+  const daemon = await startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: [logs/*.log], scan_interval: 20ms } }
+destinations: { out: { type: file, inputs: [log], path: other/out.txt } }
+`,
+  )
+  const sent = (count: number) => daemon.scrapedUntil(scrape => scrape.events('out').sent >= count)
+  await sent(1)
+  appendFileSync(at('logs/in.log'), 'two\n')
+  await sent(2)
+  // Rotated: still the same file.
+  renameSync(at('other/out.txt'), at('logs/rotated.log'))
+  await daemon.until(() => /file was rotated, opening a new one/.test(daemon.stderr) || appendLine())
+  function appendLine(): false {
+    appendFileSync(at('logs/in.log'), 'more\n')
+    return false
+  }
+  await daemon.until(() => daemon.logs().filter(({ code }) => code === 'SLUICE_OWN_OUTPUT').length >= 2)
+  appendFileSync(at('logs/in.log'), 'last\n')
+  await daemon.until(() => readFileSync(at('other/out.txt'), 'utf8').endsWith('last\n'))
+  const { passed } = await daemon.stop(t)
+  const written = readFileSync(at('logs/in.log'), 'utf8')
+  const arrived = readFileSync(at('logs/rotated.log'), 'utf8') + readFileSync(at('other/out.txt'), 'utf8')
+  t.equal(arrived, `before\n${written}`, 'every line, once')
+  t.equal(passed, written.split('\n').length - 1)
+})

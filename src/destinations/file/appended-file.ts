@@ -1,4 +1,4 @@
-import fs, { constants, type Stats } from 'node:fs'
+import fs, { type BigIntStats, constants } from 'node:fs'
 import { promisify } from 'node:util'
 import { encodeNdjson, RawEncoder } from '../../codec/encode.js'
 import type { EventBatch } from '../../core/batch.js'
@@ -9,7 +9,8 @@ import { irregular } from '../../lib/regular-file.js'
 /** The calls to the operating system; tests inject faults here. */
 export const calls = {
   open: promisify(fs.open),
-  stat: promisify(fs.stat),
+  stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
+  identify: (fd: number) => promisify(fs.fstat)(fd, { bigint: true }),
   fstat: promisify(fs.fstat),
   read: promisify(fs.read),
   writev: promisify(fs.writev),
@@ -58,6 +59,8 @@ export class TornWrite extends Error {
 export class AppendedFile {
   /** The same for every open descriptor of the file: device and inode. */
   readonly key: string
+  /** When it was opened. */
+  readonly stats: BigIntStats
   readonly #fd: number
   readonly #json: boolean
   readonly #calls: FileCalls
@@ -78,19 +81,20 @@ export class AppendedFile {
     if (there) refuseIrregular(path, there)
     const fd = await os.open(path, reach ? FLAGS | constants.O_NOFOLLOW : FLAGS, mode)
     try {
-      const stats = await os.fstat(fd)
+      const stats = await os.identify(fd)
       refuseIrregular(path, stats)
-      await reach?.confirm(path, stats)
-      return new AppendedFile(fd, keyOf(stats), encoding === 'json', continues, os)
+      if (reach) await reach.confirm(path, await os.fstat(fd))
+      return new AppendedFile(fd, stats, encoding === 'json', continues, os)
     } catch (error) {
       await os.close(fd).catch(() => {})
       throw error
     }
   }
 
-  private constructor(fd: number, key: string, json: boolean, continues: boolean, os: FileCalls) {
+  private constructor(fd: number, stats: BigIntStats, json: boolean, continues: boolean, os: FileCalls) {
     this.#fd = fd
-    this.key = key
+    this.key = keyOf(stats)
+    this.stats = stats
     this.#json = json
     this.#continues = continues
     this.#calls = os
@@ -200,7 +204,7 @@ export class AppendedFile {
 }
 
 /** The same text for the same file, whatever path leads to it. */
-export function keyOf({ dev, ino }: { readonly dev: number; readonly ino: number }): string {
+export function keyOf({ dev, ino }: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${dev}:${ino}`
 }
 
@@ -214,7 +218,7 @@ function behind(parts: readonly Buffer[], count: number): Buffer[] {
   return left
 }
 
-function refuseIrregular(path: string, stats: Stats): void {
+function refuseIrregular(path: string, stats: BigIntStats): void {
   const why = irregular(stats)
   if (why === undefined) return
   throw new DeliveryError(`cannot write ${path}: ${why}`, { failure: 'hold', reason: 'not_a_regular_file' })

@@ -190,7 +190,7 @@ export class Roster {
   /** The quick look at a file that is open, where nobody can have renamed it. */
   #glance(path: string): boolean {
     const tailer = this.#names.paths.get(path)
-    if (!tailer?.isOpen) return false
+    if (!tailer?.isOpen || this.#options.context.isOwnOutput?.(tailer.key, tailer.birth)) return false
     this.#seen(tailer, path, tailer.glance())
     return true
   }
@@ -217,6 +217,11 @@ export class Roster {
   #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
     this.#births.learn(stat)
     let tailer = this.#tailers.get(keyOf(stat))
+    if (this.#options.context.isOwnOutput?.(keyOf(stat), stat.birthtimeNs)) {
+      this.#options.troubles.ownOutput(path)
+      if (tailer) this.#forget(tailer)
+      return
+    }
     // While a file is open nobody else gets its inode.
     if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
       this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')

@@ -52,6 +52,14 @@ export class Troubles {
     this.#context.log.warn({ file: path, what }, 'not a regular file, left alone')
   }
 
+  /** A file that the source's own events are written to. */
+  ownOutput(path: string): void {
+    if (!this.#first(path, 'own output', false)) return
+    const text =
+      'this daemon writes events of this source to the file, so it is not read; add it to exclude, or write elsewhere'
+    this.#context.log.warn({ code: 'SLUICE_OWN_OUTPUT', file: path }, text)
+  }
+
   /** Whether it was not told yet. */
   #first(path: string, code: string, unread: boolean): boolean {
     const told = this.#told.get(path)
