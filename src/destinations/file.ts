@@ -1,4 +1,4 @@
-import { statSync } from 'node:fs'
+import { type BigIntStats, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
@@ -74,7 +74,7 @@ export class FileDestination implements Destination {
     this.#os = os
     const help = 'Failed writes of which a part is left in the file, because it could not be removed again.'
     // Known before any source begins: what it holds is not to be read even before it is opened.
-    const there = statSync(options.path, { bigint: true, throwIfNoEntry: false })
+    const there = statsOf(options.path)
     if (there?.isFile()) this.#release = context.writes?.(there)
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
@@ -207,6 +207,15 @@ export class FileDestination implements Destination {
     const code = errorCode(cause) ?? 'unknown'
     const message = `cannot write ${this.#options.path}${HINTS[code] ?? ''} (${errorText(cause)})`
     return new DeliveryError(message, { failure: 'retry', reason: code.toLowerCase(), cause })
+  }
+}
+
+/** Undefined: it does not exist, or cannot be examined; opening it says why. */
+function statsOf(path: string): BigIntStats | undefined {
+  try {
+    return statSync(path, { bigint: true })
+  } catch {
+    return undefined
   }
 }
 
