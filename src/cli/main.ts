@@ -6,7 +6,8 @@ import { holdSignals } from './held-signals.js'
  * has a handler, SIGHUP ends it.
  */
 
-const exit = (code?: number) => process.exit(code)
+// With an argument, even an undefined one, process.exit replaces the exit code that the program has set.
+const exit = (code?: number) => (code === undefined ? process.exit() : process.exit(code))
 await holdSignals(process.argv.slice(2), exit)
 const { runProgram } = await import('./program.js')
 await runProgram(exit)
