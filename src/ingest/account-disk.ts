@@ -42,6 +42,17 @@ class AccountDisk implements DiskAllowance {
     this.#paths.set(path, { bytes, release })
   }
 
+  /** Whether a buffer that runs counts itself. */
+  isLive(path: string): boolean {
+    return this.#paths.get(path)?.release !== undefined
+  }
+
+  /** A rename or the removal of what nobody needs leaves paths that are gone. */
+  forgetMissing(folder: string): void {
+    for (const path of this.#paths.keys())
+      if (path.startsWith(folder + sep) && !this.isLive(path) && !existsSync(path)) this.#paths.delete(path)
+  }
+
   forget(folder: string): void {
     for (const path of this.#paths.keys()) if (path.startsWith(folder + sep)) this.#paths.delete(path)
   }
@@ -86,13 +97,15 @@ export class AccountDisks {
     return disk
   }
 
-  /** Counts what the folder of a pipeline holds that does not run. */
+  /** Counts what the folder of a pipeline holds, as far as it is not counted by what runs. */
   async measure(account: string, folder: string): Promise<void> {
+    const disk = this.of(account)
+    disk.forgetMissing(folder)
     for (const name of GROWING) {
       for (const entry of await entriesOf(join(folder, name))) {
         const path = join(folder, name, entry.name)
         const bytes = await sizeOf(path, entry)
-        this.of(account).count(path, () => bytes)
+        if (!disk.isLive(path)) disk.count(path, () => bytes)
       }
     }
   }

@@ -79,7 +79,7 @@ export class IngestHost {
     try {
       const hosted = await this.#hosted(published)
       this.#latest.set(published.id, published)
-      if (!hosted.runs(published)) await hosted.update(published)
+      if (!hosted.runs(published)) await this.#update(hosted, published)
       return await hosted.take(request)
     } catch (error) {
       if (error instanceof Refusal) this.#metrics.refused(error.code)
@@ -92,9 +92,9 @@ export class IngestHost {
     const running = this.#running.get(published.id) ?? (await this.#starting.get(published.id)?.catch(() => undefined))
     if (running && !running.hasEnded) {
       this.#latest.set(published.id, published)
-      return running.update(published)
+      return this.#update(running, published)
     }
-    if (!running) await this.#disks.measure(published.account_id, join(this.#options.folder, published.id))
+    if (!running) await this.#measure(published)
     if (!this.#hasBuffer(published.id)) return
     await this.#runOrPark(published)
   }
@@ -184,6 +184,7 @@ export class IngestHost {
         disk: this.#disks.of(published.account_id),
       })
       this.#running.set(id, hosted)
+      await this.#measure(published)
       own.info({ revision }, 'a published pipeline runs')
       return hosted
     } catch (error) {
@@ -195,6 +196,16 @@ export class IngestHost {
         'retry-after': '30',
       })
     }
+  }
+
+  /** A new revision may rename what the one before left, or remove it. */
+  async #update(hosted: HostedPipeline, published: Published): Promise<void> {
+    await hosted.update(published)
+    await this.#measure(published)
+  }
+
+  #measure({ id, account_id }: Published): Promise<void> {
+    return this.#disks.measure(account_id, join(this.#options.folder, id))
   }
 
   /** Throws a Refusal when nothing can make room for another pipeline of the account. */

@@ -565,6 +565,10 @@ t.test('after a restart, what is on the disk counts', async t => {
   const full = /errors_total\{component_id="q\/out".*kind="account_disk_full"\} [1-9]/
   for (let i = 0; i < 1000 && !full.test(String(await metrics.render())); i++) await soon(5)
   t.match(String(await metrics.render()), full)
+  await publish({ destinations: { renamed: { ...OUT, renamed_from: 'out' } } })
+  t.match(await post(''), { status: 202 })
+  t.ok(existsSync(join(folder, 'p/state/dead-letter/renamed.ndjson')))
+  t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m, 'once, under another name, too')
   await host.tellOrphans(new Set(['p', 'q']))
   t.match(logs(), /"SLUICE_ORPHANED_PIPELINE","folder":"[^"]*lost"/)
   t.ok(existsSync(join(folder, 'lost')))
