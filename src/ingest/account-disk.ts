@@ -127,8 +127,9 @@ export class AccountDisks {
   }
 }
 
+/** Nothing for a folder that cannot be read: the pipeline reports that itself when it uses it. */
 async function entriesOf(folder: string): Promise<Dirent[]> {
-  return existsSync(folder) ? await readdir(folder, { withFileTypes: true }) : []
+  return await readdir(folder, { withFileTypes: true }).catch(() => [])
 }
 
 /** Files may disappear meanwhile. */
