@@ -128,7 +128,7 @@ t.test('each fault of a file by its name, at validate and at the start', async t
       `sources: { in: { type: stdin } }\ndestinations:\n  out: { type: http, inputs: [in], url: https://localhost, tls: { ${listed} } }\n`,
     )
     const said = { out: '', err: '' }
-    const code = validate([config], {}, {
+    const code = await validate([config], {}, {
       stdout: { write: (text: string) => (said.out += text) },
       stderr: { write: (text: string) => (said.err += text) },
     } as never)
@@ -151,11 +151,11 @@ t.test('validate: sources and the service, and what only this user may not read'
   const config = path('service.yaml')
   const key = path('mine.key')
   copyFileSync(path('a.key'), key)
-  const run = (env: NodeJS.ProcessEnv = {}) => {
+  const run = async (env: NodeJS.ProcessEnv = {}) => {
     const said = { err: '' }
     const sink = (text: string) => (said.err += text)
     return {
-      code: validate([config], env, { stdout: { write: () => true }, stderr: { write: sink } } as never),
+      code: await validate([config], env, { stdout: { write: () => true }, stderr: { write: sink } } as never),
       ...said,
     }
   }
@@ -164,7 +164,7 @@ t.test('validate: sources and the service, and what only this user may not read'
     config,
     `service: { ${tls(path('a.pem'), path('b.key'))} }\nsources: { in: { type: tcp, listen: 127.0.0.1:0, ${tls('${CERT}', key)} } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`,
   )
-  const broken = run({ CERT: path('b.pem') })
+  const broken = await run({ CERT: path('b.pem') })
   t.equal(broken.code, 78)
   t.match(
     broken.err,
@@ -177,7 +177,10 @@ t.test('validate: sources and the service, and what only this user may not read'
   t.equal(broken.err.trim().split('\n').length, 2)
   if (process.getuid?.() === 0) return
   chmodSync(key, 0)
-  t.match(run({ CERT: path('a.pem') }).err, /warning: .*mine.key cannot be read: this user may not read it \(EACCES\)/)
+  t.match(
+    (await run({ CERT: path('a.pem') })).err,
+    /warning: .*mine.key cannot be read: this user may not read it \(EACCES\)/,
+  )
 })
 
 t.test('what expires is told some days before, and shown', async t => {
