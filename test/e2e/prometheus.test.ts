@@ -4,6 +4,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parseDocument } from 'yaml'
+import { type Certificates, makeCertificates } from '../support/certificates.js'
 import { checkout, sluiceMain } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { needs } from '../support/needs.js'
@@ -26,6 +27,7 @@ const NOT_HERE = [
   'SluiceAccountDiskFull',
   'SluiceBacklogGrows',
   'SluiceBufferUnwritable',
+  'SluiceCertificateExpired',
   'SluiceCheckpointOld',
   'SluiceConnectionsRefused',
   'SluiceConservationBroken',
@@ -76,10 +78,11 @@ t.test('the dashboard is what its table makes, and every panel has its place, un
   }
 })
 
-const CONFIG = (receiver: Receiver) => `sources:
+const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
   logs: { type: file, include: [in.log, loop.log], decode: json }
   sent: { type: tcp, listen: "127.0.0.1:0" }
   pushed: { type: http, listen: "127.0.0.1:0" }
+  secure: { type: tcp, listen: "127.0.0.1:0", tls: { cert_file: ${certificates.path('daemon.pem')}, key_file: ${certificates.path('daemon.key')} } }
   journal: { type: journald }
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app }
@@ -89,7 +92,7 @@ destinations:
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }
   failing: { type: http, inputs: [timed], url: "http://127.0.0.1:9/", retry: { initial: 100ms, max: 200ms }, buffer: { type: disk } }
   refused: { type: http, inputs: [timed.discarded], url: "${receiver.url('/refused')}", batch: { max_wait: 50ms, max_events: 20 } }
-  nowhere: { type: blackhole, inputs: [sent, pushed, journal] }
+  nowhere: { type: blackhole, inputs: [sent, pushed, secure, journal] }
 shutdown_timeout: 1s
 `
 
@@ -99,13 +102,15 @@ while echo '{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1763640000000000","MESSAGE":
 `
 
 /** A daemon with something of everything: at work, and in trouble. */
-async function busyDaemon(t: Test, own: string, receiver: Receiver) {
+async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates: Certificates) {
   receiver.otherwise = ({ path }) => (path === '/held' ? 401 : path === '/refused' ? 400 : 202)
   // A link to itself cannot be opened, not even by root.
   symlinkSync('loop.log', join(own, 'loop.log'))
   mkdirSync(join(own, 'bin'))
   writeFileSync(join(own, 'bin/journalctl'), JOURNALCTL, { mode: 0o755 })
-  const daemon = await startDaemon(t, own, CONFIG(receiver), { PATH: `${join(own, 'bin')}:${process.env.PATH}` })
+  const daemon = await startDaemon(t, own, CONFIG(receiver, certificates), {
+    PATH: `${join(own, 'bin')}:${process.env.PATH}`,
+  })
   const address = (source: string) =>
     daemon.until(
       () => daemon.logs().find(({ component, address }) => component === source && address)?.address as string,
@@ -113,6 +118,7 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver) {
   const socket = connect(Number((await address('sent')).split(':').at(-1)), '127.0.0.1').on('error', () => {})
   t.teardown(() => socket.destroy())
   const pushed = `http://${await address('pushed')}/`
+  const secure = Number((await address('secure')).split(':').at(-1))
   let n = 0
   const write = () => {
     let text = 'not JSON\n'
@@ -120,6 +126,8 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver) {
       text += `{"app":"a${n % 3}","time":"${i === 0 ? 'never' : new Date().toISOString()}","rest":"${'x'.repeat(500)}"}\n`
     appendFileSync(join(own, 'in.log'), text)
     socket.write('one\n')
+    // Not TLS, and refused therefore.
+    const plain = connect(secure, '127.0.0.1', () => plain.end('one\n')).on('error', () => {})
     fetch(pushed, { method: 'POST', body: 'one\n' }).then(
       answer => answer.arrayBuffer(),
       () => {},
@@ -151,8 +159,23 @@ async function busyService(t: Test, own: string) {
       )
   }
   const asking = setInterval(ask, 200)
+  const ingesting = await refusedIngest(url, made.service_account.key)
+  t.teardown(() => clearInterval(ingesting))
   t.teardown(() => clearInterval(asking))
   return metrics
+}
+
+/** Sends events to a published pipeline that cannot run in the service, again and again. */
+async function refusedIngest(url: string, key: string) {
+  const headers = { authorization: `Token ${key}`, 'content-type': 'application/json' }
+  const post = async (path: string, body: unknown) => {
+    const answer = await fetch(`${url}/v3/${path}`, { method: 'POST', headers, body: JSON.stringify(body) })
+    return (await answer.json()) as { data: { id: string } }
+  }
+  const config = { destinations: { out: { type: 'stdout', inputs: ['ingest'] } } }
+  const { data } = await post('pipeline', { title: 'cannot run', config })
+  await post(`pipeline/${data.id}/publish`, {})
+  return setInterval(() => void post(`ingest/${data.id}`, [{ a: 1 }]).catch(() => {}), 200)
 }
 
 /** Tries expressions until all of them give something; those that do not by then. */
@@ -179,14 +202,15 @@ async function reload(daemon: Daemon, change: (text: string) => string, said: Re
 t.test('a real Prometheus: every query of the dashboard and of the rules has an answer', async t => {
   const program = needs(t, 'prometheus')
   const promtool = needs(t, 'promtool')
-  if (!program || !promtool) return
+  const openssl = needs(t, 'openssl')
+  if (!program || !promtool || !openssl) return
   const receiver = await startReceiver()
   // Before the folder is asked for: what is torn down later than that would find it gone.
   t.teardown(() => receiver.close())
   const orphans = { 'dead-letter': { 'gone.ndjson': '{}\n' } }
-  const own = t.testdir({ daemon: { 'in.log': '', state: orphans }, service: {}, prometheus: {} })
+  const own = t.testdir({ certificates: {}, daemon: { 'in.log': '', state: orphans }, service: {}, prometheus: {} })
   const [daemon, api] = await Promise.all([
-    busyDaemon(t, join(own, 'daemon'), receiver),
+    busyDaemon(t, join(own, 'daemon'), receiver, makeCertificates(openssl, join(own, 'certificates'), ['daemon'])),
     busyService(t, join(own, 'service')),
   ])
   const { host } = new URL(/"url":"([^"]+)","msg":"metrics are served"/.exec(daemon.stderr)![1]!)
@@ -205,7 +229,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   }
   for (const { alert, record, expr } of rules) {
     if (alert === undefined || !NOT_HERE.includes(alert)) queries.set(`${alert ?? record}`, expr)
-    else queries.set(`${alert}, without its bounds`, expr.replaceAll(/ (>|==) [\d.e]+/g, ''))
+    else queries.set(`${alert}, without its bounds`, expr.replaceAll(/ (>|==|<=) ([\d.e]+|time\(\))/g, ''))
   }
   t.ok(queries.size > 70, `${queries.size} queries`)
   for (const expr of queries.values()) t.notMatch(expr, /\$/, 'every variable is known')

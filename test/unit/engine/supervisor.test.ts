@@ -13,6 +13,7 @@ import { Secret } from '../../../src/core/options.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
 import { Supervisor } from '../../../src/engine/supervisor.js'
+import { Pattern } from '../../../src/lib/pattern.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
@@ -290,10 +291,10 @@ t.test('an end in the middle of a replacement', async t => {
 })
 
 t.test('options that are the same, and that only look so', async t => {
-  const same = { a: [1, { b: 'x' }], key: new Secret('k'), pattern: /x/u, none: undefined }
-  t.ok(sameOptions(same, { ...same, key: new Secret('k'), pattern: /x/u }))
+  const same = { a: [1, { b: 'x' }], key: new Secret('k'), pattern: new Pattern('x'), none: undefined }
+  t.ok(sameOptions(same, { ...same, key: new Secret('k'), pattern: new Pattern('x') }))
   t.notOk(sameOptions(same, { ...same, key: new Secret('other') }))
-  t.notOk(sameOptions(same, { ...same, pattern: /y/u }))
+  t.notOk(sameOptions(same, { ...same, pattern: new Pattern('y') }))
   t.notOk(sameOptions(same, { ...same, a: [1, { b: 'y' }] }))
   t.notOk(sameOptions({ a: 1 }, { a: 1, b: 2 }))
   t.notOk(sameOptions({ a: 1 }, { b: 1 }))
