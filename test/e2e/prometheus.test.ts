@@ -127,7 +127,7 @@ async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates
     appendFileSync(join(own, 'in.log'), text)
     socket.write('one\n')
     // Not TLS, and refused therefore.
-    const plain = connect(secure, '127.0.0.1', () => plain.end('one\n')).on('error', () => {})
+    const plain = connect(secure, '127.0.0.1', () => plain.write('one, and no handshake\n')).on('error', () => {})
     fetch(pushed, { method: 'POST', body: 'one\n' }).then(
       answer => answer.arrayBuffer(),
       () => {},
