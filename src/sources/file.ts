@@ -212,7 +212,8 @@ class FileSource implements Source {
   #snapshot(): SavedDocument {
     const files = [...this.#saved.entries()]
     for (const tailer of this.#roster.tailers) files.push(tailer.entry())
-    return { version: 1, saved: this.#context.clock.wall(), files }
+    const { lookedAt: looked, displaced } = this.#roster
+    return { version: 1, saved: this.#context.clock.wall(), looked, displaced, files }
   }
 
   async run(out: Outlet, signal: AbortSignal): Promise<void> {
@@ -331,7 +332,7 @@ export const file = defineSource({
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
     'what takes its place is read from its beginning. One that was compressed with gzip before it was read to its end is read on from ' +
     'the copy, when that is a `.gz` file in the same folder, whether or not it is named or excluded here: `exclude` is about what is ' +
-    'read as a file of its own. With copy-and-truncate, what is written between the last read and the truncation can be lost. ' +
+    'read as a file of its own. With copy-and-truncate, what was not read before the truncation is read from the copy, plain or `.gz`, in the same folder. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),

@@ -1,7 +1,7 @@
 import { type BigIntStats, closeSync, constants, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { type Candidate, Copy, Slots } from './copy.js'
-import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint } from './identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, keyOf } from './identity.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
 import type { Slices } from './slices.js'
@@ -67,6 +67,8 @@ export class Copies {
   readonly #folders = new Map<string, Folder>()
   readonly #slots = new Slots()
   #round = 0
+  /** What is in the folders in this round. */
+  readonly #listed = new Map<string, readonly Listed[]>()
 
   constructor(troubles: Troubles, births: BirthTimes) {
     this.#troubles = troubles
@@ -76,6 +78,13 @@ export class Copies {
   /** What is found until the next call is found among the copies that are there now: each folder is listed once. */
   begin(): void {
     this.#round++
+    this.#listed.clear()
+  }
+
+  #list(folder: string): readonly Listed[] {
+    let found = this.#listed.get(folder)
+    if (!found) this.#listed.set(folder, (found = list(folder)))
+    return found
   }
 
   /** Forgets what it knows of other folders than these. */
@@ -142,7 +151,7 @@ export class Copies {
     const kept = this.#kept(folder)
     const late = (ns: bigint) => Number(ns) / 1e6 >= since
     const found: Candidate[] = []
-    for (const { path, stat, stamp } of list(folder)) {
+    for (const { path, stat, stamp } of this.#list(folder)) {
       if (!isRotatedName(basename(path), name) || !late(stat.mtimeNs) || (kept && !late(stat.birthtimeNs))) continue
       if (until !== undefined && Number(stat.ctimeNs) / 1e6 > until) return undefined
       const candidate = await this.#candidate(path, stat, stamp, slices)
@@ -189,7 +198,7 @@ export class Copies {
     if (folder.round === this.#round) return folder
     folder.round = this.#round
     folder.births = this.#kept(path)
-    const found = list(path)
+    const found = this.#list(path)
     const stamp = found.map(one => one.stamp).join()
     if (stamp === folder.stamp) return folder
     const all: Candidate[] = []
@@ -208,7 +217,7 @@ export class Copies {
   async #peek(path: string, stat: BigIntStats): Promise<Candidate | undefined> {
     try {
       const { size, changedAt } = marksOf(path, stat)
-      const inflated = new Inflated(path)
+      const inflated = new Inflated(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK))
       try {
         inflated.budget = PEEK_BUDGET
         const room = Buffer.alloc(FINGERPRINT_BYTES)
@@ -217,6 +226,7 @@ export class Copies {
         const first = room.subarray(0, length)
         return {
           path,
+          key: keyOf(stat),
           changedAt,
           size,
           first,
@@ -233,6 +243,12 @@ export class Copies {
       return undefined
     }
   }
+}
+
+interface Listed {
+  readonly path: string
+  readonly stat: BigIntStats
+  readonly stamp: string
 }
 
 function unseen(): Folder {
@@ -270,8 +286,8 @@ function copyStat(folder: string, name: string): BigIntStats | undefined {
 }
 
 /** The gzip files of a folder, the newest first. One whose original is still there may be incomplete: the original is read. */
-function list(folder: string): { path: string; stat: BigIntStats; stamp: string }[] {
-  const found: { path: string; stat: BigIntStats; stamp: string }[] = []
+function list(folder: string): Listed[] {
+  const found: Listed[] = []
   try {
     const names = new Set(readdirSync(folder))
     for (const name of names) {

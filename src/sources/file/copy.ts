@@ -1,10 +1,14 @@
-import { type Fingerprint, fingerprint, same } from './identity.js'
+import { closeSync, constants, fstatSync, openSync } from 'node:fs'
+import { errorCode } from '../../core/errors.js'
+import { type Fingerprint, fingerprint, keyOf, same } from './identity.js'
 import { Inflated } from './inflated.js'
 import type { Troubles } from './troubles.js'
 
 /** A gzip file in a folder, and what is known of it. */
 export interface Candidate {
   readonly path: string
+  /** Its device and inode. */
+  readonly key: string
   /** In nanoseconds since the epoch. */
   readonly changedAt: bigint
   /** The uncompressed size, of the last member, modulo 4 GiB. */
@@ -47,6 +51,8 @@ export class Copy {
   #inflated: Inflated | undefined
   /** Where nothing comes behind any more. */
   #end: number | undefined
+  /** Its file has another name by now, or none: it is to be looked for again. */
+  isLost = false
 
   /** `candidates`: the likeliest first. `key`: what the file is known by. */
   constructor(candidates: Candidate[], key: string, troubles: Troubles, slots: Slots) {
@@ -88,7 +94,8 @@ export class Copy {
     }
     try {
       if (this.#inflated && this.#inflated.at > at) this.close()
-      const inflated = this.#inflated ?? this.#begin(candidate.path)
+      const inflated = this.#inflated ?? this.#begin(candidate)
+      if (!inflated) return ON_THE_WAY
       inflated.budget = BUDGET
       await inflated.skip(at)
       if (inflated.damage && inflated.at < at) throw inflated.damage
@@ -106,13 +113,23 @@ export class Copy {
       }
       return before.length + length
     } catch (error) {
+      if (errorCode(error) === 'ENOENT') {
+        this.isLost = true
+        return ON_THE_WAY
+      }
       this.#troubles.damaged(candidate.path, error)
       return this.#refuse(candidate)
     }
   }
 
-  #begin(path: string): Inflated {
-    this.#inflated = new Inflated(path)
+  #begin({ path, key }: Candidate): Inflated | undefined {
+    const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    if (keyOf(fstatSync(fd, { bigint: true })) !== key) {
+      closeSync(fd)
+      this.isLost = true
+      return undefined
+    }
+    this.#inflated = new Inflated(fd)
     this.#slots.free--
     return this.#inflated
   }

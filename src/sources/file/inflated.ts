@@ -1,4 +1,4 @@
-import { close, constants, openSync, read } from 'node:fs'
+import { close, read } from 'node:fs'
 import { createGunzip, type Gunzip } from 'node:zlib'
 import { FINGERPRINT_BYTES } from './identity.js'
 
@@ -38,9 +38,9 @@ export class Inflated {
   #done: () => void = () => {}
   #fail: (error: Error) => void = () => {}
 
-  /** Throws when the file cannot be opened. */
-  constructor(path: string) {
-    this.#fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  /** Takes over the open file. */
+  constructor(fd: number) {
+    this.#fd = fd
     this.#gunzip = this.#begin()
   }
 

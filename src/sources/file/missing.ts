@@ -5,7 +5,7 @@ import type { Sought } from './copies.js'
 import { Copy } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
 import type { Rotated, Unseen } from './rotated.js'
-import { type Entry, entryKey, goneKeyOf, type Saved } from './saved.js'
+import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from './saved.js'
 import { search } from './search.js'
 import type { Sibling } from './siblings.js'
 import type { Slices } from './slices.js'
@@ -27,6 +27,8 @@ export interface MissingOptions {
   adoptCopy(entry: Entry, copy: Copy): Tailer
   /** Lines of this tailer come before those of the file that has this name now. */
   precede(name: string, tailer: Tailer): void
+  /** The open file that has this name now. */
+  at(name: string): Tailer | undefined
   /** The file may have more to read. */
   onReady(tailer: Tailer): void
 }
@@ -34,16 +36,25 @@ export interface MissingOptions {
 /** Finds files that were renamed, copied or compressed while nothing ran, or that grew after they were released. */
 export class Missing {
   readonly #options: MissingOptions
+  /** Something that was found is to be looked for again. */
+  isIncomplete = false
   /** Names that lead to something else than before, and since when at the earliest, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
 
   constructor(options: MissingOptions) {
     this.#options = options
+    for (const { path, since } of options.saved.displaced) this.#displaced.set(path, since)
+  }
+
+  /** What is still to be looked for. */
+  get displacements(): Displaced[] {
+    return [...this.#displaced].map(([path, since]) => ({ path, since }))
   }
 
   /** Looks for all that there are positions of and no tailers. */
   async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
     const { saved, births, troubles } = this.#options
+    this.isIncomplete = false
     const there = new Set<Entry>()
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
@@ -84,7 +95,7 @@ export class Missing {
       for (const entry of missing) {
         if (slices.due) await slices.pause()
         this.#miss(entry)
-        const place = await rotated.find(folder, soughtBy(entry, saved.savedAt), slices)
+        const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
       }
     }
@@ -93,8 +104,8 @@ export class Missing {
   }
 
   #miss(entry: Entry): void {
-    const { savedAt } = this.#options.saved
-    if (entry.away === undefined && savedAt !== undefined) this.displaced(nameOf(entry), savedAt)
+    const { lookedAt } = this.#options.saved
+    if (entry.away === undefined && lookedAt !== undefined) this.displaced(nameOf(entry), lookedAt)
   }
 
   /** The name leads to something else than at this time, wall clock in milliseconds. */
@@ -111,7 +122,12 @@ export class Missing {
       const unseen = await rotated.unseen(path, since, now, tailers, slices)
       if (!unseen) continue
       this.#displaced.delete(path)
-      this.#readUnseen(path, unseen)
+      const fd = this.#options.at(path)?.fd
+      const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.isCopyOf(place.path, fd)
+      this.#readUnseen(
+        path,
+        unseen.filter(one => !isCopy(one)),
+      )
     }
   }
 
@@ -139,10 +155,11 @@ export class Missing {
     unseen.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     for (const { place, changedAt } of unseen) {
       const at = 'stat' in place ? identityOf(place) : { dev: '0', ino: '0', birth: String(changedAt) }
-      const entry = { path: name, ...at, offset: 0, continues: false, head: NO_BYTES, tail: NO_BYTES }
+      const head = fingerprint(place.first, 0, place.first.length)
+      const entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
       if ('stat' in place) this.#begin(place.path, { ...entry, path: place.path, file: name })
       else {
-        const gone: Entry = { ...entry, head: fingerprint(place.first, 0, place.first.length), gone: true }
+        const gone: Entry = { ...entry, gone: true }
         const tailer = adoptCopy(gone, rotated.whole(place, goneKeyOf(gone)))
         precede(name, tailer)
         context.log.info({ file: name, copy: place.path }, 'reading a rotated file that was not seen before')
@@ -158,7 +175,11 @@ export class Missing {
     saved.put(entry)
     try {
       const tailer = adopt(path, entry)
-      if (!tailer) return
+      if (!tailer) {
+        // It was just renamed.
+        this.isIncomplete = true
+        return
+      }
       precede(file, tailer)
       const { offset } = entry
       context.log.info({ file, now: path, offset }, 'reading the rest of a file where rotation left it')
@@ -190,9 +211,9 @@ function identityOf({ stat: { dev, ino, birthtimeNs } }: Sibling): Pick<Entry, '
   return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
 }
 
-function soughtBy(entry: Entry, savedAt: number | undefined): Sought {
+function soughtBy(entry: Entry, lookedAt: number | undefined): Sought {
   const { birth, offset, head, tail, away } = entry
-  const since = savedAt === undefined ? undefined : savedAt - CLOCK_MS
+  const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
   const [key, name] = [goneKeyOf(entry), basename(nameOf(entry))]
   return { key, name, birth: BigInt(birth), offset, head, tail, read: away !== undefined, since }
 }

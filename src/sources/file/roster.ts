@@ -12,7 +12,7 @@ import { Missing } from './missing.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { Opening } from './opening.js'
 import { Rotated } from './rotated.js'
-import type { Entry, Saved } from './saved.js'
+import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import type { Sibling } from './siblings.js'
 import { Slices } from './slices.js'
 import { beginningOf, judgeEntry, positionOf, startOf } from './start.js'
@@ -70,7 +70,7 @@ export class Roster {
   constructor(options: RosterOptions) {
     this.#options = options
     const { saved, troubles, context } = options
-    this.#began = [saved.savedAt ?? context.clock.wall()]
+    this.#began = [saved.lookedAt ?? context.clock.wall()]
     const births = this.#births
     this.#opening = new Opening(options.descriptors, troubles, births)
     this.#names = new Succession({
@@ -84,6 +84,7 @@ export class Roster {
       adopt: (path, entry) => this.#adopt(path, 'plain', entry),
       adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
       precede: (name, tailer) => this.#names.precede(name, tailer),
+      at: path => this.#names.paths.get(path),
     })
     this.#newcomers = new Newcomers({
       rotated: this.#rotated,
@@ -114,6 +115,16 @@ export class Roster {
     return this.#tailers.size
   }
 
+  /** What was rotated before this time was seen, wall clock in milliseconds. */
+  get lookedAt(): number {
+    return this.#began.at(-1)!
+  }
+
+  /** Names under which something may have come and gone. */
+  get displaced(): Displaced[] {
+    return this.#missing.displacements
+  }
+
   /** The file that was found under this name last. */
   at(path: string): Tailer | undefined {
     return this.#names.at(path)
@@ -140,7 +151,7 @@ export class Roster {
     }
     for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
     const now = context.clock.now()
-    const thorough = now >= this.#thoroughAt
+    const thorough = now >= this.#thoroughAt || this.#missing.isIncomplete
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
     this.#names.succeed()
     const held = [...this.#held]
@@ -254,6 +265,7 @@ export class Roster {
     let taken = false
     try {
       const stat = fstatSync(fd, { bigint: true })
+      if (away && keyOf(stat) !== entryKey(away)) return undefined
       const known = this.#tailers.get(keyOf(stat))
       if (known || !stat.isFile()) return known
       // A folder has changed since its birth: it tells at once whether its file system keeps times of birth.
@@ -297,8 +309,7 @@ export class Roster {
   /** The name leads to another file than before: what had it in between may be found. */
   #displace(path: string): void {
     // Who reads for the first time does not look for what was before.
-    const isFirst = this.#sweep === 1 && this.#options.saved.savedAt === undefined
-    if (!isFirst) this.#missing.displaced(path, this.#began.at(-1)!)
+    if (this.#sweep > 1 || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, this.lookedAt)
   }
 
   /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
@@ -321,7 +332,7 @@ export class Roster {
       fd = former.detach()
     })
     descriptors.close(former)
-    former.truncatedSince = this.#began.at(-1)!
+    former.truncatedSince = this.lookedAt
     const stat = fstatSync(fd, { bigint: true })
     const tailer = new Tailer(former.path, stat, context.origin(decode, former.origin.path), beginningOf(fd), tailing)
     tailer.seen = former.seen
@@ -332,7 +343,7 @@ export class Roster {
     this.#names.replace(former, tailer)
     this.#hold(tailer)
     this.#displace(former.origin.path!)
-    this.#unsavedOne()
+    this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
@@ -345,19 +356,19 @@ export class Roster {
     try {
       this.#options.descriptors.trim(1)
       const fd = openWithinSync(this.#options.context.reach, place.path)
-      this.#rekey(tailer, () => tailer.moveTo(place.path, fstatSync(fd, { bigint: true }), fd))
+      const stat = fstatSync(fd, { bigint: true })
+      if (keyOf(stat) !== keyOf(place.stat)) {
+        closeSync(fd)
+        return false
+      }
+      this.#rekey(tailer, () => tailer.moveTo(place.path, stat, fd))
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false
     }
     this.#options.descriptors.used(tailer)
-    this.#unsavedOne()
-    return true
-  }
-
-  #unsavedOne(): void {
     this.unsaved++
-    this.#options.context.checkpoints.changed()
+    return true
   }
 
   #rekey(tailer: Tailer, change: () => void): void {
@@ -374,10 +385,11 @@ export class Roster {
   /** The entry, if the file is still the one that it is about. */
   #resumable(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Entry | undefined {
     const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
+    // It may hold something else that begins with the same bytes.
+    if (entry) this.#displace(entry.file ?? entry.path)
     if (verdict === 'same') return entry
     // What it held may be in a copy.
     if (entry) this.#options.saved.put({ ...entry, gone: true })
-    if (entry) this.#displace(entry.file ?? entry.path)
     if (verdict === 'truncated')
       this.#options.tailing.onTruncated(path, entry!.offset, Math.max(0, (entry!.size ?? 0) - entry!.offset))
     else if (verdict) this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')

@@ -3,7 +3,7 @@ import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
 import { type BirthTimes, type Fingerprint, fingerprint, keyOf } from './identity.js'
 import type { Saved } from './saved.js'
-import { type Sibling, Siblings } from './siblings.js'
+import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
 import type { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
 import type { Troubles } from './troubles.js'
@@ -13,7 +13,7 @@ const SETTLE_MS = 2000
 
 /** What was rotated and never seen, and when it was last changed. */
 export interface Unseen {
-  readonly place: Sibling | Candidate
+  readonly place: UnseenSibling | Candidate
   readonly changedAt: bigint
 }
 

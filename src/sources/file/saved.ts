@@ -47,17 +47,34 @@ const entrySchema = z.object({
 })
 export type Entry = z.output<typeof entrySchema>
 
-const documentSchema = z.object({ version: z.literal(VERSION), saved: z.number(), files: z.array(z.unknown()) })
+/** A name that led to another file than before, and since when at the earliest, wall clock in milliseconds. */
+const displacedSchema = z.object({ path: z.string(), since: z.number() })
+export type Displaced = z.output<typeof displacedSchema>
+
+const documentSchema = z.object({
+  version: z.literal(VERSION),
+  saved: z.number(),
+  /** What was rotated before this time, wall clock in milliseconds, was seen. */
+  looked: z.number().optional(),
+  /** What had these names in between is still to be looked for. */
+  displaced: z.array(displacedSchema).optional(),
+  files: z.array(z.unknown()),
+})
 
 export interface SavedDocument {
   readonly version: typeof VERSION
   readonly saved: number
+  readonly looked: number
+  readonly displaced: readonly Displaced[]
   readonly files: readonly Entry[]
 }
 
 export class Saved {
   /** When the document was written; undefined: the source runs for the first time. */
   readonly savedAt: number | undefined
+  /** What was rotated before this time was seen. */
+  readonly lookedAt: number | undefined
+  readonly displaced: readonly Displaced[] = []
   /** Entries, or whole documents, that could not be understood. */
   readonly unreadable: number = 0
   readonly #entries = new Map<string, Entry>()
@@ -73,7 +90,10 @@ export class Saved {
       this.unreadable = 1
       return
     }
-    this.savedAt = parsed.data.saved
+    const { saved, looked = saved, displaced = [] } = parsed.data
+    this.savedAt = saved
+    this.lookedAt = looked
+    this.displaced = displaced
     for (const item of parsed.data.files) {
       const entry = entrySchema.safeParse(item)
       if (entry.success) this.put(entry.data)

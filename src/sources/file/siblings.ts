@@ -20,6 +20,11 @@ export interface Sibling {
   readonly stat: BigIntStats
 }
 
+/** One that nobody read, and its first bytes. */
+export interface UnseenSibling extends Sibling {
+  readonly first: Buffer
+}
+
 /**
  * Finds uncompressed copies of files beside them: `cp app.log app.log.1`, before app.log was truncated. A copy is known
  * by its content, under a name that begins like that of the file. It was made after the file it is a copy of.
@@ -62,12 +67,15 @@ export class Siblings {
   }
 
   /** What was rotated and never seen, the oldest first. */
-  async unseen({ folder, name, since, isRead }: Unseen, slices: Slices): Promise<Sibling[]> {
+  async unseen({ folder, name, since, isRead }: Unseen, slices: Slices): Promise<UnseenSibling[]> {
     const listed = await this.#list(folder, found => isRotatedName(found, name) && !found.endsWith('.gz'), slices)
-    return listed.filter(({ path, stat }) => {
-      if (stat.size === 0n || !this.#isSince(stat, since) || Number(stat.mtimeNs) / 1e6 < since) return false
-      return withFile(path, fd => isRead(firstBytes(fd), Number(stat.size))) === false
-    })
+    const found: UnseenSibling[] = []
+    for (const { path, stat } of listed) {
+      if (stat.size === 0n || !this.#isSince(stat, since) || Number(stat.mtimeNs) / 1e6 < since) continue
+      const first = withFile(path, firstBytes)
+      if (first && !isRead(first, Number(stat.size))) found.push({ path, stat, first })
+    }
+    return found
   }
 
   /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
@@ -98,8 +106,8 @@ export class Siblings {
   async #list(folder: string, wanted: (name: string) => boolean, slices: Slices): Promise<Sibling[]> {
     const found: Sibling[] = []
     for (const name of this.#names(folder)) {
-      if (!wanted(name)) continue
       if (slices.due) await slices.pause()
+      if (!wanted(name)) continue
       const path = join(folder, name)
       const stat = statOf(path)
       if (!stat?.isFile()) continue

@@ -115,8 +115,9 @@ export class Tailer extends Tracked {
     return this.growth.parked?.at ?? this.#at
   }
 
-  /** Bytes that are in the file and in no batch yet. */
+  /** Bytes that are or were in the file, and are in no batch yet. */
   get unread(): number {
+    if (this.isOver) return this.pending
     return Math.max(0, this.size - this.#delivered.offset)
   }
 
@@ -180,6 +181,7 @@ export class Tailer extends Tracked {
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     this.#gone = false
     this.setFile(path, stat)
+    this.size = 0
     this.look(Number(stat.size), stat.mtimeNs)
     this.open(fd)
   }
@@ -207,10 +209,15 @@ export class Tailer extends Tracked {
     this.#goTo(committed)
   }
 
+  /** When the file gets shorter, what was seen of it is still missing. */
+  #sees(size: number): void {
+    this.size = Math.max(this.size, size)
+  }
+
   /** Compares with what a sweep sees; true when there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
     const changed = size !== this.#end || changedAt !== this.changedAt
-    this.size = size
+    this.#sees(size)
     this.changedAt = changedAt
     return changed
   }
@@ -218,13 +225,13 @@ export class Tailer extends Tracked {
   /** The same by the descriptor. */
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
-    this.size = size
+    this.#sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
   /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
   left(): number {
-    if (this.copy) return this.isOver ? 0 : READ_BYTES
+    if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
     if (this.growth.parked) {
       this.size = fstatSync(this.#fd!).size
       // Nothing more comes to a file that is away: its last line has to be at hand.
@@ -234,7 +241,7 @@ export class Tailer extends Tracked {
     // A whole portion was there when last looked: should it not be any more, the read tells.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
-    this.size = size
+    this.#sees(size)
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
       // Written to, yet not longer: either we just read that, or other bytes stand there now.
       if (!this.#tailMatches()) return -1

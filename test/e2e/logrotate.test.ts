@@ -1,0 +1,151 @@
+import { execFileSync } from 'node:child_process'
+import { appendFileSync, chmodSync, existsSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { sleep } from '../../src/lib/time.js'
+import { type Daemon, startDaemon } from '../support/daemon.js'
+import { needs } from '../support/needs.js'
+import { Seeded } from '../support/seeded.js'
+
+t.setTimeout(3_600_000)
+
+const STEPS = 14
+const WAYS = ['nocompress', 'compress', 'compress\n delaycompress']
+
+/** A log that logrotate copies and truncates while it is read, and which of its lines arrived. */
+class Rotating {
+  readonly path: string
+  readonly #folder: string
+  readonly #random: Seeded
+  readonly #banner: string
+  #written = 0
+
+  constructor(folder: string, random: Seeded) {
+    this.#folder = folder
+    this.#random = random
+    this.path = join(folder, 'app.log')
+    // Logs that all begin with the same lines are hard to tell apart.
+    this.#banner = random.pick(['', '# a short header\n', `# ${'the same long header '.repeat(70)}\n`])
+    chmodSync(folder, 0o755)
+    writeFileSync(this.path, this.#banner)
+  }
+
+  get written(): number {
+    return this.#written
+  }
+
+  append(lines: number): void {
+    let text = ''
+    for (const end = this.#written + lines; this.#written < end; this.#written++)
+      text += `${this.#line(this.#written)}\n`
+    appendFileSync(this.path, text)
+  }
+
+  #line(i: number): string {
+    return `${String(i).padStart(8, '0')} ${'x'.repeat((i * 7919) % 97)}`
+  }
+
+  /** Nothing is written meanwhile: what comes between the copy and the truncation is in neither. */
+  rotate(logrotate: string, way: string): void {
+    const config = join(this.#folder, 'logrotate.conf')
+    const text = `${this.path} {\n rotate 99\n copytruncate\n ${way}\n}\n`
+    writeFileSync(config, text, { mode: 0o600 })
+    execFileSync(logrotate, ['--force', '--state', join(this.#folder, 'logrotate.state'), config])
+    // Some programs write their header again.
+    if (this.#random.chance(0.8)) appendFileSync(this.path, this.#banner)
+  }
+
+  /** How often each line arrived. */
+  arrived(): number[] {
+    const out = join(this.#folder, 'out.log')
+    const counts = new Array<number>(this.#written).fill(0)
+    for (const text of existsSync(out) ? readFileSync(out, 'utf8').split('\n') : []) {
+      const i = Number(text.slice(0, 8))
+      // A kill in the middle of a write leaves a part of a line, which comes whole afterwards.
+      if (text.length > 8 && this.#line(i) === text) counts[i]!++
+    }
+    return counts
+  }
+
+  missing(): number[] {
+    return [...this.arrived().entries()].filter(([, count]) => count === 0).map(([i]) => i)
+  }
+}
+
+function start(t: Test, folder: string, pattern: string): Promise<Daemon> {
+  return startDaemon(
+    t,
+    folder,
+    `
+sources: { log: { type: file, include: ['${pattern}'], exclude: ['*.gz'], rotate_wait: 500ms, scan_interval: 200ms } }
+destinations: { copy: { type: file, inputs: [log], path: out.log, batch: { max_events: 200, max_wait: 20ms } } }
+`,
+  )
+}
+
+/** Appends, rotates, ends and kills at random. What a copy still has must arrive, and again only after a kill. */
+async function run(t: Test, seed: number, logrotate: string): Promise<void> {
+  const random = new Seeded(seed * 2_654_435_761)
+  const folder = t.testdir({})
+  const log = new Rotating(folder, random)
+  const pattern = random.pick(['app.log', 'app.log*'])
+  const way = random.pick(WAYS)
+  let kills = 0
+  const steps: string[] = [pattern, way]
+  let daemon: Daemon | undefined = await start(t, folder, pattern)
+  // Of a file that no daemon ever saw nothing can be known.
+  await daemon.until(() => existsSync(join(folder, 'state/checkpoints/log.json')))
+  const end = async (signal: 'SIGKILL' | 'SIGTERM') => {
+    daemon?.child.kill(signal)
+    await daemon?.exit
+    if (daemon && signal === 'SIGKILL') kills++
+    daemon = undefined
+  }
+  for (let i = 0; i < STEPS; i++) {
+    const what = random.next()
+    const before = log.written
+    log.append(random.pick([1, 20, 300, 3000]))
+    if (random.chance(0.3)) await sleep(random.below(300))
+    steps.push(
+      `${before}-${log.written} ${what < 0.5 ? 'rotate' : what < 0.65 ? 'kill' : what < 0.75 ? 'end' : 'start'}`,
+    )
+    if (what < 0.5) log.rotate(logrotate, way)
+    else if (what < 0.65) await end('SIGKILL')
+    else if (what < 0.75) await end('SIGTERM')
+    else if (!daemon) daemon = await start(t, folder, pattern)
+  }
+  log.append(1)
+  daemon ??= await start(t, folder, pattern)
+  const began = performance.now()
+  while (log.missing().length > 0 && performance.now() - began < 15_000) await sleep(50)
+  t.same(log.missing().slice(0, 20), [], `seed ${seed}: every line of ${log.written} arrived`, { steps })
+  const most = Math.max(...log.arrived())
+  t.ok(most <= kills + 1, `seed ${seed}: a line arrived ${most} times, with ${kills} kills`)
+  const bad = daemon.logs().filter(({ level }) => Number(level) >= 50)
+  t.same(bad, [], `seed ${seed}: no error is logged`)
+  await end('SIGTERM')
+}
+
+t.test('copied and truncated by logrotate, with kills: what a copy has arrives', async t => {
+  const logrotate = needs(t, 'logrotate')
+  if (!logrotate || !needs(t, 'gzip')) return
+  const from = Number(process.env.SLUICE_SEED ?? 1)
+  const seeds = Number(process.env.SLUICE_SEEDS ?? 2)
+  for (let seed = from; seed < from + seeds; seed++) await t.test(`seed ${seed}`, t => run(t, seed, logrotate))
+})
+
+t.test('truncated by hand: the number of bytes that nobody read is logged and counted', async t => {
+  const folder = t.testdir({ 'app.log': 'first\n' })
+  const path = join(folder, 'app.log')
+  const daemon = await start(t, folder, 'app.log')
+  await daemon.until(() => existsSync(join(folder, 'out.log')))
+  daemon.child.kill('SIGSTOP')
+  appendFileSync(path, 'second\n')
+  truncateSync(path)
+  appendFileSync(path, 'third\n')
+  daemon.child.kill('SIGCONT')
+  await daemon.until(() => readFileSync(join(folder, 'out.log'), 'utf8').includes('third'))
+  const line = daemon.logs().find(({ msg }) => String(msg).startsWith('file was truncated'))
+  t.match(line, { level: 40, file: path, read_bytes: 6, unread_bytes: 0 })
+  await daemon.stop(t)
+})
