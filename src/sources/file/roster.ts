@@ -120,7 +120,6 @@ export class Roster {
     return this.#began.at(-1)!
   }
 
-  /** Names under which something may have come and gone. */
   get displaced(): Displaced[] {
     return this.#missing.displacements
   }
@@ -168,11 +167,6 @@ export class Roster {
   /** Files that wait for the next sweep. */
   get holds(): boolean {
     return this.#held.size > 0 || this.#newcomers.wait
-  }
-
-  #hold(tailer: Tailer): void {
-    tailer.held = true
-    this.#held.add(tailer)
   }
 
   #release(tailers: readonly Tailer[]): void {
@@ -253,7 +247,8 @@ export class Roster {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
     // It may have more, under a name that nobody knows yet.
-    if (!former.isOpen) this.#hold(tailer)
+    tailer.held = !former.isOpen
+    if (tailer.held) this.#held.add(tailer)
     this.#displace(path)
   }
 
@@ -315,7 +310,7 @@ export class Roster {
   /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.paths.has(original))
-    for (const original of known) this.#displace(original)
+    known.forEach(original => this.#displace(original))
     return known.length > 0
   }
 
@@ -341,7 +336,8 @@ export class Roster {
     this.#tailers.set(tailer.key, tailer)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
-    this.#hold(tailer)
+    this.#held.add(tailer)
+    tailer.held = true
     this.#displace(former.origin.path!)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
@@ -357,11 +353,10 @@ export class Roster {
       this.#options.descriptors.trim(1)
       const fd = openWithinSync(this.#options.context.reach, place.path)
       const stat = fstatSync(fd, { bigint: true })
-      if (keyOf(stat) !== keyOf(place.stat)) {
-        closeSync(fd)
-        return false
-      }
-      this.#rekey(tailer, () => tailer.moveTo(place.path, stat, fd))
+      const isSame = keyOf(stat) === keyOf(place.stat)
+      if (isSame) this.#rekey(tailer, () => tailer.moveTo(place.path, stat, fd))
+      else closeSync(fd)
+      if (!isSame) return false
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false
