@@ -130,9 +130,7 @@ export class Roster {
   }
 
   /** The folders that symbolic links lead to. */
-  targetFolders(): Iterable<string> {
-    return this.#names.targetFolders()
-  }
+  targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
   /** Opens the file if it is not; false when it cannot be read now. */
   open(tailer: Tailer): boolean {
@@ -247,8 +245,8 @@ export class Roster {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
     // It may have more, under a name that nobody knows yet.
-    tailer.held = !former.isOpen
-    if (tailer.held) this.#held.add(tailer)
+    if (!former.isOpen) this.#held.add(tailer)
+    tailer.held ||= !former.isOpen
     this.#displace(path)
   }
 
@@ -310,7 +308,7 @@ export class Roster {
   /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.paths.has(original))
-    known.forEach(original => this.#displace(original))
+    for (const original of known) this.#displace(original)
     return known.length > 0
   }
 
@@ -353,10 +351,8 @@ export class Roster {
       this.#options.descriptors.trim(1)
       const fd = openWithinSync(this.#options.context.reach, place.path)
       const stat = fstatSync(fd, { bigint: true })
-      const isSame = keyOf(stat) === keyOf(place.stat)
-      if (isSame) this.#rekey(tailer, () => tailer.moveTo(place.path, stat, fd))
-      else closeSync(fd)
-      if (!isSame) return false
+      if (keyOf(stat) !== keyOf(place.stat)) return closeSync(fd) ?? false
+      this.#rekey(tailer, () => tailer.moveTo(place.path, stat, fd))
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false
