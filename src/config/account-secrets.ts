@@ -1,8 +1,8 @@
 import { SECTIONS } from './sections.js'
 
 /**
- * Secrets of an account in the configuration of a published pipeline: `auth.key` and the values of `headers` refer to them as
- * `${secret:NAME}`. Whoever runs the pipeline puts the value in. Everybody who can read the pipeline sees its configuration,
+ * Secrets of an account in the configuration of a published pipeline: `auth.key`, `proxy.auth.password` and the values of
+ * `headers` refer to them as `${secret:NAME}`. Whoever runs the pipeline puts the value in. Everybody who can read the pipeline sees its configuration,
  * so no key may stand there itself.
  */
 
@@ -20,8 +20,7 @@ export interface SecretFault {
 /** The name by which the value of a secret is found among environment variables. */
 export const secretVariable = (name: string): string => `secret:${name}`
 
-/** `$${` stands for a literal `${`. */
-const REFERENCE = /(?<!\$)\$\{secret:([^}]*)\}/g
+const REFERENCE = '${secret:'
 const VARIABLES = '(?:\\$\\{(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*\\})+'
 const REFERS = new RegExp(`^${VARIABLES}$`)
 /** Also behind a word that is no secret, as in `Bearer ${secret:NAME}`. */
@@ -43,7 +42,7 @@ const HOW =
 /** The names of all secrets that a configuration refers to, sorted. */
 export function secretNamesIn(config: unknown): string[] {
   const names = new Set<string>()
-  for (const { value } of textsIn(config, [])) for (const [, name] of value.matchAll(REFERENCE)) names.add(name!)
+  for (const { value } of textsIn(config, [])) for (const name of referencesIn(value)) names.add(name)
   return [...names].sort()
 }
 
@@ -56,10 +55,13 @@ export function literalSecrets(config: Document): SecretFault[] {
 export function misplacedSecrets(config: Document): SecretFault[] {
   const held = new Set(holdersIn(config).map(({ path }) => path.join('.')))
   return textsIn(config, []).flatMap(({ path, value }) => {
-    const names = [...value.matchAll(REFERENCE)].map(([, name]) => name!)
+    const names = referencesIn(value)
     if (names.length === 0) return []
     const place = path.join('.')
-    if (!held.has(place)) return [{ path: place, message: 'must not refer to a secret; only auth.key and headers can' }]
+    if (!held.has(place))
+      return [
+        { path: place, message: 'must not refer to a secret; only auth.key, proxy.auth.password and headers can' },
+      ]
     const wrong = names.filter(name => !SECRET_NAME.test(name))
     return wrong.length === 0
       ? []
@@ -94,14 +96,23 @@ function literalsIn(config: Document): Path[] {
     .map(({ path }) => path)
 }
 
+/** Options that hold a key or a password, besides the values of `headers`. */
+const KEYS: readonly Path[] = [
+  ['auth', 'key'],
+  ['proxy', 'auth', 'password'],
+]
+
 /** The options of all components that may hold secrets. */
 function holdersIn(config: Document): { path: Path; value: unknown; header?: string }[] {
   return Object.values(SECTIONS).flatMap(section =>
     membersOf(config[section]).flatMap(([id, component]) => {
       const options = isMapping(component) ? component : {}
-      const keys = membersOf(options.auth).filter(([name]) => name === 'key')
+      const keys = KEYS.flatMap(path => {
+        const value = memberAt(options, path)
+        return value === undefined ? [] : [{ path: [section, id, ...path], value }]
+      })
       return [
-        ...keys.map(([, value]) => ({ path: [section, id, 'auth', 'key'], value })),
+        ...keys,
         ...membersOf(options.headers).map(([header, value]) => ({
           path: [section, id, 'headers', header],
           value,
@@ -112,10 +123,32 @@ function holdersIn(config: Document): { path: Path; value: unknown; header?: str
   )
 }
 
+/**
+ * The names that a text refers to; `$${` stands for a literal `${`. Looked for in one pass: a regular expression would look
+ * for the end of each reference anew, and take minutes for a text of many that do not end.
+ */
+function referencesIn(text: string): string[] {
+  const names: string[] = []
+  let at = text.indexOf(REFERENCE)
+  while (at >= 0) {
+    const from = at + REFERENCE.length
+    const isLiteral = text[at - 1] === '$'
+    const end = isLiteral ? from : text.indexOf('}', from)
+    if (end < 0) break
+    if (!isLiteral) names.push(text.slice(from, end))
+    at = text.indexOf(REFERENCE, end)
+  }
+  return names
+}
+
 function textsIn(value: unknown, path: Path): { path: Path; value: string }[] {
   if (typeof value === 'string') return [{ path, value }]
   if (typeof value !== 'object' || value === null) return []
   return Object.entries(value).flatMap(([name, member]) => textsIn(member, [...path, name]))
+}
+
+function memberAt(options: Document, path: Path): unknown {
+  return path.reduce<unknown>((at, name) => (isMapping(at) && Object.hasOwn(at, name) ? at[name] : undefined), options)
 }
 
 function isMapping(value: unknown): value is Document {

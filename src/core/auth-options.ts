@@ -39,9 +39,11 @@ export const auth = z
 
 export type AuthOptions = z.output<typeof auth>
 
-/** Without the line end that editors and `echo` leave. */
+/** Without the line end that editors and `echo` leave. Not by a regular expression: one takes hours for a long text of line ends. */
 export function trimKey(text: string): string {
-  return text.replace(/[\r\n]+$/, '')
+  let end = text.length
+  while (end > 0 && (text[end - 1] === '\n' || text[end - 1] === '\r')) end--
+  return text.slice(0, end)
 }
 
 /** What is wrong with a key, in words that do not show it; undefined when it can be sent. */

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { trimKey } from '../../core/auth-options.js'
 import { duration } from '../../core/options.js'
 import { HEALTHS, time } from './documents.js'
 import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './scopes.js'
@@ -112,7 +113,7 @@ export type PublishInput = z.output<typeof publishInput>
 export const secretInput = z.strictObject({
   value: z
     .string()
-    .transform(text => text.replace(/[\r\n]+$/, ''))
+    .transform(trimKey)
     .pipe(
       z
         .string()

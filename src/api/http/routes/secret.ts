@@ -23,7 +23,7 @@ export const secretRoutes: readonly Route[] = [
     tag: 'secret',
     summary: 'Saves a secret, or replaces its value.',
     description:
-      'Pipelines refer to it as `${secret:NAME}` in `auth.key` and `headers`. Those that run in the service use another value at once.',
+      'Pipelines refer to it as `${secret:NAME}` in `auth.key`, `proxy.auth.password` and `headers`. Those that run in the service use another value at once.',
     scope: 'pipeline:write',
     body: secretInput,
     answers: { 200: { description: 'The secret, without its value.', one: ['secret', secretDocument] } },

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { secretInput } from '../../../../src/api/domain/inputs.js'
 import { Sealer } from '../../../../src/api/domain/sealer.js'
 import { HIDDEN } from '../../../../src/config/account-secrets.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
@@ -7,6 +8,10 @@ const PAGE = { limit: 50 }
 const http = (more: object) => ({
   destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', ...more } },
 })
+const proxied = (password: string) => {
+  const proxy = { url: 'http://proxy.example.com:3128', auth: { user: 'me', password } }
+  return { destinations: { out: { type: 'http', inputs: ['ingest'], url: 'http://logs.example.com/', proxy } } }
+}
 const token = (key: string) => http({ auth: { type: 'token', key } })
 
 t.test('secrets are written, replaced, removed, and never shown', async t => {
@@ -82,6 +87,20 @@ t.test('what is encrypted opens with the same key in the same place only', async
   t.equal(sealer.open({ ...sealed, data: '' }, 'secret/a/up'), undefined)
 })
 
+t.test('texts that are made to take long to read', async t => {
+  const { service, first } = await openService(t)
+  const me = await as(service, first.manager.key)
+  const began = performance.now()
+  t.same(secretInput.safeParse({ value: `${'\n'.repeat(400_000)}x` }).success, false)
+  t.same(secretInput.parse({ value: `x${'\r\n'.repeat(200_000)}` }), { value: 'x' })
+  const texts = ['${secret:'.repeat(14_000), `${'$'.repeat(100_000)}{secret:`, '$${secret:'.repeat(12_000)]
+  for (const text of texts) {
+    const created = service.pipelines.create(me, { title: 'x', config: http({ headers: { a: text } }) })
+    t.equal(await outcome(created), '400 invalid_pipeline')
+  }
+  t.ok(performance.now() - began < 1500, 'the time grows with the length alone')
+})
+
 t.test('no key stands in a pipeline itself', async t => {
   const { service, first } = await openService(t)
   const { pipelines } = service
@@ -100,13 +119,15 @@ t.test('no key stands in a pipeline itself', async t => {
     ['a header', http({ headers: { Authorization: 'Bearer hunter2' } }), 'headers.Authorization'],
     ['a header of any name', http({ headers: { 'X-Honeycomb-Team': 'hunter2' } }), 'headers.X-Honeycomb-Team'],
     ['two words', http({ headers: { a: 'hunter2 hunter3 ${secret:up}' } }), 'headers.a'],
+    ['the password of a proxy', proxied('hunter2'), 'proxy.auth.password'],
+    ['what is shown of one', proxied(HIDDEN), 'proxy.auth.password'],
   ]
   for (const [what, config, path] of refused)
     t.match(await faults(config), [{ path: `config.destinations.out.${path}`, message: how }], what)
   const source = { sources: { in: { type: 'http', listen: '127.0.0.1:1', auth: { key: 'hunter2' } } } }
   t.match(await faults({ ...source, ...http({}) }), [{ path: 'config.sources.in.auth.key', message: how }])
   const misplaced: [Record<string, unknown>, RegExp][] = [
-    [http({ url: 'http://x/${secret:up}' }), /only auth\.key and headers/],
+    [http({ url: 'http://x/${secret:up}' }), /only auth\.key, proxy\.auth\.password and headers/],
     [http({ headers: { a: '${secret:9}' } }), /must have A-Z/],
     [token('${secret:a/b}'), /must have A-Z/],
   ]
@@ -114,6 +135,7 @@ t.test('no key stands in a pipeline itself', async t => {
   const taken = [
     token('${secret:up}'),
     token('${KEY}'),
+    proxied('${secret:up}'),
     http({ headers: { Authorization: 'Bearer ${secret:up}', 'Content-Type': 'text/plain', a: '${secret:b}' } }),
   ]
   for (const config of taken) t.same(await faults(config), [])
@@ -124,11 +146,15 @@ t.test('keys that were saved earlier are hidden, and still reach daemons', async
   const { pipelines } = service
   const me = await as(service, first.manager.key)
   const { id } = (await pipelines.create(me, { title: 'x', config: token('${secret:up}') })).document
-  const old = http({ auth: { key: 'hunter2' }, headers: { 'x-key': 'hunter2', accept: 'text/plain' } })
+  const { proxy } = proxied('hunter2').destinations.out
+  const old = http({ auth: { key: 'hunter2' }, proxy, headers: { 'x-key': 'hunter2', accept: 'text/plain' } })
   for (const prefix of ['pipeline/', `revision/${id}/`])
     for (const { key, value } of await store.list(prefix))
       await store.write([{ key, value: { ...(value as object), config: old } }])
-  const shown = { destinations: { out: { auth: { key: HIDDEN }, headers: { 'x-key': HIDDEN, accept: 'text/plain' } } } }
+  const hidden = { ...proxy, auth: { user: 'me', password: HIDDEN } }
+  const shown = {
+    destinations: { out: { auth: { key: HIDDEN }, proxy: hidden, headers: { 'x-key': HIDDEN, accept: 'text/plain' } } },
+  }
   t.match(
     (await pipelines.publish(me, id, {})).document,
     { published_revision: 1, config: shown },
