@@ -1,10 +1,10 @@
 import { components } from '../components.js'
 import { splitInput } from '../config/input.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { parseDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { type Live, lookLive } from './graph-live.js'
+import { intervalOf } from './interval-flag.js'
 
 /** One component and what its events go to. */
 interface Box {
@@ -46,9 +46,7 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
   const { config, format = 'text', socket, interval } = options
   const draw = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined
   if (!draw) throw new UsageError(`--format is one of ${FORMAT_NAMES.join(', ')}`, 'graph')
-  const intervalMs = parseDuration(interval ?? '1s')
-  if (intervalMs === undefined || intervalMs < 100)
-    throw new UsageError('--interval is a duration of at least 100ms', 'graph')
+  const intervalMs = intervalOf(interval ?? '1s', 'graph')
   if (!options.live && (socket ?? interval) !== undefined)
     throw new UsageError('--socket and --interval are about --live', 'graph')
   const loaded = loadConfig(config, { env: io.env, components })

@@ -49,7 +49,7 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
   const configured = throttleOf(config, options)
   const time = parsePathFlag(options.time, 'time', 'simulate')
   const { limit, window, key, exclude } = options
-  const changes = changesOfFlags({ limit, window, key, exclude }, 'simulate')
+  const changes = changesOfFlags({ limit, window, key, exclude }, 'simulate', io)
   const inputs = options.inputs.length > 0 ? options.inputs : ['-']
   // Whatever cannot work is told before the work begins.
   for (const input of inputs) if (input !== '-') checkReadable(input)

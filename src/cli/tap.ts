@@ -1,6 +1,7 @@
 import split2 from 'split2'
 import { textOf } from '../admin/socket.js'
 import { type Io, UsageError } from './command-line.js'
+import { conditionOf } from './condition-flag.js'
 import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
 import { EXIT } from './dispatch.js'
 
@@ -18,7 +19,7 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
     throw new UsageError('--limit is a whole number, at least 1', 'tap')
   const query = new URLSearchParams({ component: discarded ? `${component}.discarded` : component })
   if (limit !== undefined) query.set('limit', limit)
-  if (where !== undefined) query.set('where', where)
+  if (where !== undefined) query.set('where', conditionOf(where, 'where', 'tap', io))
   const response = await ask(findSocket(options, io.env), `/tap?${query}`)
   if (response.statusCode !== 200) {
     io.stderr.write(`sluice tap: ${(await textOf(response)).trim()}\n`)

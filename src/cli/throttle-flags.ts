@@ -1,7 +1,8 @@
 import { type Fault, parseOptions } from '../config/parse-options.js'
 import { type FieldPath, PathError, parseFieldPath } from '../core/field-path.js'
 import { someThrottleOptions, type ThrottleOptions, throttle } from '../processors/throttle.js'
-import { UsageError } from './command-line.js'
+import { type Io, UsageError } from './command-line.js'
+import { conditionOf } from './condition-flag.js'
 
 /** Flags of the command line that set options of a throttle. */
 const FLAGS = {
@@ -16,8 +17,8 @@ type Flag = keyof typeof FLAGS
 export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
 /** A throttle that is set by flags alone. Throws UsageError, which names the flag and `command`. */
-export function throttleOfFlags(given: ThrottleFlags, command: string): ThrottleOptions {
-  const parsed = parseOptions(throttle.options, inputOf(given))
+export function throttleOfFlags(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): ThrottleOptions {
+  const parsed = parseOptions(throttle.options, inputOf(given, command, io))
   if ('value' in parsed) return parsed.value
   throw usageError(parsed.faults[0]!, command)
 }
@@ -26,8 +27,9 @@ export function throttleOfFlags(given: ThrottleFlags, command: string): Throttle
 export function changesOfFlags(
   given: ThrottleFlags,
   command: string,
+  io: Pick<Io, 'stderr'>,
 ): { readonly options: Partial<ThrottleOptions>; readonly typed: readonly string[] } {
-  const input = inputOf(given)
+  const input = inputOf(given, command, io)
   const parsed = parseOptions(someThrottleOptions, input)
   if ('faults' in parsed) throw usageError(parsed.faults[0]!, command)
   const values = parsed.value as Record<string, unknown>
@@ -40,10 +42,12 @@ export function changesOfFlags(
 const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
 
 /** The flags as the options of a configuration would stand in its file. */
-function inputOf(given: ThrottleFlags): Record<string, unknown> {
-  return Object.fromEntries(
-    usedOf(given).map(flag => [FLAGS[flag], flag === 'limit' ? numberOf(given.limit!) : given[flag]]),
-  )
+function inputOf(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): Record<string, unknown> {
+  const value = (flag: Flag, text: string) => {
+    if (flag === 'limit') return numberOf(text)
+    return flag === 'exclude' ? conditionOf(text, flag, command, io) : text
+  }
+  return Object.fromEntries(usedOf(given).map(flag => [FLAGS[flag], value(flag, given[flag]!)]))
 }
 
 function usageError({ path, message }: Fault, command: string): UsageError {

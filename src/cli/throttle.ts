@@ -29,7 +29,7 @@ const MAX_LINE_BYTES = 64 * 1024 * 1024
 
 /** Throttles standard input to standard output, with a summary on standard error. Resolves with the exit code. */
 export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
-  const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle'))
+  const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle', io))
   const rest = given.discarded === undefined ? undefined : createWriteStream(given.discarded, { mode: 0o600 })
   const splitter = new LineSplitter(MAX_LINE_BYTES)
   const take = async (frame: Frame | undefined) => {

@@ -1,5 +1,4 @@
 import { sleep, systemClock } from '../lib/time.js'
-import { parseDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
@@ -15,6 +14,7 @@ import {
   wrap,
 } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
+import { intervalOf } from './interval-flag.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
@@ -29,9 +29,7 @@ const SHOWN_OF_TROUBLE = 4
 
 /** Live rates of every component, screen by screen; in a pipe one after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
-  const intervalMs = parseDuration(options.interval ?? '1s')
-  if (intervalMs === undefined || intervalMs < 100)
-    throw new UsageError('--interval is a duration of at least 100ms', 'top')
+  const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : Number(options.count)
   if (!(count >= 1)) throw new UsageError('--count is a whole number, at least 1', 'top')
   const socket = findSocket(options, io.env)

@@ -33,16 +33,28 @@ export interface Comparison {
 export class ConditionError extends Error {
   readonly code = 'SLUICE_CONDITION'
   readonly column: number
-  constructor(message: string, column: number) {
+  /** The change to the text that the message advises, where that is a single one. */
+  readonly fix: Fix | undefined
+  constructor(message: string, column: number, fix?: Fix) {
     super(message)
     this.column = column
+    this.fix = fix
   }
+}
+
+interface Fix {
+  readonly from: number
+  readonly to: number
+  readonly text: string
 }
 
 const LONGEST_TEXT = 64 * 1024
 const MOST_COMPARISONS = 1000
 /** Open parentheses and NOTs around a comparison. */
 const DEEPEST = 100
+/** Changes that are tried to find out what somebody meant. */
+const MOST_FIXES = 50
+const LONGEST_SHOWN = 200
 
 const SPACE = /\s*/y
 const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
@@ -89,6 +101,27 @@ export function parseCondition(text: string): Condition {
   return new Parser(text).whole()
 }
 
+/**
+ * What a text means that is a condition but for its form: without if (…), or with the operators of other languages.
+ * Undefined where that is not certain.
+ */
+export function correctedCondition(text: string): string | undefined {
+  const inner = /^\s*if\b(?!\s*\()/i.test(text) ? text.replace(/^\s*if/i, '') : text
+  let corrected = /^\s*if\s*\(/i.test(inner) ? inner : `if (${inner.trim().replace(/^\(([^()]*)\)$/, '$1')})`
+  for (let tries = 0; tries < MOST_FIXES; tries++) {
+    try {
+      parseCondition(corrected)
+      return corrected
+    } catch (error) {
+      if (!(error instanceof ConditionError) || !error.fix) return undefined
+      const { from, to, text } = error.fix
+      const rest = corrected.slice(to)
+      corrected = corrected.slice(0, from) + (/^\s/.test(rest) ? text.trimEnd() : text) + rest
+    }
+  }
+  return undefined
+}
+
 /** The operator that was probably meant by a name that is none. */
 function meantOperator(name: string): string | undefined {
   if (Object.hasOwn(FOREIGN, name)) return FOREIGN[name]
@@ -113,17 +146,21 @@ class Parser {
     this.#take(SPACE)
     const start = this.#at
     if (!this.#takeWord('if')) {
-      const written = this.#text.trim().replace(/^\(([^()]*)\)$/, '$1')
-      const example = written === '' || written.length > 60 ? `.host equal 'web-1'` : written
-      this.#fail(`a condition has the form if (.field operator 'value'); write: if (${example})`, start)
+      this.#fail(`a condition has the form if (.field operator 'value'); write: ${this.#example()}`, start)
     }
-    if (!this.#takeChar('(')) this.#fail(`expected "(" behind if, as in if (.host equal 'web-1')`)
+    if (!this.#takeChar('(')) this.#fail(`expected "(" behind if; write: ${this.#example()}`)
     const condition = this.#or()
     this.#close(start)
     if (this.#at < this.#text.length) {
       this.#fail('nothing may follow the parenthesis that closes if (…); put the whole condition inside it')
     }
     return condition
+  }
+
+  /** The condition as it has to be written; one of another field where that is not certain. */
+  #example(): string {
+    const meant = this.#text.length > LONGEST_SHOWN ? undefined : correctedCondition(this.#text)
+    return meant ?? `if (.host equal 'web-1')`
   }
 
   #or(): Condition {
@@ -165,13 +202,16 @@ class Parser {
     }
     const symbols = this.#peek(SYMBOLS)
     const hint = symbols && FOREIGN[symbols] ? `; did you mean ${FOREIGN[symbols]}?` : ''
-    this.#fail(`expected AND, OR or ")"${hint}`)
+    const start = this.#at
+    const fix = hint ? { from: start, to: start + symbols!.length, text: FOREIGN[symbols!]! } : undefined
+    this.#fail(`expected AND, OR or ")"${hint}`, start, fix)
   }
 
   #comparison(): Comparison {
     if (++this.#comparisons > MOST_COMPARISONS) this.#fail(`more than ${MOST_COMPARISONS} comparisons`)
+    const begin = this.#at
     const path = this.#path()
-    const name = this.#operatorName()
+    const name = this.#operatorName(begin)
     const operator = OPERATORS.get(name)!
     const start = this.#at
     if (!operator.takesValue) {
@@ -191,8 +231,11 @@ class Parser {
     if (this.#text[this.#at] !== '.') {
       const word = this.#peek(WORD)
       const symbols = this.#peek(SYMBOLS)
-      if (symbols === '!') this.#fail('expected a field or NOT; did you mean NOT?')
-      if (word && !OPERATORS.has(word) && !/^(and|or)$/i.test(word)) this.#fail(`a field starts with a dot: .${word}`)
+      const at = this.#at
+      if (symbols === '!')
+        this.#fail('expected a field or NOT; did you mean NOT?', at, { from: at, to: at + 1, text: 'NOT ' })
+      if (word && !OPERATORS.has(word) && !/^(and|or)$/i.test(word))
+        this.#fail(`a field starts with a dot: .${word}`, at, { from: at, to: at, text: '.' })
       this.#fail(`expected a comparison such as .field equal 'value'`)
     }
     try {
@@ -206,7 +249,8 @@ class Parser {
     }
   }
 
-  #operatorName(): string {
+  /** `begin` of the comparison. */
+  #operatorName(begin: number): string {
     const start = this.#at
     const name = this.#take(WORD) ?? this.#take(SYMBOLS)
     if (name === undefined) this.#fail('expected an operator such as equal or exists')
@@ -214,9 +258,28 @@ class Parser {
       this.#take(SPACE)
       return name
     }
+    if (name.toLowerCase() === 'not') this.#failAtNot(begin, start)
     const meant = meantOperator(name)
     const known = `the operators are ${[...OPERATORS.keys()].join(', ')}`
-    this.#fail(`unknown operator ${JSON.stringify(name)}; ${meant ? `did you mean ${meant}?` : known}`, start)
+    this.#fail(
+      `unknown operator ${JSON.stringify(name)}; ${meant ? `did you mean ${meant}?` : known}`,
+      start,
+      meant ? { from: start, to: this.#at, text: `${meant} ` } : undefined,
+    )
+  }
+
+  /** `.a not equal 'x'`, `.a not contains 'x'`, `.a not 'x'`: `not` behind a field. */
+  #failAtNot(begin: number, start: number): never {
+    this.#take(SPACE)
+    const operator = this.#peek(WORD)
+    if (operator === undefined || operator === 'equal' || !OPERATORS.has(operator)) {
+      const to = operator === 'equal' ? this.#at + operator.length : start + 3
+      const message = 'unknown operator "not"; did you mean not_equal?'
+      this.#fail(message, start, { from: start, to, text: 'not_equal ' })
+    }
+    const field = this.#text.slice(begin, start)
+    const message = `NOT stands before the field: NOT ${field}${operator}`
+    this.#fail(message, start, { from: begin, to: this.#at, text: `NOT ${field}` })
   }
 
   /** Whether a value stands here, rather than AND, OR or a parenthesis. */
@@ -234,7 +297,14 @@ class Parser {
     if (bare === undefined || /^(and|or)$/i.test(bare))
       this.#fail(`${operator} needs a value, as in ${operator} 'value'`)
     if (bare === 'null') this.#fail(`null is not compared with; write is_null, or NOT with is_null`)
-    if (!this.#peekValue()) this.#fail(`put the value in single quotes: '${bare.replace(CURLY_QUOTES, '')}'`)
+    if (!this.#peekValue()) {
+      const quoted = `'${bare.replace(CURLY_QUOTES, '')}'`
+      this.#fail(`put the value in single quotes: ${quoted}`, start, {
+        from: start,
+        to: start + bare.length,
+        text: quoted,
+      })
+    }
     this.#take(BARE)
     this.#take(SPACE)
     return bare === 'true' || bare === 'false' ? bare : String(Number(bare))
@@ -285,7 +355,7 @@ class Parser {
     return true
   }
 
-  #fail(message: string, at = this.#at): never {
-    throw new ConditionError(message, at + 1)
+  #fail(message: string, at = this.#at, fix?: Fix): never {
+    throw new ConditionError(message, at + 1, fix)
   }
 }

@@ -1,6 +1,7 @@
 import type { z } from 'zod'
 import type { NearestName } from '../lib/nearest.js'
 import { plainValue, reveals } from './environment.js'
+import { knownElsewhere } from './foreign-names.js'
 import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNode } from './node.js'
 import type { Problems } from './problems.js'
 import { shapeOf } from './schema.js'
@@ -49,9 +50,14 @@ export class Explainer {
     this.#nearest = nearest
   }
 
+  /** Which of `candidates` somebody meant who wrote `name`. */
+  meant(name: string, candidates: readonly string[]): string | undefined {
+    return knownElsewhere(name, candidates) ?? this.#nearest.find(name, candidates)
+  }
+
   /** `name` in quotes is not among `candidates`: `; did you mean "x"?`, or nothing. */
-  suggestion(name: string, candidates: Iterable<string>): string {
-    const near = this.#nearest.find(name, candidates)
+  suggestion(name: string, candidates: readonly string[]): string {
+    const near = this.meant(name, candidates)
     return near === undefined ? '' : `; did you mean ${JSON.stringify(near)}?`
   }
 
@@ -112,6 +118,8 @@ export class Explainer {
     if (node.kind === 'scalar' && node.value === null) return `has no value${behind(must)}`
     const params = issue.code === 'custom' ? issue.params : undefined
     if (params?.constant === true) return params.show && node.kind === 'scalar' ? `${must}, not ${shown(node)}` : must
+    if (issue.message && reveals(must, environmentValues(node)) && typeof params?.general === 'string')
+      return `${params.general}, not ${shown(node)}`
     if (issue.message && reveals(must, environmentValues(node)))
       return `${shown(node) ?? 'what the environment gives'} is not valid here`
     if (issue.message) return must

@@ -176,6 +176,7 @@ function assemble(
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
   const parsed = readSettings(root, explainer)
+  root = withSectionsMeant(root, explainer)
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   for (const source of given) addGiven(source, drafts, root, problems)
   checkOutputs(drafts, onThisMachine, problems, warnings)
@@ -252,6 +253,20 @@ function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems
   }
 }
 
+const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
+
+/** A section under a wrong name was reported. Its components are checked all the same. */
+function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
+  const entries = new Map(root.entries)
+  for (const [name, entry] of root.entries) {
+    const section = TOP_LEVEL.includes(name) ? undefined : explainer.meant(name, TOP_LEVEL)
+    if (section === undefined || !isSection(section) || entries.has(section)) continue
+    entries.delete(name)
+    entries.set(section, entry)
+  }
+  return { ...root, entries }
+}
+
 const isSection = (name: string): boolean => KINDS.some(kind => SECTIONS[kind] === name)
 
 function readSettings(root: MapNode, explainer: Explainer): Settings | undefined {
@@ -260,9 +275,7 @@ function readSettings(root: MapNode, explainer: Explainer): Settings | undefined
   let checked = check(settings, toValue(node))
   if ('issues' in checked && readPlain(checked.issues, node)) checked = check(settings, toValue(node))
   if (!('issues' in checked)) return checked.value
-  explainer.explain(checked.issues, { node, path: [], key: undefined }, (key, known) =>
-    explainer.unknownOption(key, [...Object.values(SECTIONS), ...known]),
-  )
+  explainer.explain(checked.issues, { node, path: [], key: undefined }, key => explainer.unknownOption(key, TOP_LEVEL))
   return undefined
 }
 

@@ -42,7 +42,7 @@ function valuesText(): string[] {
   return [
     '## Values',
     [
-      '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; singular, any case and short (`10s`, `500ms`, `1m`, `2h`) too; or `{value: 10, unit: Seconds}`.',
+      '- **duration**: `10 Seconds`, `500 Milliseconds`, `1 Minutes`, `2 Hours`; singular, any case and short (`10s`, `5 sec`, `500ms`, `1m`, `10min`, `2h`, `1d`) too; or `{value: 10, unit: Seconds}`.',
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",

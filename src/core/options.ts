@@ -6,7 +6,7 @@ import { type FieldPath, PathError, parseFieldPath } from './field-path.js'
 
 /** Pieces of option schemas that several components share. Each is shown in the reference by its input side. */
 
-const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours']
+const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours', 'Days']
 const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
 const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
 const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
@@ -20,10 +20,18 @@ export function refuse(context: z.RefinementCtx, message: string, show = false):
   return z.NEVER
 }
 
+/** As `refuse`, with the value in the message. Where the value came from the environment, `general` is shown instead. */
+function refuseValue(context: z.RefinementCtx, message: string, general: string): never {
+  context.addIssue({ code: 'custom', message, params: { general } })
+  return z.NEVER
+}
+
 /** As `refuse`, of an option further in. */
 export function refuseAt(context: z.RefinementCtx, path: string[], message: string): void {
   context.addIssue({ code: 'custom', message, path, params: { constant: true } })
 }
+
+const withoutUnit = (amount: number | string) => `has no unit; write ${amount}s for seconds, or ${amount}ms`
 
 /** `10 Seconds`, `10s` or `{value: 10, unit: Seconds}`; milliseconds after parsing, at least `min`. */
 export function duration(min = 1) {
@@ -32,11 +40,18 @@ export function duration(min = 1) {
     .refine(text => parseDuration(`1 ${text}`) !== undefined, `must be one of ${UNITS.join(', ')}`)
     .meta({ examples: UNITS })
   return z
-    .union([z.string(), z.strictObject({ value: z.number().positive(), unit })], { error: DURATION })
+    .union([z.string(), z.strictObject({ value: z.number().positive(), unit })], {
+      error: ({ input }) => (typeof input === 'number' && input > 0 ? withoutUnit(input) : DURATION),
+    })
     .meta({ title: 'duration', ...(min > 1 ? { minimum: min } : {}) })
     .transform((input, context): number => {
       const ms = parseDuration(typeof input === 'string' ? input : `${input.value} ${input.unit}`)
-      if (ms === undefined) return refuse(context, DURATION, true)
+      if (ms === undefined) {
+        const amount = typeof input === 'string' ? input.trim() : ''
+        return /^\d+(\.\d+)?$/.test(amount)
+          ? refuseValue(context, withoutUnit(amount), DURATION)
+          : refuse(context, DURATION, true)
+      }
       if (ms < min) refuse(context, `must be at least ${min} ms`, true)
       if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter', true)
       return ms
@@ -95,18 +110,28 @@ export function secret() {
     .transform(text => new Secret(text))
 }
 
+const withoutHost = (port: number | string) =>
+  `has no host; write 127.0.0.1:${port} for programs of this machine alone, or 0.0.0.0:${port} for everybody`
+
 /** `127.0.0.1:9598`, `[::1]:9598`; port 0 means any free one. `systemd:syslog`: a socket that systemd has handed over. */
 export function listenAddress() {
   return z
-    .string()
+    .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })
     .meta({ title: 'address' })
     .transform((text, context): ListenAddress => {
       const inherited = /^systemd:([\w.-]+)$/.exec(text)
       if (inherited && !/^\d+$/.test(inherited[1]!)) return { systemd: inherited[1]! }
+      const port = text.trim().replace(/^[:*]*/, '')
+      if (isPort(port)) return refuseValue(context, withoutHost(port), ADDRESS)
       const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]/]+)):(\d{1,5})$/.exec(text)
       if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS, true)
       return { host: match[1] ?? match[2]!, port: Number(match[3]) }
     })
+}
+
+function isPort(value: unknown): boolean {
+  const text = typeof value === 'number' || typeof value === 'string' ? String(value) : ''
+  return /^\d{1,5}$/.test(text) && Number(text) <= 65_535
 }
 
 /** How a source reads lines (origin.ts). */

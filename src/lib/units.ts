@@ -2,13 +2,20 @@
 
 const DURATION_MS: Record<string, number> = {
   millisecond: 1,
-  second: 1000,
-  minute: 60_000,
-  hour: 3_600_000,
+  milli: 1,
+  msec: 1,
   ms: 1,
+  second: 1000,
+  sec: 1000,
   s: 1000,
+  minute: 60_000,
+  min: 60_000,
   m: 60_000,
+  hour: 3_600_000,
+  hr: 3_600_000,
   h: 3_600_000,
+  day: 86_400_000,
+  d: 86_400_000,
 }
 
 const SIZE_BYTES: Record<string, number> = {
@@ -29,11 +36,11 @@ function amount(text: string, factors: Record<string, number>, plural: boolean):
   const match = AMOUNT.exec(text)
   if (!match) return undefined
   const unit = match[2]!.toLowerCase()
-  const factor = factors[unit] ?? (plural && unit.length > 3 ? factors[unit.replace(/s$/, '')] : undefined)
+  const factor = factors[unit] ?? (plural && unit.length > 2 ? factors[unit.replace(/s$/, '')] : undefined)
   return factor === undefined ? undefined : Number(match[1]) * factor
 }
 
-/** `10 Seconds`, `500ms`, `1 hour` in milliseconds. */
+/** `10 Seconds`, `500ms`, `1 hr`, `5 mins` in milliseconds. */
 export function parseDuration(text: string): number | undefined {
   return amount(text, DURATION_MS, true)
 }

@@ -66,7 +66,7 @@ t.test('what is wrong with a condition, and where', async t => {
     ["(.host equal 'a')", 1, /write: if \(\.host equal 'a'\)/],
     ['  true', 3, /has the form/],
     ['if', 3, /expected "\(" behind if/],
-    ['if .a exists', 4, /expected "\(" behind if, as in if \(/],
+    ['if .a exists', 4, /expected "\(" behind if; write: if \(\.a exists\)/],
     ['if ()', 5, /expected a comparison such as/],
     ['if (', 5, /expected a comparison/],
     ['if (.a exists', 14, /the parenthesis of column 4 is not closed: expected "\)", AND or OR/],

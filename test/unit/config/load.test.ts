@@ -133,10 +133,12 @@ t.test('the top level', async t => {
   const cases: [string, string[]][] = [
     ['data_dri: x', ['1:1: data_dri: unknown option; did you mean "data_dir"?']],
     ['procesors: {}', ['1:1: procesors: unknown option; did you mean "processors"?']],
+    ['sinks: {}', ['1:1: sinks: unknown option; did you mean "destinations"?']],
+    ['transforms: {}', ['1:1: transforms: unknown option; did you mean "processors"?']],
     [
-      'outputs: {}',
+      'zzz: {}',
       [
-        '1:1: outputs: unknown option; known are sources, processors, destinations, data_dir, metrics, reload, shutdown_timeout, discard_orphans, tests, managed, service',
+        '1:1: zzz: unknown option; known are sources, processors, destinations, data_dir, metrics, reload, shutdown_timeout, discard_orphans, tests, managed, service',
       ],
     ],
     ['data_dir: 5', ['1:11: data_dir: must be text, not a number; put it in quotes']],
@@ -148,10 +150,7 @@ t.test('the top level', async t => {
       ['1:20: metrics.listen: must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME, not "9598x"'],
     ],
     ['metrics: { lissten: 127.0.0.1:1 }', ['1:12: metrics.lissten: unknown option; did you mean "listen"?']],
-    [
-      'shutdown_timeout: 30',
-      ['1:19: shutdown_timeout: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'],
-    ],
+    ['shutdown_timeout: 30', ['1:19: shutdown_timeout: has no unit; write 30s for seconds, or 30ms']],
     ['tests: 5', ['1:8: tests: must be a list, as in [a, b], not a number']],
     ['service: []', ['1:10: service: must be a mapping of options, not a list']],
     ['processors: []', ['1:13: processors: must be a mapping from the id of each processor to its options']],
@@ -285,7 +284,7 @@ t.test('options', async t => {
     ],
     [
       limit(type, inputs, five, 'window:', '  value: 1', '  unit: Weeks'),
-      ['10:13: processors.lim.window.unit: must be one of Milliseconds, Seconds, Minutes, Hours'],
+      ['10:13: processors.lim.window.unit: must be one of Milliseconds, Seconds, Minutes, Hours, Days'],
     ],
     [
       limit(type, inputs, five, 'window:', '  unit: Hours'),

@@ -13,7 +13,7 @@ t.test('options of a program are parsed, and refused, as those of a file', async
     [{ limit: 0, window: '1s' }, ['limit: must be at least 1']],
     [
       { limit: '5', window: 7 },
-      ['limit: must be a whole number, not text; remove the quotes', 'window: must be a duration'],
+      ['limit: must be a whole number, not text; remove the quotes', 'window: has no unit; write 7s for seconds'],
     ],
     [{}, ['limit: is missing; it must be a whole number', 'window: is missing; it must be a duration']],
     [{ limit: undefined, window: '1s' }, ['limit: is missing']],
@@ -24,8 +24,8 @@ t.test('options of a program are parsed, and refused, as those of a file', async
       ['window_mode: must be one of fixed, aligned, sliding, not "fixd"; did you mean "fixed"?'],
     ],
     [
-      { limit: 1, window: { value: 1, unit: 'Day' } },
-      ['window.unit: must be one of Milliseconds, Seconds, Minutes, Hours'],
+      { limit: 1, window: { value: 1, unit: 'Week' } },
+      ['window.unit: must be one of Milliseconds, Seconds, Minutes, Hours, Days'],
     ],
     [{ limit: 1n, window: '1s' }, ['limit: must be a whole number']],
     [{ limit: () => 1, window: ['1s'] }, ['limit: must be a whole number', 'window: must be a duration']],

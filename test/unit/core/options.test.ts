@@ -31,12 +31,22 @@ t.test('durations', async t => {
     [{ value: 10, unit: 'Seconds' }, 10_000],
     [{ value: 2, unit: 'hour' }, 7_200_000],
     ['0s', ['must be at least 1 ms']],
-    ['10', DURATION],
+    ['1 sec', 1000],
+    ['2secs', 2000],
+    ['5 min', 300_000],
+    ['5 mins', 300_000],
+    ['1 hr', 3_600_000],
+    ['2 hrs', 7_200_000],
+    ['10 msec', 10],
+    ['1 day', 86_400_000],
+    ['2d', 172_800_000],
+    ['10', ['has no unit; write 10s for seconds, or 10ms']],
     ['-1s', DURATION],
-    ['10 Days', DURATION],
+    ['10 Weeks', DURATION],
     ['ss', DURATION],
     ['', DURATION],
-    [10, DURATION],
+    [10, ['has no unit; write 10s for seconds, or 10ms']],
+    [-10, DURATION],
     [null, DURATION],
     [`${'9'.repeat(30)}h`, ['must be shorter']],
   ]
@@ -66,17 +76,21 @@ t.test('sizes', async t => {
 })
 
 t.test('addresses', async t => {
-  const cases: [string, unknown][] = [
+  const withoutHost = [
+    'has no host; write 127.0.0.1:9598 for programs of this machine alone, or 0.0.0.0:9598 for everybody',
+  ]
+  const cases: [string | number, unknown][] = [
     ['127.0.0.1:9598', { host: '127.0.0.1', port: 9598 }],
     ['localhost:0', { host: 'localhost', port: 0 }],
     ['[::1]:80', { host: '::1', port: 80 }],
     ['::1:80', ADDRESS],
-    ['9598', ADDRESS],
-    [':9598', ADDRESS],
+    ['9598', withoutHost],
+    [':9598', withoutHost],
+    [9598, withoutHost],
     ['host:65536', ADDRESS],
     ['http://host:80', ADDRESS],
   ]
-  for (const [input, expected] of cases) t.same(parse(listenAddress(), input), expected, input)
+  for (const [input, expected] of cases) t.same(parse(listenAddress(), input), expected, String(input))
 })
 
 t.test('field paths and regular expressions', async t => {
