@@ -65,7 +65,10 @@ export class Away {
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
       tailer.awaySince ??= now
-      if (tailer.copy?.isLost) tailer.copy = undefined
+      if (tailer.copy?.isLost) {
+        tailer.copyKey = tailer.copy.key
+        tailer.copy = undefined
+      }
       if (tailer.isOpen) this.#visit(tailer, now)
       else closed.set(tailer.key, tailer)
     }

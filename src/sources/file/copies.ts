@@ -28,6 +28,8 @@ export interface Sought {
   readonly read: boolean
   /** When it was last known to be there, wall clock in milliseconds. */
   readonly since?: number | undefined
+  /** The device and inode of the compressed file that it was read from. */
+  readonly copyKey?: string | undefined
 }
 
 /** What is sought of a name that leads to another file now: what had it in between. Times are wall clock in milliseconds. */
@@ -130,7 +132,8 @@ export class Copies {
     const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
     // What was changed before the file was last seen has nothing that was not.
     const isSince = ({ changedAt }: Candidate) => sought.since === undefined || Number(changedAt) / 1e6 >= sought.since
-    const order = (one: Candidate) => (isSince(one) ? 0 : 4) + (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
+    const order = (one: Candidate) =>
+      one.key === sought.copyKey ? -1 : (isSince(one) ? 0 : 4) + (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
     matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
     return new Copy(matching, sought.key, this.#troubles, this.#slots)
   }

@@ -67,6 +67,11 @@ export class Copy {
     return this.#candidates[0]?.path
   }
 
+  /** The device and inode of that. */
+  get key(): string | undefined {
+    return this.#candidates[0]?.key
+  }
+
   /** When that was last changed. */
   get changedAt(): bigint {
     return this.#candidates[0]?.changedAt ?? 0n

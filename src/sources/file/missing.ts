@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
+import { errorCode } from '../../core/errors.js'
 import type { Sought } from './copies.js'
 import { Copy } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
@@ -53,7 +54,7 @@ export class Missing {
 
   /** Looks for all that there are positions of and no tailers. */
   async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
-    const { saved, births, troubles } = this.#options
+    const { saved, births } = this.#options
     this.isIncomplete = false
     const there = new Set<Entry>()
     for (const [folder, entries] of saved.byFolder()) {
@@ -70,7 +71,7 @@ export class Missing {
           const tailer = this.#options.adopt(path, entry)
           if (tailer) this.#goOn(tailer, path)
         } catch (error) {
-          troubles.failed(path, 'open', error)
+          this.#failed(path, error)
         }
       }
     }
@@ -170,7 +171,7 @@ export class Missing {
 
   /** Reads a file from the position of the entry. */
   #begin(path: string, entry: Entry): void {
-    const { saved, adopt, precede, troubles, context } = this.#options
+    const { saved, adopt, precede, context } = this.#options
     const file = nameOf(entry)
     saved.put(entry)
     try {
@@ -185,8 +186,14 @@ export class Missing {
       context.log.info({ file, now: path, offset }, 'reading the rest of a file where rotation left it')
       this.#follow(tailer, path)
     } catch (error) {
-      troubles.failed(path, 'open', error)
+      this.#failed(path, error)
     }
+  }
+
+  #failed(path: string, error: unknown): void {
+    // It was just renamed.
+    if (errorCode(error) === 'ENOENT') this.isIncomplete = true
+    else this.#options.troubles.failed(path, 'open', error)
   }
 
   #goOn(tailer: Tailer, path: string): void {

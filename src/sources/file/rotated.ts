@@ -86,9 +86,10 @@ export class Rotated {
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
-    const copies = new Set(tailers.map(({ copy }) => copy?.path))
+    // Not by their names, which change with every rotation.
+    const copies = new Set(tailers.map(({ copy, copyKey }) => copy?.key ?? copyKey))
     return [
-      ...compressed.filter(({ path }) => !copies.has(path)).map(place => ({ place, changedAt: place.changedAt })),
+      ...compressed.filter(({ key }) => !copies.has(key)).map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
     ]
   }

@@ -26,6 +26,8 @@ export class Tracked {
   after: Tracked | undefined
   /** What it is read from when it is gone itself. */
   copy: Copy | undefined
+  /** The device and inode of the copy that it was read from, when that was renamed. */
+  copyKey: string | undefined
   /** Not to be read before the one that had its name was looked for. */
   held = false
   /** Of one whose file was truncated: when that still held what was read, wall clock in milliseconds. */

@@ -246,6 +246,8 @@ t.test('a file that was empty, or of which nothing was delivered yet', async t =
   const [path, held] = [join(dir, 'app.log'), join(dir, 'held.log')]
   const options = { include: [join(dir, '*.log')] }
   writeFileSync(`${path}.3.gz`, gzipSync('of before'))
+  // Times of files are a little behind.
+  await sleep(30)
   const out = new Receiver()
   out.hold = true
   const run = await tail(options, undefined, out)
