@@ -1,3 +1,4 @@
+import { GIVEN_BACK } from '../engine/counters.js'
 import { adviceFor, type OrphanKind } from '../engine/orphans.js'
 import { counted, type DaemonView, short } from './daemon-view.js'
 import { tlsTroublesOf } from './tls-troubles.js'
@@ -11,6 +12,8 @@ export interface Trouble {
 /** A position that was not saved for this long, with something to save, is stuck. */
 const OLD_CHECKPOINT_S = 60
 const FULL_SHARE = 0.8
+/** Reasons of discards that lose nothing which is wanted. */
+const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
 /** What is no dead letter either. */
 const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, as when_full: drop_newest says; block would make the sources wait.',
@@ -117,7 +120,7 @@ export function troublesOf(view: DaemonView): Trouble[] {
   }
   for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
-    if (reason === 'throttled' || reason === 'filtered' || value === 0) continue
+    if (value === 0 || NOT_LOST.has(reason)) continue
     const kept = scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason })
     troubles.push({
       what: `${component_id} has discarded ${counted(value, 'event')}: ${reason}`,

@@ -36,8 +36,15 @@ export function looseCounters(): CounterSet {
   }
 }
 
-/** What was in a component that was replaced before it was done: it came back to its source, and comes again. */
-const GIVEN_BACK = 'given_back'
+/** The reason of events that were in a component when a reload removed it. They went back to where they came from. */
+export const GIVEN_BACK = 'given_back'
+
+/** Takes at most so much off `from`; returns how much it was. */
+function takeOff(from: Amount, events: number, bytes: number): Amount {
+  const taken = { events: Math.min(events, from.events), bytes: Math.min(bytes, from.bytes) }
+  add(from, -taken.events, -taken.bytes)
+  return taken
+}
 
 /** A series that a component made for itself. */
 export interface Counter {
@@ -67,7 +74,8 @@ export interface Histogram {
 /**
  * What one component counts, as plain numbers: cheap to raise, turned into Prometheus series only at a scrape.
  * Conservation: received = sent + discarded + in flight, where what is in flight is counted independently: by what
- * is in the queue before the component, and by what the component says that it holds.
+ * is in the queue before the component, and by what the component says that it holds. A component that is replaced
+ * before it is done gives back what it holds. That stays in flight here until it comes again, and is received once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -78,6 +86,12 @@ export class ComponentCounters implements ComponentMetrics {
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
+  /** Given back by a component that was replaced; it comes again. */
+  readonly #givenBack: Amount = { events: 0, bytes: 0 }
+  /** Sources: what they passed on and got back. The next start or reload reads it again, or nobody can. */
+  readonly toRead: Amount = { events: 0, bytes: 0 }
+  /** Sources: whether events were passed on a second time, so that processors decided on them twice. */
+  repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
   /** What the component holds beyond its queue. */
@@ -92,8 +106,9 @@ export class ComponentCounters implements ComponentMetrics {
 
   /** A batch was put in the component's queue. */
   arrived(events: number, bytes: number): void {
-    this.received.events += events
-    this.received.bytes += bytes
+    const again = takeOff(this.#givenBack, events, bytes)
+    this.received.events += events - again.events
+    this.received.bytes += bytes - again.bytes
     this.queued.events += events
     this.queued.bytes += bytes
   }
@@ -106,6 +121,14 @@ export class ComponentCounters implements ComponentMetrics {
   sent(events: number, bytes: number): void {
     this.passed.events += events
     this.passed.bytes += bytes
+  }
+
+  /** A source passed events on. With `reads`, those that it got back and reads again were counted before. */
+  read(events: number, bytes: number, reads: boolean): void {
+    const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
+    if (again.events > 0) this.repeated = true
+    add(this.received, events - again.events, bytes - again.bytes)
+    add(this.passed, events - again.events, bytes - again.bytes)
   }
 
   discarded(reason: string, events: number, bytes: number): void {
@@ -169,8 +192,7 @@ export class ComponentCounters implements ComponentMetrics {
 
   /** The component is gone, and another may take its place: what it counted stays, what it showed of itself goes. */
   retire(): void {
-    const { events, bytes } = this.inFlight()
-    if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
+    Object.assign(this.#givenBack, this.inFlight())
     Object.assign(this.queued, { events: 0, bytes: 0 })
     this.holds = () => ({ events: 0, bytes: 0 })
     for (const [name, all] of this.series) {
@@ -180,10 +202,20 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** Events and bytes that are in the component. */
+  /** The configuration has no such component any more: what it gave back does not come again. */
+  abandon(): void {
+    const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
+    if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
+  }
+
+  /** Events and bytes that are in the component now. */
+  held(): Amount {
+    return sum(this.queued, this.holds())
+  }
+
+  /** Events and bytes that are in the component, or come again because it was replaced. */
   inFlight(): Amount {
-    const held = this.holds()
-    return { events: this.queued.events + held.events, bytes: this.queued.bytes + held.bytes }
+    return sum(this.held(), this.#givenBack)
   }
 
   /** How far the balance is off; 0 events and 0 bytes when every event is accounted for. */

@@ -392,7 +392,8 @@ export class Engine {
 
   /** Events read and not settled: what the next start reads again, where the source can. */
   undelivered(): number {
-    const held = [...this.#around.metrics.components.values()].map(counters => counters.inFlight().events)
+    const all = [...this.#around.metrics.components.values()]
+    const held = all.map(counters => counters.held().events + counters.toRead.events)
     return [...held, ...this.#between.map(count => count())].reduce((all, events) => all + events, 0)
   }
 }

@@ -4,7 +4,7 @@ import type { Outlet } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
-import type { ComponentCounters } from './counters.js'
+import { add, type ComponentCounters } from './counters.js'
 import type { Junction } from './junction.js'
 
 /**
@@ -26,6 +26,8 @@ class Open extends Ack implements Linked<Open> {
   readonly settled: (status: AckStatus) => void
   /** Memory that it takes of the budget. */
   held = 0
+  events = 0
+  bytes = 0
   /** As it was sent, where it cannot be read again. */
   kept: Kept | undefined
   previous: Open | undefined
@@ -71,6 +73,8 @@ export class SourceOutlet implements Outlet {
   #gate: { promise: Promise<void>; open: () => void } | undefined
   /** Whether there were other components behind it before. */
   #moved = false
+  /** The source is being replaced: its successor reads again what is given back. */
+  #replaced = false
   readonly #notJson: { value: number }
   readonly #notSyslog: { value: number }
 
@@ -112,8 +116,13 @@ export class SourceOutlet implements Outlet {
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     if (status !== 'errored') open.kept?.letGo?.()
+    else if (this.#gate || this.#replaced) this.#gotBack(open)
     this.#release(open.held)
     open.settled(status)
+  }
+
+  #gotBack({ events, bytes }: Open): void {
+    add(this.#counters.toRead, events, bytes)
   }
 
   #shrunk(open: Open, bytes: number): void {
@@ -138,18 +147,22 @@ export class SourceOutlet implements Outlet {
     // Made when the processors may have read something else.
     if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
     const { length, bytes } = batch
-    const counters = this.#counters
-    counters.received.events += length
-    counters.received.bytes += bytes
     const strange = batch.scan()
     if (strange > 0) (batch.origin.decode === 'json' ? this.#notJson : this.#notSyslog).value += strange
     open.held = batch.held
     this.#held += open.held
-    counters.sent(length, bytes)
+    open.events = length
+    open.bytes = bytes
+    this.#counters.read(length, bytes, !this.#keeps)
     if (this.#keeps) open.kept = keep(batch)
     const room = this.#junction.write(batch)
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
+  }
+
+  /** The source ends, and another one takes its place. */
+  replace(): void {
+    this.#replaced = true
   }
 
   get isHeld(): boolean {
@@ -174,6 +187,7 @@ export class SourceOutlet implements Outlet {
     if (this.#keeps) return
     for (const open of [...this.#open]) {
       this.#open.delete(open)
+      this.#gotBack(open)
       this.#release(open.held)
       open.settled('errored')
     }
@@ -185,12 +199,12 @@ export class SourceOutlet implements Outlet {
     this.#maxBytes = maxBytes
     this.#moved = true
     for (const open of [...this.#open]) {
-      const { kept, settled, held } = open
+      const { kept, settled, held, events, bytes } = open
       if (!kept) continue
       this.#open.delete(open)
       const ack = this.ack(settled)
-      ack.kept = kept
-      ack.held = held
+      Object.assign(ack, { kept, held, events, bytes })
+      this.#counters.repeated = true
       const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
       batch.scan()
       void junction.write(batch)

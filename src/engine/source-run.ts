@@ -95,6 +95,7 @@ export class SourceRun {
 
   /** Ends the reading; `reason` is REPLACED at a reload. */
   end(reason?: typeof REPLACED): void {
+    if (reason !== undefined) this.outlet.replace()
     this.#reading.abort(reason)
   }
 

@@ -151,11 +151,19 @@ export class Supervisor {
       await this.#carryOver(renamesBack(config, this.#config))
       await this.#goBack(heritage)
     }
+    this.#abandonRemoved()
     await heritage.legacies.settle()
     if (!this.#failed) this.#running = this.#engine.run()
     if (this.#aborted) this.#engine.abort()
     else if (this.#deadline) this.#engine.stop(this.#deadline)
     if (failure) throw failure
+  }
+
+  /** What components gave back that are not configured any more does not come to them again. */
+  #abandonRemoved(): void {
+    const { sources, processors, destinations } = this.#config
+    const ids = new Set([...sources, ...processors, ...destinations].map(({ id }) => id))
+    for (const [id, counters] of this.#around.metrics.components) if (!ids.has(id)) counters.abandon()
   }
 
   #carryOver(renames: readonly Rename[]): Promise<void> {

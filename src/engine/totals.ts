@@ -1,6 +1,6 @@
 import { splitInput } from '../config/input.js'
 import type { Config } from '../config/load.js'
-import type { ComponentCounters } from './counters.js'
+import { type ComponentCounters, GIVEN_BACK } from './counters.js'
 
 /** What became of the events of a run. Counts are events since the start of the process. */
 export interface Totals {
@@ -9,7 +9,8 @@ export interface Totals {
   /**
    * What passed every component on its way, each event once, however many destinations took it:
    * received = passed + all of `discarded` + undelivered. Missing where no such number exists, because one event has
-   * several ways through processors, or was discarded at several places.
+   * several ways through processors, was discarded at several places, or went through the pipeline a second time after a
+   * reload, so that it may have been discarded twice.
    */
   readonly passed?: number
   /** By component, then by reason. */
@@ -36,10 +37,14 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   const discarded: Record<string, Record<string, number>> = {}
   let received = 0
   let undelivered = underWay
-  for (const { id, kind, received: read, passed, discards } of components.values()) {
+  let repeated = false
+  for (const { id, kind, received: read, passed, discards, repeated: again } of components.values()) {
+    repeated ||= again
     if (kind === 'source') received += read.events
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
+      // What a removed component gave back came again elsewhere.
+      if (reason === GIVEN_BACK) continue
       discarded[id] ??= {}
       discarded[id][reason] = (discarded[id][reason] ?? 0) + events
     }
@@ -47,12 +52,13 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   const ways = new Ways(config)
   // What several destinations hold is counted once, below.
   for (const counters of components.values()) {
-    if (counters.kind === 'destination' || ways.aside.has(counters.id)) undelivered -= counters.inFlight().events
+    if (counters.kind === 'destination' || ways.aside.has(counters.id)) undelivered -= counters.held().events
   }
   const places = ways.ends.map(end => end.map(id => placeOf(components.get(id), heldBefore.get(id) ?? 0)))
   for (const end of places) undelivered += Math.max(0, ...end.map(place => place.held))
   const rest = { discarded, delivered, undelivered }
-  const once = !ways.several && places.every(isOnce) && ![...ways.aside].some(id => discarded[id])
+  const twice = repeated && Object.keys(discarded).length > 0
+  const once = !twice && !ways.several && places.every(isOnce) && ![...ways.aside].some(id => discarded[id])
   if (!once) return { received, ...rest }
   const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
   return { received, passed: dropped.reduce((left, events) => left - events, received - undelivered), ...rest }
@@ -69,9 +75,12 @@ interface Place {
 /** Buffers are first in, first out: what was held before leaves before anything of this run. */
 function placeOf(counters: ComponentCounters | undefined, heldBefore: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
-  const dropped = [...counters.discards.values()].reduce((sum, { events }) => sum + events, 0)
+  const dropped = [...counters.discards].reduce(
+    (sum, [reason, { events }]) => sum + (reason === GIVEN_BACK ? 0 : events),
+    0,
+  )
   const old = Math.max(0, heldBefore - counters.passed.events - dropped)
-  return { held: counters.inFlight().events - old, discards: dropped > 0, unclear: dropped > 0 && heldBefore > 0 }
+  return { held: counters.held().events - old, discards: dropped > 0, unclear: dropped > 0 && heldBefore > 0 }
 }
 
 /**

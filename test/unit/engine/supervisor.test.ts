@@ -13,6 +13,7 @@ import { Secret } from '../../../src/core/options.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
 import { Supervisor } from '../../../src/engine/supervisor.js'
+import { totalsOf } from '../../../src/engine/totals.js'
 import { Pattern } from '../../../src/lib/pattern.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
@@ -200,6 +201,34 @@ for (const [how, timeout] of [
     await it.arrived(t)
     t.ok(it.metrics.components.get('a')!.discards.get('given_back')!.events >= 90, 'which is counted')
     await it.end(t)
+  })
+}
+
+for (const buffer of ['memory', 'disk']) {
+  t.test(`what goes back into a ${buffer} buffer at a reload is in flight, and received once`, async t => {
+    const shape = (how: string, max_events: number) =>
+      `destinations: { a: { type: collect, ${INPUTS}, how: ${how}, buffer: { type: ${buffer} }, batch: { max_events: ${max_events} } } }`
+    const it = await start(t, shape('fails', 100))
+    await it.send(30)
+    const counters = it.metrics.components.get('a')!
+    await until(() => counters.received.events === 90)
+    for (const max of [101, 102]) {
+      await it.replace(shape('fails', max))
+      await until(() => counters.held().events === 90)
+      t.same([counters.received.events, counters.inFlight().events, counters.discards.size], [90, 90, 0])
+      t.equal(it.supervisor.undelivered(), 90)
+    }
+    await it.replace(shape('takes', 100))
+    await it.arrived(t)
+    await it.end(t)
+    t.same([counters.received.events, counters.passed.events, counters.discards.size], [90, 90, 0])
+    const { components } = it.metrics
+    t.match(totalsOf(it.supervisor.config, { components, heldBefore: new Map(), underWay: 0 }), {
+      received: 90,
+      passed: 90,
+      discarded: {},
+      delivered: { a: 90 },
+    })
   })
 }
 

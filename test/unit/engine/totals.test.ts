@@ -80,6 +80,23 @@ t.test('what a buffer held from an earlier run belongs to that run', async t => 
   t.match(totals(rows(55), { a: 50 }), { received: 10, passed: 5, delivered: { a: 55 }, undelivered: 5 })
 })
 
+t.test('what came again after a reload may have been discarded twice', async t => {
+  const twice = (filtered: number) => {
+    const source = new ComponentCounters('in', 'source', 'x')
+    source.read(10, 0, true)
+    Object.assign(source.toRead, { events: 10 })
+    source.read(10, 0, true)
+    t.equal(source.received.events, 10)
+    const filter = new ComponentCounters('f', 'processor', 'x')
+    if (filtered > 0) filter.discarded('filtered', filtered, 0)
+    const components = new Map([source, filter].map(counters => [counters.id, counters]))
+    const config = { processors: [{ id: 'f', inputs: ['in'] }], destinations: [] } as unknown as TotalsOf
+    return totalsOf(config, { components, heldBefore: new Map(), underWay: 0 })
+  }
+  t.match(twice(0), { received: 10, passed: 10 })
+  t.notOk('passed' in twice(4))
+})
+
 t.test('without one sum there is no number of passed events', async t => {
   const input: Row = ['source', 'in', [], 10, 10]
   const cases: Record<string, Row[]> = {
