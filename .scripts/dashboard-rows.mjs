@@ -64,7 +64,7 @@ export const ROWS = {
     ),
     stat(
       'Not ready',
-      'Daemons of which a destination is not ready; /readyz tells which and why.',
+      'Daemons of which a destination or a source is not ready; /readyz says which and why.',
       'short',
       `sum(1 - sluice_ready{${S}})`,
       bounds(1, 5),
@@ -289,6 +289,16 @@ export const ROWS = {
       { thresholds: bounds(undefined, 1) },
     ),
     lines(
+      'Failing for',
+      'How long delivery has been failing, and how long the receiver asked to wait (Retry-After). Events wait; none are lost.',
+      's',
+      [
+        [`max ${BY} (sluice_delivery_failing_seconds{${C}})`, `${EACH} failing`],
+        [`max ${BY} (sluice_delivery_paused_seconds{${C}})`, `${EACH} until the next attempt`],
+      ],
+      { thresholds: bounds(60, 600) },
+    ),
+    lines(
       'Refused for good',
       'Events that a receiver will never take, by reason; `sluice resend` sends dead letters again.',
       'short',
@@ -338,9 +348,9 @@ export const ROWS = {
     ]),
     lines(
       'Delay of the event loop',
-      'The 99th percentile, less the 100 ms at which it is measured.',
+      'The 99th percentile.',
       's',
-      [[`clamp_min(nodejs_eventloop_lag_p99_seconds{${S}} - 0.1, 0)`, '{{instance}}']],
+      [[`nodejs_eventloop_lag_p99_seconds{${S}}`, '{{instance}}']],
       { thresholds: bounds(0.1, 1) },
     ),
     lines(

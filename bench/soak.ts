@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { LOOP_DELAY_MS } from '../src/engine/metrics.js'
 import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
 
@@ -183,7 +182,7 @@ async function sample(daemon: RunningDaemon, seconds: number): Promise<Sample> {
     seconds,
     rssBytes: scrape.sum('process_resident_memory_bytes'),
     descriptors: scrape.sum('process_open_fds'),
-    loopDelayMs: scrape.sum('nodejs_eventloop_lag_p99_seconds') * 1000 - LOOP_DELAY_MS,
+    loopDelayMs: scrape.sum('nodejs_eventloop_lag_p99_seconds') * 1000,
     unreadBytes: scrape.sum('sluice_file_unread_bytes'),
   }
 }

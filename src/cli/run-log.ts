@@ -8,7 +8,7 @@ export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
   const options = {
     level: io.env.SLUICE_LOG_LEVEL ?? 'info',
     base: { pid: process.pid },
-    redact: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'],
+    redact: { paths: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'], censor },
   }
   if (io.stderr !== process.stderr && (io.stderr as { fd?: number }).fd !== STDERR)
     return pino(options, io.stderr as DestinationStream)
@@ -22,6 +22,14 @@ export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
       to.write(`<${priorityOf(this.lastLevel)}>${line}`)
     },
   } as DestinationStream & { lastLevel: number })
+}
+
+/** Counts by component are shown: a component may be called `key` or `auth`, and a number is no secret. */
+const censor = (value: unknown): unknown => (isCounts(value) ? value : '[Redacted]')
+
+function isCounts(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return typeof value === 'number'
+  return Object.values(value).every(isCounts)
 }
 
 /** A log that says nothing. */

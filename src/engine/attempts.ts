@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { ComponentMetrics } from '../core/component.js'
 import { DeliveryError } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
@@ -10,6 +11,8 @@ import { Hold } from './hold.js'
 const LONGEST_RETRY_AFTER_MS = 3_600_000
 /** What fails for longer than this is not ready. */
 const LONG_MS = 5 * 60_000
+/** A pause that a receiver asks for is logged when it is longer than this. */
+const LONG_PAUSE_MS = 60_000
 
 export interface AttemptsContext {
   readonly log: Logger
@@ -65,6 +68,7 @@ export class Attempts {
   readonly #limit: LogLimit
   /** The receiver asked for a pause until then. */
   #pausedUntil = 0
+  #longPauseEnds: string | undefined
   #toldTrouble = false
   #closed = false
 
@@ -81,6 +85,27 @@ export class Attempts {
 
   get retrying(): boolean {
     return this.#failing.size > 0
+  }
+
+  /** Registers the gauges that show whether delivery fails, waits or holds. */
+  show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
+    const seconds = (ms: number) => Math.max(0, ms) / 1000
+    const { clock } = this.#context
+    metrics.gauge('sluice_delivery_holding', 'Whether the destination waits for an operator.', () =>
+      this.holding ? 1 : 0,
+    )
+    const failing = 'For how long at least one request has been failing at every moment; 0 while delivery works.'
+    metrics.gauge('sluice_delivery_failing_seconds', failing, () =>
+      this.retrying ? seconds(clock.now() - this.#failingSince) : 0,
+    )
+    const paused = 'Time until the next attempt, where the receiver asked for a pause (Retry-After); at most an hour.'
+    metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
+  }
+
+  /** When the pause ends that the receiver asked for, as ISO 8601; undefined: there is none worth mentioning. */
+  get pausedUntil(): string | undefined {
+    const { clock } = this.#context
+    return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
   /** Whether something has failed at every moment for so long that nobody should call it ready. */
@@ -189,6 +214,7 @@ export class Attempts {
     if (error.retryAfterMs !== undefined) {
       // The receiver speaks for all requests. A little more, so that not all of them come at the same moment.
       const pauseMs = Math.min(error.retryAfterMs, LONGEST_RETRY_AFTER_MS)
+      if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
       this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
       waitMs = Math.max(waitMs, pauseMs + random() * Math.min(1000, pauseMs / 10))
     }
@@ -199,6 +225,15 @@ export class Attempts {
       log.warn(fields, 'delivery fails and is tried again; events wait')
     }
     await this.#sleep(waitMs)
+  }
+
+  #logPause(error: DeliveryError, pauseMs: number): void {
+    if (pauseMs < LONG_PAUSE_MS) return
+    const { clock, log } = this.#context
+    this.#longPauseEnds = new Date(clock.wall() + pauseMs).toISOString()
+    const asked = formatDuration(error.retryAfterMs!)
+    const fields = { ...logFields(error), asked, waits: formatDuration(pauseMs), until: this.#longPauseEnds }
+    log.warn(fields, 'the receiver asked for a long pause (Retry-After); events wait until it ends, an hour at most')
   }
 
   #recovered(task: Task): void {

@@ -94,8 +94,7 @@ export class Delivery extends Writable {
       after: context.after,
     })
     this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Time of one attempt.', LATENCY_SECONDS)
-    const holding = () => (this.#attempts.holding ? 1 : 0)
-    metrics.gauge('sluice_delivery_holding', 'Whether the destination waits for an operator.', holding)
+    this.#attempts.show(metrics)
     metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
   }
 
@@ -109,7 +108,9 @@ export class Delivery extends Writable {
 
   /** Why it holds or tries again, for people. */
   get reason(): string | undefined {
-    return (this.#attempts.error ?? this.#refusals.most)?.message
+    const message = (this.#attempts.error ?? this.#refusals.most)?.message
+    const { pausedUntil } = this.#attempts
+    return message && pausedUntil ? `${message}; it asked for a pause until ${pausedUntil}` : message
   }
 
   /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */

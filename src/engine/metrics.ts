@@ -17,8 +17,9 @@ interface About {
 /** prom-client's defaults whose names promtool objects to: gauges that end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
-/** How often the delay of the event loop is measured; it is part of what is measured. */
-export const LOOP_DELAY_MS = 100
+/** How often the delay of the event loop is measured. Node.js includes this interval in what it measures. */
+const LOOP_DELAY_MS = 100
+const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
 /** So many components are read between turns of the event loop. */
 const SLICE = 100
@@ -157,7 +158,8 @@ export class Metrics implements CounterSet {
           typeof value === 'number' ? to.bound(value) : String(value),
         ])
         const part = 'metricName' in rest && typeof rest.metricName === 'string' ? rest.metricName : name
-        family.add(labelText(Object.fromEntries(shown)), value, undefined, part)
+        const delay = LOOP_DELAYS.test(name) ? Math.max(0, value - LOOP_DELAY_MS / 1000) : value
+        family.add(labelText(Object.fromEntries(shown)), delay, undefined, part)
       }
     }
   }

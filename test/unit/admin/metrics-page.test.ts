@@ -167,6 +167,23 @@ t.test('an id that had several types one after the other', async t => {
   t.equal(metrics.component('in', 'source', 'file').counter('sluice_line_pieces_total', '').value, 2, 'and goes on')
 })
 
+t.test('the delay of the event loop is without the interval at which it is measured', async t => {
+  const metrics = new Metrics({ error: () => {} } as unknown as Logger)
+  let shown: number[] = []
+  // Nothing is measured before the interval has passed for the first time; it is NaN until then.
+  while (shown.length === 0) {
+    await new Promise(resolve => setTimeout(resolve, 250))
+    const text = String(await metrics.render())
+    shown = [...text.matchAll(/^nodejs_eventloop_lag_(?:min|p50)_seconds (\S+)$/gm)].map(([, n]) => Number(n))
+    if (shown.some(Number.isNaN)) shown = []
+  }
+  t.equal(shown.length, 2)
+  t.ok(
+    shown.every(delay => delay < 0.09),
+    `${shown}`,
+  )
+})
+
 t.test('many series: all of them, while the event loop turns', async t => {
   const metrics = new Metrics({ error: () => {} } as unknown as Logger)
   for (let i = 0; i < 1000; i++) metrics.component(`c${i}`, 'processor', 'filter').discarded('filtered', i, i)

@@ -4,6 +4,7 @@ import t from 'tap'
 import { type Command, command, type Io } from '../../../src/cli/command-line.js'
 import { commands } from '../../../src/cli/commands.js'
 import { dispatch } from '../../../src/cli/dispatch.js'
+import { createLog } from '../../../src/cli/run-log.js'
 import { ConfigError } from '../../../src/core/errors.js'
 import { nodeProblem } from '../../../src/lib/version.js'
 import { sluiceMain } from '../../support/checkout.js'
@@ -181,4 +182,20 @@ t.test('an old Node.js is told', async t => {
   for (const version of ['20.18.0', '20.19.1', '21.0.0', '26.1.0']) t.equal(nodeProblem(version), undefined, version)
   for (const version of ['18.20.8', '20.17.9', '8.0.0'])
     t.equal(nodeProblem(version), `Node.js 20.18 or newer is needed, and ${process.execPath} is ${version}`)
+})
+
+t.test('the log never shows a key, and shows the counts of a component that is called so', async t => {
+  let text = ''
+  const stderr = new Writable({
+    write(chunk, _encoding, done) {
+      text += chunk
+      done()
+    },
+  })
+  const log = createLog({ stderr: stderr as unknown as NodeJS.WriteStream, env: {} })
+  log.info({ delivered: { key: 5, up: 2 }, discarded: { auth: { throttled: 3 } } }, 'ended')
+  log.info({ key: 'sts_1', a: { key: 'sts_2', auth: { key: 'sts_3' }, authorization: ['sts_4'] } }, 'never')
+  const [counts, secrets] = text.trim().split('\n')
+  t.match(JSON.parse(counts!), { delivered: { key: 5, up: 2 }, discarded: { auth: { throttled: 3 } } })
+  t.notMatch(secrets, /sts_/)
 })
