@@ -1,57 +1,5 @@
 // The panels of the dashboard for Grafana, row by row; dashboard.mjs makes it of them.
-
-/** Labels of what belongs to a process. */
-export const S = 'job=~"$job", instance=~"$instance"'
-const C = `${S}, component_id=~"$component"`
-const BY = 'by (instance, component_id)'
-const EACH = '{{instance}} {{component_id}}'
-
-const rate = (name, labels = C) => `rate(${name}{${labels}}[$__rate_interval])`
-const perComponent = (name, more = '') => [`sum ${BY} (${rate(name, C + more)})`, EACH]
-const quantile = (q, name) => [
-  `histogram_quantile(${q}, sum by (le, component_id) (${rate(`${name}_bucket`)}))`,
-  `p${q * 100} {{component_id}}`,
-]
-const kind = name => `, component_kind="${name}"`
-
-/** Good below the first bound, a warning below the second, bad from there. */
-const bounds = (warning, bad) => [
-  { color: 'green', value: null },
-  ...(warning === undefined ? [] : [{ color: 'orange', value: warning }]),
-  { color: 'red', value: bad },
-]
-
-// [title, description, unit, queries, options]: a query is [PromQL, legend].
-const stat = (title, description, unit, query, thresholds) => ({
-  type: 'stat',
-  w: 4,
-  h: 4,
-  title,
-  description,
-  unit,
-  queries: [[query, '']],
-  thresholds,
-})
-const lines = (title, description, unit, queries, more = {}) => ({
-  type: 'timeseries',
-  w: 8,
-  h: 8,
-  title,
-  description,
-  unit,
-  queries,
-  ...more,
-})
-const table = (title, description, query, hidden) => ({
-  type: 'table',
-  w: 12,
-  h: 7,
-  title,
-  description,
-  unit: 'short',
-  queries: [[query, '']],
-  hidden,
-})
+import { BY, bounds, C, EACH, kind, lines, perComponent, quantile, rate, S, stat, table } from './dashboard-panels.mjs'
 
 export const ROWS = {
   'What is wrong': [

@@ -3,7 +3,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { ROWS, S } from './dashboard-rows.mjs'
+import { S } from './dashboard-panels.mjs'
+import { ROWS } from './dashboard-rows.mjs'
 
 const OUT = join(dirname(dirname(fileURLToPath(import.meta.url))), 'config/grafana/sluice.json')
 const WIDTH = 24
