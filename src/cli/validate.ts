@@ -1,7 +1,7 @@
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import type { AnyDefinition } from '../core/component.js'
-import { ConfigError, formatProblem } from '../core/errors.js'
+import { ConfigError, formatProblem, type Problem } from '../core/errors.js'
 import { adviceFor, findOrphans } from '../engine/orphans.js'
 import { renamesOf } from '../engine/renames.js'
 import { refuseRepeats } from '../engine/repeats.js'
@@ -13,8 +13,8 @@ import { silentLog } from './run-log.js'
 /**
  * Checks configurations without doing anything with them: no network, and no other file is opened than the certificates
  * and keys that they name; of the files that destinations write to it is only examined what they are, and data_dir is
- * searched for what would belong to no component. Every problem is a line on stderr; a configuration that holds is a line
- * on stdout.
+ * searched for what would belong to no component. Every error and every warning is a line on stderr. A configuration that
+ * holds is a line on stdout, and the last line says how many errors and warnings there are.
  */
 export async function validate(
   paths: readonly string[],
@@ -22,27 +22,35 @@ export async function validate(
   out: Pick<Io, 'stdout' | 'stderr'>,
   known: readonly AnyDefinition[] = components,
 ): Promise<number> {
-  let code: number = EXIT.done
+  let errors = 0
+  let warnings = 0
+  const warn = (line: string) => {
+    out.stderr.write(`${line}\n`)
+    warnings++
+  }
+  const warnOf = (found: readonly Problem[]) => {
+    for (const warning of found) warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }))
+  }
   for (const path of paths) {
     try {
       const here = { onThisMachine: true, inspectTls: { wall: systemClock.wall() } }
       const config = loadConfig(path, { env, components: known, serviceAlone: true, ...here })
-      for (const warning of config.warnings) {
-        out.stderr.write(`${formatProblem({ ...warning, message: `warning: ${warning.message}` })}\n`)
-      }
-      if (!config.service || config.sources.length > 0) await tellOrphans(config, path, out)
+      warnOf(config.warnings)
+      if (!config.service || config.sources.length > 0) await tellOrphans(config, path, warn)
       out.stdout.write(`${path}: ok (${amounts(config)})\n`)
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
       out.stderr.write(`${error.message}\n`)
-      code = EXIT.config
+      errors += error.problems.length
+      warnOf(error.warnings)
     }
   }
-  return code
+  out.stdout.write(`${plural(errors, 'error')}, ${plural(warnings, 'warning')}\n`)
+  return errors > 0 ? EXIT.config : EXIT.done
 }
 
 /** What is in data_dir, where it is at hand, and would belong to no component. Throws ConfigError for repeats. */
-async function tellOrphans(config: Config, path: string, { stderr }: Pick<Io, 'stderr'>): Promise<void> {
+async function tellOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   refuseRepeats(config)
   const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))
   for (const orphan of await findOrphans(config, silentLog())) {
@@ -50,15 +58,16 @@ async function tellOrphans(config: Config, path: string, { stderr }: Pick<Io, 's
     if (taken.has(`${kind === 'checkpoint' ? 'source' : 'destination'} ${id}`) || config.discardOrphans.includes(id))
       continue
     const amount = events === undefined ? 'saved positions' : `${events} events (${kind.replace('_', ' ')})`
-    stderr.write(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}\n`)
+    warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
   }
 }
 
+function plural(n: number, noun: string): string {
+  return `${n} ${noun}${n === 1 ? '' : 's'}`
+}
+
 function amounts(config: Config): string {
-  const count = (name: 'source' | 'processor' | 'destination') => {
-    const { length } = config[`${name}s`]
-    return `${length} ${name}${length === 1 ? '' : 's'}`
-  }
+  const count = (name: 'source' | 'processor' | 'destination') => plural(config[`${name}s`].length, name)
   if (config.service && config.sources.length === 0) return 'the service'
   return `${count('source')}, ${count('processor')}, ${count('destination')}`
 }

@@ -24,6 +24,18 @@ export function condition() {
     })
 }
 
+/** The fields that a condition asks about, each once. */
+export function pathsOf(condition: Condition | undefined): FieldPath[] {
+  const found = new Map<string, FieldPath>()
+  const collect = (part: Condition): void => {
+    if (part.kind === 'comparison') found.set(part.path.text, part.path)
+    else if (part.kind === 'not') collect(part.term)
+    else part.terms.forEach(collect)
+  }
+  if (condition) collect(condition)
+  return [...found.values()]
+}
+
 /** The predicate that `condition` means; `field` gives the readers it needs, one for each different path. */
 export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
   const readers = new Map<string, FieldReader>()

@@ -6,6 +6,7 @@ import { ConfigError, errorCode, errorText, type Problem } from '../core/errors.
 import type { ListenAddress } from '../lib/inherited-sockets.js'
 import { NearestName } from '../lib/nearest.js'
 import { type ComponentConfig, ComponentReader, type Draft, readPlain } from './component-config.js'
+import { checkComponents, checkFields } from './component-warnings.js'
 import { type ConfigTest, checkTests } from './config-tests.js'
 import { check, Explainer } from './diagnostics.js'
 import { readDocument } from './document.js'
@@ -184,14 +185,18 @@ function assemble(
   if (complete && !partial) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
+    checkFields(drafts, warnings, explainer)
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
     checkTests(parsed?.tests ?? [], root, drafts, problems, explainer)
   }
-  if (inspectTls) checkTlsFiles(root, [...drafts.values()], parsed?.service, inspectTls.wall, { problems, warnings })
+  if (inspectTls) {
+    checkTlsFiles(root, [...drafts.values()], parsed?.service, inspectTls.wall, { problems, warnings })
+    checkComponents(drafts, warnings)
+  }
   const state = env.STATE_DIRECTORY?.split(':')[0]
   const dataDir = resolve(parsed?.data_dir ?? (state || 'state'))
   if (onThisMachine) checkDataDir(dataDir, root.entries.get('data_dir')?.value ?? root, problems)
-  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list())
+  if (problems.size > 0 || !parsed) throw new ConfigError(problems.list(), warnings.list())
   const configs = [...drafts.values()].map(({ config }) => config!)
   const ofKind = <K extends Kind>(kind: K) => configs.filter(({ kind: own }) => own === kind) as ComponentConfig<K>[]
   return {

@@ -5,10 +5,10 @@ import { fileIdentity, finalPath } from '../lib/final-path.js'
 import { kernelFolder } from '../lib/kernel-folder.js'
 import { irregular } from '../lib/regular-file.js'
 import type { Draft } from './component-config.js'
-import { splitInput } from './input.js'
 import { locate, type Place, placeOf, placeText } from './node.js'
 import type { Problems } from './problems.js'
 import { SECTIONS } from './schema.js'
+import { sourcesOf } from './upstream.js'
 
 /** A file that a destination writes to. */
 interface Output {
@@ -49,19 +49,6 @@ export function checkOutputs(
     const text = `the destination ${other.draft.id} writes to ${names} ${placeText(other.place)}; two destinations need two files`
     problems.add(output.place, pathOf(output), text)
   }
-}
-
-/** The sources whose events reach a component. */
-function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
-  const seen = new Set([draft])
-  // Grows while it is gone through.
-  for (const { inputs } of seen) {
-    for (const { text } of inputs) {
-      const input = drafts.get(splitInput(text)[0])
-      if (input) seen.add(input)
-    }
-  }
-  return [...seen].filter(({ kind }) => kind === 'source')
 }
 
 /** A source that reads what comes of its own events would never come to an end. */

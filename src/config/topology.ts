@@ -28,6 +28,8 @@ export function checkTopology(
   const edges = new Map<Draft, Edge[]>()
   /** Ids of which somebody reads the main output, and of which only a side output. */
   const read = new Set<string>()
+  // An input that is not there may be meant for the one that nobody reads.
+  let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
   for (const draft of drafts.values()) {
     const seen = new Set<string>()
@@ -35,6 +37,7 @@ export function checkTopology(
     for (const [item, { text, node }] of draft.inputs.entries()) {
       const [id, outlet] = splitInput(text)
       const to = drafts.get(id)
+      if (!to) unknown = true
       const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, outlet) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
@@ -47,7 +50,7 @@ export function checkTopology(
   if (!tellCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
   tellSecondReaders(drafts, problems)
   for (const draft of drafts.values()) {
-    if (draft.kind === 'destination' || read.has(draft.id)) continue
+    if (unknown || draft.kind === 'destination' || read.has(draft.id)) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
     warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
   }

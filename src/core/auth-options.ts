@@ -1,4 +1,7 @@
+import { accessSync, constants, statSync } from 'node:fs'
 import { z } from 'zod'
+import type { OptionWarning } from './component.js'
+import { errorCode, errorText } from './errors.js'
 import { refuse, refuseAt, secret } from './options.js'
 import { reaches } from './reach.js'
 
@@ -38,6 +41,22 @@ export const auth = z
   })
 
 export type AuthOptions = z.output<typeof auth>
+
+/** What `sluice validate` warns of: `key_file` is not there, or not for this user. */
+export function keyFileWarnings({ key_file: file }: AuthOptions): OptionWarning[] {
+  if (file === undefined) return []
+  try {
+    if (statSync(file).isFile()) accessSync(file, constants.R_OK)
+    else return [{ path: ['auth', 'key_file'], message: `${file} is not a file` }]
+    return []
+  } catch (error) {
+    const missing = errorCode(error) === 'ENOENT'
+    const message = missing
+      ? `${file} does not exist here; create it where this configuration is used, with the key in it`
+      : `${file} cannot be read by this user: ${errorText(error)}`
+    return [{ path: ['auth', 'key_file'], message }]
+  }
+}
 
 /** Without the line end that editors and `echo` leave. Not by a regular expression: one takes hours for a long text of line ends. */
 export function trimKey(text: string): string {

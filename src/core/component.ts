@@ -6,6 +6,7 @@ import type { Clock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch } from './batch.js'
 import type { DeliveryDefaults } from './delivery-options.js'
+import type { EventFields, UsedField } from './event-fields.js'
 import type { Explain } from './explain.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
@@ -197,6 +198,11 @@ export interface Example {
   readonly output?: readonly string[]
 }
 
+export interface OptionWarning {
+  readonly path: readonly (string | number)[]
+  readonly message: string
+}
+
 /** What a source makes of its input before there are events. */
 export interface MadeLines {
   /** The events, a line each, as the source reads them on. */
@@ -221,6 +227,12 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly single?: string
   /** Sources only: whether it reads a file of this path. Links are followed with `onThisMachine` only. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
+  /** Sources only: the fields that its events can have; undefined, or nothing: any. */
+  fields?(options: z.output<S>): EventFields | undefined
+  /** Processors only: the options that name fields of events. */
+  usesFields?(options: z.output<S>): readonly UsedField[]
+  /** What `sluice validate` warns of: it holds, and hardly anybody means it. Files may be examined, and not opened. */
+  warnings?(options: z.output<S>): readonly OptionWarning[]
   /** Destinations only: the option that names the file that is written to, where there is one. */
   readonly writes?: string
   /** Destinations only: defaults of the delivery options, where a destination of this type wants others. */

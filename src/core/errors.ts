@@ -20,9 +20,12 @@ export function formatProblem(problem: Problem): string {
 export class ConfigError extends Error {
   readonly code = 'SLUICE_CONFIG'
   readonly problems: readonly Problem[]
-  constructor(problems: readonly Problem[]) {
+  /** What would have been warned of besides. */
+  readonly warnings: readonly Problem[]
+  constructor(problems: readonly Problem[], warnings: readonly Problem[] = []) {
     super(problems.map(formatProblem).join('\n'))
     this.problems = problems
+    this.warnings = warnings
   }
 }
 

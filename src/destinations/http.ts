@@ -4,12 +4,14 @@ import zlib from 'node:zlib'
 import type { Dispatcher } from 'undici'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
 import { AccessKey } from '../core/access-key.js'
+import { keyFileWarnings } from '../core/auth-options.js'
 import type { EventBatch } from '../core/batch.js'
 import {
   type Destination,
   type DestinationContext,
   defineDestination,
   type Legacy,
+  type OptionWarning,
   type Receipt,
 } from '../core/component.js'
 import { DeliveryError, type Failure } from '../core/errors.js'
@@ -273,10 +275,22 @@ class HttpDestination implements Destination {
   }
 
   #warnOfPlainKey(): void {
-    const { hostname, protocol } = new URL(this.#options.url)
-    if (!this.#key || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)) return
-    this.#context.log.warn({ host: hostname }, 'the access key is sent without encryption; use https')
+    const host = plainKeyHost(this.#options)
+    if (host !== undefined) this.#context.log.warn({ host }, 'the access key is sent without encryption; use https')
   }
+}
+
+/** The other machine to which the key is sent without encryption; undefined: it is not. */
+function plainKeyHost({ url, auth }: HttpOptions): string | undefined {
+  const { hostname, protocol } = new URL(url)
+  const isPrivate = auth.type === 'none' || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)
+  return isPrivate ? undefined : hostname
+}
+
+function warningsOf(options: HttpOptions): OptionWarning[] {
+  const host = plainKeyHost(options)
+  const plain = 'the access key is sent without encryption to another machine; use https'
+  return [...(host === undefined ? [] : [{ path: ['url'], message: plain }]), ...keyFileWarnings(options.auth)]
 }
 
 function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefined {
@@ -319,6 +333,7 @@ export const http = defineDestination({
     },
     { title: 'The lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
   ],
+  warnings: warningsOf,
   create: (options, context) => new HttpDestination(options, context),
   explain:
     ({ method, url, encoding, compression }) =>

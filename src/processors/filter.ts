@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { compileCondition, condition, type EventTest } from '../condition/condition.js'
+import { compileCondition, condition, type EventTest, pathsOf } from '../condition/condition.js'
 import { explainCondition } from '../condition/explain.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
@@ -55,6 +55,7 @@ export const filter = defineProcessor({
       output: ['{"path":"/healthz","client":"192.0.2.7"}', '{"path":"/orders","client":"10.1.2.3"}'],
     },
   ],
+  usesFields: ({ condition }) => pathsOf(condition).map(path => ({ option: 'condition', path })),
   create: (options, context) => new Filter(options, context),
   explain(options, context) {
     const condition = explainCondition(options.condition, path => context.field(path))

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
 import { z } from 'zod'
-import { compileCondition, condition } from '../condition/condition.js'
+import { compileCondition, condition, pathsOf } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
 import { type ComponentContext, defineProcessor, type KeyWatch, type Legacy } from '../core/component.js'
@@ -236,6 +236,11 @@ export const throttle = defineProcessor({
         '{"ts":"2021-06-01T12:00:02.500Z","n":5}',
       ],
     },
+  ],
+  usesFields: ({ key_field, time_field, exclude }) => [
+    ...(key_field ? [{ option: 'key_field', path: key_field, without: 'all events share one bucket' }] : []),
+    ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
+    ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
   ],
   create: (options, context) => new Throttle(options, context),
   explain: (options, context) => explainThrottle(options, deciderOptions(options, context, 0), context),

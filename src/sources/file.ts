@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { defineSource, type Outlet, REPLACED, type Source, type SourceContext } from '../core/component.js'
+import { fieldsOfLines } from '../core/event-fields.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration, refuse } from '../core/options.js'
 import { reaches } from '../core/reach.js'
@@ -9,6 +10,7 @@ import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
 import { compileReads, globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
+import { includeWarnings } from './file/include-warnings.js'
 import { filesOfAnother } from './file/overlap.js'
 import { Reader } from './file/reader.js'
 import { Roster } from './file/roster.js'
@@ -335,6 +337,8 @@ export const file = defineSource({
     'read as a file of its own. With copy-and-truncate, what was not read before the truncation is read from the copy, plain or `.gz`, in the same folder. ' +
     `${MULTILINE_NOTES} An event that waits for more lines is not behind the saved position: after a kill it is read again from its beginning.`,
   options,
+  fields: ({ decode }) => fieldsOfLines(decode, ['file']),
+  warnings: ({ include }) => includeWarnings(include),
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },

@@ -4,8 +4,9 @@ import type { Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import { AccessKey } from '../core/access-key.js'
 import type { AckStatus } from '../core/ack.js'
+import { keyFileWarnings } from '../core/auth-options.js'
 import { EventBatch } from '../core/batch.js'
-import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type OptionWarning, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { errorCode, errorText } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
@@ -55,10 +56,7 @@ class HttpSource implements Source {
     const help = 'Memory held by requests that are not answered yet.'
     metrics.gauge('sluice_http_unanswered_bytes', help, () => this.#quota.bytes)
     metrics.gauge('sluice_http_unanswered_requests', 'Requests not answered yet.', () => this.#quota.requests)
-    if (!this.#key && !options.tls?.client_ca_file && !isLocal(options.listen))
-      log.warn('everybody who reaches this address can send events: set "auth", or tls.client_ca_file')
-    if (this.#key && !options.tls && !isLocal(options.listen))
-      log.warn('access keys come without encryption: set "tls"')
+    for (const { message } of listenWarnings(options)) log.warn(message)
   }
 
   async start(): Promise<void> {
@@ -228,6 +226,14 @@ class HttpSource implements Source {
   }
 }
 
+function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionWarning[] {
+  if (isLocal(listen)) return []
+  const path = ['listen']
+  if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys come without encryption: set "tls"' }]
+  if (tls?.client_ca_file) return []
+  return [{ path, message: 'everybody who reaches this address can send events: set "auth", or tls.client_ca_file' }]
+}
+
 export const http = defineSource({
   type: 'http',
   summary: 'Takes events over HTTP, and answers when they are safe.',
@@ -241,5 +247,6 @@ export const http = defineSource({
     },
     { title: 'For the programs of this machine', yaml: 'listen: 127.0.0.1:8686\n' },
   ],
+  warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth)],
   create: (options, context) => new HttpSource(options, context),
 })

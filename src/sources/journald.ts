@@ -8,7 +8,7 @@ import { sleep } from '../lib/time.js'
 import { untilReadable } from '../lib/until-readable.js'
 import { Complaints } from './journald/complaints.js'
 import { EntryReader, type Taken } from './journald/entries.js'
-import { cursorOf, type EventOptions, isEntry, lineOf } from './journald/fields.js'
+import { cursorOf, type EventOptions, fieldsOfEntries, isEntry, lineOf } from './journald/fields.js'
 import { firstCursor, Journalctl } from './journald/journalctl.js'
 import { Lag } from './journald/lag.js'
 import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
@@ -256,6 +256,7 @@ export const journald = defineSource({
     },
   ],
   overlaps: (_options, saved) => (placeIn(saved).cursor === undefined ? [] : ['the journal']),
+  fields: ({ include_fields }) => fieldsOfEntries(include_fields),
   create: (options, context) => new Journald(options, context),
   linesOf,
 })

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { fieldsOfLines } from '../core/event-fields.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
@@ -82,5 +83,6 @@ export const stdin = defineSource({
     { title: 'JSON lines from a pipe', yaml: 'decode: json\n' },
     { title: 'Stack traces with what was logged before them', yaml: 'multiline: { preset: [java, node] }\n' },
   ],
+  fields: ({ decode }) => fieldsOfLines(decode),
   create: (options, context) => new Stdin(options, context),
 })

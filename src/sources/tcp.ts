@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { errorText } from '../core/errors.js'
+import { fieldsOfLines } from '../core/event-fields.js'
 import { PIECES } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
@@ -169,5 +170,6 @@ export const tcp = defineSource({
     },
     { title: 'JSON lines from programs of this machine', yaml: 'listen: 127.0.0.1:5170\ndecode: json\n' },
   ],
+  fields: ({ decode }) => fieldsOfLines(decode, ['peer']),
   create: (options, context) => new TcpSource(options, context),
 })

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import type { EventFields } from '../../core/event-fields.js'
 import { SEVERITIES } from '../../lib/syslog.js'
 
 /** An entry as `journalctl -o json` writes it: text, bytes as an array of numbers, null, or an array of these. */
@@ -6,6 +7,14 @@ export type Entry = Readonly<Record<string, unknown>>
 
 /** Fields of the journal that an event has under other names, too. */
 export const RENAMED = ['MESSAGE', 'PRIORITY', '_HOSTNAME', 'SYSLOG_IDENTIFIER', '_PID', '_SYSTEMD_UNIT'] as const
+
+const OWN = ['message', 'timestamp', 'host', 'severity', 'severity_code', 'app', 'pid', 'unit', 'raw', 'truncated']
+
+/** The fields that events can have, with these of the journal's own; undefined: with all. */
+export function fieldsOfEntries(included: readonly string[] | undefined): EventFields {
+  if (included) return { names: [...OWN, ...included] }
+  return { names: OWN, others: { test: name => /^[A-Z0-9_]+$/.test(name), text: "the journal's own in capitals" } }
+}
 
 export interface EventOptions {
   /** Where the entry does not say it. */

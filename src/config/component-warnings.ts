@@ -1,0 +1,74 @@
+import type { EventFields } from '../core/event-fields.js'
+import type { Draft } from './component-config.js'
+import type { Explainer } from './diagnostics.js'
+import { type ConfigNode, locate, placeOf } from './node.js'
+import type { Problems } from './problems.js'
+import { SECTIONS } from './schema.js'
+import { sourcesOf } from './upstream.js'
+
+/** Sources of which the fields are listed in one warning. */
+const SHOWN_SOURCES = 3
+
+/** Reports options that hold and have a consequence that is easily overlooked, as the components know them. */
+export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
+  for (const draft of drafts.values()) {
+    const { config, entry, kind, id } = draft
+    if (!config) continue
+    for (const { path, message } of config.definition.warnings?.(config.options as never) ?? []) {
+      const located = locate(entry.value, path, entry.key)
+      warnings.add(placeOf(located), [SECTIONS[kind], id, ...path], withoutEnvironment(located.nearest, message))
+    }
+  }
+}
+
+/** Reports options that name a field which no event that reaches the component can have. */
+export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
+  for (const draft of drafts.values()) {
+    const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
+    if (used.length === 0) continue
+    const fields = fieldsOf(sourcesOf(draft, drafts))
+    if (!fields) continue
+    for (const { option, path, without } of used) {
+      const [name] = path.segments
+      if (fields.some(({ names, others }) => names.includes(name) || others?.test(name))) continue
+      const known = fields.flatMap(({ names }) => names.map(known => `.${known}`))
+      const near = explainer.suggestion(`.${name}`, known)
+      const consequence = without === undefined ? '' : `, and ${without}`
+      const sources = fields.slice(0, SHOWN_SOURCES).map(shownFields).join('; ')
+      warnings.add(
+        placeOf(locate(draft.entry.value, [option], draft.entry.key)),
+        [SECTIONS[draft.kind], draft.id, option],
+        `no event that comes here can have ${path.text}${consequence}${near || '.'} ${sources}`,
+      )
+    }
+  }
+}
+
+interface SourceFields extends EventFields {
+  readonly id: string
+  readonly decode: unknown
+}
+
+/** The fields of all these sources; undefined where one of them can have any, or is not known. */
+function fieldsOf(sources: readonly Draft[]): SourceFields[] | undefined {
+  const all: SourceFields[] = []
+  for (const { id, config } of sources) {
+    const fields = config?.definition.fields?.(config.options as never)
+    if (!fields) return undefined
+    all.push({ ...fields, id, decode: (config!.options as { decode?: unknown }).decode })
+  }
+  return all.length === 0 ? undefined : all
+}
+
+function shownFields({ id, names, others, decode }: SourceFields): string {
+  const listed = [...names.map(name => `.${name}`), ...(others ? [others.text] : [])].join(', ')
+  const how = decode === undefined ? '' : ` (decode: ${decode})`
+  const advice = decode === 'text' ? `; if its lines are JSON objects, set "decode: json" in ${id}` : ''
+  return `${id}${how} has ${listed}${advice}`
+}
+
+/** A value that came from the environment is shown as it stands in the file. */
+function withoutEnvironment(node: ConfigNode, message: string): string {
+  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
+  return message.replaceAll(node.value, node.environment.text)
+}

@@ -1,0 +1,125 @@
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { validate } from '../../../src/cli/validate.js'
+import { components } from '../../../src/components.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { lineFields } from '../../../src/core/event.js'
+import { fieldsOfLines } from '../../../src/core/event-fields.js'
+import { INVALID } from '../../../src/core/flags.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { PIECE } from '../../../src/lib/line-splitter.js'
+
+/** The warnings of a configuration, without their file. */
+function warningsOf(text: string, env: NodeJS.ProcessEnv = {}): string[] {
+  return parseConfig(text, 'c.yaml', { env, components }).warnings.map(
+    ({ line, column, path, message }) => `${line}:${column}: ${path}: ${message}`,
+  )
+}
+
+const throttled = (source: string, ...options: string[]) =>
+  [
+    `sources: { in: { ${source} }, json: { type: http, listen: '127.0.0.1:0' } }`,
+    'processors:',
+    '  first: { type: filter, inputs: [in], condition: if (.message exists) }',
+    '  lim:',
+    '    type: throttle',
+    '    inputs: [first.discarded]',
+    '    limit: 5',
+    '    window: 1s',
+    ...options.map(option => `    ${option}`),
+    'destinations: { out: { type: stdout, inputs: [lim, json, first] } }',
+    '',
+  ].join('\n')
+
+t.test('a field that no event can have', async t => {
+  const text = throttled('type: stdin', 'key_field: .client')
+  t.same(warningsOf(text), [
+    '9:16: processors.lim.key_field: no event that comes here can have .client, and all events share one bucket. ' +
+      'in (decode: text) has .message, .host, .timestamp, .partial, .raw; if its lines are JSON objects, set "decode: json" in in',
+  ])
+  t.same(warningsOf(text.replace('type: stdin', 'type: stdin, decode: json')), [], 'as it says')
+  t.same(warningsOf(text.replace('[first.discarded]', '[first, json]')), [], 'one that has it is enough')
+  const cases: readonly [string, string, RegExp | undefined][] = [
+    ['type: stdin', 'key_field: .message', undefined],
+    ['type: stdin', 'key_field: .hots', /did you mean "\.host"\? in \(decode: text\) has/],
+    ['type: stdin', 'key_field: .file', /can have \.file/],
+    ['type: file, include: [a]', 'key_field: .file', undefined],
+    ["type: tcp, listen: '127.0.0.1:0'", 'key_field: .peer', undefined],
+    ['type: stdin, decode: syslog', 'key_field: .app', undefined],
+    ['type: stdin, decode: syslog', 'key_field: .client', /\(decode: syslog\) has .*\.severity/],
+    ['type: stdin', 'time_field: .ts', /time_field: .* and each event counts when it arrives\. in/],
+    ['type: stdin', "exclude: if (.level equal 'error' AND .message exists)", /exclude: .* can have \.level\. in/],
+    ['type: journald', 'key_field: .unit', undefined],
+    ['type: journald', 'key_field: ._SYSTEMD_SLICE', undefined],
+    ['type: journald', 'key_field: .client', /in has \.message, .*, the journal's own in capitals$/],
+    ['type: journald, include_fields: [_EXE]', 'key_field: ._EXE', undefined],
+    ['type: journald, include_fields: [_EXE]', 'key_field: ._COMM', /\._EXE$/],
+  ]
+  for (const [source, option, warning] of cases) {
+    const found = warningsOf(throttled(source, option))
+    t.equal(found.length, warning ? 1 : 0, `${source} ${option}: ${found}`)
+    if (warning) t.match(found[0], warning)
+  }
+  const filtered = throttled('type: stdin').replace('.message exists', '.level exists')
+  t.match(warningsOf(filtered), [/^3:\d+: processors\.first\.condition: no event .* can have \.level\./])
+})
+
+t.test('the fields that are listed are those that events have', async t => {
+  const lines = ['plain', '<13>1 2026-01-02T03:04:05Z h app 1 id [a b="c"] text', '<13>Jan  2 03:04:05 h app[1]: text']
+  for (const decode of ['text', 'syslog'] as const) {
+    const known = fieldsOfLines(decode, ['file', 'peer'])!.names
+    for (const line of lines) {
+      const origin = { source: 's', path: 'p', peer: 'q', host: 'h', decode, wanted: new WantedNames() }
+      const chunk = Buffer.from(line)
+      const fields = lineFields(origin, 0, PIECE | INVALID, chunk, 0, chunk.length)
+      t.same(
+        Object.keys(fields).filter(name => !known.includes(name)),
+        [],
+        `${decode} ${line}`,
+      )
+    }
+  }
+})
+
+t.test('what validate warns of, and what it says to do', async t => {
+  const dir = t.testdir({ logs: { 'a.log': '' }, empty: {} })
+  mkdirSync(join(dir, 'nested/deep'), { recursive: true })
+  writeFileSync(join(dir, 'nested/deep/x.log'), '')
+  const run = async (text: string, env: NodeJS.ProcessEnv = {}) => {
+    const path = join(dir, 'c.yaml')
+    writeFileSync(path, text)
+    let said = ''
+    const out = { stdout: { write: () => true }, stderr: { write: (line: string) => (said += line) } }
+    await validate([path], { STATE_DIRECTORY: join(dir, 'state'), ...env }, out as never)
+    return said.replaceAll(`${dir}/`, '')
+  }
+  const reading = (...include: string[]) =>
+    `sources: { in: { type: file, include: [${include.map(path => `'${join(dir, path)}'`).join(', ')}] } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
+  t.match(await run(reading('logs')), /include\[0\]: warning: logs is a folder, .* write logs\/\* for the files in it/)
+  t.match(await run(reading('logs/')), /write logs\/\* for/)
+  for (const good of ['logs/*', 'logs/a.log', '**/x.log', '*/deep/*.log', '{logs,none}/*.log', 'nested/**'])
+    t.equal(await run(reading(good)), '', good)
+  for (const none of ['logs/b.log', 'empty/*', 'none/*.log', '**/y.log'])
+    t.match(
+      await run(reading('logs/*', none)),
+      /include\[1\]: warning: .* matches no file now; files that come later/,
+      none,
+    )
+  t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
+  const hidden = await run(reading('logs').replace(`'${dir}/logs'`, '"${LOGS}"'), { LOGS: join(dir, 'logs') })
+  t.match(hidden, /warning: \$\{LOGS\} is a folder/, 'not what the environment says')
+
+  const sending = (url: string, auth = '{ key: abc }') =>
+    `sources: { in: { type: stdin } }\ndestinations: { up: { type: http, inputs: [in], url: '${url}', auth: ${auth} } }\n`
+  t.match(await run(sending('http://logs.example.com/')), /up\.url: warning: the access key is sent without encryption/)
+  for (const quiet of ['https://logs.example.com/', 'http://127.0.0.1:8080/', 'http://localhost/'])
+    t.equal(await run(sending(quiet)), '', quiet)
+  t.equal(await run(sending('http://logs.example.com/', '{ type: none }')), '')
+  const keyed = sending('https://logs.example.com/', `{ key_file: ${join(dir, 'key')} }`)
+  t.match(await run(keyed), /up\.auth\.key_file: warning: key does not exist here; create it/)
+  writeFileSync(join(dir, 'key'), 'abc\n')
+  t.equal(await run(keyed), '', 'once it is there')
+  const listening = `sources: { in: { type: http, listen: '0.0.0.0:1', auth: { key: abc } } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
+  t.match(await run(listening), /in\.listen: warning: access keys come without encryption: set "tls"/)
+})
