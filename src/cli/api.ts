@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { Client } from '../client/client.js'
 import { type Answered, ServiceError } from '../client/transport.js'
 import { keyProblem, trimKey } from '../core/auth-options.js'
-import { errorText } from '../core/errors.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 
@@ -21,7 +20,7 @@ export async function withClient(
   io: Io,
   call: (client: Client) => Promise<unknown>,
 ): Promise<number> {
-  const { url, client } = await connect(connection, io)
+  const client = await connect(connection, io)
   try {
     const result = await call(client)
     if (result !== undefined) io.stdout.write(`${jsonText(result, io)}\n`)
@@ -31,11 +30,11 @@ export async function withClient(
       io.stderr.write(refusalText(error))
       return EXIT.failed
     }
-    throw reachable(error, url)
+    throw error
   }
 }
 
-async function connect(connection: Connection, io: Io): Promise<{ url: string; client: Client }> {
+async function connect(connection: Connection, io: Io): Promise<Client> {
   const given = connection.url ?? io.env.SLUICE_URL
   if (!given)
     throw new UsageError('where is the service? Set SLUICE_URL, as in SLUICE_URL=http://127.0.0.1:8080', 'api')
@@ -53,7 +52,7 @@ async function connect(connection: Connection, io: Io): Promise<{ url: string; c
   const { delegate } = connection
   if (delegate !== undefined && !/^[\x21-\x7e]+$/.test(delegate))
     throw new UsageError('--delegate takes the identifier of an account: 24 hexadecimal digits', 'api')
-  return { url, client: new Client({ url, key, delegateAccountId: delegate }) }
+  return new Client({ url, key, delegateAccountId: delegate })
 }
 
 function jsonText(value: unknown, { stdout }: Io): string {
@@ -64,14 +63,6 @@ function refusalText(error: ServiceError): string {
   const places = error.errors.map(({ path, message }) => `  ${path ? `${path}: ` : ''}${message}\n`).join('')
   const id = error.requestId ? ` (request ${error.requestId})` : ''
   return `sluice: ${error.status} ${error.code}: ${error.message}${id}\n${places}`
-}
-
-/** `fetch failed` says nothing: what is behind it does. */
-function reachable(error: unknown, url: string): Error {
-  const cause = error instanceof Error ? error.cause : undefined
-  return new Error(`cannot reach ${url}: ${cause ? errorText(cause) || String(cause) : errorText(error)}`, {
-    cause: error,
-  })
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
@@ -88,7 +79,7 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
   if (!METHODS.includes(method.toUpperCase()))
     throw new UsageError(`${method} is no method and no command; the methods are ${METHODS.join(', ')}`, 'api')
   if (!path.startsWith('/')) throw new UsageError(`PATH begins with a slash, as in /v3/pipeline, not ${path}`, 'api')
-  const { url, client } = await connect(options, io)
+  const client = await connect(options, io)
   const body = options.data === undefined ? undefined : await readInput(options.data, io)
   const type = options.type ?? 'application/json'
   const print = (answer: Pick<Answered, 'status' | 'headers' | 'body'>) => {
@@ -101,7 +92,7 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
     print(await client.request(method.toUpperCase(), path, sent))
     return EXIT.done
   } catch (error) {
-    if (!(error instanceof ServiceError)) throw reachable(error, url)
+    if (!(error instanceof ServiceError)) throw error
     print(error.answer)
     io.stderr.write(refusalText(error))
     return EXIT.failed

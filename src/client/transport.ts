@@ -60,6 +60,22 @@ export class ServiceError extends Error {
   }
 }
 
+/** The service gave no answer, or only a part of one. The message has the address and the reason; `cause` is the error of fetch. */
+export class UnreachableError extends Error {
+  override readonly name = 'UnreachableError'
+
+  constructor(url: string, error: unknown) {
+    super(`cannot reach ${url}: ${reasonOf(error)}`, { cause: error })
+  }
+}
+
+/** Fetch says `fetch failed` or `terminated`; the reason is in its cause, and for several addresses in the code alone. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
+  if (!(cause instanceof Error)) return String(cause)
+  return cause.message || (cause as NodeJS.ErrnoException).code || cause.name
+}
+
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 30_000
 
@@ -84,7 +100,7 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /** Resolves with any answer below 400; throws ServiceError, and what fetch throws. */
+  /** Resolves with any answer below 400; throws ServiceError, or UnreachableError where there is no answer. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')
@@ -113,9 +129,10 @@ export class Transport {
     if (options.json !== undefined) headers.set('content-type', 'application/json')
     for (const [name, value] of Object.entries(options.headers ?? {})) if (value !== undefined) headers.set(name, value)
     const body = options.json === undefined ? options.body : JSON.stringify(options.json)
+    const url = this.#base + path + queryText(options.query)
     const limit = deadline(timeoutMs)
     try {
-      const response = await fetch(this.#base + path + queryText(options.query), {
+      const response = await fetch(url, {
         method,
         headers,
         ...(body === undefined ? {} : { body: body as NonNullable<RequestInit['body']> }),
@@ -129,6 +146,8 @@ export class Transport {
         body: readBody(text),
         requestId: response.headers.get('x-request-id') ?? undefined,
       }
+    } catch (error) {
+      throw new UnreachableError(this.#base, error)
     } finally {
       limit.clear()
     }

@@ -189,8 +189,7 @@ export class ManagedPipeline {
       if (published) this.#etag = published.etag || undefined
       return published
     } catch (error) {
-      const why = errorText(error instanceof Error && error.cause ? error.cause : error)
-      const text = `${errorText(error)}${why === errorText(error) ? '' : ` (${why})`}`
+      const text = errorText(error)
       if (this.#told !== text) log.warn({ error: text }, 'the service cannot be asked; what runs goes on')
       this.#told = text
       return undefined

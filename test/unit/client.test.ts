@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { Client, type ClientOptions, everything, ServiceError } from '../../src/client.js'
@@ -128,6 +130,11 @@ t.test('tries again only what may be sent again', async t => {
   const once = client([503])
   await t.rejects(once.client.ingest('p', 'x'), { status: 503, code: 'later', retryAfterMs: 0, requestId: 'r' })
   t.throws(() => new Client({ url: 'ftp://x', key: 'k' }), /http/)
+  const severed = client(['broken'])
+  await t.rejects(severed.client.request('POST', '/v3/x'), {
+    name: 'UnreachableError',
+    message: 'cannot reach http://service/base: fetch failed',
+  })
   const page = client([])
   const odd = new Client({ url: 'http://x', key: 'k', fetch: async () => new Response('<html>', { status: 502 }) })
   await t.rejects(
@@ -136,6 +143,31 @@ t.test('tries again only what may be sent again', async t => {
   )
   await page.client.pipelines.one('a/../b')
   t.same(page.calls, ['GET http://service/base/v3/pipeline/a%2F..%2Fb'])
+})
+
+t.test('a service that cannot be reached is named, with the reason', async t => {
+  const hole = createServer(socket =>
+    socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{')),
+  )
+  const mute = createServer(() => {})
+  const url = async (server: Server) => {
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  }
+  const [broken, silent] = [await url(hole), await url(mute)]
+  const asked = (url: string, timeoutMs = 30_000) => new Client({ url, key: 'k', retries: 0, timeoutMs }).whoami()
+  await t.rejects(asked(broken), { name: 'UnreachableError', message: `cannot reach ${broken}: other side closed` })
+  await t.rejects(asked(silent, 20), { message: `cannot reach ${silent}: no answer within 20 ms` })
+  hole.close()
+  mute.close()
+  await t.rejects(asked(broken), { message: new RegExp(`^cannot reach ${broken}: connect ECONNREFUSED 127`) })
+  const keyless = new Client({ url: broken, key: () => Promise.reject(new Error('no key')) })
+  await t.rejects(
+    keyless.whoami(),
+    { name: 'Error', message: 'no key' },
+    'what fails before the request is told as it is',
+  )
 })
 
 t.test('other programs import it', async t => {
