@@ -9,7 +9,7 @@ import type { Origin } from './core/origin.js'
 import { WantedNames } from './lib/json-scan.js'
 import { type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
-import { deciderOptions, throttle } from './processors/throttle.js'
+import { deciderOptions, throttleOptions } from './processors/throttle/options.js'
 import { EXCLUDED, FAIL_OPEN } from './throttle/decider.js'
 import { LATE } from './throttle/event-windows.js'
 import { PASS } from './throttle/keyed-limiter.js'
@@ -24,7 +24,7 @@ export type { Clock } from './lib/time.js'
 export const version: string = packageVersion()
 
 /** The options of the `throttle` processor, with the names and values that they have in a configuration. */
-export type ThrottleOptions = z.input<typeof throttle.options>
+export type ThrottleOptions = z.input<typeof throttleOptions>
 
 export interface ThrottleSurroundings {
   /** Stands in for the clocks of the system: monotonic, and since the epoch. */
@@ -64,7 +64,7 @@ export interface Throttle extends Transform {
  * OptionsError.
  */
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
-  const parsed = parseOptions(throttle.options, options)
+  const parsed = parseOptions(throttleOptions, options)
   if ('faults' in parsed) throw new OptionsError('createThrottle', parsed.faults)
   const wanted = new WantedNames()
   const compiled = deciderOptions(parsed.value, { field: path => new FieldReader(path, wanted) }, randomInt(2 ** 31))

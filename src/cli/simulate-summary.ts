@@ -1,6 +1,6 @@
 import type { Condition } from '../condition/parse.js'
 import { formatDuration } from '../lib/units.js'
-import { LATENESS, type ThrottleOptions } from '../processors/throttle.js'
+import { LATENESS, type ThrottleOptions } from '../processors/throttle/options.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
 import type { Simulation } from './simulate.js'
 import { DISCARDED, EXCLUDED, type KeyCounts, type KeyTally, PASSED } from './simulate-tally.js'

@@ -1,6 +1,6 @@
 import { type Fault, parseOptions } from '../config/parse-options.js'
 import { type FieldPath, PathError, parseFieldPath } from '../core/field-path.js'
-import { someThrottleOptions, type ThrottleOptions, throttle } from '../processors/throttle.js'
+import { someThrottleOptions, type ThrottleOptions, throttleOptions } from '../processors/throttle/options.js'
 import { type Io, UsageError } from './command-line.js'
 import { conditionOf } from './condition-flag.js'
 
@@ -18,7 +18,7 @@ export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
 /** A throttle that is set by flags alone. Throws UsageError, which names the flag and `command`. */
 export function throttleOfFlags(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): ThrottleOptions {
-  const parsed = parseOptions(throttle.options, inputOf(given, command, io))
+  const parsed = parseOptions(throttleOptions, inputOf(given, command, io))
   if ('value' in parsed) return parsed.value
   throw usageError(parsed.faults[0]!, command)
 }

@@ -1,92 +1,18 @@
 import { randomInt } from 'node:crypto'
-import { z } from 'zod'
-import { compileCondition, condition, pathsOf } from '../condition/condition.js'
+import { pathsOf } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
 import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
 import { type ComponentContext, defineProcessor, type KeyWatch, type Legacy } from '../core/component.js'
 import type { FieldReader } from '../core/field-reader.js'
-import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../core/options.js'
 import { BusiestKeys } from '../throttle/busiest-keys.js'
-import { type DeciderOptions, EXCLUDED, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
+import { EXCLUDED, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
 import { EventDecider } from '../throttle/event-decider.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
 import { LATE } from '../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
 import { type BatchDecider, createDecider, windowsOf } from '../throttle/live-decider.js'
 import { explainThrottle } from './throttle/explain.js'
-
-/** What `allowed_lateness` and `on_late` are where there is a time_field alone. */
-export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
-
-const fields = z.strictObject({
-  limit: z.int().min(1).max(0xffffffff).describe('How many events of one bucket pass in one window.'),
-  window: duration().describe('Length of the window.'),
-  key_field: blankOrFieldPath().describe(
-    'Field whose value groups events into buckets. Events without a value share the default bucket; blank, all do.',
-  ),
-  exclude: condition().optional().describe('Events that match pass and do not count.'),
-  window_mode: z
-    .enum(['fixed', 'aligned', 'sliding'])
-    .default('fixed')
-    .describe(
-      'fixed: a window opens at the first event that its bucket counts. aligned: windows start at the multiples of the window since the epoch. sliding: the window ends now.',
-    ),
-  max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Most buckets in memory at a time.'),
-  on_max_keys: z
-    .enum(['default_bucket', 'pass', 'discard'])
-    .default('pass')
-    .describe('What happens to events of a new key beyond max_keys. A window that is open is never forgotten for it.'),
-  time_field: fieldPath()
-    .optional()
-    .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows are in that time then, not in that of the clock: a backlog passes as it would have when it was written.',
-    ),
-  allowed_lateness: duration(0)
-    .optional()
-    .describe(
-      'With time_field only: so much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
-    ),
-  on_late: z
-    .enum(['pass', 'discard'])
-    .optional()
-    .describe(
-      'With time_field only: what happens to an event that is later than that, for which nothing can be counted. Default: `pass`.',
-    ),
-})
-
-const options = fields.superRefine(({ time_field, allowed_lateness, on_late }, context) => {
-  if (time_field) return
-  for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
-    if (value !== undefined) refuseAt(context, [name], 'has no use without time_field')
-  }
-})
-export type ThrottleOptions = z.output<typeof options>
-
-/** Some of the options, by themselves. */
-export const someThrottleOptions = fields.partial()
-
-/** The Decider options that the component's options mean. */
-export function deciderOptions(
-  options: ThrottleOptions,
-  context: Pick<ComponentContext, 'field'>,
-  seed: number,
-): DeciderOptions {
-  return {
-    limit: options.limit,
-    windowMs: options.window,
-    mode: options.window_mode,
-    maxKeys: options.max_keys,
-    onMaxKeys: options.on_max_keys,
-    exclude: options.exclude && compileCondition(options.exclude, path => context.field(path)),
-    keyField: options.key_field && context.field(options.key_field),
-    eventTime: options.time_field && {
-      field: context.field(options.time_field),
-      latenessMs: options.allowed_lateness ?? LATENESS.allowed_lateness,
-      onLate: options.on_late ?? LATENESS.on_late,
-    },
-    seed,
-  }
-}
+import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 
 class Throttle extends BatchTransform {
   override readonly outlets = { discarded: new SideOutlet() }
@@ -204,7 +130,7 @@ export const throttle = defineProcessor({
   notes:
     'Discarded events are counted (reason `throttled`, `max_keys` or `late`) and can be read at the output `discarded`. Time is the monotonic clock, read once per batch, unless there is a `time_field`. ' +
     'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts when it arrived. `docs/throttling.md` tells which windows to use when.',
-  options,
+  options: throttleOptions,
   outlets: ['discarded'],
   examples: [
     {

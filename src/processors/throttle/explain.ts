@@ -7,7 +7,7 @@ import { BucketKey } from '../../throttle/bucket-key.js'
 import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
 import { eventTime } from '../../throttle/event-time.js'
 import { createDecider } from '../../throttle/live-decider.js'
-import type { ThrottleOptions } from '../throttle.js'
+import type { ThrottleOptions } from './options.js'
 
 const FULL_TEXT = {
   default_bucket: 'counts in the default bucket',
