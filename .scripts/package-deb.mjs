@@ -134,7 +134,7 @@ function stageProgram(stage) {
   const { name, description, type, exports, license, engines } = manifest
   const own = { name, version, description, license, type, engines, exports, bin: manifest.bin }
   write(join(lib, 'package.json'), `${JSON.stringify(own, null, 2)}\n`)
-  copy(join(built, 'src'), join(lib, 'dist/src'), path => path.endsWith('.js'))
+  copy(join(built, 'src'), join(lib, 'dist/src'), path => /\.c?js$/.test(path))
   const main = join(lib, manifest.bin.sluice)
   // The node of the package that this one depends on, whatever else is in somebody's PATH.
   write(main, fs.readFileSync(main, 'utf8').replace(/^#!.*/, '#!/usr/bin/node'), 0o755)

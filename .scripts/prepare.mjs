@@ -75,7 +75,7 @@ function built(digest) {
 /** Removes what was compiled from sources that are gone: a test would go on running. */
 function removeOrphans() {
   for (const path of SOURCES.flatMap(dir => [...files(join('dist', dir))])) {
-    const source = path.slice('dist/'.length).replace(/(\.d\.ts|\.js|\.js\.map)$/, '.ts')
+    const source = path.slice('dist/'.length).replace(/(\.d\.(c?)ts|\.(c?)js|\.(c?)js\.map)$/, '.$2$3$4ts')
     if (!existsSync(source)) rmSync(path)
   }
 }

@@ -1,5 +1,5 @@
 import { type ExecFileException, execFile } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { built, checkout, sluiceMain } from '../support/checkout.js'
@@ -53,7 +53,7 @@ const WANTED = [
   /^README\.md$/,
   /^src\/README\.md$/,
   /^dist\/sluice\.1$/,
-  /^dist\/src\/[a-z0-9/-]+(\.d\.ts|\.js)$/,
+  /^dist\/src\/[a-z0-9/-]+(\.d\.c?ts|\.c?js)$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/[a-z0-9-]+\.(md|svg)$/,
@@ -61,6 +61,12 @@ const WANTED = [
   /^systemd\/[a-z@-]+\.(service|socket)$/,
 ]
 const MOST_BYTES = 1_000_000
+
+/** For an npm that leaves nothing outside of `folder`. */
+const npmOptions = (folder: string) => [
+  ...['--cache', join(folder, 'cache'), '--userconfig', join(folder, 'none')],
+  ...['--no-audit', '--no-fund', '--no-update-notifier'],
+]
 
 t.test('every package that it needs runs on the oldest Node.js that is promised', async t => {
   interface Locked {
@@ -101,15 +107,7 @@ t.test('the packed package: what is in it, and what it is once installed', async
     writeFileSync(path('stage', name), '')
   }
 
-  const common = [
-    '--cache',
-    path('cache'),
-    '--no-audit',
-    '--no-fund',
-    '--no-update-notifier',
-    '--userconfig',
-    path('none'),
-  ]
+  const common = npmOptions(folder)
   const listed = await done(t, npm, ['pack', '--json', '--ignore-scripts', ...common], { cwd: path('stage') })
   const [packed] = JSON.parse(listed) as [{ filename: string; size: number; files: { path: string }[] }]
   const paths = packed.files.map(({ path }) => path)
@@ -160,4 +158,46 @@ t.test('the packed package: what is in it, and what it is once installed', async
   const imported = await done(t, process.execPath, ['--input-type=module', '-e', code], { cwd: path('project') })
   t.equal(imported, 'true\n'.repeat(specifiers.length), specifiers.join())
   for (const { types } of Object.values(manifest.exports)) t.ok(existsSync(join(own, types)), types)
+})
+
+t.test('the package of the library installs and loads what it uses, and nothing else', async t => {
+  const npm = needs(t, 'npm')
+  if (!npm) return
+  const folder = t.testdir({ project: { 'package.json': '{}' } })
+  const cwd = join(folder, 'project')
+  const made = [join(checkout, '.scripts/package-library.mjs'), '--built', built, '--out', folder]
+  const tarball = (await done(t, process.execPath, made)).trim()
+  const server = await servePackages()
+  t.teardown(() => server.close())
+  const from = ['--registry', server.url, ...npmOptions(folder)]
+  await done(t, npm, ['install', tarball, ...from], { cwd })
+  const modules = join(cwd, 'node_modules')
+  t.same(
+    readdirSync(modules).filter(name => !name.startsWith('.')),
+    ['sluice-library', 'zod'],
+    'two packages',
+  )
+  const own = readdirSync(join(modules, 'sluice-library'), { recursive: true, encoding: 'utf8' })
+  t.ok(own.includes('README.md'))
+  t.same(
+    own.filter(name => /(^|\/)(api\/http|api\/store|engine|cli|destinations|ingest)\//.test(name)),
+    [],
+    'nothing of the daemon and the service',
+  )
+  const code = `
+import { createThrottle, version } from 'sluice-library'
+import { Client } from 'sluice-library/client'
+const throttle = createThrottle({ limit: 1, window: '1 Minutes', key_field: '.app' })
+throttle.on('data', event => console.log(JSON.stringify(event)))
+throttle.on('end', () => console.log(version, throttle.stats.discarded, typeof Client))
+for (const n of [1, 2]) throttle.write({ app: 'cart', n })
+throttle.end()
+`
+  const used = await done(t, process.execPath, ['--input-type=module', '-e', code], { cwd })
+  t.equal(used, `{"app":"cart","n":1}\n${manifest.version} 1 function\n`)
+
+  const { dependencies } = JSON.parse(readFileSync(join(modules, 'sluice-library/package.json'), 'utf8')) as {
+    dependencies: object
+  }
+  t.same(Object.keys(dependencies), ['zod'], 'which its types need, too')
 })

@@ -182,7 +182,7 @@ t.test('wrong options are told as those of a configuration are', async t => {
       return error as OptionsError
     }
   }
-  const error = thrown({ limit: 0, window: '1 Day', keyField: '.a' })
+  const error = thrown({ limit: 0, window: '1 Moon', keyField: '.a' })
   t.ok(error instanceof OptionsError)
   t.equal(error?.code, 'SLUICE_OPTIONS')
   t.same(error?.faults.map(({ path }) => path).sort(), ['keyField', 'limit', 'window'])
@@ -207,4 +207,65 @@ t.test('the example runs where the package is installed', async t => {
     [0, 1, 2, 3, 10].map(n => input[n]),
   )
   t.equal(stderr, '20 events: 4 passed, 1 excluded, 15 discarded\n')
+})
+
+/** Prints the address of each module that is loaded. */
+const SHOWS_LOADED = `
+import { writeSync } from 'node:fs'
+export async function load(url, context, next) {
+  writeSync(2, url + '\\n')
+  return next(url, context)
+}`
+
+const url = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
+
+t.test('importing it loads no package but zod, and the client none at all', async t => {
+  const folder = t.testdir({})
+  install(folder, [])
+  const hook = url(`import { register } from 'node:module'; register(${JSON.stringify(url(SHOWS_LOADED))})`)
+  for (const [entry, packages] of [
+    ['sluice', ['zod']],
+    ['sluice/client', []],
+  ] as const) {
+    const args = ['--import', hook, '--input-type=module', '-e', `import '${entry}'`]
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
+    t.equal(status, 0, stderr)
+    const loaded = stderr.split('\n').filter(line => line.startsWith('file:'))
+    t.ok(
+      loaded.some(line => line.includes('/dist/src/')),
+      'its own files',
+    )
+    const names = loaded.flatMap(line => /.*\/node_modules\/([^/]+)\//.exec(line)?.[1] ?? [])
+    t.same(new Set(names.filter(name => name !== 'sluice')), new Set(packages), entry)
+  }
+})
+
+t.test('require() loads it where Node.js can do that, and says what to do where it cannot', async t => {
+  const folder = t.testdir({})
+  install(folder, [])
+  for (const [entry, name] of [
+    ['sluice', 'createThrottle'],
+    ['sluice/client', 'Client'],
+  ] as const) {
+    const code = `try { console.log(typeof require('${entry}').${name}) } catch (error) { console.log(error.code, error.message) }`
+    const required = (...flags: string[]) => {
+      const args = [...flags, '--input-type=commonjs', '-e', code]
+      return spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' }).stdout.trim()
+    }
+    const refused =
+      /^ERR_REQUIRE_ESM Sluice consists of ES modules, which Node\.js [\d.]+ cannot .* "await import\(\.\.\.\)", or use/
+    t.match(required('--no-experimental-require-module'), refused)
+    t.match(required(), 'require_module' in process.features ? /^function$/ : refused)
+    const imported = spawnSync(
+      process.execPath,
+      [
+        '--no-experimental-require-module',
+        '--input-type=module',
+        '-e',
+        `import { ${name} } from '${entry}'; console.log(typeof ${name})`,
+      ],
+      { cwd: folder, encoding: 'utf8' },
+    )
+    t.equal(imported.stdout, 'function\n', 'import works in any case')
+  }
 })
