@@ -12,6 +12,8 @@ export interface OptionSpec {
   readonly value?: string
   readonly short?: string
   readonly required?: true
+  /** Whether the value may be given without the name of the option, before all operands. */
+  readonly operand?: true
   /** Not needed where `value` is FILE or FOLDER. */
   readonly takes?: Takes
   readonly text: string
@@ -130,10 +132,12 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
     }
     options[name] = spec.type === 'boolean' ? true : value
   }
-  for (const [name, spec] of Object.entries(command.options)) {
-    if (spec.required && options[name] === undefined) fail(`--${name} ${spec.value} is missing`)
-  }
   const { name = '', min = 0, max = 0 } = command.operands ?? {}
+  for (const [name, spec] of Object.entries(command.options)) {
+    if (spec.operand && options[name] === undefined && positionals.length > min) options[name] = positionals.shift()
+    if (spec.required && options[name] === undefined)
+      fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
+  }
   if (positionals.length > max) fail(`unexpected ${JSON.stringify(positionals[max])}`)
   if (positionals.length < min) fail(`${name} is missing`)
   return { options, operands: positionals }

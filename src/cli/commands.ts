@@ -19,6 +19,7 @@ export const commands: readonly Command[] = [
         type: 'string',
         short: 'c',
         value: 'FILE',
+        operand: true,
         text: 'The configuration: a YAML file, or a folder of them.',
       },
       pipeline: {
@@ -50,7 +51,8 @@ export const commands: readonly Command[] = [
       if (pipeline === undefined) {
         for (const [name, value] of Object.entries({ 'key-file': keyFile, delegate }))
           if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
-        if (config === undefined) throw new UsageError('--config FILE is missing', 'run')
+        if (config === undefined)
+          throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
         const { run } = await import('./run.js')
         return run({ configPath: config }, io)
       }
@@ -66,12 +68,21 @@ export const commands: readonly Command[] = [
       'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 when there is one.',
       'The files of certificates and private keys that a configuration names are read, too. One that is missing here is a warning, since it may be there where the configuration is used.',
     ],
-    options: {},
-    operands: { name: 'FILE', min: 1, max: Number.MAX_SAFE_INTEGER, text: 'A YAML file, or a folder of them.' },
+    options: {
+      config: {
+        type: 'string',
+        short: 'c',
+        value: 'FILE',
+        required: true,
+        operand: true,
+        text: 'The configuration: a YAML file, or a folder of them.',
+      },
+    },
+    operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'More configurations.' },
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
-    async run({ operands }, io) {
+    async run({ options, operands }, io) {
       const { validate } = await import('./validate.js')
-      return validate(operands, io.env, io)
+      return validate([options.config, ...operands], io.env, io)
     },
   }),
   ...lookCommands,
@@ -88,6 +99,7 @@ export const commands: readonly Command[] = [
         short: 'c',
         value: 'FILE',
         required: true,
+        operand: true,
         text: 'The configuration with the throttle.',
       },
       component: {
@@ -195,15 +207,14 @@ export const commands: readonly Command[] = [
         type: 'string',
         short: 'c',
         value: 'FILE',
-        required: true,
-        text: 'The configuration with the destination.',
+        operand: true,
+        text: 'The configuration with the destination. Default: /etc/sluice/sluice.yaml.',
       },
       destination: {
         type: 'string',
         value: 'ID',
-        required: true,
         takes: 'destination',
-        text: 'The id of the destination in it.',
+        text: 'The id of the destination in it. Not needed where there is only one, and with --dry-run.',
       },
       'dry-run': { type: 'boolean', text: 'Only tells what there is to send, by reason. Changes nothing.' },
     },

@@ -2,7 +2,13 @@ import type { OptionSpecs } from './command-line.js'
 
 /** How the commands that look into a daemon find it. */
 export const DAEMON_OPTIONS = {
-  config: { type: 'string', short: 'c', value: 'FILE', text: 'The configuration of the daemon: it says where it is.' },
+  config: {
+    type: 'string',
+    short: 'c',
+    value: 'FILE',
+    operand: true,
+    text: 'The configuration of the daemon: it says where it is.',
+  },
   socket: {
     type: 'string',
     value: 'PATH',

@@ -24,6 +24,12 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
 }
 
+/** The configuration at the usual place; throws UsageError when there is none. */
+export function usualConfig(command: string): string {
+  if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
+  throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: say which configuration`, command)
+}
+
 /** What the daemon answers; the body still to be read. Errors say what to do. */
 export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {
   try {

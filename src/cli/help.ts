@@ -57,7 +57,8 @@ export function usage(command: Command): string {
   const parts = ['sluice', command.name]
   for (const [name, spec] of Object.entries(command.options)) {
     const text = flag(name, { ...(spec.value ? { value: spec.value } : {}) })
-    parts.push(spec.required ? text : `[${text}]`)
+    const shown = spec.operand ? `[--${name}] ${spec.value}` : text
+    parts.push(spec.required ? shown : `[${shown}]`)
   }
   if (command.operands) {
     const { name, min, max } = command.operands
@@ -67,16 +68,21 @@ export function usage(command: Command): string {
   return parts.join(' ')
 }
 
+/** The options of a command, each with all that is said of it. */
+export function optionRows(command: Command): Rows {
+  return Object.entries(command.options).map(([name, spec]) => [
+    flag(name, spec),
+    `${spec.text}${spec.required ? ' Required.' : ''}`,
+  ])
+}
+
 export function commandHelp(command: Command): string {
-  const options = Object.entries(command.options).map(
-    ([name, spec]) => [flag(name, spec), spec.required ? `${spec.text} Required.` : spec.text] as const,
-  )
   return [
     `${wrap(command.summary)}\n`,
     `Usage: ${wrap(usage(command), '       ')}\n`,
     ...(command.text ?? []).map(paragraph => `${wrap(paragraph)}\n`),
     ...(command.operands ? [`Operands:\n${columns([[command.operands.name, command.operands.text]])}`] : []),
-    `Options:\n${columns([...options, ['-h, --help', 'Shows this text.']])}`,
+    `Options:\n${columns([...optionRows(command), ['-h, --help', 'Shows this text.']])}`,
     `Examples:\n${command.examples.map(({ title, line }) => `  # ${title}\n  ${line}\n`).join('')}`,
   ].join('\n')
 }

@@ -1,5 +1,5 @@
 import type { Command } from './command-line.js'
-import { ABOUT, ENVIRONMENT, EXIT_CODES, flag, GLOBAL_OPTIONS, usage } from './help.js'
+import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } from './help.js'
 
 /** The manual page, made from the tables that make `--help`. */
 
@@ -49,16 +49,13 @@ const entries = (rows: readonly (readonly [string, string])[]) =>
   rows.map(([left, right]) => `.TP\n${bold(left)}\n${prose(right)}\n`).join('')
 
 function section(command: Command): string {
-  const options = Object.entries(command.options).map(
-    ([name, spec]) => [flag(name, spec), spec.required ? `${spec.text} Required.` : spec.text] as const,
-  )
   const { operands } = command
   const [first = '', ...more] = command.text ?? []
   return [
     `.SS sluice ${plain(command.name)}\n${synopsis(command)}\n.PP\n${prose(command.summary)}\n`,
     ...(first ? [`.PP\n${prose(first)}\n`] : []),
     ...more.map(paragraph => `.PP\n${prose(paragraph)}\n`),
-    entries([...(operands ? [[operands.name, operands.text] as const] : []), ...options]),
+    entries([...(operands ? [[operands.name, operands.text] as const] : []), ...optionRows(command)]),
     ...command.examples.map(({ title, line }) => `.PP\n# ${prose(title)}\n.PP\n.nf\n.RS 4\n${plain(line)}\n.RE\n.fi\n`),
   ].join('')
 }

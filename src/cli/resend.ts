@@ -9,13 +9,16 @@ import { systemRandom } from '../lib/backoff.js'
 import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
+import { usualConfig } from './daemon-socket.js'
 import { EXIT } from './dispatch.js'
 import { createLog } from './run-log.js'
 import { onSignals } from './signals.js'
 
 export interface ResendOptions {
-  readonly config: string
-  readonly destination: string
+  /** Undefined: the one at the usual place. */
+  readonly config: string | undefined
+  /** Undefined: the only one; for a dry run all of them. */
+  readonly destination: string | undefined
   readonly dryRun: boolean
   /** Of dead letters; none: the file of the destination. */
   readonly files: readonly string[]
@@ -23,7 +26,15 @@ export interface ResendOptions {
 
 /** Sends dead letters again. Resolves with the exit code: 0 when the destination has taken all of them. */
 export async function resend(options: ResendOptions, io: Io): Promise<number> {
-  const config = loadConfig(options.config, { env: io.env, components })
+  const config = loadConfig(options.config ?? usualConfig('resend'), { env: io.env, components })
+  if (options.dryRun && options.destination === undefined && options.files.length === 0) {
+    let code: number = EXIT.done
+    for (const { id } of config.destinations) {
+      const found = await survey([deadLetterPath(config.dataDir, id)].filter(isToSend), id, io)
+      if (found !== EXIT.done) code = found
+    }
+    return code
+  }
   const destination = find(config.destinations, options.destination)
   const files = options.files.length > 0 ? options.files : [deadLetterPath(config.dataDir, destination.id)]
   for (const file of options.files) if (!isToSend(file)) throw new ResendError(`there is no file ${file}`)
@@ -72,10 +83,19 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-function find(destinations: readonly ComponentConfig<'destination'>[], id: string): ComponentConfig<'destination'> {
-  const found = destinations.find(destination => destination.id === id)
+function find(
+  destinations: readonly ComponentConfig<'destination'>[],
+  id: string | undefined,
+): ComponentConfig<'destination'> {
+  const found =
+    id === undefined && destinations.length === 1 ? destinations[0] : destinations.find(one => one.id === id)
   if (found) return found
   const ids = destinations.map(destination => destination.id)
+  if (id === undefined)
+    throw new UsageError(
+      `the configuration has several destinations: say which with --destination ${ids.join(' | ')}`,
+      'resend',
+    )
   const near = new NearestName().find(id, ids)
   const hint = near === undefined ? `it has ${ids.join(', ')}` : `did you mean ${near}?`
   throw new UsageError(`the configuration has no destination ${id}; ${hint}`, 'resend')

@@ -41,7 +41,7 @@ export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path
     case 'buffer':
       return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${letGo}`
     case 'dead_letters':
-      return `If the destination has another name now, set "renamed_from: ${id}" there, or send them with "sluice resend DESTINATION ${path}"; ${letGo}`
+      return `If the destination has another name now, set "renamed_from: ${id}" there, or send them with "sluice resend --config FILE --destination ID ${path}"; ${letGo}`
   }
 }
 

@@ -4,7 +4,14 @@ import { DAEMON_OPTIONS } from '../daemon-options.js'
 const FOUND =
   'The daemon is found by its configuration, or at the usual places. Only its user, and root, may look into it.'
 
-const FILE = { name: 'FILE', min: 1, max: 1, text: 'The configuration: a YAML file, or a folder of them.' }
+const CONFIG = {
+  type: 'string',
+  short: 'c',
+  value: 'FILE',
+  required: true,
+  operand: true,
+  text: 'The configuration: a YAML file, or a folder of them.',
+} as const
 
 /** Commands that look into a configuration, and try it out. */
 export const lookCommands: readonly Command[] = [
@@ -14,12 +21,11 @@ export const lookCommands: readonly Command[] = [
     text: [
       'The tests are in the section `tests`. Nothing is read but the configuration, nothing is delivered, and no time passes: sources give the events of the test, destinations keep what they get, and processors see the time that the steps tell. The exit code is 1 when a test fails.',
     ],
-    options: {},
-    operands: FILE,
+    options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
-    async run({ operands }, io) {
+    async run({ options }, io) {
       const { test } = await import('../test.js')
-      return test(operands[0]!, io)
+      return test(options.config, io)
     },
   }),
   command({
@@ -30,7 +36,7 @@ export const lookCommands: readonly Command[] = [
       'The exit code is 1 when the event reaches no destination.',
     ],
     options: {
-      config: { type: 'string', short: 'c', value: 'FILE', required: true, text: 'The configuration.' },
+      config: CONFIG,
       source: {
         type: 'string',
         value: 'ID',
@@ -72,6 +78,7 @@ export const lookCommands: readonly Command[] = [
       'With --live a daemon that runs this configuration is asked what flows: events a second in and out of every component and on every way between them, what is discarded and in flight, and what is held up.',
     ],
     options: {
+      config: CONFIG,
       format: {
         type: 'string',
         value: 'FORMAT',
@@ -87,15 +94,14 @@ export const lookCommands: readonly Command[] = [
         text: 'Its socket, if not sluice.sock in the data_dir.',
       },
     },
-    operands: FILE,
     examples: [
       { title: 'in the terminal', line: 'sluice graph sluice.yaml' },
       { title: 'as a picture', line: 'sluice graph --format dot sluice.yaml | dot -Tsvg > pipeline.svg' },
       { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
     ],
-    async run({ options, operands }, io) {
+    async run({ options }, io) {
       const { graph } = await import('../graph.js')
-      return graph({ ...options, config: operands[0]! }, io)
+      return graph(options, io)
     },
   }),
   command({

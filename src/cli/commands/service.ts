@@ -5,6 +5,7 @@ const CONFIG = {
   short: 'c',
   value: 'FILE',
   required: true,
+  operand: true,
   text: 'The configuration with the section `service`.',
 } as const
 

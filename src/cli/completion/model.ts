@@ -49,12 +49,13 @@ const optionModel = ([long, spec]: [string, OptionSpec]): OptionModel => ({
 })
 
 function commandModel({ name, summary, options, operands }: Command): CommandModel {
+  const config = Object.values(options).find(({ operand }) => operand)
   return {
     name,
     summary,
     options: [...Object.entries(options).map(optionModel), HELP],
-    takes: operands && (operands.takes ?? BY_VALUE[operands.name]),
-    operand: operands?.name,
+    takes: operands ? (operands.takes ?? BY_VALUE[operands.name]) : config && 'file',
+    operand: operands?.name ?? config?.value,
     many: (operands?.max ?? 0) > 1,
   }
 }

@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { Writable } from 'node:stream'
 import t from 'tap'
 import { type Command, command, type Io } from '../../../src/cli/command-line.js'
@@ -25,7 +26,29 @@ async function call(argv: readonly string[], table: readonly Command[] = command
 }
 
 let seen: unknown
+const config = { type: 'string', short: 'c', value: 'FILE', operand: true, text: 'The configuration.' } as const
+const remember = async (call: unknown) => {
+  seen = call
+  return 0
+}
 const table = [
+  command({ name: 'plain', summary: 'S.', options: { config }, examples: [], run: remember }),
+  command({
+    name: 'needs',
+    summary: 'S.',
+    options: { config: { ...config, required: true } },
+    operands: { name: 'EVENT', min: 0, max: 1, text: 'An event.' },
+    examples: [],
+    run: remember,
+  }),
+  command({
+    name: 'of',
+    summary: 'S.',
+    options: { config },
+    operands: { name: 'COMPONENT', min: 1, max: 1, text: 'Its id.' },
+    examples: [],
+    run: remember,
+  }),
   command({
     name: 'take',
     summary: 'Takes.',
@@ -81,6 +104,43 @@ t.test('options and operands reach the command, absent ones too', async t => {
     t.equal(stderr, '')
     t.strictSame(seen, expected)
   }
+})
+
+t.test('a configuration is taken as an option and as the first operand', async t => {
+  const cases: [string[], string | undefined, string[]][] = [
+    [['plain', 'x.yaml'], 'x.yaml', []],
+    [['plain', '-c', 'x.yaml'], 'x.yaml', []],
+    [['plain'], undefined, []],
+    [['needs', 'x.yaml'], 'x.yaml', []],
+    [['needs', 'x.yaml', '{}'], 'x.yaml', ['{}']],
+    [['needs', '{}', '--config', 'x.yaml'], 'x.yaml', ['{}']],
+    [['of', 'app'], undefined, ['app']],
+    [['of', 'x.yaml', 'app'], 'x.yaml', ['app']],
+  ]
+  for (const [argv, config, operands] of cases) {
+    t.equal((await call(argv, table)).code, 0, argv.join(' '))
+    t.strictSame(seen, { options: { config }, operands })
+  }
+  t.match(await call(['needs'], table), { code: 2, stderr: /FILE is missing: The configuration\./ })
+  t.match(await call(['plain', 'a', 'b'], table), { code: 2, stderr: /unexpected "b"/ })
+  const without = commands.filter(({ name }) => name !== 'api publish')
+  for (const { name, options, operands } of without) {
+    const option = options.config
+    if (option) t.match(option, { short: 'c', operand: true }, `${name} takes both`)
+    t.not(operands?.name === 'FILE' && !option, true, `${name} takes both`)
+  }
+})
+
+t.test('what resend --dry-run tells, without more', async t => {
+  const dir = t.testdir({
+    'one.yaml':
+      'data_dir: DIR\nsources: { in: { type: stdin } }\ndestinations:\n  a: { type: stdout, inputs: [in] }\n  b: { type: blackhole, inputs: [in] }\n',
+  })
+  const file = `${dir}/one.yaml`
+  writeFileSync(file, readFileSync(file, 'utf8').replace('DIR', dir))
+  t.match(await call(['resend', '--dry-run', file]), { code: 0, stdout: 'a: nothing to send\nb: nothing to send\n' })
+  t.match(await call(['resend', '-c', file]), { code: 2, stderr: /say which with --destination a \| b\n/ })
+  t.match(await call(['resend', '-c', file, '--destination', 'a']), { code: 0 }, 'as it says')
 })
 
 t.test('a wrong command line is told with what was probably meant, exit code 2', async t => {
