@@ -24,6 +24,8 @@ export interface Told {
   destinations(): { id: string; state: string; reason: string | undefined }[]
   /** Sources that wait for an operator, or failed a short while ago and are started again and again. */
   failures?(): { id: string; state: string; reason: string }[]
+  /** How a managed daemon and its service get along. */
+  managed?(): object
 }
 
 type States = readonly { readonly state: string }[]
@@ -124,7 +126,9 @@ async function answer(
       const failures = told.failures?.() ?? []
       const ready = isReady(destinations, failures)
       const sources = failures.length > 0 ? { sources: failures } : {}
-      sendJson(response, ready ? 200 : 503, { status: ready ? 'ready' : 'not ready', destinations, ...sources })
+      const managed = told.managed && { managed: told.managed() }
+      const status = ready ? 'ready' : 'not ready'
+      sendJson(response, ready ? 200 : 503, { status, destinations, ...sources, ...managed })
       return
     }
     default:

@@ -4,7 +4,9 @@ import { StateUnreadable } from '../core/unreadable.js'
 import type { Metrics } from '../engine/metrics.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
 import type { ConnectionEvents } from '../lib/connections.js'
+import type { Format } from '../lib/exposition.js'
 import { sleep } from '../lib/time.js'
+import type { Managed } from './managed-report.js'
 import { Servers } from './run-servers.js'
 import { onSignals } from './signals.js'
 import { oneLine } from './systemd/service-state.js'
@@ -12,13 +14,15 @@ import type { Systemd } from './systemd/systemd.js'
 
 const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
-const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
+/** What there is to look into while no pipeline runs. */
+export const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
 
 interface Around {
   readonly config: Config
   readonly metrics: Metrics
   readonly connections: ConnectionEvents
   readonly systemd: Systemd
+  readonly managed: Managed | undefined
   readonly log: Logger
 }
 
@@ -36,18 +40,20 @@ export async function whenReadable<T>(build: () => Promise<T>, around: Around): 
 }
 
 async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: Around): Promise<T | undefined> {
-  const { config, metrics, connections, systemd, log } = around
+  const { config, metrics, connections, systemd, managed, log } = around
   let reason = ''
   const report = ({ code, file, message }: StateUnreadable) => {
     if (reason === message) return
     reason = message
+    managed?.held(message)
     log.error({ code, file, error: message }, 'a file in data_dir cannot be read; waiting and trying again')
   }
   report(first)
   const stopping = new AbortController()
   const signals = onSignals({ stop: () => stopping.abort() }, config.shutdownTimeoutMs, log, 'ending')
   const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
-  const servers = new Servers({ metrics: format => metrics.render(format), connections, destinations }, log)
+  const told = { metrics: (format: Format) => metrics.render(format), connections, destinations }
+  const servers = new Servers({ ...told, ...(managed && { managed: managed.report }) }, log)
   systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
   try {

@@ -22,8 +22,7 @@ import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { type Running, runLocked } from './run.js'
 import { createLog, tellWarnings } from './run-log.js'
-import { onSignals } from './signals.js'
-import { oneLine } from './systemd/service-state.js'
+import { waitForRevision } from './run-waiting.js'
 import { Systemd } from './systemd/systemd.js'
 
 /** How long the last report may take. */
@@ -48,7 +47,7 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
   const readLocal = () => new ManagedConfig(configPath, { env, components })
   const local = readLocal()
   tellWarnings(log, local.local.warnings)
-  const { dataDir, shutdownTimeoutMs } = local.local
+  const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })
   const lock = lockDataDir(dataDir)
   try {
@@ -69,19 +68,10 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
         started_at: new Date(systemClock.wall()).toISOString(),
       },
     })
-    const waiting = new AbortController()
-    const signals = onSignals({ stop: () => waiting.abort() }, shutdownTimeoutMs, log, 'ending')
-    systemd.follow({
-      state() {
-        const { waitsFor } = managed
-        return {
-          ready: waitsFor !== undefined,
-          status: oneLine(`waits for a revision to run: ${waitsFor ?? where.base}`),
-        }
-      },
-    })
-    const config = await managed.first(waiting.signal).finally(signals.remove)
+    const report = () => ({ pipeline: where.id, service: where.base, ...managed.status })
+    const config = await waitForRevision(managed, { local, readLocal, configPath, report, systemd, log })
     if (!config) {
+      await Promise.race([managed.leave(), sleep(LAST_REPORT_MS)])
       systemd.ending(0, 'ended')
       await systemd.close()
       return EXIT.done
@@ -93,6 +83,7 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
         read: () => managed.reread(readLocal()),
         files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
       },
+      managed: { report, held: (reason: string) => managed.held(reason) },
       wentBack: (error: Error) => managed.wentBack(error),
       follow: ({ pipeline, totals }: Running) => {
         const leave = managed.follow(pipeline, () => reported(totals()))

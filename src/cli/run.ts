@@ -15,6 +15,7 @@ import { every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { type Managed, managedMetrics } from './managed-report.js'
 import { orphanMetrics } from './orphan-metrics.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { whenReadable } from './run-held.js'
@@ -48,6 +49,7 @@ export interface ConfigOrigin {
   /** What there is at a reload. */
   readonly reloads?: ReloadOrigin
   readonly follow?: Follow
+  readonly managed?: Managed
   /** A configuration that took the place of another cannot start. */
   readonly wentBack?: (error: Error) => void
 }
@@ -81,10 +83,11 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     reloads?.wentBack(error)
     origin.wentBack?.(error)
   }
-  const { systemd } = origin
+  const { systemd, managed } = origin
+  if (managed) managedMetrics(metrics, managed.report)
   const build = () => Supervisor.build(config, around, wentBack)
   const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
-  const pipeline = await whenReadable(build, { config, metrics, connections, systemd, log })
+  const pipeline = await whenReadable(build, { config, metrics, connections, systemd, managed, log })
   if (!pipeline) {
     systemd.ending(0, 'ended')
     await systemd.close()
@@ -106,6 +109,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       connections,
       destinations: () => pipeline.states(),
       failures: () => pipeline.failures(),
+      ...(managed && { managed: managed.report }),
     },
     log,
   )

@@ -7,13 +7,12 @@ import type { DestinationState } from '../engine/engine.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Clock, sleep } from '../lib/time.js'
 import type { KeptRevision } from './kept-revision.js'
+import { type Present, Reporter } from './reporter.js'
 import type { Link, PublishedRevision, Report } from './service-link.js'
 
 /** While the service is away it is asked less and less often, but at least so often. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** How soon a change is reported. */
-const LOOK_MS = 1000
 /** An interval is longer or shorter by up to this share, so that daemons that began together do not ask together. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
@@ -22,6 +21,29 @@ const LONGEST_ERROR = 1000
 export interface Replaceable {
   replace(config: Config): Promise<void>
   states(): DestinationState[]
+}
+
+interface Refused {
+  readonly revision: number
+  readonly why: string
+}
+
+/** How a managed daemon and its service get along. */
+export interface ManagedStatus {
+  /** Undefined: nothing runs. */
+  readonly revision: number | undefined
+  /** The newest revision that the service has published, as far as is known. */
+  readonly published: number | undefined
+  /** The newest revision, where it cannot run here, and why. */
+  readonly refused: number | undefined
+  readonly refusal: string | undefined
+  /** When the service last answered, in seconds since 1970. */
+  readonly last_contact: number | undefined
+  /** Undefined: it answers. */
+  readonly unreachable_seconds: number | undefined
+  readonly unreachable: string | undefined
+  /** Why the last report was not accepted. */
+  readonly report_problem: string | undefined
 }
 
 export interface ManagedPipelineOptions {
@@ -53,18 +75,41 @@ export class ManagedPipeline {
   /** Of what was answered last, whether it runs or not. */
   #etag: string | undefined
   /** The newest revision, where it cannot run. */
-  #refused: { readonly revision: number; readonly why: string } | undefined
+  #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
   /** What was told about the service that cannot be asked. */
   #told = ''
-  readonly #following = new AbortController()
+  /** When the service last answered; wall clock in milliseconds. */
+  #contactAt: number | undefined
+  /** Since when it has not answered; monotonic. */
+  #awaySince: number | undefined
+  /** The newest revision that came. */
+  #newest: PublishedRevision | undefined
+  /** Refusals that were logged while nothing runs. */
+  readonly #logged = new Set<string>()
+  /** What runs, from `follow` on. */
+  #pipeline: Replaceable | undefined
+  #totals: () => Record<string, number> = () => ({})
+  /** Why the revision cannot start yet. */
+  #held: string | undefined
+  readonly #leaving = new AbortController()
+  readonly #reporter: Reporter
+  #reporting: Promise<void> | undefined
+  #polling: Promise<void> = Promise.resolve()
+  /** Ends the wait between two tries to start. */
+  #retry = new AbortController()
   #keeping: Promise<void> = Promise.resolve()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
     this.#local = local
     this.#options = options
     this.#sleep = options.sleep ?? sleep
+    const { link, clock, log, daemon } = options
+    const interval = () => this.#local.local.managed.report_interval
+    const present = () => this.#present()
+    const totals = () => this.#totals()
+    this.#reporter = new Reporter({ link, clock, log, daemon, sleep: this.#sleep, interval, present, totals })
   }
 
   /** The revision that runs. */
@@ -74,28 +119,78 @@ export class ManagedPipeline {
 
   /** What keeps it from having anything to start with. */
   get waitsFor(): string | undefined {
-    return this.#refused?.why ?? ([this.#told, this.#unreadable].filter(Boolean).join('; ') || undefined)
+    return this.#refusal ?? ([this.#told, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
 
-  /** The configuration to start with; waits for one when there is none. Undefined: the signal has aborted. */
-  async first(signal: AbortSignal): Promise<Config | undefined> {
+  /** What an operator on this machine wants to know. */
+  get status(): ManagedStatus {
+    const { clock } = this.#options
+    const away = this.#awaySince === undefined ? undefined : (clock.now() - this.#awaySince) / 1000
+    return {
+      revision: this.#running?.revision,
+      published: this.#newest?.revision,
+      refused: this.#refused?.revision,
+      refusal: this.#refused?.why,
+      last_contact: this.#contactAt === undefined ? undefined : this.#contactAt / 1000,
+      unreachable_seconds: away,
+      unreachable: this.#told || undefined,
+      report_problem: this.#reporter.problem,
+    }
+  }
+
+  get #refusal(): string | undefined {
+    return this.#refused && `revision ${this.#refused.revision} cannot run: ${this.#refused.why}`
+  }
+
+  /**
+   * The configuration to start with. While there is none that can run, it calls `waiting` once, reports why to the
+   * service, and tries again. Undefined: the signal has aborted.
+   */
+  async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
     const { kept, log, random } = this.#options
     const backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
-    for (let isRead = false; !signal.aborted; ) {
-      const known = isRead ? undefined : await this.#readKept()
+    let isRead = false
+    let known: PublishedRevision | undefined
+    for (let tries = 0; !signal.aborted; tries++) {
+      if (!isRead) known = await this.#readKept()
       isRead = this.#unreadable === undefined
-      const published = await this.#ask()
+      const published = (await this.#ask()) ?? this.#newest
+      let refused: Refused | undefined
       for (const revision of [published, known]) {
-        const config = revision && (await this.#try(revision))
-        if (!config) continue
+        if (!revision || (revision === known && known.revision === published?.revision)) continue
+        const config = await this.#try(revision)
+        if (!config) {
+          // The newest one matters.
+          refused ??= this.#refused
+          this.#refused = refused
+          continue
+        }
         this.#running = revision
-        if (revision === published) await kept.write(revision)
-        else log.warn({ revision: revision.revision }, 'the service cannot be used now: the kept revision runs')
+        this.#logged.clear()
+        if (revision === published) {
+          this.#refused = undefined
+          await kept.write(revision)
+        } else {
+          const why = published ? 'the published revision cannot run here' : 'the service cannot be used now'
+          log.warn({ revision: revision.revision }, `${why}: the kept revision runs`)
+        }
         return config
       }
-      await this.#sleep(FIRST_WAIT_MS + backoff.next(), signal)
+      if (signal.aborted) break
+      if (tries === 0) await waiting()
+      this.#reporting ??= this.#reporter.run(this.#leaving.signal)
+      const { poll_interval } = this.#local.local.managed
+      const waitMs = this.#told || !this.#newest ? FIRST_WAIT_MS + backoff.next() : poll_interval * this.#jitter()
+      if (!this.#retry.signal.aborted) await this.#sleep(waitMs, AbortSignal.any([signal, this.#retry.signal]))
+      this.#retry = new AbortController()
     }
     return undefined
+  }
+
+  /** Tries again at once to find a revision to start with, with another local part. */
+  retry(local: ManagedConfig): void {
+    this.#local = local
+    this.#retry.abort()
   }
 
   /** The cached revision. While it cannot be read, it is tried again. */
@@ -124,14 +219,27 @@ export class ManagedPipeline {
     return config
   }
 
-  /** Applies each revision that is published from now on, and reports. Returns what ends that, with a last report. */
+  /** The revision cannot start yet, for this reason. */
+  held(reason: string): void {
+    this.#held = reason
+    this.#reporting ??= this.#reporter.run(this.#leaving.signal)
+  }
+
+  /** Applies each revision that is published from now on, and reports. Returns `leave`. */
   follow(pipeline: Replaceable, totals: () => Record<string, number>): () => Promise<void> {
-    const { signal } = this.#following
-    const done = Promise.all([this.#poll(pipeline, signal), this.#report(pipeline, totals, signal)])
-    return async () => {
-      this.#following.abort()
-      await done
-    }
+    this.#pipeline = pipeline
+    this.#totals = totals
+    this.#held = undefined
+    const { signal } = this.#leaving
+    this.#polling = this.#poll(pipeline, signal)
+    this.#reporting ??= this.#reporter.run(signal)
+    return () => this.leave()
+  }
+
+  /** Ends asking and reporting, with a last report. */
+  async leave(): Promise<void> {
+    this.#leaving.abort()
+    await Promise.all([this.#polling, this.#reporting])
   }
 
   /** The revision that took the place of another cannot start, and that one runs again. */
@@ -144,14 +252,17 @@ export class ManagedPipeline {
     void this.#keep(this.#running)
   }
 
+  #jitter(): number {
+    return 1 - JITTER + 2 * JITTER * this.#options.random()
+  }
+
   async #poll(pipeline: Replaceable, signal: AbortSignal): Promise<void> {
-    const { random } = this.#options
     let waitMs = 0
     for (;;) {
       const { poll_interval } = this.#local.local.managed
       // Away: less often.
       waitMs = this.#told ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
-      await this.#sleep(waitMs * (1 - JITTER + 2 * JITTER * random()), signal)
+      await this.#sleep(waitMs * this.#jitter(), signal)
       if (signal.aborted) return
       const published = await this.#ask()
       if (published && !signal.aborted) await this.#apply(published, pipeline)
@@ -181,17 +292,23 @@ export class ManagedPipeline {
 
   /** A revision that came, unless it is the one known. What keeps it from coming is told, once. */
   async #ask(): Promise<PublishedRevision | undefined> {
-    const { link, log } = this.#options
+    const { link, log, clock } = this.#options
     try {
       const published = await link.published(this.#etag)
       if (this.#told) log.info('the service answers again')
       this.#told = ''
-      if (published) this.#etag = published.etag || undefined
+      this.#awaySince = undefined
+      this.#contactAt = clock.wall()
+      if (published) {
+        this.#etag = published.etag || undefined
+        this.#newest = published
+      }
       return published
     } catch (error) {
       const text = errorText(error)
       if (this.#told !== text) log.warn({ error: text }, 'the service cannot be asked; what runs goes on')
       this.#told = text
+      this.#awaySince ??= clock.now()
       return undefined
     }
   }
@@ -217,44 +334,33 @@ export class ManagedPipeline {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
     const fields = { code: 'SLUICE_REVISION_REFUSED', revision, error: why }
-    this.#options.log.error(fields, 'a published revision cannot run here: what runs goes on')
+    if (this.#running) {
+      this.#options.log.error(fields, 'a published revision cannot run here: what runs goes on')
+      return
+    }
+    const key = `${revision} ${why}`
+    if (this.#logged.has(key)) return
+    this.#logged.add(key)
+    const text =
+      'a published revision cannot run here; correct the pipeline, or the local configuration and reload; trying again'
+    this.#options.log.error(fields, text)
   }
 
   #nameOf({ revision }: PublishedRevision): string {
     return `${this.#options.name}, revision ${revision}`
   }
 
-  async #report(pipeline: Replaceable, totals: () => Record<string, number>, signal: AbortSignal): Promise<void> {
-    const { link, log, clock, daemon } = this.#options
-    let last = ''
-    let dueAt = 0
-    let told = ''
-    for (;;) {
-      const state = this.#stateOf(pipeline)
-      const now = JSON.stringify(state)
-      if (now !== last || clock.now() >= dueAt || signal.aborted) {
-        try {
-          await link.report({ ...daemon, ...state, totals: totals() })
-          told = ''
-        } catch (error) {
-          if (told !== errorText(error)) log.warn({ error: errorText(error) }, 'the report does not get to the service')
-          told = errorText(error)
-        }
-        last = now
-        dueAt = clock.now() + this.#local.local.managed.report_interval
-      }
-      if (signal.aborted) return
-      await this.#sleep(LOOK_MS, signal)
+  #present(): Present {
+    const revision = this.#running?.revision ?? null
+    const cut = (text: string | undefined) => text?.slice(0, LONGEST_ERROR) || null
+    if (!this.#pipeline) {
+      const health = this.#held === undefined ? 'failed' : 'holding'
+      return { revision, health, error: cut(this.#held ?? this.waitsFor) }
     }
-  }
-
-  #stateOf(pipeline: Replaceable): Pick<Report, 'revision' | 'health' | 'error'> {
-    const states = pipeline.states()
+    const states = this.#pipeline.states()
     const waiting = states.find(({ state }) => state === 'holding') ?? states.find(({ state }) => state === 'starting')
     const health = waiting ? (waiting.state as 'holding' | 'starting') : 'ready'
-    const refused = this.#refused && `revision ${this.#refused.revision} cannot run: ${this.#refused.why}`
     const held = waiting?.reason && `${waiting.id}: ${waiting.reason}`
-    const error = [refused, held].filter(Boolean).join('; ').slice(0, LONGEST_ERROR)
-    return { revision: this.#running?.revision ?? null, health, error: error || null }
+    return { revision, health, error: cut([this.#refusal, held].filter(Boolean).join('; ')) }
   }
 }

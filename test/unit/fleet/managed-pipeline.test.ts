@@ -217,6 +217,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
       if (!signal?.aborted) await new Promise(resolve => setTimeout(resolve, 1))
     },
   })
+  t.teardown(() => managed.leave())
   const pipeline = {
     states: () => it.states,
     async replace(config: Config) {

@@ -1,0 +1,36 @@
+import type { Metrics } from '../engine/metrics.js'
+import type { ManagedStatus } from '../fleet/managed-pipeline.js'
+
+/** What a managed daemon shows of its pipeline and its service, in /readyz. */
+export interface ManagedReport extends ManagedStatus {
+  readonly pipeline: string
+  readonly service: string
+}
+
+/** The side of a run that a service manages. */
+export interface Managed {
+  readonly report: () => ManagedReport
+  /** The revision cannot start yet, for this reason. */
+  readonly held: (reason: string) => void
+}
+
+/** The same as metrics. */
+export function managedMetrics(metrics: Metrics, read: () => ManagedReport): void {
+  const { pipeline } = read()
+  const help = 'Which pipeline of the service runs; always 1.'
+  metrics.series('gauge', 'sluice_managed_info', help, () => [{ labels: { pipeline }, value: 1 }])
+  const gauge = (name: string, help: string, value: (report: ManagedReport) => number | undefined) =>
+    metrics.series('gauge', `sluice_managed_${name}`, help, () => {
+      const found = value(read())
+      return found === undefined ? [] : [{ labels: {}, value: found }]
+    })
+  gauge('revision', 'The revision that runs; missing while none does.', ({ revision }) => revision)
+  gauge('published_revision', 'The newest revision that the service has published.', ({ published }) => published)
+  gauge('revision_refused', 'Whether the newest revision cannot run here.', ({ refused }) =>
+    refused === undefined ? 0 : 1,
+  )
+  gauge('last_contact_timestamp_seconds', 'When the service last answered.', one => one.last_contact)
+  gauge('service_unreachable_seconds', 'How long the service has not answered; 0 while it does.', one => {
+    return one.unreachable_seconds ?? 0
+  })
+}
