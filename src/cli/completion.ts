@@ -1,5 +1,3 @@
-import { components } from '../components.js'
-import { loadConfig } from '../config/load.js'
 import { systemClock } from '../lib/time.js'
 import { type Command, type Io, UsageError } from './command-line.js'
 import { bashCompletion } from './completion/bash.js'
@@ -9,6 +7,7 @@ import { zshCompletion } from './completion/zsh.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { viewDaemon } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
+import { loadDaemonConfig } from './local-part.js'
 
 const SHELLS: Readonly<Record<string, (model: CommandLineModel) => string>> = {
   bash: bashCompletion,
@@ -59,7 +58,7 @@ interface Box {
 
 async function boxesOf(options: DaemonOptions, env: Io['env']): Promise<readonly Box[]> {
   if (options.config === undefined) return (await viewDaemon(findSocket(options, env), systemClock.now())).components
-  const { sources, processors, destinations } = loadConfig(options.config, { env, components })
+  const { sources, processors, destinations } = await loadDaemonConfig(options.config, env)
   const boxes = [...sources, ...processors, ...destinations]
   // Side outputs that somebody reads can be tapped by their name.
   const sides = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))

@@ -17,10 +17,10 @@ const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock',
 /** The socket of the daemon that is meant; without an option that of the usual places. */
 export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
   if (socket !== undefined) return socket
-  if (config !== undefined) return socketPath(loadConfig(config, { env, components }).dataDir)
+  if (config !== undefined) return socketPath(loadConfig(config, { env, components, partial: true }).dataDir)
   const found = [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
   if (found !== undefined) return found
-  if (existsSync(USUAL_CONFIG)) return socketPath(loadConfig(USUAL_CONFIG, { env, components }).dataDir)
+  if (existsSync(USUAL_CONFIG)) return socketPath(loadConfig(USUAL_CONFIG, { env, components, partial: true }).dataDir)
   throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
 }
 

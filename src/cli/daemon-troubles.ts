@@ -1,6 +1,7 @@
 import { GIVEN_BACK } from '../engine/counters.js'
 import { adviceFor, type OrphanKind } from '../engine/orphans.js'
 import { counted, type DaemonView, short } from './daemon-view.js'
+import { managedTroublesOf } from './managed-troubles.js'
 import { tlsTroublesOf } from './tls-troubles.js'
 
 /** Something that wants somebody's attention, and what to do about it. */
@@ -127,5 +128,5 @@ export function troublesOf(view: DaemonView): Trouble[] {
       todo: LOST_FROM_BUFFER[reason] ?? (component_kind === 'destination' ? refused(kept > 0) : OF_OPTIONS),
     })
   }
-  return [...troubles, ...tlsTroublesOf(view)]
+  return [...troubles, ...managedTroublesOf(view), ...tlsTroublesOf(view)]
 }

@@ -3,6 +3,7 @@ import { systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import type { Io } from './command-line.js'
 import { ask } from './daemon-socket.js'
+import type { ManagedReport } from './managed-report.js'
 import { Scrape } from './scrape.js'
 
 /** What a daemon says of itself at one moment. */
@@ -17,6 +18,8 @@ export interface DaemonView {
   /** Sources that wait for an operator, or fail and are started again. */
   readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
+  /** Of a managed daemon. */
+  readonly managed?: ManagedReport | undefined
 }
 
 const RECEIVED = 'sluice_component_received_events_total'
@@ -29,6 +32,7 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
       ok: response.statusCode === 200,
       body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
         sources?: DaemonView['failing']
+        managed?: ManagedReport
       },
     })),
   ])
@@ -39,8 +43,8 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
     type: labels.component_type!,
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
-  const { destinations, sources: failing = [] } = ready.body
-  return { at, wall: systemClock.wall(), scrape, ready: ready.ok, destinations, failing, components }
+  const { destinations, sources: failing = [], managed } = ready.body
+  return { at, wall: systemClock.wall(), scrape, ready: ready.ok, destinations, failing, components, managed }
 }
 
 /** How the terminal takes it. */

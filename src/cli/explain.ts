@@ -1,7 +1,6 @@
 import { readFileSync, statSync } from 'node:fs'
-import { components } from '../components.js'
 import { splitInput } from '../config/input.js'
-import { type ComponentConfig, type Config, loadConfig } from '../config/load.js'
+import type { ComponentConfig, Config } from '../config/load.js'
 import type { ComponentContext } from '../core/component.js'
 import type { Explain, Explanation, Finding } from '../core/explain.js'
 import { FieldReader } from '../core/field-reader.js'
@@ -12,6 +11,7 @@ import { formatDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { type ReadEvent, readEvent } from './explain-event.js'
+import { loadDaemonConfig } from './local-part.js'
 
 export interface ExplainOptions {
   readonly config: string
@@ -39,7 +39,7 @@ const LONGEST_SHOWN = 500
 
 /** Tells how one event would go through, and why. 1 when it reaches no destination. */
 export async function explain(options: ExplainOptions, io: Io): Promise<number> {
-  const config = loadConfig(options.config, { env: io.env, components })
+  const config = await loadDaemonConfig(options.config, io.env)
   const source = sourceOf(config, options.source)
   const wanted = new WantedNames()
   const explainers = explainersOf(config, wanted)

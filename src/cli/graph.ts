@@ -1,10 +1,10 @@
-import { components } from '../components.js'
 import { splitInput } from '../config/input.js'
-import { type Config, loadConfig } from '../config/load.js'
+import type { Config } from '../config/load.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { type Live, lookLive } from './graph-live.js'
 import { intervalOf } from './interval-flag.js'
+import { loadDaemonConfig } from './local-part.js'
 
 /** One component and what its events go to. */
 interface Box {
@@ -49,7 +49,7 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
   const intervalMs = intervalOf(interval ?? '1s', 'graph')
   if (!options.live && (socket ?? interval) !== undefined)
     throw new UsageError('--socket and --interval are about --live', 'graph')
-  const loaded = loadConfig(config, { env: io.env, components })
+  const loaded = await loadDaemonConfig(config, io.env)
   const live = options.live ? await lookLive({ config, socket }, intervalMs, io.env) : undefined
   io.stdout.write(draw(topologyOf(loaded, live)))
   return EXIT.done

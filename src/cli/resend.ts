@@ -1,6 +1,5 @@
 import { Readable } from 'node:stream'
-import { components } from '../components.js'
-import { type ComponentConfig, loadConfig } from '../config/load.js'
+import type { ComponentConfig } from '../config/load.js'
 import { isToSend, ResendError, type Resent, resendFile, surveyFile } from '../engine/dead-letter/resend.js'
 import { deadLetterPath } from '../engine/dead-letter.js'
 import type { Engine, Surroundings } from '../engine/engine.js'
@@ -11,6 +10,7 @@ import { systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
 import { usualConfig } from './daemon-socket.js'
 import { EXIT } from './dispatch.js'
+import { loadDaemonConfig } from './local-part.js'
 import { createLog } from './run-log.js'
 import { onSignals } from './signals.js'
 
@@ -26,7 +26,7 @@ export interface ResendOptions {
 
 /** Sends dead letters again. Resolves with the exit code: 0 when the destination has taken all of them. */
 export async function resend(options: ResendOptions, io: Io): Promise<number> {
-  const config = loadConfig(options.config ?? usualConfig('resend'), { env: io.env, components })
+  const config = await loadDaemonConfig(options.config ?? usualConfig('resend'), io.env)
   if (options.dryRun && options.destination === undefined && options.files.length === 0) {
     let code: number = EXIT.done
     for (const { id } of config.destinations) {

@@ -2,14 +2,14 @@ import { accessSync, constants, statSync } from 'node:fs'
 import { open, writeFile } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
-import { components } from '../components.js'
-import { type Config, loadConfig } from '../config/load.js'
+import type { Config } from '../config/load.js'
 import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
 import type { ThrottleOptions } from '../processors/throttle/options.js'
 import { throttle } from '../processors/throttle.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { loadDaemonConfig } from './local-part.js'
 import { Replay } from './simulate-replay.js'
 import { reportPage } from './simulate-report.js'
 import { describeThrottle, summaryText } from './simulate-summary.js'
@@ -46,7 +46,7 @@ export interface Simulation {
 
 /** Replays recorded events through one throttle of a configuration. Resolves with the exit code. */
 export async function simulate(options: SimulateOptions, io: Io): Promise<number> {
-  const config = loadConfig(options.config, { env: io.env, components })
+  const config = await loadDaemonConfig(options.config, io.env)
   const configured = throttleOf(config, options)
   const time = parsePathFlag(options.time, 'time', 'simulate')
   const { limit, window, key, exclude } = options

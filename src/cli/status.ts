@@ -4,20 +4,23 @@ import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
 import { type DaemonView, lookOf, printable, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
+import { managedLine } from './managed-troubles.js'
 
 /** One screen: what is wrong and what to do about it, then what it is doing. 1 when something is wrong. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const view = await viewDaemon(findSocket(options, io.env), systemClock.now() / 1000)
   const troubles = troublesOf(view)
   if (options.json) {
-    const { ready, destinations, components } = view
+    const { ready, destinations, components, managed } = view
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
-    io.stdout.write(`${JSON.stringify({ ready, troubles, destinations, components: listed }, null, 2)}\n`)
+    io.stdout.write(`${JSON.stringify({ ready, troubles, managed, destinations, components: listed }, null, 2)}\n`)
     return troubles.length === 0 ? EXIT.done : EXIT.failed
   }
   const { width, color } = lookOf(io)
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
   const lines = [paint(1, headline(view))]
+  const managed = managedLine(view)
+  if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))
   if (troubles.length === 0) lines.push(paint(32, 'Nothing is wrong.'))
   for (const { what, todo } of troubles) {
     lines.push(

@@ -1,12 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { components } from '../components.js'
 import type { TestEvent } from '../config/config-tests.js'
-import { loadConfig } from '../config/load.js'
 import { errorText } from '../core/errors.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { loadDaemonConfig } from './local-part.js'
 import { createLog } from './run-log.js'
 import { isExpected, type Left, runTest } from './test-run.js'
 
@@ -17,7 +16,7 @@ const ALIGNED = 2000
 
 /** Runs the tests of a configuration; 1 when one fails. */
 export async function test(path: string, io: Io): Promise<number> {
-  const config = loadConfig(path, { env: io.env, components })
+  const config = await loadDaemonConfig(path, io.env)
   const { tests } = config
   if (tests.length === 0) {
     io.stderr.write(`${path}: there are no tests: the section "tests" is missing or empty\n`)

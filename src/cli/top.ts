@@ -15,6 +15,7 @@ import {
 } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 import { intervalOf } from './interval-flag.js'
+import { managedLine } from './managed-troubles.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 
 export interface TopOptions extends DaemonOptions {
@@ -78,7 +79,9 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
     return [id, of('received_events'), of('received_bytes'), of('sent_events'), of('discarded_events'), inFlight]
   })
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
-  const lines = tableWithStates([head, ...rows], now, width)
+  const managed = managedLine(now)
+  const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
+  const lines = [...about, ...tableWithStates([head, ...rows], now, width)]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   const [worst, ...more] = troublesOf(now)
   if (worst) {

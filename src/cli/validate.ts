@@ -1,13 +1,15 @@
 import { components } from '../components.js'
-import { type Config, loadConfig } from '../config/load.js'
+import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
 import type { AnyDefinition } from '../core/component.js'
-import { ConfigError, formatProblem, type Problem } from '../core/errors.js'
+import { ConfigError, errorText, formatProblem, type Problem } from '../core/errors.js'
 import { adviceFor, findOrphans } from '../engine/orphans.js'
 import { renamesOf } from '../engine/renames.js'
 import { refuseRepeats } from '../engine/repeats.js'
+import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
+import { completed } from './local-part.js'
 import { silentLog } from './run-log.js'
 
 /**
@@ -34,10 +36,13 @@ export async function validate(
   for (const path of paths) {
     try {
       const here = { onThisMachine: true, inspectTls: { wall: systemClock.wall() } }
-      const config = loadConfig(path, { env, components: known, serviceAlone: true, ...here })
+      const config = loadConfig(path, { env, components: known, serviceAlone: true, localPart: true, ...here })
       warnOf(config.warnings)
-      if (!config.service || config.sources.length > 0) await tellOrphans(config, path, warn)
-      out.stdout.write(`${path}: ok (${amounts(config)})\n`)
+      const parts = config.isLocalPart
+        ? await checkLocalPart(path, config, { env, components: known }, warn)
+        : amounts(config)
+      if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await tellOrphans(config, path, warn)
+      out.stdout.write(`${path}: ok (${parts})\n`)
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
       out.stderr.write(`${error.message}\n`)
@@ -47,6 +52,28 @@ export async function validate(
   }
   out.stdout.write(`${plural(errors, 'error')}, ${plural(warnings, 'warning')}\n`)
   return errors > 0 ? EXIT.config : EXIT.done
+}
+
+/** What a local part of a managed daemon has, checked with the revision that the daemon ran last. Throws ConfigError. */
+async function checkLocalPart(
+  path: string,
+  config: Config,
+  options: Pick<LoadOptions, 'env' | 'components'>,
+  warn: (line: string) => void,
+): Promise<string> {
+  const part = `the local part of a managed daemon: ${amounts(config)}`
+  let cached: CachedRevision | undefined
+  try {
+    cached = await cachedRevision(config.dataDir)
+  } catch (error) {
+    warn(`${path}: warning: checked without the published revision: ${errorText(error)}`)
+  }
+  if (!cached) return part
+  const whole = completed(path, cached, options)
+  await tellOrphans(whole, path, warn)
+  const { pipeline, revision, savedAt } = cached
+  const saved = `revision ${revision} of pipeline ${pipeline}, saved ${new Date(savedAt).toISOString()}`
+  return `${part}; with ${saved}: ${amounts(whole)}`
 }
 
 /** What is in data_dir, where it is at hand, and would belong to no component. Throws ConfigError for repeats. */

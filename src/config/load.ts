@@ -46,6 +46,8 @@ export interface Config {
   readonly digest: string
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
+  /** Whether it is the local part of a managed daemon, which the published pipeline makes whole. */
+  readonly isLocalPart: boolean
   /** What a pipeline from elsewhere may do here. */
   readonly managed: ManagedOptions
   /** The section `service`; undefined where there is none. */
@@ -63,6 +65,8 @@ export interface LoadOptions {
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
   /** Whether it is a part: what it lacks is somewhere else. */
   readonly partial?: boolean
+  /** Whether its section `managed` makes it the local part of a managed daemon. */
+  readonly localPart?: boolean
   /** Whether it is for this machine: the files that destinations write to are examined, and not opened. */
   readonly onThisMachine?: boolean
   /** Whether to look into the files of certificates and keys that it names; `wall` is the time to judge them by. */
@@ -173,7 +177,8 @@ function assemble(
   { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, ...more }: LoadOptions,
   problems: Problems,
 ): Config {
-  const { addition, inspectTls } = more
+  const { addition, inspectTls, localPart = false } = more
+  const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
   const parsed = readSettings(root, explainer)
@@ -182,7 +187,7 @@ function assemble(
   for (const source of given) addGiven(source, drafts, root, problems)
   checkOutputs(drafts, onThisMachine, problems, warnings)
   // With a file missing or its structure in doubt, what is not there may be in it.
-  if (complete && !partial) {
+  if (complete && !partial && !isLocalPart) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)
@@ -213,6 +218,7 @@ function assemble(
     digest: digestOf(addition ? [...files, { file: addition.name, text: JSON.stringify(addition.document) }] : files),
     warnings: warnings.list(),
     tests: parsed.tests ?? [],
+    isLocalPart,
     managed: parsed.managed,
     service: parsed.service && serviceOf(parsed.service, state),
   }

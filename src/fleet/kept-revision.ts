@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
-import { errorText } from '../core/errors.js'
+import { errorCode, errorText } from '../core/errors.js'
 import { NewerFormat, readState, refuseNewer, StateUnreadable } from '../core/unreadable.js'
 import { writeAtomic } from '../lib/atomic-file.js'
 import { makeFolder } from '../lib/make-folder.js'
@@ -33,10 +33,7 @@ export class KeptRevision {
     const text = await readState(this.#path, path => readFile(path, 'utf8'))
     if (text === undefined) return undefined
     try {
-      const { format, sum, kept } = JSON.parse(text) as { format?: unknown; sum: unknown; kept: string }
-      refuseNewer(format, FORMAT)
-      if (sum !== crc32(kept)) throw new Error('its checksum is wrong')
-      const { url, revision, config, etag } = JSON.parse(kept) as PublishedRevision & { url: string }
+      const { url, revision, config, etag } = parse(text)
       return url === this.#url ? { revision, config, etag } : undefined
     } catch (error) {
       if (error instanceof NewerFormat) throw new StateUnreadable(this.#path, error)
@@ -57,5 +54,46 @@ export class KeptRevision {
     } catch (error) {
       this.#log.error({ file: this.#path, error: errorText(error) }, 'the revision that runs cannot be kept')
     }
+  }
+}
+
+function parse(text: string): PublishedRevision & { readonly url: string } {
+  const { format, sum, kept } = JSON.parse(text) as { format?: unknown; sum: unknown; kept: string }
+  refuseNewer(format, FORMAT)
+  if (sum !== crc32(kept)) throw new Error('its checksum is wrong')
+  return JSON.parse(kept)
+}
+
+/** A cached revision, for commands that look at the configuration of a managed daemon. */
+export interface CachedRevision {
+  readonly pipeline: string
+  readonly revision: number
+  readonly config: unknown
+  /** When it was saved, wall clock in milliseconds. */
+  readonly savedAt: number
+}
+
+/** The revision that the managed daemon of this data_dir ran last; undefined: none. Throws when it cannot be read. */
+export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
+  const folder = join(dataDir, 'managed')
+  const names = await readdir(folder).catch(error => {
+    if (errorCode(error) === 'ENOENT') return []
+    throw new StateUnreadable(folder, error)
+  })
+  let newest: { path: string; pipeline: string; savedAt: number } | undefined
+  for (const name of names) {
+    const [, pipeline] = /^([0-9a-f]{24})\.json$/.exec(name) ?? []
+    if (pipeline === undefined) continue
+    const path = join(folder, name)
+    const { mtimeMs } = await stat(path)
+    if (!newest || mtimeMs > newest.savedAt) newest = { path, pipeline, savedAt: mtimeMs }
+  }
+  if (!newest) return undefined
+  const { path, pipeline, savedAt } = newest
+  try {
+    const { revision, config } = parse(await readFile(path, 'utf8'))
+    return { pipeline, revision, config, savedAt }
+  } catch (error) {
+    throw new StateUnreadable(path, error)
   }
 }

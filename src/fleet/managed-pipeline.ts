@@ -156,8 +156,8 @@ export class ManagedPipeline {
       isRead = this.#unreadable === undefined
       const published = (await this.#ask()) ?? this.#newest
       let refused: Refused | undefined
-      for (const revision of [published, known]) {
-        if (!revision || (revision === known && known.revision === published?.revision)) continue
+      const others = known && known.revision !== published?.revision ? [known] : []
+      for (const revision of published ? [published, ...others] : others) {
         const config = await this.#try(revision)
         if (!config) {
           // The newest one matters.

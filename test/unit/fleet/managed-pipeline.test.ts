@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { DaemonDocument } from '../../../src/api/domain/documents.js'
 import { fleetText } from '../../../src/cli/fleet.js'
+import { managedLine, managedTroublesOf } from '../../../src/cli/managed-troubles.js'
 import { components } from '../../../src/components.js'
 import type { Config } from '../../../src/config/load.js'
 import { ManagedConfig } from '../../../src/config/managed-config.js'
@@ -331,6 +332,65 @@ t.test('revisions that follow, and reports of them', async t => {
   const reports = it.reports.length
   await leave()
   t.ok(it.reports.length > reports, 'a last report')
+})
+
+t.test('a revision to start with that is refused: reported, and tried again', async t => {
+  const { it, managed, until } = setUp(t)
+  it.published = revisionOf(3)
+  it.unbuildable.add(3)
+  let served = 0
+  const config = managed.first(new AbortController().signal, async () => void served++)
+  await until(() => it.reports.length > 0)
+  const report = { revision: null, health: 'failed', error: 'revision 3 cannot run: it cannot be built' }
+  t.match(it.reports[0], report)
+  const asked = it.asked
+  await until(() => it.asked > asked + 3)
+  t.equal(served, 1, 'it can be looked into')
+  t.equal(it.logs.match(/SLUICE_REVISION_REFUSED/g)?.length, 1, 'the same refusal is logged once')
+  t.match(managed.status, { revision: undefined, published: 3, refused: 3, unreachable: undefined })
+  it.unbuildable.clear()
+  t.ok(await config, 'the same revision is tried again')
+  t.match(managed.status, { revision: 3, refused: undefined })
+  managed.held('cannot read a buffer')
+  await until(() => it.reports.at(-1)!.revision === 3)
+  t.match(it.reports.at(-1), { revision: 3, health: 'holding', error: 'cannot read a buffer' })
+
+  const both = setUp(t, revisionOf(1))
+  both.it.published = revisionOf(2)
+  both.it.unbuildable.add(1).add(2)
+  const none = both.first()
+  await both.until(() => both.it.reports.length > 0)
+  t.match(both.managed.status, { refused: 2 }, 'the newest matters where the cached one cannot run either')
+  both.it.unbuildable.clear()
+  t.equal(await none, 2)
+})
+
+t.test('what an operator of a managed daemon reads', async t => {
+  const usual = {
+    pipeline: 'p',
+    service: 'http://s',
+    revision: 4,
+    published: 4,
+    refused: undefined,
+    refusal: undefined,
+    last_contact: 100,
+    unreachable_seconds: undefined,
+    unreachable: undefined,
+    report_problem: undefined,
+  }
+  const line = (more: object) => managedLine({ managed: { ...usual, ...more }, wall: 103_000 })
+  t.equal(line({}), 'Pipeline p, revision 4; last contact 3s ago with http://s')
+  t.match(line({ published: 5 }), /revision 4 \(5 is published\);/)
+  t.match(line({ revision: undefined, last_contact: undefined }), /no revision runs \(4 is published\); no contact yet/)
+  t.equal(managedLine({ wall: 0 }), undefined, 'another daemon')
+  const troubles = (more: object) => managedTroublesOf({ managed: { ...usual, ...more }, wall: 0 })
+  t.same(troubles({}), [])
+  t.same(troubles({ unreachable_seconds: 59, unreachable: 'ECONNREFUSED' }), [], 'a service that is restarted')
+  t.match(troubles({ unreachable_seconds: 60, unreachable: 'ECONNREFUSED' }), [
+    { what: /has not answered for .*: ECONNREFUSED/, todo: /^Revision 4 keeps running\./ },
+  ])
+  t.match(troubles({ refused: 5, refusal: 'why' }), [{ what: /revision 5 .* cannot run here: why/ }])
+  t.match(troubles({ report_problem: 'no room' }), [{ what: /does not accept the reports .*: no room/ }])
 })
 
 t.test('the fleet as a table', async t => {

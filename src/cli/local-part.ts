@@ -1,0 +1,25 @@
+import { components } from '../components.js'
+import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
+import { ManagedConfig } from '../config/managed-config.js'
+import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
+
+/** The configuration of a daemon. The local part of a managed one is completed with the revision that the daemon ran last. */
+export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
+  const config = loadConfig(path, { env, components, localPart: true })
+  if (!config.isLocalPart) return config
+  const cached = await cachedRevision(config.dataDir)
+  if (cached) return completed(path, cached, { env, components })
+  if (config.destinations.length > 0) return loadConfig(path, { env, components })
+  throw new Error(
+    `${path} is the local part of a managed daemon, and there is no published revision in ${config.dataDir}: start the daemon first`,
+  )
+}
+
+/** The local part in `path` with a revision. Throws ConfigError. */
+export function completed(
+  path: string,
+  { pipeline, revision, config }: CachedRevision,
+  options: Pick<LoadOptions, 'env' | 'components'>,
+): Config {
+  return new ManagedConfig(path, options).with(config, `pipeline ${pipeline}, revision ${revision}`)
+}

@@ -1,0 +1,120 @@
+import { appendFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { fleetText } from '../../src/cli/fleet.js'
+import { loadDaemonConfig } from '../../src/cli/local-part.js'
+import { startService } from '../support/service.js'
+import { sluice } from '../support/sluice.js'
+
+t.setTimeout(120_000)
+
+async function until<T>(test: () => Promise<T | undefined | false>): Promise<T> {
+  for (const end = performance.now() + 30_000; ; await new Promise(resolve => setTimeout(resolve, 25))) {
+    const found = await test()
+    if (found) return found
+    if (performance.now() > end) throw new Error(`not in time: ${test}`)
+  }
+}
+
+async function ran(args: readonly string[]) {
+  const program = sluice(args)
+  const code = await program.exit
+  return { code, stdout: program.stdout, stderr: program.stderr }
+}
+
+t.test('a daemon whose revision is refused on its host runs, says why, and takes a reload', async t => {
+  const folder = t.testdir({ service: {}, 'app.log': '' })
+  const service = await startService(join(folder, 'service'))
+  t.teardown(() => service.close())
+  const { key } = service.made.service_account
+  const client = service.client(key)
+  const out = join(folder, 'out.ndjson')
+  const pipeline = (path: string) => ({ destinations: { out: { type: 'file', inputs: ['ingest'], path } } })
+  const { id } = await client.pipelines.create({ title: 'web', config: pipeline(out) })
+  await client.pipelines.publish(id)
+  writeFileSync(join(folder, 'key'), key, { mode: 0o600 })
+  const path = join(folder, 'local.yaml')
+  const local = (files: string[]) =>
+    writeFileSync(
+      path,
+      `data_dir: ${folder}/state
+metrics: { listen: 127.0.0.1:0 }
+sources: { app: { type: file, include: [${folder}/app.log] } }
+managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_interval: 1s }
+`,
+    )
+  local([])
+  const url = `${service.url}/v3/pipeline/${id}`
+  const daemon = sluice(['run', '--pipeline', url, '--key-file', join(folder, 'key'), '--config', path])
+  t.teardown(async () => {
+    daemon.child.kill('SIGKILL')
+    await daemon.exit
+  })
+  const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>
+    await until(async () => {
+      const [found] = (await client.fleet()).items
+      return found && test(found) && found
+    })
+
+  const refused = await reported(({ error }) => error !== null)
+  t.match(refused, { revision: null, health: 'failed', behind: true })
+  t.match(refused.error, /^revision 1 cannot run: .*out\.ndjson is not among the files that it may use/)
+  const fleet = fleetText((await client.fleet()).items, 120)
+  t.match(fleet, /- of 1 +failed/)
+  t.match(fleet, /^! .*: revision 1 cannot run: /m)
+
+  const page = await daemon.until(() => /"url":"([^"]+)\/metrics"/.exec(daemon.stderr)?.[1])
+  const ready = await fetch(`${page}/readyz`)
+  t.equal(ready.status, 503)
+  t.match(await ready.json(), { managed: { pipeline: id, service: service.url, published: 1, refused: 1 } })
+  const metrics = await (await fetch(`${page}/metrics`)).text()
+  t.match(metrics, /^sluice_managed_revision_refused 1$/m)
+  t.match(metrics, /^sluice_managed_published_revision 1$/m)
+  t.match(metrics, new RegExp(`^sluice_managed_info\\{pipeline="${id}"\\} 1$`, 'm'))
+  t.match(metrics, /^sluice_ready 0$/m)
+  const waiting = await ran(['status', '--config', path])
+  t.equal(waiting.code, 1, waiting.stderr)
+  t.match(waiting.stdout, new RegExp(`^Pipeline ${id}, no revision runs \\(1 is published\\)`, 'm'))
+  t.match(waiting.stdout, /revision 1\s+cannot\s+run:/)
+  const alone = await ran(['validate', path])
+  t.match(alone, { code: 0, stdout: /ok \(the local part of a managed daemon: 1 source, .*0 destinations\)$/m })
+
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() => daemon.stderr.includes('the local configuration was read again'))
+  writeFileSync(path, 'sources: 1\n')
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() => daemon.stderr.includes('SLUICE_RELOAD_FAILED'))
+  local([out])
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() => daemon.stderr.includes('"started"'))
+  await reported(({ revision, error }) => revision === 1 && error === null)
+  t.equal(daemon.stderr.match(/SLUICE_REVISION_REFUSED/g)?.length, 1, 'the same refusal is logged once')
+
+  const tap = sluice(['tap', 'app', '--config', path, '--limit', '1'])
+  const writing = setInterval(() => appendFileSync(join(folder, 'app.log'), 'hello\n'), 50)
+  t.equal(await tap.exit, 0, tap.stderr)
+  clearInterval(writing)
+  t.match(tap.stdout, /hello/)
+  const line = new RegExp(`^Pipeline ${id}, revision 1; last contact \\S+ ago`, 'm')
+  const [status, top, whole] = await Promise.all([
+    ran(['status', '--config', path]),
+    ran(['top', '--config', path, '--interval', '100ms', '--count', '1']),
+    ran(['validate', path]),
+  ])
+  t.match(status, { code: 0, stdout: line })
+  t.match(top, { code: 0, stdout: line })
+  t.match(whole, { code: 0, stdout: new RegExp(`revision 1 of pipeline ${id}, saved .*1 destination\\)$`, 'm') })
+  t.same(
+    (await loadDaemonConfig(path, {})).destinations.map(({ id }) => id),
+    ['out'],
+    'for explain, resend and so on',
+  )
+
+  await client.pipelines.update(id, { config: pipeline('/etc/x') })
+  await client.pipelines.publish(id)
+  await reported(({ error }) => error !== null)
+  const behind = await ran(['status', '--config', path])
+  t.match(behind, { code: 1, stdout: /revision 2 of the pipeline cannot run here/ })
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
+})
