@@ -9,7 +9,7 @@ import { at } from '../api/domain/records.js'
 import type { Service } from '../api/domain/service.js'
 import type { Ingest, IngestAnswer } from '../api/http/ingest.js'
 import { components } from '../components.js'
-import { literalSecrets, secretNamesIn } from '../config/account-secrets.js'
+import { literalSecrets } from '../config/account-secrets.js'
 import type { Config } from '../config/load.js'
 import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
@@ -127,7 +127,7 @@ export class ServedIngest implements Ingest {
     const ids = new Set<string>()
     for await (const published of pipelines.allPublished(at.pipelines(enterpriseId, accountId))) {
       ids.add(published.id)
-      if (secretNamesIn(published.config).includes(name)) users.push(published)
+      if (secrets.namesIn(published.config).includes(name)) users.push(published)
     }
     if (await secrets.exists(accountId, name)) for (const published of users) await this.#publish(published)
     else await this.#host.endUsersOf(ids, name)

@@ -8,6 +8,13 @@ import { ConfigError, errorText } from '../core/errors.js'
 /** The source that the requests to a pipeline come in by. */
 export const INGEST = 'ingest'
 
+/** Of a pipeline, as are the next ones. */
+const MOST_DESTINATIONS = 32
+/** Requests on their way. */
+const MOST_IN_FLIGHT = 64
+const MOST_BATCH_EVENTS = 50_000
+const MOST_BATCH_BYTES = 4 * 1024 * 1024
+
 /** A published configuration that the service cannot run; the message says why, for people. */
 export class NotHosted extends Error {}
 
@@ -53,8 +60,33 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
     )
   const refused = refusedBy(permitted, all)
   if (refused.length > 0) throw new NotHosted(refused.map(({ path, message }) => `${path}: ${message}`).join('; '))
+  const { length } = all.destinations
+  if (length > MOST_DESTINATIONS)
+    throw new NotHosted(
+      `events from ${INGEST} reach ${length} destinations, and the service runs at most ${MOST_DESTINATIONS} of a pipeline; run it in a daemon, or divide it`,
+    )
   const reach = new LimitedReach(permitted)
-  return { ...all, destinations: all.destinations.map(one => ({ ...one, reach })) }
+  return { ...all, destinations: all.destinations.map(one => ({ ...bounded(one, length), reach })) }
+}
+
+/** What a request takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */
+function bounded(destination: ComponentConfig<'destination'>, destinations: number): ComponentConfig<'destination'> {
+  const { delivery } = destination
+  if (!delivery) return destination
+  const { max_in_flight, batch } = delivery
+  const share = Math.max(1, Math.floor(MOST_IN_FLIGHT / destinations))
+  return {
+    ...destination,
+    delivery: {
+      ...delivery,
+      max_in_flight: Math.min(max_in_flight, share),
+      batch: {
+        ...batch,
+        max_events: Math.min(batch.max_events, MOST_BATCH_EVENTS),
+        max_bytes: Math.min(batch.max_bytes, MOST_BATCH_BYTES),
+      },
+    },
+  }
 }
 
 export function whyNot(error: unknown): string {

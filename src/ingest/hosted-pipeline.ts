@@ -151,7 +151,7 @@ export class HostedPipeline {
 
   /** Whether it is this that runs, with the same secrets. */
   runs(published: Published): boolean {
-    return this.#runs.name === versionOf(published).name
+    return this.#runs.name === versionName(published)
   }
 
   usesSecret(name: string): boolean {
@@ -307,8 +307,14 @@ function configOptions(
   return { name, dataDir, components, ingest: feed.definition, permitted, secrets: secrets?.values() ?? {} }
 }
 
-function versionOf({ revision, secrets }: Published): Version {
-  return { name: `${revision} ${secrets?.version ?? ''}`, revision, secrets: secrets?.names ?? [] }
+/** The same for the same revision with the same values of its secrets. */
+export function versionName({ revision, secrets }: Published): string {
+  return `${revision} ${secrets?.version ?? ''}`
+}
+
+function versionOf(published: Published): Version {
+  const { revision, secrets } = published
+  return { name: versionName(published), revision, secrets: secrets?.names ?? [] }
 }
 
 function keyOf({ headers }: IncomingMessage): string | undefined {

@@ -10,6 +10,7 @@ import { AccountQuotas } from './account-quota.js'
 import { whyNot } from './hosted-config.js'
 import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
 import { IngestMetrics } from './ingest-metrics.js'
+import { Refusals } from './refusals.js'
 import { makesRoom } from './room.js'
 
 const NO_ROOM = 'too_many_pipelines'
@@ -59,12 +60,14 @@ export class IngestHost {
   /** Lately removed: a request that was let in before may still want to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
+  readonly #refusals: Refusals
   #stopping: AbortSignal | undefined
 
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
     const { maxDiskPerAccount: max, log, metrics, around } = options
+    this.#refusals = new Refusals(around.clock)
     this.#disks = new AccountDisks({ max, log, metrics, clock: around.clock })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
@@ -77,6 +80,8 @@ export class IngestHost {
   /** Takes the events of a request for what is published. Throws a Refusal. */
   async take(published: Published, request: IncomingMessage): Promise<Answer> {
     try {
+      const known = this.#refusals.of(published)
+      if (known) throw known
       const hosted = await this.#hosted(published)
       this.#latest.set(published.id, published)
       if (!hosted.runs(published)) await this.#update(hosted, published)
@@ -175,6 +180,7 @@ export class IngestHost {
     this.#latest.set(id, published)
     this.#parked.delete(id)
     const own = log.child({ pipeline: id })
+    const began = this.#options.around.clock.now()
     try {
       const hosted = await HostedPipeline.start(published, {
         ...this.#options,
@@ -192,9 +198,10 @@ export class IngestHost {
       this.#latest.delete(id)
       const why = whyNot(error)
       own.warn({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, 'a published pipeline cannot run here')
-      throw new Refusal(503, 'pipeline_cannot_run', `revision ${revision} of the pipeline cannot run here: ${why}`, {
-        'retry-after': '30',
-      })
+      const message = `revision ${revision} of the pipeline cannot run here: ${why}`
+      const refusal = new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
+      this.#refusals.add(published, refusal, this.#options.around.clock.now() - began)
+      throw refusal
     }
   }
 

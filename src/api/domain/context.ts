@@ -2,12 +2,13 @@ import type { Logger } from 'pino'
 import type { AnyDefinition } from '../../core/component.js'
 import type { Clock } from '../../lib/time.js'
 import { type Change, type Entry, type Expected, type Store, StoreError } from '../store/store.js'
+import { Derived } from './derived.js'
 import type { Page } from './documents.js'
 import { ApiError } from './errors.js'
 import { Ids } from './ids.js'
 import type { PageQuery } from './inputs.js'
 import type { Principal } from './principal.js'
-import type { Rate } from './rate-limiter.js'
+import { type Rate, RateLimiter, rateHeaders } from './rate-limiter.js'
 import { type AuditRecord, at } from './records.js'
 import { Turns } from './turns.js'
 
@@ -25,10 +26,15 @@ export interface ServiceLimits {
   readonly daemons: number
   /** Daemons that one user or service account may register. */
   readonly newDaemons: Rate
+  /** Changes that one user or service account may make, and all of an account. */
+  readonly changes: Rate
+  readonly changesOfAccount: Rate
   readonly keysPerUser: number
   /** Kept for each pipeline; the published one always is. */
   readonly revisions: number
   readonly configBytes: number
+  /** Sources, processors and destinations of a pipeline. */
+  readonly components: number
   readonly auditDays: number
 }
 
@@ -42,9 +48,12 @@ export const DEFAULT_LIMITS: ServiceLimits = {
   secrets: 200,
   daemons: 5000,
   newDaemons: { limit: 600, windowMs: 60_000 },
+  changes: { limit: 2000, windowMs: 600_000 },
+  changesOfAccount: { limit: 10_000, windowMs: 600_000 },
   keysPerUser: 50,
   revisions: 100,
   configBytes: 128 * 1024,
+  components: 250,
   auditDays: 400,
 }
 
@@ -62,6 +71,11 @@ export interface ServiceOptions {
   readonly background?: boolean
 }
 
+/** Records of a page together: clients that do not read what they ask for hold its text in memory. */
+const PAGE_BYTES = 1024 * 1024
+
+const ENDS = /\.(?:remove|revoke)$/
+
 type Details = AuditRecord['details']
 
 /** What all parts of the domain share. */
@@ -75,6 +89,9 @@ export class Context {
   /** By account, or by enterprise for what belongs to none. */
   readonly turns = new Turns()
   readonly #pages = new WeakMap<readonly Entry[], Page<unknown>>()
+  readonly #changes: RateLimiter
+  readonly #changesOfAccounts: RateLimiter
+  readonly #sizes = new Derived((value: object) => JSON.stringify(value).length)
   #timeMs = Number.NaN
   #time = ''
 
@@ -84,6 +101,8 @@ export class Context {
     this.random = random
     this.log = log
     this.limits = { ...DEFAULT_LIMITS, ...limits }
+    this.#changes = new RateLimiter(this.limits.changes, clock)
+    this.#changesOfAccounts = new RateLimiter(this.limits.changesOfAccount, clock)
     this.ids = new Ids(clock, random)
   }
 
@@ -130,11 +149,21 @@ export class Context {
   #pageOf<T>(prefix: string, limit: number, entries: readonly Entry[]): Page<T> {
     const known = this.#pages.get(entries)
     if (known) return known as Page<T>
-    const shown = entries.slice(0, limit)
-    const next = entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null
+    const shown = this.#asFit(entries.slice(0, limit))
+    const next = entries.length > shown.length ? shown.at(-1)!.key.slice(prefix.length) : null
     const page = { items: shown.map(({ value }) => value as T), next, limit }
     this.#pages.set(entries, page)
     return page
+  }
+
+  /** Not more than a page may have, and always the first. */
+  #asFit(entries: readonly Entry[]): readonly Entry[] {
+    let bytes = 0
+    const end = entries.findIndex(({ value }, i) => {
+      bytes += this.#sizes.of(value as object)
+      return i > 0 && bytes > PAGE_BYTES
+    })
+    return end < 0 ? entries : entries.slice(0, end)
   }
 
   /** Throws 409 when a list has `most` entries already. */
@@ -143,9 +172,13 @@ export class Context {
     if (entries.length >= most) throw tooMany(most, what)
   }
 
-  /** The entry of the audit log for what is written along with it. Details hold no secret. */
+  /**
+   * The entry of the audit log for what is written along with it. Details hold no secret. Throws ApiError 429 when there
+   * were too many changes: each one stays in the store for a long time, also when it is undone.
+   */
   audit(principal: Principal, action: string, target: { type: string; id: string }, details: Details = {}): Change {
     const { type, subject, keyId, enterpriseId, address, requestId } = principal
+    this.#countChange(principal, action)
     return this.auditEntry({
       action,
       actor: { type, id: subject.id, email: subject.email, key_id: keyId },
@@ -156,6 +189,17 @@ export class Context {
       address,
       request_id: requestId ?? null,
     })
+  }
+
+  #countChange({ subject, account, enterpriseId }: Principal, action: string): void {
+    // What ends something undoes an earlier change, and nobody must be able to keep a key from being revoked.
+    if (ENDS.test(action)) return
+    const own = this.#changes.take(subject.id)
+    const state = own.allowed ? this.#changesOfAccounts.take(account?.id ?? enterpriseId) : own
+    if (state.allowed) return
+    const whose = own.allowed ? 'in this account' : 'by this user or service account'
+    const message = `more than ${state.limit} changes in ${state.windowMs / 60_000} minutes ${whose}; wait`
+    throw new ApiError(429, 'too_many_changes', message, { headers: rateHeaders(state) })
   }
 
   auditEntry(entry: Omit<AuditRecord, 'id' | 'at'>): Change {

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { literalSecrets, misplacedSecrets } from '../../config/account-secrets.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../config/load.js'
+import { SECTIONS } from '../../config/sections.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
 import { ConfigError } from '../../core/errors.js'
 import { ApiError, type Fault } from './errors.js'
@@ -39,7 +40,7 @@ export function ingestSource<D extends AnyDefinition<'source'>>(
 export function checkPipelineConfig(
   config: Readonly<Record<string, unknown>>,
   components: readonly AnyDefinition[],
-  mostBytes: number,
+  most: { readonly bytes: number; readonly components: number },
   { literals = false }: { literals?: boolean } = {},
 ): Config {
   // First of all: what is nested without end cannot even be written as JSON.
@@ -47,7 +48,9 @@ export function checkPipelineConfig(
     throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
   }
   const bytes = Buffer.byteLength(JSON.stringify(config))
-  if (bytes > mostBytes) throw invalid([{ path: 'config', message: `must not be larger than ${mostBytes} bytes` }])
+  if (bytes > most.bytes) throw invalid([{ path: 'config', message: `must not be larger than ${most.bytes} bytes` }])
+  if (countComponents(config) > most.components)
+    throw invalid([{ path: 'config', message: `must not have more than ${most.components} components` }])
   const secrets = [...misplacedSecrets(config), ...(literals ? [] : literalSecrets(config))]
   if (secrets.length > 0) throw invalid(secrets.map(({ path, message }) => fault(path, message)))
   try {
@@ -56,6 +59,13 @@ export function checkPipelineConfig(
     if (!(error instanceof ConfigError)) throw error
     throw invalid(error.problems.slice(0, MOST_FAULTS).map(({ path, message }) => fault(path, message)))
   }
+}
+
+function countComponents(config: Readonly<Record<string, unknown>>): number {
+  return Object.values(SECTIONS).reduce((count, section) => {
+    const components = config[section]
+    return count + (typeof components === 'object' && components !== null ? Object.keys(components).length : 0)
+  }, 0)
 }
 
 function isDeeper(value: unknown, levels: number): boolean {

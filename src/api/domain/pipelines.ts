@@ -9,6 +9,7 @@ import { ApiError, notFound } from './errors.js'
 import { pipelineTag, publishedTag, requireMatch } from './etag.js'
 import { missingFeatures, notEnabled } from './features.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from './inputs.js'
+import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig } from './pipeline-config.js'
 import type { Principal } from './principal.js'
 import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from './records.js'
@@ -37,6 +38,7 @@ export class Pipelines {
   readonly #components: readonly AnyDefinition[]
   readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
+  readonly #checks = new PacedWork()
   readonly #hidden = new Derived((config: Readonly<Record<string, unknown>>) => hideLiterals(config))
   readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, record => this.#show(record, [])))
 
@@ -60,7 +62,7 @@ export class Pipelines {
   async create(principal: Principal, { title, config }: PipelineInput): Promise<Tagged<PipelineDocument>> {
     const account = writes(principal)
     const context = this.#context
-    this.#check(config)
+    await this.#check(account.id, config)
     return context.turns.take(account.id, async () => {
       const { enterpriseId } = principal
       await context.room(at.pipelines(enterpriseId, account.id), context.limits.pipelines, 'pipelines in an account')
@@ -103,7 +105,7 @@ export class Pipelines {
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
       requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
-      if (config) this.#check(config)
+      if (config) await this.#check(account.id, config)
       const saved = config !== undefined && JSON.stringify(config) !== JSON.stringify(before.config)
       if (!saved && (title === undefined || title === before.title)) return this.#tagged(before)
       const record: PipelineRecord = {
@@ -158,7 +160,7 @@ export class Pipelines {
       const number = input.revision ?? before.revision
       const revision = await this.#revision(before, number)
       // What was right when it was saved need not be any more: the schema may have changed since.
-      const { processors } = this.#check(revision.config, { literals: true })
+      const { processors } = await this.#check(account.id, revision.config, { literals: true })
       const gate = at.account(before.enterprise_id, before.account_id)
       const owner = await context.read<AccountRecord>(gate)
       if (!owner) throw notFound('pipeline')
@@ -270,8 +272,10 @@ export class Pipelines {
     }
   }
 
-  #check(config: Readonly<Record<string, unknown>>, options: { literals?: boolean } = {}) {
-    return checkPipelineConfig(config, this.#components, this.#context.limits.configBytes, options)
+  #check(account: string, config: Readonly<Record<string, unknown>>, options: { literals?: boolean } = {}) {
+    const { configBytes, components } = this.#context.limits
+    const limits = { bytes: configBytes, components }
+    return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits, options))
   }
 
   /** The secrets that the draft or the published revision refers to and that do not exist. */

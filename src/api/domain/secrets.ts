@@ -89,6 +89,11 @@ export class Secrets {
     })
   }
 
+  /** The names that a configuration refers to. */
+  namesIn(config: object): readonly string[] {
+    return this.#names.of(config)
+  }
+
   async exists(accountId: string, name: string): Promise<boolean> {
     return (await this.#read(accountId, name)) !== undefined
   }

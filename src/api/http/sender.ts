@@ -10,6 +10,7 @@ import { rateHeaders } from '../domain/rate-limiter.js'
 import { refusalFor } from './refusals.js'
 import type { RequestCounts } from './request-counts.js'
 import type { Reply, Route } from './route.js'
+import { Unread } from './unread.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -33,7 +34,7 @@ export class Sender {
   readonly #clock: Clock
   /** The same page object always is the same text. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
-
+  readonly #unread = new Unread()
   #closing = false
 
   constructor(log: Logger, counts: RequestCounts, clock: Clock) {
@@ -59,6 +60,7 @@ export class Sender {
     if (one !== undefined) text = JSON.stringify({ meta: { type: answers[status]?.one?.[0] }, data: one })
     else if (page) text = this.#pageText(page, answers[status]?.list?.[0])
     else if (raw !== undefined) text = JSON.stringify(raw)
+    if (text !== undefined && request.principal) this.#unread.check(accountOf(request.principal), text.length)
     this.#send(request, reply, status, request.principal, headers, text)
   }
 
@@ -118,7 +120,10 @@ export class Sender {
     if (this.#closing) headers.push('connection', 'close')
     raw.writeHead(status, headers)
     if (text === undefined || request.method === 'HEAD') raw.end()
-    else raw.end(text)
+    else {
+      if (principal) this.#unread.hold(accountOf(principal), text.length, raw)
+      raw.end(text)
+    }
   }
 
   #failed({ id, method, route }: FastifyRequest, error: unknown): void {
@@ -135,6 +140,8 @@ export class Sender {
     }
   }
 }
+
+const accountOf = ({ account, enterpriseId }: Principal): string => account?.id ?? enterpriseId
 
 /** Who the service took the client for, and what is left of its requests; not what `more` says anew. */
 function addIdentity(

@@ -18,6 +18,8 @@ import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { AccountQuotas } from '../../../src/ingest/account-quota.js'
+import { Feed } from '../../../src/ingest/feed.js'
+import { hostedConfig } from '../../../src/ingest/hosted-config.js'
 import type { Published } from '../../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../../src/ingest/ingest-host.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
@@ -427,6 +429,44 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
     destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
   })
   t.match(await post(line(1)), { status: 202 }, 'sources of daemons are no matter here')
+})
+
+t.test('a pipeline takes a bounded part of the memory and the connections of all', async t => {
+  const many = (length: number, more: object) => ({
+    destinations: Object.fromEntries(Array.from({ length }, (_, i) => [`d${i}`, { ...more, inputs: ['ingest'] }])),
+  })
+  const { publish, post } = await start(t)
+  await publish(many(33, OUT))
+  t.match(await post(line(1)), { status: 503, message: /reach 33 destinations.*at most 32/ })
+  const options = { name: 'p', dataDir: '/x', components: usual, ingest: new Feed().definition, secrets: {} }
+  const permitted = { files: [], never: [], urls: 'all', listen: [], credentials: [] } as const
+  const wide = {
+    type: 'http',
+    url: 'http://192.0.2.1/',
+    max_in_flight: 1000,
+    batch: { max_bytes: '1GB', max_events: 1e6 },
+  }
+  const { destinations } = hostedConfig(many(16, wide), { ...options, permitted })
+  t.match(destinations[0]!.delivery, { max_in_flight: 4, batch: { max_bytes: 4 * 1024 ** 2, max_events: 50_000 } })
+  const usualOnes = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), { ...options, permitted })
+  t.match(usualOnes.destinations[0]!.delivery, { max_in_flight: 4, batch: { max_bytes: 1e6, max_events: 1000 } })
+})
+
+t.test('what cannot run is not read again for each request', async t => {
+  const { publish, post, logs } = await start(t)
+  const filter = {
+    type: 'filter',
+    inputs: ['ingest'],
+    condition: `if (${Array(900).fill('.a equal 1').join(' and ')})`,
+  }
+  const processors = Object.fromEntries(Array.from({ length: 5 }, (_, i) => [`f${i}`, filter]))
+  const config = { processors, destinations: { out: { ...OUT, inputs: ['f0'], broken: true } } }
+  await publish(config)
+  for (let i = 0; i < 20; i++) t.match(await post(line(i)), { status: 503, code: 'pipeline_cannot_run' })
+  const refused = () => logs().split('SLUICE_REVISION_REFUSED').length - 1
+  t.ok(refused() <= 3, `${refused()} times for 20 requests`)
+  await publish({ destinations: { out: { ...OUT, inputs: ['ingest'] } } })
+  t.match(await post(line(1)), { status: 202 }, 'another revision is read at once')
 })
 
 t.test('files and addresses are checked again when they are opened', async t => {

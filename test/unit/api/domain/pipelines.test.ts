@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { PublishedDocument } from '../../../../src/api/domain/documents.js'
 import { ApiError } from '../../../../src/api/domain/errors.js'
+import { PacedWork } from '../../../../src/api/domain/paced-work.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 
 const PAGE = { limit: 50 }
@@ -116,6 +117,10 @@ t.test('what could not run is not taken', async t => {
     [{ ...config(), sources: { ingest: { type: 'stdin' } } }, [/^config.sources.ingest: .* there by itself/]],
     [{ ...config(), 'a b': 1 }, [/^config\["a b"\]: unknown option/]],
     [{ ...config(), tests: 'x'.repeat(20_000) }, [/^config: must not be larger than 20000 bytes/]],
+    [
+      { destinations: Object.fromEntries(Array.from({ length: 251 }, (_, i) => [`d${i}`, out])) },
+      [/^config: must not have more than 250 components/],
+    ],
     [deep, [/^config: must not be nested deeper than 64 levels/]],
   ]
   for (const [document, expected] of table) t.match(await problems(document), expected)
@@ -129,6 +134,50 @@ t.test('what could not run is not taken', async t => {
   const secret = { ...config(), data_dir: '${PATH}' }
   const saved = await service.pipelines.update(me, document.id, { config: secret })
   t.same(saved.document.config, secret, 'references to the environment stay text')
+})
+
+t.test('who checks many configurations holds up nobody else', async t => {
+  const work = new PacedWork()
+  const order: string[] = []
+  const take = (ms: number) => {
+    for (const end = performance.now() + ms; performance.now() < end; );
+  }
+  const all = ['a1', 'a2', 'a3', 'a4', 'b1'].map(name =>
+    work.do(name[0]!, () => {
+      order.push(name)
+      take(10)
+    }),
+  )
+  let others = 0
+  const other = setInterval(() => others++, 1)
+  t.equal(await outcome(work.do('c', () => Promise.reject(new ApiError(400, 'wrong', '')))), '400 wrong')
+  await Promise.all(all)
+  clearInterval(other)
+  t.same(order, ['a1', 'a2', 'b1', 'a3', 'a4'], 'accounts have their turns')
+  t.ok(others >= 5, 'in between there is time for everything else')
+  const many = Array.from({ length: 102 }, () => outcome(work.do('a', () => {})))
+  t.match(await Promise.race(many.toReversed()), /^429 too_many_requests/)
+  t.ok((await Promise.all(many)).filter(text => text === 'done').length >= 100)
+})
+
+t.test('changes are bounded; what ends something is not', async t => {
+  const minute = { limit: 3, windowMs: 60_000 }
+  const { service, first, time } = await openService(t, {
+    changes: minute,
+    changesOfAccount: { limit: 5, windowMs: 60_000 },
+  })
+  const [me, other] = [await as(service, first.manager.key), await as(service, first.service_account.key)]
+  const make = (who = me) => outcome(service.pipelines.create(who, { title: 'x', config: config() }))
+  const key = await service.userKeys.create(me, {})
+  t.same([await make(), await make(), await make()], ['done', 'done', '429 too_many_changes'])
+  t.same(
+    [await make(other), await make(other), await make(other)],
+    ['done', 'done', '429 too_many_changes'],
+    'of the account',
+  )
+  t.equal(await outcome(service.userKeys.revoke(me, key.id)), 'done', 'a key can be revoked whatever happens')
+  await time.advance(60_000)
+  t.equal(await make(), 'done')
 })
 
 t.test('a throttle is in beta', async t => {

@@ -1,9 +1,11 @@
-import { once } from 'node:events'
+import { EventEmitter, once } from 'node:events'
+import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { Ingest } from '../../../../src/api/http/ingest.js'
 import { RequestCounts } from '../../../../src/api/http/request-counts.js'
+import { Unread } from '../../../../src/api/http/unread.js'
 import { Connections } from '../../../../src/lib/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { Seeded } from '../../../support/seeded.js'
@@ -578,6 +580,35 @@ t.test('lists come in pages', async t => {
   t.same(titles.sort(), ['p0', 'p1', 'p2', 'p3', 'p4'])
   const { items, next } = await client(manager).pipelines.all({ limit: 3 })
   t.same([items.length, typeof next], [3, 'string'])
+})
+
+t.test('large lists come in small pages', async t => {
+  const { manager, ok } = await start(t)
+  const large = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } }, tests: [] }
+  const config = { ...large, data_dir: 'x'.repeat(100_000) }
+  for (let i = 0; i < 15; i++) await ok(201, 'POST', '/v3/pipeline', manager, { title: `p${i}`, config })
+  const first = await ok(200, 'GET', '/v3/pipeline?limit=100', manager)
+  t.ok(first.text.length < 1_100_000)
+  const rest = await ok(200, 'GET', `/v3/pipeline?limit=100&after=${first.body.meta.page.next}`, manager)
+  t.equal(first.body.data.length + rest.body.data.length, 15)
+  t.equal(rest.body.meta.page.next, null)
+})
+
+t.test('answers that nobody reads take a bounded part of the memory', async t => {
+  const unread = new Unread(1_000_000)
+  const answers = Array.from({ length: 8 }, () => new EventEmitter() as ServerResponse)
+  const full = { status: 503, code: 'overloaded', headers: { 'retry-after': '1' } }
+  for (const answer of answers.slice(0, 7)) {
+    unread.check('a', 100_000)
+    unread.hold('a', 100_000, answer)
+  }
+  t.throws(() => unread.check('a', 100_000), full, 'an account leaves something for others')
+  t.doesNotThrow(() => unread.check('a', 1000), 'short answers go on')
+  t.doesNotThrow(() => unread.check('b', 100_000))
+  unread.hold('b', 100_000, answers[7]!)
+  t.throws(() => unread.check('b', 150_000), full)
+  answers[0]!.emit('close')
+  t.doesNotThrow(() => unread.check('b', 150_000), 'as soon as one is read there is room')
 })
 
 t.test('drafts, revisions, publishing and rolling back; ETags keep changes apart', async t => {
