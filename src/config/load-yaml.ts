@@ -7,29 +7,88 @@ import {
   type ParsedNode,
   parseDocument,
   type Scalar,
+  visit,
   type YAMLError,
   type YAMLMap,
   type YAMLSeq,
 } from 'yaml'
 import { plainValue, replaceVariables } from './environment.js'
-import { type ConfigNode, type Entry, type Path, type Place, type ScalarNode, SourceText } from './node.js'
+import {
+  type ConfigNode,
+  type Entry,
+  type MapNode,
+  type Path,
+  type Place,
+  placeText,
+  type ScalarNode,
+  SourceText,
+} from './node.js'
 import type { Problems } from './problems.js'
+import { entryParts, misindented, type Part, topParts } from './salvage-yaml.js'
+import { SECTIONS } from './sections.js'
 
 /** Values nested deeper are refused: no configuration needs them, and reading them could overflow the stack. */
 const MAX_DEPTH = 64
 /** Values that all aliases of a file may stand for together. */
 const MAX_ALIASED = 10_000
 
-/** Reads YAML 1.2 text into a tree, or undefined when its structure cannot be relied on. Tells `problems` everything. */
-export function readYaml(
-  text: string,
-  file: string,
-  env: NodeJS.ProcessEnv,
-  problems: Problems,
-): { root: ConfigNode | undefined; sound: boolean } {
+/** What could be read of a text. */
+export interface ReadYaml {
+  readonly root: ConfigNode | undefined
+  /** Whether the structure of the whole text is right. */
+  readonly sound: boolean
+  /** Whether every component is known by its id at least, also where what stands in it is not. */
+  readonly named: boolean
+}
+
+type Parsed = ReturnType<typeof parseYaml>
+
+/** Reads YAML 1.2 text into a tree. Where its structure is wrong, what can be relied on. Tells `problems` everything. */
+export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, problems: Problems): ReadYaml {
   const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
   const shielded = shieldReferences(source.text)
-  const document = parseDocument(shielded ?? source.text, {
+  const whole = shielded ?? source.text
+  const document = parseYaml(whole)
+  if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2') {
+    problems.add({ source, offset: 0 }, [], 'must be YAML 1.2; remove the %YAML line')
+    return { root: undefined, sound: false, named: false }
+  }
+  const reader = new TreeReader(source, env, problems, shielded !== undefined, isSound(document))
+  if (isSound(document)) {
+    tellErrors(document, source, problems)
+    const contents = document.contents as ParsedNode | null
+    const isEmpty = !contents || (isScalar(contents) && contents.value === null)
+    return { root: isEmpty ? undefined : reader.read(contents, [], 0), sound: true, named: true }
+  }
+  const parts = soundParts(whole)
+  if (!parts) {
+    tellErrors(document, source, problems, whole)
+    return { root: undefined, sound: false, named: false }
+  }
+  const entries = new Map<string, Entry>()
+  let named = true
+  for (const { part, document } of parts) {
+    const key: Place = { source, offset: part.offset }
+    let read: ConfigNode | undefined
+    if (isSound(document)) {
+      tellErrors(document, source, problems)
+      read = reader.read(document.contents as ParsedNode | null, [], 0)
+    } else {
+      const { offset, message } = structuralError(document, part.text)
+      problems.add({ source, offset }, [], message)
+      if (part.path.length === 1) {
+        if (isSection(part.path[0]!)) named = false
+        continue
+      }
+    }
+    putPart(entries, part.path, key, read, problems)
+  }
+  const root: MapNode = { kind: 'map', source, offset: 0, size: 1, flow: false, entries }
+  return { root, sound: false, named }
+}
+
+function parseYaml(text: string) {
+  return parseDocument(text, {
     prettyErrors: false,
     // Its check is quadratic, and here both places are told.
     uniqueKeys: false,
@@ -37,24 +96,98 @@ export function readYaml(
     resolveKnownTags: false,
     logLevel: 'error',
   })
+}
+
+function isSound({ errors, warnings }: Parsed): boolean {
+  return [...errors, ...warnings].every(({ code }) => code in RECOVERED)
+}
+
+const isSection = (name: string): boolean => Object.values<string>(SECTIONS).includes(name)
+
+/** The parts of a text of which each is right, or wrong, for itself; undefined where that is not known. */
+function soundParts(text: string): { part: Part; document: Parsed }[] | undefined {
+  const parts = topParts(text)?.flatMap(part => {
+    const document = parseYaml(part.text)
+    const entries = isSound(document) || !isSection(part.path[0]!) ? undefined : entryParts(part)
+    return entries?.map(entry => ({ part: entry, document: parseYaml(entry.text) })) ?? [{ part, document }]
+  })
+  return parts?.some(({ document }) => !isSound(document)) ? parts : undefined
+}
+
+/** Puts what was read of a part to the parts before it; undefined: it cannot be read. */
+function putPart(
+  entries: Map<string, Entry>,
+  [name = '', id]: readonly string[],
+  key: Place,
+  read: ConfigNode | undefined,
+  problems: Problems,
+): void {
+  const found = read?.kind === 'map' ? read.entries.get(name) : undefined
+  const earlier = entries.get(name)
+  if (id === undefined) {
+    if (earlier) problems.add(key, [name], `is here twice; the first is ${placeText(earlier.key)}`)
+    else if (found) entries.set(name, found)
+    return
+  }
+  const component = found?.value.kind === 'map' ? found.value.entries.get(id) : undefined
+  const components = new Map(earlier?.value.kind === 'map' ? earlier.value.entries : [])
+  const first = components.get(id)
+  if (first) problems.add(key, [name, id], `is here twice; the first is ${placeText(first.key)}`)
+  else components.set(id, component ?? { key, value: scalar(key, null, true) })
+  const value: MapNode = { kind: 'map', ...key, flow: false, size: 1, entries: components }
+  entries.set(name, { key: earlier?.key ?? found?.key ?? key, value })
+}
+
+/** Reports the errors of a document. `text` is given where its structure is wrong. */
+function tellErrors(document: Parsed, source: SourceText, problems: Problems, text?: string): void {
+  if (text !== undefined) {
+    const { offset, message } = structuralError(document, text)
+    problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)
+    return
+  }
   const told = new Set<number>()
-  let sound = true
   for (const error of [...document.errors, ...document.warnings]) {
-    if (!(error.code in RECOVERED)) sound = false
     // One mistake often makes several errors in its line; the first is the one to look at.
     const offset = Math.min(error.pos[0], source.text.length)
     const { line } = source.place(offset)
     if (!told.has(line)) problems.add({ source, offset }, [], sentence(error))
     told.add(line)
   }
-  if (document.directives?.yaml.explicit && document.directives.yaml.version !== '1.2') {
-    problems.add({ source, offset: 0 }, [], 'must be YAML 1.2; remove the %YAML line')
-    sound = false
+}
+
+const INDENTATION = new Set(['BAD_INDENT', 'BLOCK_AS_IMPLICIT_KEY', 'MULTILINE_IMPLICIT_KEY', 'MISSING_CHAR'])
+
+/** The first error of a document whose structure is wrong, at the place where it can be mended. Others follow from it. */
+function structuralError(document: Parsed, text: string): { offset: number; message: string } {
+  const error = [...document.errors, ...document.warnings].find(({ code }) => !(code in RECOVERED))!
+  const at = error.pos[0]
+  const message = sentence(error)
+  if (message === OPEN_QUOTE || message === OPEN_BRACKET) {
+    const offset = openedAt(document, at, message === OPEN_QUOTE)
+    return { offset: offset ?? at, message }
   }
-  if (!sound) return { root: undefined, sound }
-  const contents = document.contents as ParsedNode | null
-  if (!contents || (isScalar(contents) && contents.value === null)) return { root: undefined, sound }
-  return { root: new TreeReader(source, env, problems, shielded !== undefined).read(contents, [], 0), sound }
+  if (error.code === 'TAB_AS_INDENT') {
+    const line = text.lastIndexOf('\n', at - 1) + 1
+    return { offset: line + /^ */.exec(text.slice(line))![0].length, message }
+  }
+  const found = INDENTATION.has(error.code) ? misindented(text) : undefined
+  if (!found) return { offset: at, message }
+  const spaces = `${found.spaces} space${found.spaces === 1 ? '' : 's'}`
+  return { offset: found.offset, message: `the indentation does not fit the lines above; use ${spaces} before this` }
+}
+
+/** Where the quote or the bracket was opened that should have been closed before `at`. */
+function openedAt({ contents }: Parsed, at: number, quote: boolean): number | undefined {
+  let opened: number | undefined
+  const inspect = (_key: unknown, node: { range?: readonly number[] | null }) => {
+    const [start = 0, end = 0] = node.range ?? []
+    if (start <= at && end >= at) opened = start
+  }
+  visit(contents as ParsedNode, {
+    Scalar: (key, node) => (quote && /^QUOTE/.test(node.type ?? '') ? inspect(key, node) : undefined),
+    Collection: (key, node) => (!quote && node.flow && opened === undefined ? inspect(key, node) : undefined),
+  })
+  return opened
 }
 
 // A reference holds characters that mean something in YAML ("{" in [a, ${B}], "," or ": " in a default). While the
@@ -80,12 +213,15 @@ class TreeReader {
   readonly #env: NodeJS.ProcessEnv
   readonly #problems: Problems
   readonly #shielded: boolean
+  /** False: an anchor may be in a part of the text that cannot be read. */
+  readonly #whole: boolean
   /** Anchors so far; undefined while the anchored value is being read. */
   readonly #anchors = new Map<string, ConfigNode | undefined>()
   #aliased = 0
 
-  constructor(source: SourceText, env: NodeJS.ProcessEnv, problems: Problems, shielded: boolean) {
+  constructor(source: SourceText, env: NodeJS.ProcessEnv, problems: Problems, shielded: boolean, whole: boolean) {
     this.#source = source
+    this.#whole = whole
     this.#env = env
     this.#problems = problems
     this.#shielded = shielded
@@ -155,6 +291,7 @@ class TreeReader {
       if (this.#aliased <= MAX_ALIASED) return target
       return this.#broken(at, path, `aliases stand for more than ${MAX_ALIASED} values`)
     }
+    if (!this.#whole && !this.#anchors.has(name)) return scalar(at, null, true)
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside of what it stands for`
       : `there is no anchor &${name} above`
@@ -206,10 +343,13 @@ const SENTENCES: Readonly<Record<string, string>> = {
   UNEXPECTED_TOKEN: 'this is not expected here; check the quotes and brackets before it, and the indentation',
 }
 
+const OPEN_QUOTE = 'the quote that opens here is not closed'
+const OPEN_BRACKET = 'the bracket that opens here is not closed'
+
 /** What is wrong in words of our own: the parser's quote the document, and so perhaps a secret. */
 function sentence(error: YAMLError): string {
-  if (/Flow (map|sequence) in block collection/.test(error.message)) return 'a closing bracket is missing before this'
-  if (error.message.startsWith('Missing closing')) return 'a closing quote is missing before this'
+  if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
+  if (error.message.startsWith('Missing closing')) return OPEN_QUOTE
   if (error.message.startsWith('Implicit map keys need to be followed')) return 'a ":" is missing behind this key'
   return SENTENCES[error.code] ?? 'this is not YAML'
 }

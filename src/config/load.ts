@@ -11,6 +11,7 @@ import { type ConfigTest, checkTests } from './config-tests.js'
 import { check, Explainer } from './diagnostics.js'
 import { readDocument } from './document.js'
 import { configFiles, digestOf } from './files.js'
+import { withIndentationMeant } from './indentation.js'
 import { readYaml } from './load-yaml.js'
 import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './node.js'
@@ -96,7 +97,7 @@ export function parseConfig(text: string, file: string, options: LoadOptions): C
 export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
   const problems = new Problems()
   const root = readDocument(document, name, problems, options.literal ? undefined : options.env)
-  if (root.kind === 'map') return assemble(root, true, [], options, problems)
+  if (root.kind === 'map') return assemble(root, 'all', [], options, problems)
   problems.add(root, [], NOT_A_MAPPING)
   throw new ConfigError(problems.list())
 }
@@ -144,16 +145,17 @@ function build(
   options: LoadOptions,
   problems: Problems,
 ): Config {
-  let complete = problems.size === 0
+  let known: Known = problems.size === 0 ? 'all' : 'nothing'
   const merged = new Map<string, Entry>()
   let root: MapNode | undefined
   for (const { file, text } of files) {
     const read = readYaml(text, file, options.env, problems)
-    complete &&= read.sound
+    if (!read.sound && known === 'all') known = 'ids'
+    if (!read.named) known = 'nothing'
     if (!read.root) continue
     if (read.root.kind !== 'map') {
       problems.add(read.root, [], NOT_A_MAPPING)
-      complete = false
+      known = 'nothing'
     } else {
       root ??= { ...read.root, entries: merged }
       mergeInto(merged, read.root, problems)
@@ -166,13 +168,15 @@ function build(
     if (more.kind === 'map') mergeInto(merged, more, problems)
     else problems.add(more, [], NOT_A_MAPPING)
   }
-  return assemble(root, complete, files, options, problems)
+  return assemble(root, known, files, options, problems)
 }
 
-/** `complete`: whether all that belongs to the configuration is in `root`. */
+/** How much of the configuration could be read: where its structure is wrong perhaps only the ids of components. */
+type Known = 'all' | 'ids' | 'nothing'
+
 function assemble(
   root: MapNode,
-  complete: boolean,
+  known: Known,
   files: readonly { readonly file: string; readonly text: string }[],
   { env, components, serviceAlone = false, given = [], partial = false, onThisMachine = false, ...more }: LoadOptions,
   problems: Problems,
@@ -181,13 +185,16 @@ function assemble(
   const isLocalPart = localPart && root.entries.has('managed')
   const warnings = new Problems()
   const explainer = new Explainer(problems, new NearestName())
+  root = withIndentationMeant(root, components, problems)
   const parsed = readSettings(root, explainer)
   root = withSectionsMeant(root, explainer)
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   for (const source of given) addGiven(source, drafts, root, problems)
   checkOutputs(drafts, onThisMachine, problems, warnings)
   // With a file missing or its structure in doubt, what is not there may be in it.
-  if (complete && !partial && !isLocalPart) {
+  const isPart = partial || isLocalPart
+  if (known === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
+  if (known === 'all' && !isPart) {
     if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)

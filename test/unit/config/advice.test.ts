@@ -128,3 +128,84 @@ t.test('a condition that is clear but for its form', async t => {
     if (meant) t.doesNotThrow(() => parseCondition(meant))
   }
 })
+
+const BASE = config({}).slice(1)
+
+/** The problems of the text in short: line, path, message. */
+const shown = (text: string) => problemsOf(text).map(({ line, path, message }) => `${line} ${path}: ${message}`)
+
+t.test('a wrong indentation is one error, at its line, with the number of spaces that fit', async t => {
+  const fit = (n: number) => `: the indentation does not fit the lines above; use ${n} spaces before this`
+  const cases: readonly [string, string, readonly string[]][] = [
+    ['    limit: 5', '   limit: 5', [`7 ${fit(4)}`]],
+    ['    limit: 5', '     limit: 5', [`7 ${fit(4)}`]],
+    ['    inputs: [in]', ' inputs: [in]', [`6 ${fit(2)}`]],
+    ['    limit: 5', '\tlimit: 5', ['7 : a tab is used as indentation; use spaces']],
+    ['    limit: 5\n    window: 1s', '\tlimit: 5\n\twindow: 1s', ['7 : a tab is used as indentation; use spaces']],
+  ]
+  for (const [right, wrong, expected] of cases) {
+    const text = BASE.replace(right, wrong)
+    t.same(shown(text), expected, text)
+    const { line } = problemsOf(text)[0]!
+    const spaces = /use (\d+) space/.exec(expected[0]!)?.[1]
+    if (spaces === undefined || spaces === '2') continue
+    const lines = text.split('\n')
+    lines[line - 1] = ' '.repeat(Number(spaces)) + lines[line - 1]!.trimStart()
+    t.same(shown(lines.join('\n')), [], 'as it says')
+  }
+})
+
+t.test('an indentation that means something else is one error, too', async t => {
+  const beside = BASE.replace(/^ {4}(?=type|inputs|limit|window)/gm, '  ')
+  t.same(shown(beside), [
+    '5 processors.lim.type: is indented like lim; an option of lim needs more spaces before it than lim has',
+  ])
+  t.same(shown(beside.replace(/^ {2}(?=type|inputs|limit|window)/gm, '   ')), [], 'as it says')
+  const one = BASE.replace('    window: 1s', '  window: 1s')
+  t.same(shown(one), [
+    '8 processors.lim.window: is indented like lim; an option of lim needs more spaces before it than lim has',
+  ])
+  const inside = BASE.replace('destinations:\n  out', '  destinations:\n    out')
+  t.same(shown(inside), [
+    '9 processors.destinations: is indented as if it were in processors; write destinations: without spaces before it',
+  ])
+  t.same(shown(inside.replace('  destinations:', 'destinations:')), [], 'as it says')
+  const flat = BASE.replace(/^ {2}(?! )lim:/m, 'lim:')
+  t.same(shown(flat), ['4 lim: is not indented: in processors it needs at least one space before it'])
+  t.same(shown(flat.replace(/^lim:/m, ' lim:')), [], 'as it says')
+})
+
+t.test('an error in the structure hides no other of its file, and none of the graph', async t => {
+  const text = [
+    'data_dri: x',
+    'sources:',
+    '  a: { type: stdin, decode: [json }',
+    '  b:',
+    '    type: file',
+    "    include: ['/x",
+    '  c: { type: fiel, include: [y] }',
+    'processors:',
+    '  lim:',
+    '    type: throttle',
+    '    inputs: [a, b, cc]',
+    '     limit: 5',
+    '  keep: { type: filter, inputs: [d], condition: .x == 1 }',
+    'destinations:',
+    '  out:',
+    '    type: stdout',
+    '    inputs: [lim, keep, limm]',
+    '    colour: red',
+    '',
+  ].join('\n')
+  t.same(shown(text), [
+    '1 data_dri: unknown option; did you mean "data_dir"?',
+    '3 : the bracket that opens here is not closed',
+    '6 : the quote that opens here is not closed',
+    '7 sources.c.type: must be one of file, stdin, journald, tcp, http, not "fiel"; did you mean "file"?',
+    '12 : the indentation does not fit the lines above; use 4 spaces before this',
+    '13 processors.keep.inputs[0]: there is no source or processor "d"',
+    "13 processors.keep.condition: a condition has the form if (.field operator 'value'); write: if (.x equal 1) (column 1 of the condition)",
+    '17 destinations.out.inputs[2]: there is no source or processor "limm"; did you mean "lim"?',
+    '18 destinations.out.colour: unknown option of stdout; known are type, inputs, encoding, batch, retry, timeout, max_in_flight, hold_after_refusals, on_reject, buffer, renamed_from',
+  ])
+})

@@ -477,11 +477,11 @@ t.test('topology', async t => {
 t.test('YAML that is none', async t => {
   const cases: [string, string[]][] = [
     ['a:\n\tb: 1\n', ['2:1: a tab is used as indentation; use spaces']],
-    ['a: [1, 2\nb: 3\n', ['2:1: a closing bracket is missing before this']],
-    ["a: 'x\nb: 1\n", ['3:1: a closing quote is missing before this']],
+    ['a: [1, 2\nb: 3\n', ['1:4: the bracket that opens here is not closed']],
+    ["a: 'x\nb: 1\n", ['1:4: the quote that opens here is not closed']],
     ['a: "x" y\n', ['1:8: this is not expected here; check the quotes and brackets before it, and the indentation']],
     ['a: b: c\n', ['1:4: a mapping cannot begin here; quote a value that holds ": ", and check the indentation below']],
-    ['a:\n  b: 1\n c: 2\n', ['3:1: the indentation does not fit the lines above']],
+    ['a:\n  b: 1\n c: 2\n', ['3:2: the indentation does not fit the lines above; use 2 spaces before this']],
     ['a\nb: 1\n', ['1:1: a key must be in one line and followed by ": "']],
     ['data_dir: 1\n---\ndata_dir: 2\n', ['2:1: a second document begins here; one file holds one document']],
     ['%YAML 1.1\n---\na: yes\n', ['1:1: must be YAML 1.2; remove the %YAML line']],
@@ -787,7 +787,7 @@ t.test('files and folders', async t => {
     'twice/c.yaml:1:17: destinations.in: the id is taken by the source at twice/a.yaml:2:12',
   ])
   t.match(linesOf('broken'), [
-    /^broken\/a.yaml:1:28: /,
+    /^broken\/a.yaml:1:10: the bracket/,
     /^broken\/b.yaml:1:17: destinations.out.path: is missing/,
     /^broken\/b.yaml:1:50: destinations.out.pth/,
   ])
