@@ -1,7 +1,9 @@
 // Builds the Debian package: sluice_VERSION_ARCH.deb, with the packages of npm that it needs. The same input gives the same bytes.
 //
-//   node .scripts/package-deb.mjs [--out FOLDER] [--arch ARCH] [--version VERSION] [--built FOLDER]
+//   node .scripts/package-deb.mjs [--with-node] [--out FOLDER] [--arch ARCH] [--version VERSION] [--built FOLDER]
 //
+// --with-node puts the Node.js that runs this into the package, for systems whose own is too old. It has to be one that
+// brings its libraries, as those of nodejs.org and NodeSource do. The version of the package names it: VERSION+nodeVERSION.
 // --built names a folder that the compiler wrote to; without it the checkout is prepared first. SOURCE_DATE_EPOCH is the
 // time of everything in the package, without it that of the last commit.
 import { execFileSync } from 'node:child_process'
@@ -33,8 +35,14 @@ const FOR_DEVELOPERS =
   /^(tests?|specs?|docs?|examples?|benchmarks?|bench|integration|fixtures|scripts|deps|browser|types)$/
 const DEVELOPERS_FILE = /^(eslint\.config|gruntfile|bench|benchmark|test|example|package-lock)\b|\.test\.|^tsconfig/
 
+/** Of the Node.js that comes with the package, below the folder of the program. */
+const NODE = 'bin/node'
+/** Where its licence is: beside the program in an archive of nodejs.org, in /usr/share/doc from NodeSource. */
+const NODE_LICENCES = [join(dirname(dirname(process.execPath)), 'LICENSE'), '/usr/share/doc/nodejs/LICENSE']
+
 const { values: options } = parseArgs({
   options: {
+    'with-node': { type: 'boolean', default: false },
     out: { type: 'string', default: join(ROOT, 'dist') },
     arch: { type: 'string' },
     version: { type: 'string' },
@@ -43,9 +51,22 @@ const { values: options } = parseArgs({
 })
 const manifest = JSON.parse(fs.readFileSync(join(ROOT, 'package.json'), 'utf8'))
 const version = options.version ?? manifest.version
-const debVersion = version.replace('-', '~')
+const withNode = options['with-node']
+const debVersion = version.replace('-', '~') + (withNode ? `+node${process.versions.node}` : '')
 const arch = options.arch ?? execFileSync('dpkg', ['--print-architecture'], { encoding: 'utf8' }).trim()
 const built = resolve(options.built ?? join(ROOT, 'dist'))
+const needed = /\d[\d.]*/.exec(manifest.engines.node)[0]
+const DESCRIPTION = [
+  'log shipper daemon',
+  ' Tails files, throttles events by key, delivers at least once to HTTP',
+  ' endpoints and files, and accounts for every event in Prometheus metrics.',
+]
+const BRINGS_NODE = [` It runs with Node.js ${process.versions.node}, which is in this package.`]
+const NEEDS_NODE = [
+  ` It needs Node.js ${needed} or newer as the package nodejs. That of Debian 12,`,
+  ' Ubuntu 22.04 and Ubuntu 24.04 is older: install nodejs from NodeSource, or',
+  ' build this package with "npm run package:deb -- --with-node".',
+]
 const epoch = Number(process.env.SOURCE_DATE_EPOCH ?? lastCommit())
 
 function lastCommit() {
@@ -101,6 +122,34 @@ function runs(root, path, { folder, not }) {
   return !(parts.length > 1 && FOR_DEVELOPERS.test(parts[0])) && !DEVELOPERS_FILE.test(basename(path))
 }
 
+function nodeLicence() {
+  const found = NODE_LICENCES.find(path => fs.existsSync(path))
+  if (!found)
+    throw new Error(
+      `the licence of ${process.execPath} is in none of ${NODE_LICENCES.join(', ')}; take a Node.js from nodejs.org`,
+    )
+  return found
+}
+
+/** Copies the Node.js that runs this, if other machines can run it. */
+function stageNode(target) {
+  const { host_arch, ...variables } = process.config.variables
+  const shared = Object.keys(variables).filter(name => /^node_shared/.test(name) && String(variables[name]) === 'true')
+  if (shared.length > 0) {
+    const why = 'uses libraries of this system'
+    throw new Error(
+      `--with-node: ${process.execPath} ${why} (${shared.join(', ')}); run this with a Node.js from nodejs.org or NodeSource`,
+    )
+  }
+  if (COMPILED[arch].folder !== `linux-${process.arch}`)
+    throw new Error(
+      `--with-node: ${process.execPath} is for ${process.arch}, and the package for ${arch}; build it on a machine of that architecture`,
+    )
+  fs.mkdirSync(dirname(target), { recursive: true })
+  fs.copyFileSync(process.execPath, target)
+  fs.chmodSync(target, 0o755)
+}
+
 /** Package, licence and its text, of all that is in node_modules. */
 function licences(paths) {
   const texts = new Map()
@@ -111,13 +160,14 @@ function licences(paths) {
     const text = license === 'Apache-2.0' ? 'The text is in /usr/share/common-licenses/Apache-2.0.' : own
     texts.set(text, [...(texts.get(text) ?? []), `${name} ${version} (${license})`])
   }
+  if (withNode) texts.set(fs.readFileSync(nodeLicence(), 'utf8').trim(), [`Node.js ${process.versions.node} (MIT)`])
   return [...texts].map(([text, names]) => `${names.join('\n')}\n\n${text}\n`).join(`\n${'-'.repeat(72)}\n\n`)
 }
 
 /** The lowest version of the C library that has what the compiled code asks for. */
 function libc(stage) {
   const asked = [...files(join(stage, LIB))]
-    .filter(path => path.endsWith('.node'))
+    .filter(path => path.endsWith('.node') || path === join(stage, LIB, NODE))
     .flatMap(path => fs.readFileSync(path, 'latin1').match(/GLIBC_2\.\d+/g) ?? [])
     .map(text => Number(text.slice('GLIBC_2.'.length)))
   return `2.${Math.max(...asked)}`
@@ -136,8 +186,10 @@ function stageProgram(stage) {
   write(join(lib, 'package.json'), `${JSON.stringify(own, null, 2)}\n`)
   copy(join(built, 'src'), join(lib, 'dist/src'), path => /\.c?js$/.test(path))
   const main = join(lib, manifest.bin.sluice)
-  // The node of the package that this one depends on, whatever else is in somebody's PATH.
-  write(main, fs.readFileSync(main, 'utf8').replace(/^#!.*/, '#!/usr/bin/node'), 0o755)
+  // The node that comes with the package or that it depends on, whatever else is in somebody's PATH.
+  const node = withNode ? `/${LIB}/${NODE}` : '/usr/bin/node'
+  write(main, fs.readFileSync(main, 'utf8').replace(/^#!.*/, `#!${node}`), 0o755)
+  if (withNode) stageNode(join(lib, NODE))
   for (const path of packages()) {
     const from = join(ROOT, path)
     copy(from, join(lib, path), inside => runs(from, inside, COMPILED[arch]))
@@ -190,11 +242,10 @@ function stageControl(stage, units) {
     Architecture: arch,
     Maintainer: MAINTAINER,
     'Installed-Size': size,
-    Depends: `nodejs (>= ${/\d[\d.]*/.exec(manifest.engines.node)[0]}), libc6 (>= ${libc(stage)}), libstdc++6, init-system-helpers (>= 1.54)`,
+    Depends: `${withNode ? '' : `nodejs (>= ${needed}), `}libc6 (>= ${libc(stage)}), libstdc++6, init-system-helpers (>= 1.54)`,
     Section: 'admin',
     Priority: 'optional',
-    Description:
-      'log shipper daemon\n Tails files, throttles events by key, delivers at least once to HTTP\n endpoints and files, and accounts for every event in Prometheus metrics.',
+    Description: [...DESCRIPTION, ' .', ...(withNode ? BRINGS_NODE : NEEDS_NODE)].join('\n'),
   }
   write(
     join(debian, 'control'),
@@ -240,8 +291,9 @@ try {
   settle(stage)
   fs.mkdirSync(options.out, { recursive: true })
   const target = join(options.out, `sluice_${debVersion}_${arch}.deb`)
+  // Node.js takes more than a minute at the usual level, and is hardly smaller then.
   const env = { ...process.env, SOURCE_DATE_EPOCH: String(epoch), DPKG_DEB_THREADS_MAX: '1' }
-  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--build', stage, target], {
+  execFileSync('dpkg-deb', ['--root-owner-group', '-Zxz', ...(withNode ? ['-z2'] : []), '--build', stage, target], {
     env,
     stdio: ['ignore', 'ignore', 'inherit'],
   })

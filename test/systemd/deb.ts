@@ -10,7 +10,7 @@ import { Tree } from './tree.js'
 
 const execute = promisify(execFile)
 const WHOLE_MS = 600_000
-const BUILD_MS = 120_000
+const BUILD_MS = 240_000
 const UNTIL_MS = 60_000
 const FIRST_HOUR_MS = 60_000
 const DEVELOPERS =
@@ -91,10 +91,11 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   const folder = join(tmpdir(), `sluice-deb-test-${process.pid}`)
   mkdirSync(folder)
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
-  const [deb, again, next, nodejs] = await Promise.all([
+  const [deb, again, next, whole, nodejs] = await Promise.all([
     build(join(folder, 'one')),
     build(join(folder, 'two')),
     build(join(folder, 'next'), '--version', newer),
+    build(join(folder, 'whole'), '--with-node'),
     nodePackage(folder),
   ])
   t.ok(readFileSync(deb).equals(readFileSync(again)), 'the same input gives the same bytes')
@@ -103,11 +104,13 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   await contents(t, deb)
 
   const others = await Promise.all([200, 300].map(limit => withLimit(limit, next, folder)))
-  const packages = [deb, ...others, nodejs]
+  const packages = [deb, ...others, nodejs, whole]
   const copies = packages.map(path => [path, `/root/${basename(path)}`] as const)
   const tree = await Tree.boot({ copies, alone: true })
   t.teardown(() => tree.end())
-  const [first = '', second = '', third = '', node = ''] = packages.map(path => `/root/${basename(path)}`)
+  const [first = '', second = '', third = '', node = '', withNode = ''] = packages.map(
+    path => `/root/${basename(path)}`,
+  )
 
   const told = (command: string, said: string) => {
     tell(`# ${command}`)
@@ -156,6 +159,11 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
   const refused = await apt('install', first)
   t.not(refused.code, 0, 'without Node.js it is not installed')
   t.match(refused.said, /Depends: nodejs \(>= 20\.18\)/)
+  t.equal((await apt('install', withNode)).code, 0, 'with a Node.js of its own it is')
+  await until('systemctl is-active sluice', 'active')
+  await says('readlink /proc/$(systemctl show -P MainPID sluice)/exe', '/usr/lib/sluice/bin/node')
+  t.equal((await apt('purge', 'sluice')).code, 0, 'and purged')
+  await isGone()
   await does(`dpkg -i ${node}`)
 
   const began = performance.now()
@@ -226,7 +234,7 @@ export async function debianPackage(t: Test, tell: (line: string) => void): Prom
     const file = words.find(word => word.startsWith('file=/'))?.slice('file='.length)
     if (file !== undefined) tree.write(file, text)
     if (language !== 'sh' || words[0] !== 'tree') continue
-    for (const line of commandLines(text)) await does(`cd /root && ${line.replace(/\.\/sluice_\S+\.deb/, first)}`)
+    for (const line of commandLines(text)) await does(`cd /root && ${line.replace(/\.\/dist\/sluice_\S+\.deb/, first)}`)
   }
   await isGone()
 }
