@@ -6,6 +6,7 @@ import type { OpenService } from '../api/open-service.js'
 import { restoreState } from '../api/store/state.js'
 import { StoreError } from '../api/store/store.js'
 import type { Config } from '../config/load.js'
+import { backUpIngest, INGEST_FOLDER } from '../ingest/ingest-backup.js'
 import { sleep } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
@@ -95,25 +96,32 @@ function initText({ enterprise, account, manager, service_account, enterprise_se
   ].join('\n')
 }
 
-/** Copies the store and its secret to a new folder, while the service runs or not. */
+/** Copies the store, its secret and what the pipelines keep to a new folder, while the service runs or not. */
 export async function backup(call: { config: string; to: string }, io: Io): Promise<number> {
   const { options } = loadServiceConfig(call.config, io.env)
   const path = resolve(call.to)
   await administer<unknown>(options, quietLog(io), {
     name: 'backup',
     input: { path },
-    here: ({ state }) => state.backup(path),
+    here: ({ state }) => state.backup(path, to => backUpIngest(options.dataDir, to)),
   })
-  io.stdout.write(`${path}: everything the service knows, and the secret of its keys; keep it where nobody reads it\n`)
+  const parts = 'store, secret of the keys, and the buffers, dead letters and idempotency keys of pipelines'
+  io.stdout.write(`${path}: ${parts}. The configuration is not in it. Keep it where nobody reads it.\n`)
   return EXIT.done
 }
 
 /** Puts a backup in place. The service must not run. */
-export async function restore(call: { config: string; from: string; replace: boolean }, io: Io): Promise<number> {
+export async function restore(
+  call: { config: string; from: string; replace: boolean; 'store-only': boolean },
+  io: Io,
+): Promise<number> {
   const { options } = loadServiceConfig(call.config, io.env)
   if (await callControl(options.dataDir, 'ping', {}).then(Boolean, () => true))
     throw new Error(`a service runs on ${options.dataDir}: stop it first`)
-  await restoreState(resolve(call.from), options.dataDir, { replace: call.replace })
+  await restoreState(resolve(call.from), options.dataDir, {
+    replace: call.replace,
+    folders: call['store-only'] ? [] : [INGEST_FOLDER],
+  })
   io.stdout.write(`${options.dataDir}: restored from ${resolve(call.from)}\n`)
   return EXIT.done
 }

@@ -1,8 +1,14 @@
 import { readFile } from 'node:fs/promises'
-import { Client } from '../client/client.js'
+import { Client, everything, type ListPage, type PageOptions } from '../client/client.js'
+import { fetchTrusting } from '../client/fetch-trusting.js'
 import { type Answered, ServiceError } from '../client/transport.js'
 import { keyProblem, trimKey } from '../core/auth-options.js'
+import { inspectTls } from '../core/tls-content.js'
+import { NearestName } from '../lib/nearest.js'
+import { systemClock } from '../lib/time.js'
+import { peopleText } from './api-text.js'
 import { type Io, UsageError } from './command-line.js'
+import { lookOf } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 
 /** Calls of the service from the command line. */
@@ -12,9 +18,11 @@ export interface Connection {
   readonly url?: string | undefined
   readonly 'key-file'?: string | undefined
   readonly delegate?: string | undefined
+  readonly 'ca-file'?: string | undefined
+  readonly json?: boolean
 }
 
-/** Runs `call` with a client; prints what it gives as JSON. Exit code 1 when the service refuses. */
+/** Runs `call` with a client; prints what it gives, as text for people or as JSON. Exit code 1 when the service refuses. */
 export async function withClient(
   connection: Connection,
   io: Io,
@@ -23,7 +31,7 @@ export async function withClient(
   const client = await connect(connection, io)
   try {
     const result = await call(client)
-    if (result !== undefined) io.stdout.write(`${jsonText(result, io)}\n`)
+    if (result !== undefined) io.stdout.write(resultText(result, connection, io))
     return EXIT.done
   } catch (error) {
     if (error instanceof ServiceError) {
@@ -52,7 +60,52 @@ async function connect(connection: Connection, io: Io): Promise<Client> {
   const { delegate } = connection
   if (delegate !== undefined && !/^[\x21-\x7e]+$/.test(delegate))
     throw new UsageError('--delegate takes the identifier of an account: 24 hexadecimal digits', 'api')
-  return new Client({ url, key, delegateAccountId: delegate })
+  if (connection['ca-file'] !== undefined && url.startsWith('http:'))
+    throw new UsageError('--ca-file has no use with an http:// address', 'api')
+  const trust = trustedBy(connection['ca-file'] ?? io.env.SLUICE_CA_FILE, url)
+  return new Client({ url, key, delegateAccountId: delegate, ...(trust && { fetch: trust }) })
+}
+
+/** fetch that trusts the authorities of a file; undefined: those of Node.js. */
+function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
+  if (!file || url.startsWith('http:')) return undefined
+  const { content, problems } = inspectTls({ ca_file: file }, systemClock.wall())
+  const ca = content?.ca
+  if (!ca) throw new Error(`--ca-file: ${problems.map(({ file, message }) => `${file} ${message}`).join('; ')}`)
+  return fetchTrusting(() => ca)
+}
+
+/** For people on a terminal, unless JSON is asked for. */
+function resultText(value: unknown, { json }: Connection, io: Io): string {
+  return io.stdout.isTTY && !json ? peopleText(value, lookOf(io).width) : `${jsonText(value, io)}\n`
+}
+
+/** Every item of a list, page by page. */
+export async function allOf(list: (page: PageOptions) => Promise<ListPage<unknown>>): Promise<unknown[]> {
+  const items: unknown[] = []
+  for await (const item of everything(list)) items.push(item)
+  return items
+}
+
+/** The id of a pipeline that is named by its id or its title. */
+export async function pipelineId(client: Client, name: string): Promise<string> {
+  if (/^[0-9a-f]{24}$/.test(name)) return name
+  const found: string[] = []
+  const titles: string[] = []
+  for await (const { id, title } of everything(page => client.pipelines.all(page))) {
+    titles.push(title)
+    if (title === name) found.push(id)
+  }
+  const [id, ...more] = found
+  if (id === undefined) {
+    const near = new NearestName().find(name, titles)
+    const hint = near === undefined ? 'list them with: sluice api pipelines' : `did you mean ${JSON.stringify(near)}?`
+    throw new Error(`no pipeline has the id or the title ${JSON.stringify(name)}; ${hint}`)
+  }
+  if (more.length === 0) return id
+  throw new Error(
+    `${found.length} pipelines have the title ${JSON.stringify(name)}; name one by its id: ${found.join(', ')}`,
+  )
 }
 
 function jsonText(value: unknown, { stdout }: Io): string {
@@ -84,8 +137,10 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
   const type = options.type ?? 'application/json'
   const print = (answer: Pick<Answered, 'status' | 'headers' | 'body'>) => {
     if (options.include) io.stdout.write(headText(answer))
-    if (answer.body !== undefined)
-      io.stdout.write(`${typeof answer.body === 'string' ? answer.body : jsonText(answer.body, io)}\n`)
+    const { body } = answer
+    if (typeof body === 'string') io.stdout.write(`${body}\n`)
+    else if (body !== undefined)
+      io.stdout.write(answer.status < 400 ? bodyText(body, options, io) : `${jsonText(body, io)}\n`)
   }
   try {
     const sent = body === undefined ? {} : { body, headers: { 'content-type': type } }
@@ -97,6 +152,14 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
     io.stderr.write(refusalText(error))
     return EXIT.failed
   }
+}
+
+/** For people without the envelope, but with where a list goes on. */
+function bodyText(body: unknown, options: RawCall, io: Io): string {
+  const { data, meta } = body as { data?: unknown; meta?: { page?: { next?: string | null } } }
+  if (!io.stdout.isTTY || options.json || options.include || data === undefined) return `${jsonText(body, io)}\n`
+  const next = meta?.page?.next
+  return resultText(data, options, io) + (next ? `There are more: add ?after=${encodeURIComponent(next)}\n` : '')
 }
 
 function headText({ status, headers }: Pick<Answered, 'status' | 'headers'>): string {

@@ -32,6 +32,11 @@ export const commands: readonly Command[] = [
         value: 'FILE',
         text: 'With --pipeline: the access key, read again when it changes.',
       },
+      'ca-file': {
+        type: 'string',
+        value: 'FILE',
+        text: 'With --pipeline: PEM file of the authorities that the certificate of the service is checked with, read again when it changes.',
+      },
       delegate: {
         type: 'string',
         value: 'ACCOUNT_ID',
@@ -47,9 +52,9 @@ export const commands: readonly Command[] = [
       { title: 'a pipeline whose source is stdin', line: 'sluice run --config limit.yaml < events.ndjson' },
     ],
     ships: true,
-    async run({ options: { config, pipeline, 'key-file': keyFile, delegate } }, io) {
+    async run({ options: { config, pipeline, 'key-file': keyFile, 'ca-file': caFile, delegate } }, io) {
       if (pipeline === undefined) {
-        for (const [name, value] of Object.entries({ 'key-file': keyFile, delegate }))
+        for (const [name, value] of Object.entries({ 'key-file': keyFile, 'ca-file': caFile, delegate }))
           if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
         if (config === undefined)
           throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
@@ -58,7 +63,7 @@ export const commands: readonly Command[] = [
       }
       if (keyFile === undefined) throw new UsageError('--key-file FILE is missing', 'run')
       const { runManaged } = await import('./run-managed.js')
-      return runManaged({ url: pipeline, keyFile, configPath: config, delegate }, io)
+      return runManaged({ url: pipeline, keyFile, caFile, configPath: config, delegate }, io)
     },
   }),
   command({

@@ -2,11 +2,14 @@ import { randomBytes } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { fetchTrusting } from '../client/fetch-trusting.js'
 import { components } from '../components.js'
 import { ManagedConfig } from '../config/managed-config.js'
 import { AccessKey } from '../core/access-key.js'
 import { auth } from '../core/auth-options.js'
 import { errorCode } from '../core/errors.js'
+import { TlsFiles } from '../core/tls-files.js'
 import { StateUnreadable } from '../core/unreadable.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { rehearse } from '../engine/supervisor.js'
@@ -32,16 +35,21 @@ export interface RunManagedOptions {
   /** `https://host/v3/pipeline/{id}` */
   readonly url: string
   readonly keyFile: string
+  /** Authorities to trust; undefined: the public ones. */
+  readonly caFile: string | undefined
   /** The local part; undefined: there is none. */
   readonly configPath: string | undefined
   readonly delegate: string | undefined
 }
 
 /** The daemon with a pipeline that a service publishes. Resolves with the exit code. */
-export async function runManaged({ url, keyFile, configPath, delegate }: RunManagedOptions, io: Io): Promise<number> {
+export async function runManaged(options: RunManagedOptions, io: Io): Promise<number> {
+  const { url, keyFile, caFile, configPath, delegate } = options
   const where = readPipelineUrl(url)
   if (!where)
     throw new UsageError('--pipeline must be the address of a pipeline, as in https://host/v3/pipeline/ID', 'run')
+  if (caFile !== undefined && where.base.startsWith('http:'))
+    throw new UsageError('--ca-file has no use with an http:// address', 'run')
   const { env, stdin, stdout } = io
   const log = createLog(io)
   const readLocal = () => new ManagedConfig(configPath, { env, components })
@@ -55,7 +63,7 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
     const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
     const managed = new ManagedPipeline(local, {
       name: `pipeline ${where.id}`,
-      link: linkTo(where, key, delegate),
+      link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),
       kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
       rehearse: config => rehearse(config, around),
       clock: systemClock,
@@ -93,6 +101,17 @@ export async function runManaged({ url, keyFile, configPath, delegate }: RunMana
     return await runLocked(config, origin, log, io)
   } finally {
     lock.release()
+  }
+}
+
+/** The content of the file, read again when it was replaced. While it cannot be used, the service cannot be asked. */
+function authorities(file: string, log: Logger): () => Promise<Buffer> {
+  const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
+  let ca: Buffer | undefined
+  return async () => {
+    const content = ca ? await files.renewed() : await files.load()
+    ca = content?.ca ?? ca
+    return ca!
   }
 }
 

@@ -14,6 +14,7 @@ import type { Config } from '../config/load.js'
 import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
+import { INGEST_FOLDER } from '../ingest/ingest-backup.js'
 import { IngestHost } from '../ingest/ingest-host.js'
 import { AddressRules } from '../lib/address-rules.js'
 import { systemRandom } from '../lib/backoff.js'
@@ -51,7 +52,7 @@ export class ServedIngest implements Ingest {
     const stdin = new PassThrough().end()
     const stdout = new PassThrough().resume()
     this.#host = new IngestHost({
-      folder: join(dataDir, 'ingest'),
+      folder: join(dataDir, INGEST_FOLDER),
       log,
       metrics,
       around: { clock: systemClock, random: systemRandom, stdin, stdout, env: {} },

@@ -10,6 +10,7 @@ import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import { ConfigError, errorCode, errorText } from '../core/errors.js'
 import { Metrics } from '../engine/metrics.js'
+import { backUpIngest } from '../ingest/ingest-backup.js'
 import { ConnectionReport } from '../lib/connection-report.js'
 import type { Format } from '../lib/exposition.js'
 import { inheritedSockets, type ListenAddress, listenOn, listenText } from '../lib/inherited-sockets.js'
@@ -131,7 +132,7 @@ async function serveOpened(
     ends.push(
       await serveControls(options.dataDir, log, {
         init: async input => await service.init(input),
-        backup: async ({ path }) => await state.backup(String(path)),
+        backup: async ({ path }) => await state.backup(String(path), to => backUpIngest(options.dataDir, to)),
       }),
     )
     if (!ending) await ingest.start()

@@ -42,9 +42,17 @@ export function linkTo(
   { base, id }: { base: string; id: string },
   key: AccessKey,
   delegateAccountId: string | undefined,
+  fetch?: typeof globalThis.fetch,
 ): Link {
   // Whoever asks tries again by itself.
-  const options = { url: base, key: () => key.current(), retries: 0, timeoutMs: TIMEOUT_MS, delegateAccountId }
+  const options = {
+    url: base,
+    key: () => key.current(),
+    retries: 0,
+    timeoutMs: TIMEOUT_MS,
+    delegateAccountId,
+    ...(fetch && { fetch }),
+  }
   const transport = new Transport(options)
   return {
     async published(etag) {

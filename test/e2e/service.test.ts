@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
@@ -111,6 +111,9 @@ t.test('init, before and while it runs; once', { timeout: 60_000 }, async t => {
   t.match(second, { code: 1, stderr: /another process|in use/ }, 'one process for a store')
 
   const copy = join(folder, 'copy')
+  const kept = join('ingest', '0123456789abcdef01234567')
+  mkdirSync(join(state, kept), { recursive: true })
+  writeFileSync(join(state, kept, 'keys.ndjson'), 'keys')
   t.match(await run(['admin', 'backup', '--config', config, '--to', copy]), { code: 0 }, 'while it runs')
   t.match(await run(['admin', 'restore', '--config', config, '--from', copy]), { code: 1, stderr: /stop it first/ })
   await stop(t, running)
@@ -119,6 +122,7 @@ t.test('init, before and while it runs; once', { timeout: 60_000 }, async t => {
   const other = join(folder, 'other.yaml')
   writeFileSync(other, `service: { data_dir: ${join(folder, 'other')}, listen: '127.0.0.1:0' }\n`)
   t.match(await run(['admin', 'restore', '--config', other, '--from', copy]), { code: 0 })
+  t.equal(readFileSync(join(folder, 'other', kept, 'keys.ndjson'), 'utf8'), 'keys', 'with what pipelines keep')
   t.match(await run(['admin', 'init', '--config', other]), { code: 1, stderr: /already/ }, 'it is the same one')
   const fresh = join(folder, 'fresh.yaml')
   writeFileSync(fresh, `service: { data_dir: ${join(folder, 'fresh')} }\n`)

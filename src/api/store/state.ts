@@ -18,8 +18,8 @@ import { type Store, StoreError } from './store.js'
 export interface ServiceState {
   readonly store: Store
   readonly secret: Buffer
-  /** Copies both to a new folder, while the service runs. */
-  backup(path: string): Promise<void>
+  /** Copies both to a new folder, while the service runs; `more` adds to that folder. */
+  backup(path: string, more?: (path: string) => Promise<void>): Promise<void>
   close(): Promise<void>
 }
 
@@ -35,7 +35,7 @@ export async function openState(
   const store = await openLevelStore(join(dataDir, 'store'), log)
   try {
     const secret = await openSecret(dataDir, store, random)
-    return { store, secret, backup: path => backUp(store, secret, path), close: () => store.close() }
+    return { store, secret, backup: (path, more) => backUp(store, secret, path, more), close: () => store.close() }
   } catch (error) {
     await store.close()
     throw error instanceof StoreError
@@ -82,7 +82,12 @@ function checkOf(secret: Buffer): string {
   return createHmac('sha256', secret).update('the secret of this store').digest('hex')
 }
 
-async function backUp(store: Store, secret: Buffer, path: string): Promise<void> {
+async function backUp(
+  store: Store,
+  secret: Buffer,
+  path: string,
+  more?: (path: string) => Promise<void>,
+): Promise<void> {
   try {
     await mkdir(path, { mode: 0o700 })
   } catch (error) {
@@ -90,6 +95,7 @@ async function backUp(store: Store, secret: Buffer, path: string): Promise<void>
   }
   try {
     await store.backup(join(path, 'store'))
+    await more?.(path)
     // Last: a backup without it is not whole, and is not restored.
     await writeAtomic(join(path, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
@@ -100,12 +106,13 @@ async function backUp(store: Store, secret: Buffer, path: string): Promise<void>
 
 /**
  * Puts a backup into `dataDir`, which must not hold a store; with `replace` what it holds is kept beside it. The backup
- * is opened and checked before anything is put in place.
+ * is opened and checked before anything is put in place. `folders` beside the store are put back too, where the backup
+ * has them.
  */
 export async function restoreState(
   backup: string,
   dataDir: string,
-  options: { replace?: boolean } = {},
+  options: { replace?: boolean; folders?: readonly string[] } = {},
 ): Promise<void> {
   const secret = await readSecret(join(backup, 'secret'))
   if (!secret) throw unusable(`${backup} is not a whole backup: it has no secret`)
@@ -113,18 +120,25 @@ export async function restoreState(
   const present = await stat(target).catch(() => undefined)
   if (present && !options.replace) throw unusable(`${target} exists; restore into an empty data_dir, or replace it`)
   await makeFolder(dataDir, 0o700)
-  const beside = join(dataDir, 'store.restored')
-  await rm(beside, { recursive: true, force: true })
+  const beside = (name: string) => join(dataDir, `${name}.restored`)
+  const names = ['store']
+  for (const name of options.folders ?? []) if (await exists(join(backup, name))) names.push(name)
+  for (const name of names)
+    if (name !== 'store' && !options.replace && (await exists(join(dataDir, name))))
+      throw unusable(`${join(dataDir, name)} exists; restore into an empty data_dir, or replace it`)
   try {
-    await cp(join(backup, 'store'), beside, { recursive: true })
-    await checkCopy(beside, secret, backup)
-    for (const name of await readdir(beside)) await syncFile(join(beside, name))
-    await syncFolder(beside)
-    if (present) await setAside(dataDir, target)
-    await rename(beside, target)
+    for (const name of names) {
+      await rm(beside(name), { recursive: true, force: true })
+      await cp(join(backup, name), beside(name), { recursive: true })
+    }
+    await checkCopy(beside('store'), secret, backup)
+    for (const name of names) await syncTree(beside(name))
+    if (options.replace) await setAside(dataDir, names)
+    // The store comes last: without it a restore that was interrupted is not taken for a whole one.
+    for (const name of names.reverse()) await rename(beside(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
-    await rm(beside, { recursive: true, force: true })
+    for (const name of names) await rm(beside(name), { recursive: true, force: true })
     throw error instanceof StoreError ? error : unusable(`cannot restore ${backup}: ${errorText(error)}`, error)
   }
 }
@@ -138,8 +152,10 @@ async function checkCopy(path: string, secret: Buffer, backup: string): Promise<
   }
 }
 
-async function setAside(dataDir: string, target: string): Promise<void> {
-  await requireUnused(target)
+async function setAside(dataDir: string, names: readonly string[]): Promise<void> {
+  const present = await Promise.all(names.map(name => exists(join(dataDir, name))))
+  if (!present.includes(true)) return
+  if (present[0]) await requireUnused(join(dataDir, 'store'))
   for (let i = 1; ; i++) {
     const old = join(dataDir, `replaced-${i}`)
     try {
@@ -148,12 +164,28 @@ async function setAside(dataDir: string, target: string): Promise<void> {
       if (errorCode(error) === 'EEXIST') continue
       throw error
     }
-    await rename(target, join(old, 'store'))
-    await rename(join(dataDir, 'secret'), join(old, 'secret')).catch(error => {
-      if (errorCode(error) !== 'ENOENT') throw error
-    })
+    for (const name of [...names, 'secret'])
+      await rename(join(dataDir, name), join(old, name)).catch(error => {
+        if (errorCode(error) !== 'ENOENT') throw error
+      })
     return
   }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    () => false,
+  )
+}
+
+async function syncTree(folder: string): Promise<void> {
+  for (const entry of await readdir(folder, { withFileTypes: true })) {
+    const path = join(folder, entry.name)
+    if (entry.isDirectory()) await syncTree(path)
+    else await syncFile(path)
+  }
+  await syncFolder(folder)
 }
 
 async function syncFile(path: string): Promise<void> {

@@ -1,7 +1,9 @@
+import type { Client, ListPage, PageOptions } from '../../client/client.js'
 import { type Command, command } from '../command-line.js'
 
-const ENVIRONMENT = 'The address is in SLUICE_URL, the key in SLUICE_ACCESS_KEY, unless options say so.'
-const PRINTS = `Prints what the service answers as JSON. ${ENVIRONMENT}`
+const ENVIRONMENT =
+  'The address is in SLUICE_URL, the key in SLUICE_ACCESS_KEY, a file of authorities to trust in SLUICE_CA_FILE, unless options say so.'
+const PRINTS = `Prints the answer of the service: for people on a terminal, else as JSON. ${ENVIRONMENT}`
 
 /** Options of every call. */
 const CONNECTION = {
@@ -12,11 +14,35 @@ const CONNECTION = {
     value: 'ACCOUNT_ID',
     text: 'Acts within this account; for keys of an enterprise service account.',
   },
+  'ca-file': {
+    type: 'string',
+    value: 'FILE',
+    text: 'PEM file of the authorities that the certificate of the service is checked with, instead of the public ones.',
+  },
+  json: { type: 'boolean', text: 'Prints JSON on a terminal, too.' },
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
 const load = () => import('../api.js')
 const words = (text: string | undefined) => text?.split(',').map(word => word.trim())
+
+const LISTS: readonly {
+  readonly name: string
+  readonly summary: string
+  readonly all: (client: Client) => (page: PageOptions) => Promise<ListPage<unknown>>
+}[] = [
+  { name: 'pipelines', summary: 'Lists the pipelines of the account.', all: client => client.pipelines.all },
+  {
+    name: 'keys',
+    summary: 'Lists the personal keys of the user whose key this is. The keys themselves are not shown.',
+    all: client => client.keys.all,
+  },
+  {
+    name: 'service-accounts',
+    summary: 'Lists the service accounts, and when the key of each was last used and expires.',
+    all: client => client.serviceAccounts.all,
+  },
+]
 
 /** Calls of the service. The longer names come first: the first that fits is taken. */
 export const apiCommands: readonly Command[] = [
@@ -26,7 +52,7 @@ export const apiCommands: readonly Command[] = [
     text: [
       `The state is ready, holding (a destination waits for an operator), starting or failed; silent: no report for five minutes. ${ENVIRONMENT}`,
     ],
-    options: { ...CONNECTION, json: { type: 'boolean', text: 'Prints the reports as JSON.' } },
+    options: CONNECTION,
     examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
     async run({ options }, io) {
       const { fleet } = await import('../fleet.js')
@@ -43,6 +69,19 @@ export const apiCommands: readonly Command[] = [
       return (await load()).withClient(options, io, client => client.whoami())
     },
   }),
+  ...LISTS.map(({ name, summary, all }) =>
+    command({
+      name: `api ${name}`,
+      summary,
+      text: [PRINTS],
+      options: CONNECTION,
+      examples: [{ title: 'all of them', line: `sluice api ${name}` }],
+      async run({ options }, io) {
+        const { allOf, withClient } = await load()
+        return withClient(options, io, client => allOf(all(client)))
+      },
+    }),
+  ),
   command({
     name: 'api validate-key',
     summary: 'Checks whether the access key is valid: exit code 0 when it is, 1 when not.',
@@ -116,18 +155,19 @@ export const apiCommands: readonly Command[] = [
       config: { type: 'string', value: 'FILE', text: 'Makes this configuration the latest revision first.' },
       revision: { type: 'string', value: 'N', text: 'An earlier revision: rolls back.' },
     },
-    operands: id('The pipeline.'),
+    operands: id('The pipeline, by its id or its title.'),
     examples: [
       { title: 'the draft', line: 'sluice api publish ID' },
+      { title: 'by its title', line: 'sluice api publish web --config pipeline.yaml' },
       { title: 'back to what ran before', line: 'sluice api publish ID --revision 3' },
     ],
     async run({ options, operands }, io) {
-      const { withClient } = await load()
+      const { pipelineId, withClient } = await load()
       const { config, revision } = options
       const { loadDocument } = await import('../../config/load-document.js')
       const document = config === undefined ? undefined : loadDocument(config)
       return withClient(options, io, async client => {
-        const [pipeline = ''] = operands
+        const pipeline = await pipelineId(client, operands[0]!)
         const changed = document && (await client.pipelines.update(pipeline, { config: document }))
         const wanted = revision === undefined ? changed?.revision : Number(revision)
         return client.pipelines.publish(pipeline, wanted === undefined ? {} : { revision: wanted })

@@ -51,7 +51,11 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin backup',
-    summary: 'Copies the store of the service and the secret of its keys to a new folder, also while it runs.',
+    summary: 'Copies what the service keeps to a new folder, also while it runs.',
+    text: [
+      'That is its store, the secret of its keys, and what its pipelines keep: events in disk buffers, dead letters and idempotency keys. The configuration file, and the files that it names, are not copied.',
+      'Events in disk buffers of destinations that are delivered after the backup come twice when it is restored.',
+    ],
     options: {
       config: CONFIG,
       to: { type: 'string', value: 'FOLDER', required: true, text: 'A folder that does not exist yet.' },
@@ -66,11 +70,15 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin restore',
-    summary: 'Puts a backup in place of the store. The service must not run.',
+    summary: 'Puts a backup in place. The service must not run.',
     options: {
       config: CONFIG,
       from: { type: 'string', value: 'FOLDER', required: true, text: 'The folder that a backup was made to.' },
       replace: { type: 'boolean', text: 'Also where there is a store already: it is kept beside the new one.' },
+      'store-only': {
+        type: 'boolean',
+        text: 'Leaves out what the pipelines keep: their buffers, dead letters and idempotency keys stay as they are here.',
+      },
     },
     examples: [
       {

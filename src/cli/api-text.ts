@@ -1,0 +1,89 @@
+import { printable } from './daemon-view.js'
+
+/** Answers of the service for people: lists as tables, one thing as lines, a key on a line of its own. */
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Columns of a list in the order of their use; those that do not fit are left out from the end. */
+const COLUMNS = [
+  'id',
+  'name',
+  'title',
+  'email',
+  'host',
+  'type',
+  'role',
+  'health',
+  'revision',
+  'published_revision',
+  'expires_at',
+  'last_used_at',
+  'updated_at',
+  'created_at',
+]
+const GAP = 2
+const NEW_KEY = 'The key. It is not shown again:'
+
+export function peopleText(value: unknown, width: number): string {
+  if (Array.isArray(value)) return listText(value, width)
+  if (!isFields(value)) return `${typeof value === 'string' ? printable(value) : JSON.stringify(value, null, 2)}\n`
+  const { key, config, ...fields } = value
+  const flat = flatten(fields)
+  const longest = Math.max(0, ...flat.map(([name]) => name.length))
+  const lines = flat.map(([name, text]) => `${name.padEnd(longest + GAP)}${text}`.trimEnd())
+  if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
+  // Alone on its line, it is selected by a double or triple click.
+  if (typeof key === 'string') lines.push('', NEW_KEY, key)
+  return `${lines.join('\n')}\n`
+}
+
+function listText(items: readonly unknown[], width: number): string {
+  if (items.length === 0) return 'There are none.\n'
+  const rows = items.filter(isFields).map(row => {
+    // A service account has one key, whose times are what one looks for.
+    const { last_used_at, expires_at } = isFields(row.access_key) ? row.access_key : row
+    return { ...row, last_used_at, expires_at } as Fields
+  })
+  if (rows.length < items.length) return `${items.map(cellText).join('\n')}\n`
+  const columns = COLUMNS.filter(column => rows.some(row => row[column] !== undefined))
+  if (columns.length === 0) return `${rows.map(row => printable(JSON.stringify(row))).join('\n')}\n`
+  const cells = [
+    columns.map(column => column.replaceAll('_', ' ')),
+    ...rows.map(row => columns.map(one => cellText(row[one]))),
+  ]
+  const widths = columns.map((_, i) => Math.max(...cells.map(row => row[i]!.length)))
+  let shown = 1
+  for (let used = widths[0]!; shown < widths.length; shown++) {
+    used += GAP + widths[shown]!
+    if (used > width) break
+  }
+  const lines = cells.map(row =>
+    row
+      .slice(0, shown)
+      .map((cell, i) => cell.padEnd(widths[i]!))
+      .join(' '.repeat(GAP))
+      .trimEnd(),
+  )
+  return `${lines.join('\n')}\n`
+}
+
+function flatten(fields: Fields, before = ''): (readonly [string, string])[] {
+  return Object.entries(fields).flatMap(([name, value]) =>
+    isFields(value)
+      ? flatten(value, `${before}${name.replaceAll('_', ' ')} `)
+      : [[`${before}${name.replaceAll('_', ' ')}`, cellText(value)] as const],
+  )
+}
+
+function cellText(value: unknown): string {
+  if (value === null || value === undefined) return '-'
+  if (Array.isArray(value)) return value.map(cellText).join(', ') || '-'
+  if (typeof value !== 'string') return printable(typeof value === 'object' ? JSON.stringify(value) : String(value))
+  // To the minute is enough for people.
+  const [, day, minute] = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?Z$/.exec(value) ?? []
+  return day === undefined ? printable(value) : `${day} ${minute} UTC`
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
