@@ -89,6 +89,7 @@ async function serveOpened(
     ingest,
     log,
     counts,
+    requestLog: options.request_log,
     maxBody: options.max_body,
     connections: serviceConnections(options, metrics, log),
     trustedProxies: options.trusted_proxies,

@@ -101,6 +101,12 @@ export const serviceOptions = z.strictObject({
     .describe('How long a client may take to read an answer; the connection of one that does not read is closed.'),
   ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
   limits: limits.prefault({}).describe('How much one client may do.'),
+  request_log: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Logs each request as a JSON line on standard error, with its id, account, route, status and time. Keys, bodies and queries are never logged.',
+    ),
 })
 
 export type ServiceOptions = z.output<typeof serviceOptions>

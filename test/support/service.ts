@@ -45,6 +45,7 @@ export interface TestServiceOptions
       | 'maxBody'
       | 'trustedProxies'
       | 'counts'
+      | 'requestLog'
       | 'tls'
       | 'connections'
       | 'headersTimeoutMs'

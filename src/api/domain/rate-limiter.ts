@@ -15,20 +15,33 @@ export interface RateState extends Rate {
   readonly waitMs: number
 }
 
-/** How many are remembered at most; beyond them who came first is forgotten, and begins anew. */
+/** Most keys in memory. Beyond that, the key that was added first is forgotten. */
 const MOST_KEYS = 100_000
 
-/** When the allowance of a key will be full again. */
-interface Allowance {
-  fullAt: number
+/** Uses that follow each other within this part of a window are counted together, and expire with the last of them. */
+const PARTS = 20
+
+interface Uses {
+  readonly firstAt: number
+  expiresAt: number
+  count: number
 }
 
-/** Counts by key; a whole allowance at first, filled up steadily. One number a key, no timers. */
+/** The uses of a key that lie within a window before now, oldest first. */
+interface Used {
+  readonly uses: Uses[]
+  count: number
+}
+
+/**
+ * Counts by key, without timers. The limit holds for every window wherever it begins: an allowance that refills steadily
+ * would let nearly twice as many pass within the first one.
+ */
 export class RateLimiter {
   readonly rate: Rate
   readonly #clock: Clock
   readonly #most: number
-  readonly #known = new Map<string, Allowance>()
+  readonly #known = new Map<string, Used>()
 
   constructor(rate: Rate, clock: Clock, most = MOST_KEYS) {
     this.rate = rate
@@ -40,25 +53,29 @@ export class RateLimiter {
   take(key: string): RateState {
     const now = this.#clock.now()
     const { limit, windowMs } = this.rate
-    const step = windowMs / limit
-    let allowance = this.#known.get(key)
-    const fullAt = Math.max(allowance?.fullAt ?? 0, now) + step
-    if (fullAt - now > windowMs + step / 1000) return this.#state(fullAt - step - now, false)
-    if (allowance) allowance.fullAt = fullAt
-    else {
-      if (this.#known.size >= this.#most) this.#known.delete(this.#known.keys().next().value!)
-      allowance = { fullAt }
-      this.#known.set(key, allowance)
+    const used = this.#known.get(key) ?? this.#add(key)
+    while (used.uses[0] && used.uses[0].expiresAt <= now) used.count -= used.uses.shift()!.count
+    const allowed = used.count < limit
+    if (allowed) {
+      const last = used.uses.at(-1)
+      const expiresAt = now + windowMs
+      if (last && now - last.firstAt < windowMs / PARTS) {
+        last.count++
+        last.expiresAt = expiresAt
+      } else used.uses.push({ firstAt: now, expiresAt, count: 1 })
+      used.count++
     }
-    return this.#state(fullAt - now, true)
+    const remaining = limit - used.count
+    const resetMs = used.uses.at(-1)!.expiresAt - now
+    const waitMs = remaining > 0 ? 0 : used.uses[0]!.expiresAt - now
+    return { limit, windowMs, allowed, remaining, resetMs, waitMs }
   }
 
-  #state(resetMs: number, allowed: boolean): RateState {
-    const { limit, windowMs } = this.rate
-    const step = windowMs / limit
-    const remaining = Math.max(0, Math.floor((windowMs - resetMs) / step + 0.001))
-    const waitMs = remaining > 0 ? 0 : Math.max(0, resetMs + step - windowMs)
-    return { limit, windowMs, allowed, remaining, resetMs, waitMs }
+  #add(key: string): Used {
+    if (this.#known.size >= this.#most) this.#known.delete(this.#known.keys().next().value!)
+    const used = { uses: [], count: 0 }
+    this.#known.set(key, used)
+    return used
   }
 }
 

@@ -28,6 +28,8 @@ export interface AppOptions {
   readonly ingest?: Ingest | undefined
   readonly log: Logger
   readonly counts?: RequestCounts
+  /** Whether to log each request. */
+  readonly requestLog?: boolean
   readonly clock?: Clock
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
@@ -46,7 +48,7 @@ const LONGEST_PARAM = 100
 /** The app, ready to listen. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
-  const sender = new Sender(log, counts, options.clock ?? systemClock)
+  const sender = new Sender(log, counts, options.clock ?? systemClock, options.requestLog)
   const app = create(options, sender)
   app.decorateRequest('principal', undefined)
   app.decorateRequest('began', 0)
@@ -132,7 +134,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
 }
 
 /** What came is not HTTP, or did not come in time. */
-function notUnderstood(error: Error, socket: Socket, { connections, counts, log }: AppOptions): void {
+function notUnderstood(error: Error, socket: Socket, { connections, counts, log, requestLog }: AppOptions): void {
   const status = statusOf(errorCode(error))
   if (status === undefined || !socket.writable) {
     socket.destroy()
@@ -151,7 +153,8 @@ function notUnderstood(error: Error, socket: Socket, { connections, counts, log 
   }
   const requestId = randomUUID()
   counts?.add('UNKNOWN', 'unknown', status, 0)
-  log.debug({ request_id: requestId, status, error: errorText(error) }, 'not a request')
+  const fields = { request_id: requestId, status, address: socket.remoteAddress, error: errorText(error) }
+  log[requestLog ? 'info' : 'debug'](fields, 'not a request')
   const texts: Record<number, readonly [string, string]> = {
     408: ['Request Timeout', 'the request did not come in time'],
     431: ['Request Header Fields Too Large', 'the headers are too large'],

@@ -5,6 +5,7 @@ import { headerText, writeReply } from '../../lib/reply.js'
 import type { Clock } from '../../lib/time.js'
 import { readPast } from '../../sources/http/answers.js'
 import type { Page } from '../domain/documents.js'
+import { ID } from '../domain/ids.js'
 import type { Principal } from '../domain/principal.js'
 import { rateHeaders } from '../domain/rate-limiter.js'
 import { refusalFor } from './refusals.js'
@@ -32,12 +33,14 @@ export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
   readonly #clock: Clock
+  readonly #requestLevel: 'info' | 'debug'
   /** The same page object always is the same text. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unread = new Unread()
   #closing = false
 
-  constructor(log: Logger, counts: RequestCounts, clock: Clock) {
+  constructor(log: Logger, counts: RequestCounts, clock: Clock, logRequests = false) {
+    this.#requestLevel = logRequests ? 'info' : 'debug'
     this.#log = log
     this.#counts = counts
     this.#clock = clock
@@ -134,14 +137,31 @@ export class Sender {
 
   #tell(request: FastifyRequest, status: number, principal: Principal | undefined): void {
     const { method, route } = request
-    this.#counts.add(method, route, status, this.#clock.now() - request.began)
-    if (this.#log.isLevelEnabled('debug')) {
-      this.#log.debug({ request_id: request.id, method, route, status, subject: principal?.subject.id }, 'request')
+    const ms = this.#clock.now() - request.began
+    this.#counts.add(method, route, status, ms)
+    if (!this.#log.isLevelEnabled(this.#requestLevel)) return
+    const fields = {
+      request_id: request.id,
+      method,
+      route,
+      id: idOf(request),
+      status,
+      ms: +ms.toFixed(1),
+      account: principal?.account?.id,
+      subject: principal?.subject.id,
+      address: request.ip,
     }
+    this.#log[this.#requestLevel](fields, 'request')
   }
 }
 
 const accountOf = ({ account, enterpriseId }: Principal): string => account?.id ?? enterpriseId
+
+/** The id in the path. Anything else that was sent there is not logged: it may be a key. */
+function idOf({ params }: FastifyRequest): string | undefined {
+  const { id } = (params ?? {}) as { id?: string }
+  return id !== undefined && ID.test(id) ? id : undefined
+}
 
 /** Who the service took the client for, and what is left of its requests; not what `more` says anew. */
 function addIdentity(

@@ -1,3 +1,4 @@
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { accountDocument, createdAccountDocument, tokenDocument } from '../../domain/documents.js'
 import { accountInput, featureInput, pageQuery } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
@@ -38,7 +39,9 @@ export const accountRoutes: readonly Route[] = [
         one: ['account', createdAccountDocument],
       },
     },
-    refusals: { 409: { limit_reached: 'There are as many as possible.' } },
+    refusals: {
+      409: { limit_reached: `The enterprise has ${DEFAULT_LIMITS.accounts} accounts, the most that are possible.` },
+    },
     handle: async ({ service, principal, body }) => ({ one: await service.accounts.create(principal, body) }),
   }),
   route({

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { auditDocument, daemonDocument } from '../../domain/documents.js'
 import { ApiError } from '../../domain/errors.js'
 import { pageQuery, reportInput } from '../../domain/inputs.js'
@@ -32,7 +33,9 @@ export const operationRoutes: readonly Route[] = [
     refusals: {
       403: { role_missing: 'Viewers cannot report.' },
       404: { not_found: 'There is no such pipeline.' },
-      409: { limit_reached: 'The account has as many daemons as possible, and all of them report.' },
+      409: {
+        limit_reached: `The account has ${DEFAULT_LIMITS.daemons} daemons, the most that are possible, and all of them report.`,
+      },
       429: { too_many_daemons: 'Too many new daemons at a time.' },
     },
     handle: async ({ service, principal, body }) => ({ one: await service.fleet.report(principal, body) }),

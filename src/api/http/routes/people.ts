@@ -1,3 +1,4 @@
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import {
   createdUserKeyDocument,
   invitedUserDocument,
@@ -17,7 +18,10 @@ import {
 } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
 
-const FULL = { 409: { limit_reached: 'There are as many as possible.' } }
+const full = (most: number, what: string) => ({
+  409: { limit_reached: `There are ${most} ${what}, the most that are possible.` },
+})
+const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys of the user that have not expired')
 
 /** Service accounts and their one key. At enterprise scope they are those of the enterprise. */
 const serviceAccounts: readonly Route[] = [
@@ -47,7 +51,7 @@ const serviceAccounts: readonly Route[] = [
         one: ['service_account', keyedServiceAccountDocument],
       },
     },
-    refusals: FULL,
+    refusals: full(DEFAULT_LIMITS.serviceAccounts, 'service accounts'),
     handle: async ({ service, principal, body }) => ({ one: await service.serviceAccounts.create(principal, body) }),
   }),
   route({
@@ -131,7 +135,12 @@ const users: readonly Route[] = [
     scope: 'account:manage',
     body: userInput,
     answers: { 201: { description: 'The user. The key is shown this once.', one: ['user', invitedUserDocument] } },
-    refusals: { 409: { ...FULL[409], email_taken: 'The account has a user with this address.' } },
+    refusals: {
+      409: {
+        ...full(DEFAULT_LIMITS.users, 'users in the account')[409],
+        email_taken: 'The account has a user with this address.',
+      },
+    },
     handle: async ({ service, principal, body }) => ({ one: await service.users.create(principal, body) }),
   }),
   route({
@@ -182,7 +191,7 @@ const users: readonly Route[] = [
     body: invitationInput,
     bodyOptional: true,
     answers: { 200: { description: 'The user. The key is shown this once.', one: ['user', invitedUserDocument] } },
-    refusals: FULL,
+    refusals: KEYS_FULL,
     handle: async ({ service, principal, params, body }) => ({
       one: await service.users.invite(principal, params.id!, body),
     }),
@@ -212,7 +221,7 @@ const userKeys: readonly Route[] = [
     body: userKeyInput,
     bodyOptional: true,
     answers: { 201: { description: 'The key, shown this once.', one: ['key', createdUserKeyDocument] } },
-    refusals: FULL,
+    refusals: KEYS_FULL,
     handle: async ({ service, principal, body }) => ({ one: await service.userKeys.create(principal, body) }),
   }),
   route({

@@ -1,3 +1,4 @@
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { pipelineDocument, publishedDocument, revisionDocument } from '../../domain/documents.js'
 import { notFound } from '../../domain/errors.js'
 import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../domain/inputs.js'
@@ -45,7 +46,9 @@ export const pipelineRoutes: readonly Route[] = [
     scope: 'pipeline:write',
     body: pipelineInput,
     answers: { 201: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
-    refusals: { 409: { limit_reached: 'The account has as many as possible.' } },
+    refusals: {
+      409: { limit_reached: `The account has ${DEFAULT_LIMITS.pipelines} pipelines, the most that are possible.` },
+    },
     handle: async ({ service, principal, body }) => tagged(await service.pipelines.create(principal, body)),
   }),
   route({

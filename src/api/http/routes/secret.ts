@@ -1,3 +1,4 @@
+import { DEFAULT_LIMITS } from '../../domain/context.js'
 import { secretDocument } from '../../domain/documents.js'
 import { pageQuery, secretInput } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
@@ -27,7 +28,9 @@ export const secretRoutes: readonly Route[] = [
     scope: 'pipeline:write',
     body: secretInput,
     answers: { 200: { description: 'The secret, without its value.', one: ['secret', secretDocument] } },
-    refusals: { 409: { limit_reached: 'The account has as many as possible.' } },
+    refusals: {
+      409: { limit_reached: `The account has ${DEFAULT_LIMITS.secrets} secrets, the most that are possible.` },
+    },
     handle: async ({ service, principal, params, body }) => ({
       one: await service.secrets.set(principal, params.name!, body),
     }),

@@ -1,13 +1,18 @@
 import { EventEmitter, once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import type { ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { DEFAULT_LIMITS } from '../../../../src/api/domain/context.js'
 import type { Ingest } from '../../../../src/api/http/ingest.js'
+import { openApi } from '../../../../src/api/http/openapi.js'
 import { RequestCounts } from '../../../../src/api/http/request-counts.js'
+import { allRoutes } from '../../../../src/api/http/routes.js'
 import { Unread } from '../../../../src/api/http/unread.js'
 import { Connections } from '../../../../src/lib/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
+import { checkout } from '../../../support/checkout.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
 
@@ -490,10 +495,10 @@ t.test('limits: of a key, of failed tries, with when to try again', async t => {
     remaining.push((await ok(200, 'HEAD', '/v3/pipeline', sts)).headers.get('ratelimit-remaining'))
   t.same(remaining, ['2', '1', '0'])
   const got = await ok(429, 'GET', '/v3/pipeline', sts)
-  t.equal(got.headers.get('retry-after'), '20')
+  t.equal(got.headers.get('retry-after'), '60')
   t.equal(got.headers.get('ratelimit-limit'), '3')
   await ok(200, 'GET', '/v3/pipeline', manager)
-  now += 20_000
+  now += 60_000
   await ok(200, 'GET', '/v3/pipeline', sts)
   const wrong = `sts_${'0'.repeat(40)}`
   await ok(401, 'GET', '/v3/pipeline', wrong)
@@ -501,6 +506,45 @@ t.test('limits: of a key, of failed tries, with when to try again', async t => {
   const held = await ok(429, 'GET', '/v3/pipeline', wrong)
   t.ok(Number(held.headers.get('retry-after')) >= 1)
   await ok(200, 'GET', '/v3/pipeline', manager)
+})
+
+t.test('the request log: a line for each request, and no key', async t => {
+  const { sts, ok, logged, url, made } = await start(t, { requestLog: true })
+  const got = await ok(404, 'GET', `/v3/pipeline/${'a'.repeat(24)}?after=${sts}`, sts)
+  await ok(404, 'GET', `/v3/pipeline/${sts}`, sts)
+  await ok(401, 'GET', `/v3/${sts}`, `sts_${'0'.repeat(40)}`)
+  const plain = connect(Number(new URL(url).port), '127.0.0.1', () => plain.write('nonsense\r\n\r\n'))
+  plain.resume()
+  await once(plain, 'close')
+  const lines = logged()
+    .trim()
+    .split('\n')
+    .map(line => JSON.parse(line))
+  const common = { level: 30, account: made.account.id, subject: made.service_account.id, address: '127.0.0.1' }
+  t.match(
+    lines.filter(({ msg }) => msg === 'request'),
+    [
+      { ...common, request_id: got.headers.get('x-request-id'), route: '/v3/pipeline/{id}', id: 'a'.repeat(24) },
+      { ...common, method: 'GET', route: '/v3/pipeline/{id}', id: undefined, status: 404, ms: Number },
+      { level: 30, route: 'unknown', status: 401, account: undefined, address: '127.0.0.1' },
+    ],
+  )
+  t.match(
+    lines.filter(({ msg }) => msg === 'not a request'),
+    [{ level: 30, status: 400, address: '127.0.0.1' }],
+  )
+  t.notMatch(logged(), new RegExp(sts))
+})
+
+t.test('fixed limits stand in the description of the API and in the documentation', async t => {
+  const description = JSON.stringify(openApi(allRoutes(undefined)))
+  const page = readFileSync(join(checkout, 'docs/service.md'), 'utf8')
+  const { accounts, users, serviceAccounts, pipelines, secrets, daemons, keysPerUser } = DEFAULT_LIMITS
+  const limits = { accounts, users, 'service accounts': serviceAccounts, pipelines, secrets, daemons }
+  for (const [what, most] of Object.entries({ ...limits, 'personal keys': keysPerUser })) {
+    t.match(description, `${most} ${what}`)
+    t.match(page, new RegExp(`\\| ${what}[^|]* \\| ${most.toLocaleString('en')} `))
+  }
 })
 
 t.test('behind trusted proxies the address of the client counts', async t => {
