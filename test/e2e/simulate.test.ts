@@ -244,14 +244,14 @@ t.test('what is wrong is told, with what was probably meant', async t => {
     [2, '--limit: must be a whole number, not text', ['--limit=many']],
     [
       2,
-      '--window: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}, not "1 Day"',
-      ['--window=1 Day'],
+      '--window: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}, not "1 Week"',
+      ['--window=1 Week'],
     ],
     [2, '--key: a field path starts with a dot, as in .app (column 1 of the path)', ['--key=app']],
     [
       2,
-      '--exclude: unknown operator "eq"; did you mean equal? (column 11 of the condition)',
-      ["--exclude=if (.host eq 'a')"],
+      '--exclude: null is not compared with; write is_null, or NOT with is_null (column 17 of the condition)',
+      ['--exclude=if (.host equal null)'],
     ],
     [2, `--report: ${dir} is a folder; give the name of a file`, [`--report=${dir}`]],
     [1, `cannot access ${dir}/none: no such file or directory (ENOENT)`, [`--report=${dir}/none/x.html`]],

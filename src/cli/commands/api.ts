@@ -152,7 +152,12 @@ export const apiCommands: readonly Command[] = [
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      config: { type: 'string', value: 'FILE', text: 'Makes this configuration the latest revision first.' },
+      config: {
+        type: 'string',
+        short: 'c',
+        value: 'FILE',
+        text: 'Makes this configuration the latest revision first.',
+      },
       revision: { type: 'string', value: 'N', text: 'An earlier revision: rolls back.' },
     },
     operands: id('The pipeline, by its id or its title.'),

@@ -1,5 +1,8 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import t from 'tap'
 import { type Command, command, type Io } from '../../../src/cli/command-line.js'
@@ -129,6 +132,37 @@ t.test('a configuration is taken as an option and as the first operand', async t
     if (option) t.match(option, { short: 'c', operand: true }, `${name} takes both`)
     t.not(operands?.name === 'FILE' && !option, true, `${name} takes both`)
   }
+})
+
+t.test('tap takes a condition that is clear but for its form, and says how it reads it', async t => {
+  // The path of a socket must be short.
+  const folder = mkdtempSync(join(tmpdir(), 'tap-'))
+  const socket = join(folder, 's.sock')
+  const asked: (string | null)[] = []
+  const server = createServer((request, response) => {
+    asked.push(new URL(request.url ?? '', 'http://x').searchParams.get('where'))
+    response.end('{"app":"cart"}\n')
+  })
+  await new Promise<void>(resolve => server.listen(socket, resolve))
+  t.teardown(() => {
+    server.close()
+    rmSync(folder, { recursive: true })
+  })
+  const tap = (where: string) => call(['tap', 'lim', '--socket', socket, '--where', where])
+  const meant = "if (.app equal 'cart' AND .n greater 5)"
+  t.match(await tap(".app == 'cart' && .n > 5"), { code: 0, stdout: /cart/, stderr: `--where is read as: ${meant}\n` })
+  t.match(await tap(meant), { code: 0, stderr: '' })
+  t.match(await tap('.app whatever'), { code: 2, stderr: /sluice: --where: .*write: if \(/ })
+  t.same(asked, [meant, meant])
+})
+
+t.test('an interval without a unit', async t => {
+  const [, advised = ''] =
+    /write (--interval \w+)/.exec((await call(['graph', 'none.yaml', '--interval', '5'])).stderr) ?? []
+  t.equal(advised, '--interval 5s')
+  t.match(await call(['graph', 'none.yaml', '--live', ...advised.split(' ')]), {
+    stderr: /none\.yaml:1:1: there is no/,
+  })
 })
 
 t.test('what resend --dry-run tells, without more', async t => {

@@ -573,7 +573,7 @@ t.test('options that do not go together', async t => {
     [{ path: '/in?x' }, 'path', /without "\?"/],
     [{ auth: {} }, 'auth', /exactly one of key, key_file and credential/],
     [{ tls: { cert_file: 'x' } }, 'tls', /./],
-    [{ listen: '8080' }, 'listen', /HOST:PORT/],
+    [{ listen: '8080' }, 'listen', /write 127\.0\.0\.1:8080 for/],
   ]
   for (const [options, path, message] of cases) {
     const { error } = source.options.safeParse({ listen: '127.0.0.1:0', ...options })
