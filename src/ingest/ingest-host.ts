@@ -189,8 +189,9 @@ export class IngestHost {
         quotas: this.#quotas,
         disk: this.#disks.of(published.account_id),
       })
-      this.#running.set(id, hosted)
+      // From when it counts as running, it could be ended as idle before the request comes to it.
       await this.#measure(published)
+      this.#running.set(id, hosted)
       own.info({ revision }, 'a published pipeline runs')
       return hosted
     } catch (error) {
