@@ -14,6 +14,11 @@ const MOST_DESTINATIONS = 32
 const MOST_IN_FLIGHT = 64
 const MOST_BATCH_EVENTS = 50_000
 const MOST_BATCH_BYTES = 4 * 1024 * 1024
+/** Keys of all its throttles. */
+const MOST_KEYS = 1_000_000
+/** A receiver that refuses at once is not asked so often that nothing else gets done. */
+const LEAST_RETRY_MS = 1000
+const LEAST_LONGEST_RETRY_MS = 10_000
 
 /** A published configuration that the service cannot run; the message says why, for people. */
 export class NotHosted extends Error {}
@@ -66,14 +71,18 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
       `events from ${INGEST} reach ${length} destinations, and the service runs at most ${MOST_DESTINATIONS} of a pipeline; run it in a daemon, or divide it`,
     )
   const reach = new LimitedReach(permitted)
-  return { ...all, destinations: all.destinations.map(one => ({ ...bounded(one, length), reach })) }
+  return {
+    ...all,
+    processors: withFewerKeys(all.processors),
+    destinations: all.destinations.map(one => ({ ...bounded(one, length), reach })),
+  }
 }
 
 /** What a request takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */
 function bounded(destination: ComponentConfig<'destination'>, destinations: number): ComponentConfig<'destination'> {
   const { delivery } = destination
   if (!delivery) return destination
-  const { max_in_flight, batch } = delivery
+  const { max_in_flight, batch, retry } = delivery
   const share = Math.max(1, Math.floor(MOST_IN_FLIGHT / destinations))
   return {
     ...destination,
@@ -85,8 +94,25 @@ function bounded(destination: ComponentConfig<'destination'>, destinations: numb
         max_events: Math.min(batch.max_events, MOST_BATCH_EVENTS),
         max_bytes: Math.min(batch.max_bytes, MOST_BATCH_BYTES),
       },
+      retry: {
+        ...retry,
+        initial: Math.max(retry.initial, LEAST_RETRY_MS),
+        max: Math.max(retry.max, LEAST_LONGEST_RETRY_MS),
+      },
     },
   }
+}
+
+/** Throttles share the keys that one pipeline may keep. */
+function withFewerKeys(processors: Config['processors']): Config['processors'] {
+  const keysOf = ({ options }: ComponentConfig) => (options as { readonly max_keys?: unknown }).max_keys
+  const keeping = processors.filter(one => typeof keysOf(one) === 'number').length
+  const share = Math.floor(MOST_KEYS / Math.max(1, keeping))
+  return processors.map(one => {
+    const keys = keysOf(one)
+    if (typeof keys !== 'number' || keys <= share) return one
+    return { ...one, options: { ...(one.options as object), max_keys: share } }
+  })
 }
 
 export function whyNot(error: unknown): string {

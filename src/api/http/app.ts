@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
+import { isIP, type Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import type { Logger } from 'pino'
@@ -60,7 +60,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     const found = service.authenticate({
       authorization: headers.authorization,
       delegateAccountId: typeof delegate === 'string' ? delegate : delegate?.join(', '),
-      address: request.ip,
+      address: addressOf(request),
       requestId: request.id,
       connection: request.raw.socket,
     })
@@ -131,6 +131,11 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
     response.end(body)
   })
   return app
+}
+
+/** Of the client. What a trusted proxy passed on is whatever the client has written, unless the proxy looks at it. */
+function addressOf({ ip, raw }: FastifyRequest): string {
+  return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
 
 /** What came is not HTTP, or did not come in time. */

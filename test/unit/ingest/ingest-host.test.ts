@@ -446,10 +446,25 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
     max_in_flight: 1000,
     batch: { max_bytes: '1GB', max_events: 1e6 },
   }
-  const { destinations } = hostedConfig(many(16, wide), { ...options, permitted })
-  t.match(destinations[0]!.delivery, { max_in_flight: 4, batch: { max_bytes: 4 * 1024 ** 2, max_events: 50_000 } })
+  const hastily = { ...wide, retry: { initial: '1ms', max: '1ms' } }
+  const throttle = { type: 'throttle', inputs: ['ingest'], limit: 1, window: '1h', key_field: '.k' }
+  const processors = { a: { ...throttle, max_keys: 1e7 }, b: { ...throttle, inputs: ['a'] } }
+  const made = hostedConfig({ ...many(16, hastily), processors }, { ...options, permitted })
+  t.match(made.destinations[0]!.delivery, {
+    max_in_flight: 4,
+    batch: { max_bytes: 4 * 1024 ** 2, max_events: 50_000 },
+    retry: { initial: 1000, max: 10_000 },
+  })
+  t.same(
+    made.processors.map(({ options }) => (options as { max_keys: number }).max_keys),
+    [500_000, 100_000],
+  )
   const usualOnes = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), { ...options, permitted })
-  t.match(usualOnes.destinations[0]!.delivery, { max_in_flight: 4, batch: { max_bytes: 1e6, max_events: 1000 } })
+  t.match(usualOnes.destinations[0]!.delivery, {
+    max_in_flight: 4,
+    batch: { max_bytes: 1e6, max_events: 1000 },
+    retry: { initial: 1000, max: 30_000 },
+  })
 })
 
 t.test('what cannot run is not read again for each request', async t => {

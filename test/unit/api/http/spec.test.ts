@@ -556,6 +556,8 @@ t.test('behind trusted proxies the address of the client counts', async t => {
   await behind.ok(429, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.1'))
   await behind.ok(401, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.2'))
   await behind.ok(429, 'GET', '/v3/pipeline', wrong, undefined, from('192.0.2.9, 192.0.2.2'))
+  await behind.ok(401, 'GET', '/v3/pipeline', wrong, undefined, from('<b>1</b>'))
+  await behind.ok(429, 'GET', '/v3/pipeline', wrong, undefined, from('<b>2</b>'))
 })
 
 t.test('a body: its size, its type, its shape', async t => {
