@@ -34,6 +34,7 @@ const NOT_HERE = [
   'SluiceConservationBroken',
   'SluiceDown',
   'SluiceKeysExpireSoon',
+  'SluiceServiceUnreachable',
   'SluiceStoreDamaged',
   'SluiceStoreUnwritable',
 ]
@@ -162,9 +163,23 @@ async function busyService(t: Test, own: string) {
   }
   const asking = setInterval(ask, 200)
   const ingesting = await refusedIngest(url, made.service_account.key)
-  t.teardown(() => clearInterval(ingesting))
+  t.teardown(() => clearInterval(ingesting.timer))
   t.teardown(() => clearInterval(asking))
-  return metrics
+  const managed = await refusedDaemon(t, own, `${url}/v3/pipeline/${ingesting.id}`, made.service_account.key)
+  return { metrics, managed }
+}
+
+/** A managed daemon that cannot run its pipeline, since it has no source. */
+async function refusedDaemon(t: Test, own: string, pipeline: string, key: string) {
+  const [config, keyFile] = [join(own, 'local.yaml'), join(own, 'key')]
+  writeFileSync(config, `metrics: { listen: 127.0.0.1:0 }\ndata_dir: ${own}/managed\n`)
+  writeFileSync(keyFile, key, { mode: 0o600 })
+  const running = sluice(['run', '--pipeline', pipeline, '--key-file', keyFile, '--config', config])
+  t.teardown(async () => {
+    running.child.kill('SIGKILL')
+    await running.exit
+  })
+  return await running.until(() => /"url":"http:\/\/([^"]+)\/metrics"/.exec(running.stderr)?.[1])
 }
 
 /** Sends events to a published pipeline that cannot run in the service, again and again. */
@@ -177,7 +192,7 @@ async function refusedIngest(url: string, key: string) {
   const config = { destinations: { out: { type: 'stdout', inputs: ['ingest'] } } }
   const { data } = await post('pipeline', { title: 'cannot run', config })
   await post(`pipeline/${data.id}/publish`, {})
-  return setInterval(() => void post(`ingest/${data.id}`, [{ a: 1 }]).catch(() => {}), 200)
+  return { id: data.id, timer: setInterval(() => void post(`ingest/${data.id}`, [{ a: 1 }]).catch(() => {}), 200) }
 }
 
 /** Tries expressions until all of them give something; those that do not by then. */
@@ -216,7 +231,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
     busyService(t, join(own, 'service')),
   ])
   const { host } = new URL(/"url":"([^"]+)","msg":"metrics are served"/.exec(daemon.stderr)![1]!)
-  const jobs = { sluice: host, 'sluice-api': api }
+  const jobs = { sluice: host, 'sluice-api': api.metrics, 'sluice-managed': api.managed }
   const prometheus = await startPrometheus(t, program, join(own, 'prometheus'), jobs, rulesPath)
 
   const filled = (expr: string) =>
@@ -240,7 +255,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   for (const expr of queries.values()) t.notMatch(expr, /\$/, 'every variable is known')
 
   // What only a reload, and one that fails, shows.
-  await prometheusSees(prometheus, 'count(up == 1) == 2')
+  await prometheusSees(prometheus, 'count(up == 1) == 3')
   await reload(daemon, text => `${text}# another\n`, /another configuration runs now/)
   await prometheusSees(prometheus, queries.get('annotation')!)
   queries.delete('annotation')
@@ -248,7 +263,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   const left = await withoutAnswer(prometheus, queries, 40_000)
   t.same([...left.keys()], [], 'queries without an answer')
 
-  await prometheusSees(prometheus, 'count(up == 1) == 2')
+  await prometheusSees(prometheus, 'count(up == 1) == 3')
   const wrong = await until(async () => {
     const found = await prometheus.rules()
     const bad = found.filter(({ health }) => health !== 'ok')
