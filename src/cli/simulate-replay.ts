@@ -1,3 +1,4 @@
+import { compileCondition, type EventTest } from '../condition/condition.js'
 import { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import type { FieldPath } from '../core/field-path.js'
@@ -12,6 +13,7 @@ import { EventDecider } from '../throttle/event-decider.js'
 import { eventTime } from '../throttle/event-time.js'
 import { LATE } from '../throttle/event-windows.js'
 import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
+import type { FilterBefore } from './simulate-before.js'
 import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED, TimeTally } from './simulate-tally.js'
 
 /** One line is held in memory, so a line has an end; longer ones count as several. */
@@ -33,6 +35,8 @@ const NAMES = ['pass', 'discard', 'excluded'] as const
 /** Replays lines through a throttle, each event at its own time. */
 export class Replay {
   events = 0
+  /** Events that a filter before the throttle discards; they are counted here only. */
+  filtered = 0
   bytes = 0
   readonly outcomes: [passed: number, discarded: number, excluded: number] = [0, 0, 0]
   /** Events without a time of their own, and among them lines that are not JSON objects. */
@@ -53,6 +57,7 @@ export class Replay {
   readonly #time: FieldReader
   readonly #key: FieldReader | undefined
   readonly #wantsDecisions: boolean
+  readonly #reaches: readonly EventTest[]
   readonly #ack = new Ack(() => {})
   /** The time of the event before, and whether that was read from one. */
   #now = 0
@@ -61,8 +66,15 @@ export class Replay {
   constructor(
     options: ThrottleOptions,
     time: FieldPath,
-    origin: { id: string; host: string },
-    wantsDecisions: boolean,
+    {
+      origin,
+      filters,
+      wantsDecisions,
+    }: {
+      readonly origin: { readonly id: string; readonly host: string }
+      readonly filters: readonly FilterBefore[]
+      readonly wantsDecisions: boolean
+    },
   ) {
     const wanted = new WantedNames()
     this.#time = new FieldReader(time, wanted)
@@ -71,6 +83,10 @@ export class Replay {
       ? new EventDecider(compiled, compiled.eventTime, STOPPED_CLOCK)
       : new Decider(compiled)
     this.#key = compiled.keyField
+    this.#reaches = filters.map(({ condition, keeps }) => {
+      const holds = compileCondition(condition, path => new FieldReader(path, wanted))
+      return (batch, i) => holds(batch, i) === keeps
+    })
     this.#origin = { source: origin.id, host: origin.host, decode: 'json', wanted }
     this.#wantsDecisions = wantsDecisions
     this.keys = new KeyTally(options.window, options.window_mode === 'aligned')
@@ -92,6 +108,10 @@ export class Replay {
     const decider = this.#decider
     if (decider instanceof EventDecider) decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
     for (let i = 0; i < batch.length; i++) {
+      if (!this.#reaches.every(reaches => reaches(batch, i))) {
+        this.filtered++
+        continue
+      }
       this.#moveTo(batch, i)
       const now = this.#now
       if (decider instanceof Decider) decider.limiter.advance(now)
@@ -106,7 +126,7 @@ export class Replay {
       if (this.#hasTime) this.times.add(now, outcome)
       if (this.#wantsDecisions) {
         const bucket = id === DEFAULT_BUCKET ? 'null' : JSON.stringify(this.#key!.text())
-        decisions += `{"n":${this.events},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
+        decisions += `{"n":${this.events + this.filtered},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
       }
       this.events++
     }

@@ -72,12 +72,19 @@ function conditionText(condition: Condition): string {
 }
 
 /** What was counted and what a reader should know of it, as pairs of a name and a text. */
-export function remarks({ replay, time }: Simulation): (readonly [string, string])[] {
-  const { events, times, timeless, notJson, backwards, furthestBackMs, failedOpen, refused, late } = replay
+export function remarks({ replay, time, skipped }: Simulation): (readonly [string, string])[] {
+  const { filtered, times, timeless, notJson, backwards, furthestBackMs, failedOpen, refused, late } = replay
   const { span } = times
   const rows: (readonly [string, string])[] = []
   if (span)
     rows.push(['time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`])
+  if (filtered > 0)
+    rows.push(['filtered', `${count(filtered, 'event')} discarded by filters before it, not counted above`])
+  if (skipped.length > 0)
+    rows.push([
+      'skipped',
+      `${skipped.join(', ')} before it in the configuration: give events as they reach the throttle, or the numbers are wrong`,
+    ])
   if (notJson > 0)
     rows.push(['not JSON', `${count(notJson, 'line')} not a JSON object: events all the same, without a time`])
   const unread = timeless - notJson
@@ -93,11 +100,27 @@ export function remarks({ replay, time }: Simulation): (readonly [string, string
   if (refused > 0) rows.push(['refused', `${count(refused, 'event')} of keys beyond max_keys discarded`])
   if (late > 0)
     rows.push(['late', `${count(late, 'event')} later than allowed_lateness, in a window that is forgotten`])
-  if (events > 0 && timeless === events)
-    rows.push(['note', `no event has a time in ${time}: all are taken as of one moment`])
-  else if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to)) {
+  if (span && looksLikeSeconds(span.from) && looksLikeSeconds(span.to)) {
     rows.push(['note', `numbers in ${time} are milliseconds; these look like seconds`])
   }
+  return rows
+}
+
+/** What makes the numbers worthless: they are not what the throttle would do. */
+export function warnings({ replay, time, key }: Simulation): (readonly [string, string])[] {
+  const { events, timeless, outcomes, keys } = replay
+  if (events === 0) return []
+  const rows: (readonly [string, string])[] = []
+  if (timeless === events)
+    rows.push([
+      'WARNING',
+      `no event has a time in ${time}: all are taken as of one moment, so the numbers are wrong; give the field with --time`,
+    ])
+  if (key !== undefined && keys.size === 0 && outcomes[EXCLUDED] < events)
+    rows.push([
+      'WARNING',
+      `no event has the key ${key}: all share one bucket, so the numbers are wrong; check key_field, or give another field with --key`,
+    ])
   return rows
 }
 
@@ -119,6 +142,7 @@ export function summaryText(simulation: Simulation, style: SummaryStyle): string
   }
   return [
     ...subject(simulation).map(row),
+    ...warnings(simulation).map(row),
     '',
     row(['events', number(events)]),
     total('passed', PASSED),

@@ -10,9 +10,10 @@ import { throttle } from '../processors/throttle.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { loadDaemonConfig } from './local-part.js'
+import { beforeThrottle } from './simulate-before.js'
 import { Replay } from './simulate-replay.js'
 import { reportPage } from './simulate-report.js'
-import { describeThrottle, summaryText } from './simulate-summary.js'
+import { describeThrottle, summaryText, warnings } from './simulate-summary.js'
 import { changesOfFlags, parsePathFlag } from './throttle-flags.js'
 
 export interface SimulateOptions {
@@ -41,6 +42,10 @@ export interface Simulation {
   readonly changed: readonly string[]
   readonly inputs: readonly string[]
   readonly time: string
+  /** Undefined: the throttle has one bucket for all. */
+  readonly key: string | undefined
+  /** What stands before the throttle in the configuration and is not applied, in words. */
+  readonly skipped: readonly string[]
   readonly replay: Replay
 }
 
@@ -57,7 +62,9 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
   if (options.report !== undefined) checkWritable(options.report)
 
   const chosen: ThrottleOptions = { ...configured, ...changes.options }
-  const replay = new Replay(chosen, time, { id: options.component, host: hostname() }, options.decisions)
+  const before = beforeThrottle(config, options.component)
+  const origin = { id: options.component, host: hostname() }
+  const replay = new Replay(chosen, time, { origin, filters: before.filters, wantsDecisions: options.decisions })
   for (const input of inputs) {
     const frames = input === '-' ? streamed(replay, io.stdin) : readFrom(replay, input)
     let decisions = ''
@@ -76,12 +83,14 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
     changed: changes.typed,
     inputs,
     time: options.time,
+    key: chosen.key_field?.text,
+    skipped: before.skipped,
     replay,
   }
   const out = options.decisions ? io.stderr : io.stdout
   out.write(summaryText(simulation, { columns: out.columns, colour: Boolean(out.isTTY) && !io.env.NO_COLOR }))
   if (options.report !== undefined) await writeFile(options.report, reportPage(simulation, systemClock.wall()))
-  return EXIT.done
+  return warnings(simulation).length === 0 ? EXIT.done : EXIT.failed
 }
 
 /** The options of the throttle that is meant. */

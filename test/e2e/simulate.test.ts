@@ -386,3 +386,40 @@ t.test('a long input is streamed, and a reader that leaves early is no failure',
   early.child.stdin!.end(`{"t":1}\n`.repeat(100_000))
   t.equal(await early.exit, 0)
 })
+
+t.test('what stands before the throttle: filters are applied, the rest is named', async t => {
+  const config = join(t.testdir({}), 'sluice.yaml')
+  const before = (throttleInput: string, decode: string) => `sources: { in: { type: stdin, decode: ${decode} } }
+processors:
+  wanted: { type: filter, inputs: [in], condition: if (.a exists) }
+  first: { type: throttle, inputs: [wanted], limit: 1, window: 1h }
+  limit_app: { type: throttle, inputs: [${throttleInput}], limit: 1, window: 1h }
+destinations: { out: { type: blackhole, inputs: [limit_app, first] } }
+`
+  const input = '{"t":1,"b":1}\n{"t":2,"a":1}\n{"t":3,"a":1}\n'
+  const decided = async (throttleInput: string, decode = 'json') => {
+    writeFileSync(config, before(throttleInput, decode))
+    const { code, decisions, stderr } = await simulate(config, ['--decisions'], input)
+    t.equal(code, 0, stderr)
+    return { all: decisions().map(({ n, decision }) => `${n} ${decision}`), stderr: stderr.replace(/\s+/g, ' ') }
+  }
+  const filtered = await decided('wanted')
+  t.same(filtered.all, ['1 pass', '2 discard'])
+  t.match(filtered.stderr, /events 2 .*filtered 1 event discarded by filters before it/)
+  t.notMatch(filtered.stderr, /skipped/)
+  t.same((await decided('wanted.discarded')).all, ['0 pass'])
+  const others = await decided('first', 'text')
+  t.same(others.all, ['1 pass', '2 discard'])
+  t.match(others.stderr, /skipped first \(throttle\), decode: text of in before it in the configuration/)
+})
+
+t.test('without the time or the key in any event: a warning before the numbers, and another exit code', async t => {
+  const config = join(folder(t), 'sluice.yaml')
+  const timeless = await simulate(config, [], '{"app":"a"}\n')
+  t.equal(timeless.code, 1)
+  t.match(timeless.stdout, /^WARNING {4}no event has a time in \.t.*^events/ms)
+  const keyless = await simulate(config, [], '{"t":1}\n{"t":2}\n')
+  t.equal(keyless.code, 1)
+  t.match(keyless.stdout, /^WARNING {4}no event has the key \.app.*^events/ms)
+  t.equal((await simulate(config, [], '{"t":1}\n{"t":2,"app":"a"}\n')).code, 0)
+})

@@ -320,7 +320,11 @@ t.test('agrees with a simulation of the same events, in order', async t => {
         return { t: written, k: key }
       })
       const options = throttle.options.parse(time_field ? { ...config, time_field } : config)
-      const replay = new Replay(options, parseFieldPath('.t'), { id: 'limit', host: hostname() }, true)
+      const replay = new Replay(options, parseFieldPath('.t'), {
+        origin: { id: 'limit', host: hostname() },
+        filters: [],
+        wantsDecisions: true,
+      })
       const splitter = replay.splitter()
       const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
       const simulated = [replay.replay(splitter.push(Buffer.from(text))), replay.replay(splitter.flush())]
