@@ -24,6 +24,18 @@ export class DataDirError extends Error {
   }
 }
 
+function adviceFor(error: unknown): string {
+  switch (errorCode(error)) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'free some space on its disk: without it no positions can be saved'
+    case 'EROFS':
+      return 'mount its file system for writing'
+    default:
+      return 'it must be a folder that this user may write to'
+  }
+}
+
 interface Holder {
   readonly pid: number
   /** When the process started, in ticks since the boot: a pid is given away again. */
@@ -55,7 +67,7 @@ export function lockDataDir(dir: string): DataDirLock {
     }
   } catch (error) {
     if (error instanceof DataDirError) throw error
-    const why = `data_dir ${dir} cannot be used: ${errorText(error)}; it must be a folder that this user may write to`
+    const why = `data_dir ${dir} cannot be used: ${errorText(error)}; ${adviceFor(error)}`
     throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, error)
   }
 }

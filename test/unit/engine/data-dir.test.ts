@@ -1,10 +1,13 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { lockDataDir } from '../../../src/engine/data-dir.js'
+import { fill, Mounts, mayMount } from '../../support/mounts.js'
+
+const noMount = mayMount() ? false : 'only root can make a small file system, and not in every container'
 
 const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/engine/data-dir.js')
 const script = `import { lockDataDir } from ${JSON.stringify(module)}
@@ -83,4 +86,22 @@ t.test('a folder that cannot be used', async t => {
   mkdirSync(join(dir, 'ok'))
   writeFileSync(join(dir, 'ok', 'lock.txt'), '')
   lockDataDir(join(dir, 'ok')).release()
+})
+
+t.test('a file system that is full, or mounted for reading only, is named as the cause', { skip: noMount }, async t => {
+  const dir = join(t.testdir({ state: {} }), 'state')
+  const mounts = new Mounts()
+  mounts.make(dir, '64k')
+  try {
+    fill(join(dir, 'fill'))
+    const code = 'SLUICE_DATA_DIR_UNUSABLE'
+    t.throws(() => lockDataDir(dir), { code, message: /ENOSPC: .*; free some space on its disk/ })
+    unlinkSync(join(dir, 'fill'))
+    mounts.onlyToBeRead(dir)
+    t.throws(() => lockDataDir(dir), { code, message: /EROFS: .*; mount its file system for writing/ })
+    mounts.toBeWritten(dir)
+    lockDataDir(dir).release()
+  } finally {
+    mounts.end()
+  }
 })
