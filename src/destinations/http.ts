@@ -175,11 +175,13 @@ class HttpDestination implements Destination {
     request: readonly EventBatch[],
   ): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
-    if (!isJson(headers)) {
+    if (!mayBeJson(headers)) {
       await drain(body)
       return undefined
     }
     const list = await readErrors(body)
+    const incomplete = list.broken !== undefined || list.unreadable
+    if (incomplete && headers['content-type'] === undefined) return undefined
     // Without its end nobody knows what it would have refused.
     if (list.broken !== undefined) throw this.#transport.broken(list.broken, place, this.#options.url)
     if (list.unreadable) return this.#unreadable(answer, place)
@@ -195,7 +197,7 @@ class HttpDestination implements Destination {
   ): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const failure = failureOf(status)
-    const mayDivide = request !== undefined && failure === 'reject' && isJson(headers)
+    const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers)
     const list: Partial<ErrorList> = mayDivide ? await readErrors(body) : { text: await bodyText(body) }
     if (list.unreadable) return this.#unreadable(answer, place)
     const found = mayDivide ? divided(list.entries, status, () => this.#eventsIn(request)) : undefined
@@ -304,8 +306,10 @@ function countLines(bytes: Buffer): number {
   return bytes.at(-1) === LF ? lines : lines + 1
 }
 
-function isJson(headers: Dispatcher.ResponseData['headers']): boolean {
-  return /^application\/([\w.-]+\+)?json\b/i.test(text(headers['content-type']) ?? '')
+/** Whether an answer may be JSON. Small receivers do not say what they send. */
+function mayBeJson(headers: Dispatcher.ResponseData['headers']): boolean {
+  const type = text(headers['content-type'])
+  return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
 function isSuccess(status: number): boolean {
@@ -320,7 +324,7 @@ export const http = defineDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:
-    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`, until `hold_after_refusals` of them came in a row. An answer 400 of a web server that wants TLS or another client certificate holds.\n\nA receiver may tell events apart, with an answer in JSON: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
+    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`, until `hold_after_refusals` of them came in a row. An answer 400 of a web server that wants TLS or another client certificate holds.\n\nA receiver may tell events apart, with an answer in JSON, whose content type is JSON or left out: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
   options,
   examples: [
     {

@@ -476,6 +476,15 @@ t.test('an answer may tell events apart', async t => {
       { status: 200, headers, reset: 'in_answer' },
       { failure: 'retry', reason: 'reset', rejected: undefined },
     ],
+    [{ status: 200, reset: 'in_answer' }, undefined],
+    [
+      { ...answer(200, [one]), headers: {} },
+      { failure: 'reject', rejected: [1] },
+    ],
+    [
+      { ...answer(200, [one]), headers: { 'content-type': 'text/json' } },
+      { failure: 'reject', rejected: [1] },
+    ],
     [answer(207, [one]), { failure: 'reject', reason: 'status_422', status: 422, rejected: [1], again: [] }],
     [answer(200, [{ index: 2 }]), { failure: 'reject', reason: 'rejected', rejected: [2], again: [] }],
     [
