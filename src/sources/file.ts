@@ -157,6 +157,11 @@ class FileSource implements Source {
         this.#urgent = true
         this.#waker.wake()
       },
+      onHole: (path, bytes) =>
+        log.warn(
+          { file: path, hole_bytes: bytes },
+          'file begins with a hole, which was skipped: its writer goes on at its old position after a truncation. Let it open the file for appending, or rotate by renaming',
+        ),
     }
     this.#reader = new Reader({
       clock,

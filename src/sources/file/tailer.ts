@@ -8,6 +8,7 @@ import { Positions } from '../positions.js'
 import type { Sought } from './copies.js'
 import { type Copy, ON_THE_WAY } from './copy.js'
 import { Growth } from './growth.js'
+import { Hole } from './hole.js'
 import {
   FINGERPRINT_BYTES,
   type Fingerprint,
@@ -52,6 +53,7 @@ export class Tailer extends Tracked {
   #at: number
   /** Of the bytes before #at. */
   #tail: Fingerprint
+  #hole: Hole
   #content: Content
   /** The end of the last batch made. */
   #delivered: Position
@@ -71,6 +73,7 @@ export class Tailer extends Tracked {
     this.#delivered = start
     this.#at = start.offset
     this.#tail = start.tail
+    this.#hole = new Hole(start.offset)
     this.#positions = new Positions(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry)
     this.growth = new Growth(context.clock, start.offset)
@@ -198,6 +201,7 @@ export class Tailer extends Tracked {
     this.#content = position.content
     this.#at = position.offset
     this.#tail = position.tail
+    this.#hole = new Hole(position.offset)
     this.#splitter = this.#context.splitting.splitter(position.continues, position.carry)
     this.#pieces = 0
   }
@@ -328,14 +332,18 @@ export class Tailer extends Tracked {
     if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
       this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
     }
-    const frame = splitter.commit(length)
+    const hole = this.#hole.skip(this.#fd, this.#room, length, bytes => this.#context.onHole(this.path, bytes))
+    const tailBefore = (end: number) => fingerprintBefore(this.#room, end, before, known)
+    const tailAtEnd = tailBefore(length)
+    if (hole > 0) this.#room.copyWithin(0, hole, length)
+    const frame = splitter.commit(length - hole)
     this.#at += length
     this.growth.read(this.#at, this.#room[0]!)
     const { pending } = splitter
-    const tailBefore = (end: number) => fingerprintBefore(this.#room, end, before, known)
-    this.#tail = tailBefore(length)
+    this.#tail = tailAtEnd
     if (!frame) return undefined
-    let tail = pending === 0 ? this.#tail : tailBefore(length - pending)
+    // The bytes of a portion that begins with a hole were moved: only those of the frame are where they belong.
+    let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
     // Where the frame ends before the portion, little of what is before its end may be at hand but the frame itself.
     if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)

@@ -19,4 +19,6 @@ export interface TailerContext {
   onErrored(tailer: Tailer): void
   /** The file was emptied, or emptied and filled again, when so many bytes of it were read, and so many more were seen. */
   onTruncated(path: string, read: number, unread: number): void
+  /** A hole of so many bytes at the beginning of the file was skipped. */
+  onHole(path: string, bytes: number): void
 }

@@ -1,12 +1,15 @@
 import {
   appendFileSync,
+  closeSync,
   copyFileSync,
+  openSync,
   readFileSync,
   renameSync,
   truncateSync,
   unlinkSync,
   utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
@@ -143,3 +146,59 @@ for (const pattern of ['app.log', 'app*.log*']) {
     })
   }
 }
+
+t.test('the hole that a writer leaves which does not append is no part of a line', async t => {
+  const dir = t.testdir({})
+  const path = join(dir, 'app.log')
+  const fd = openSync(path, 'w')
+  t.teardown(() => closeSync(fd))
+  // The hole is larger than two reads, and does not end where a block does.
+  const lines = numbered(0, 60_000)
+  writeSync(fd, asText(lines))
+  const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
+  const run = await tail(options)
+  await settled(run, lines.length)
+  copyTruncate(path, `${path}.1`)
+  writeSync(fd, 'first\nsecond\nthi')
+  await settled(run, lines.length + 2)
+  writeSync(fd, 'rd\n')
+  await settled(run, lines.length + 3)
+  t.same(run.out.texts(path).slice(lines.length), ['first', 'second', 'third'])
+  const told = run.log.filter(({ msg }) => msg.startsWith('file begins with a hole'))
+  t.match(told, [{ level: 40, file: path, hole_bytes: asText(lines).length }])
+  await run.stop()
+  const again = await tail(options, run.checkpoints)
+  writeSync(fd, 'fourth\n')
+  await settled(again, 1)
+  t.same(again.out.texts(path), ['fourth'])
+  await again.stop()
+})
+
+t.test('a hole that is read before the first line is there', async t => {
+  const dir = t.testdir({})
+  const path = join(dir, 'app.log')
+  writeFileSync(path, '')
+  truncateSync(path, 100_000)
+  const options = { include: [path], scan_interval: '20ms' }
+  const run = await tail(options)
+  await until(
+    () => (run.value('sluice_file_unread_bytes', { file: path }) ?? 0) > 0,
+    () => 'the file is known',
+  )
+  await run.stop()
+  const again = await tail(options, run.checkpoints)
+  appendFileSync(path, 'first\n')
+  await settled(again, 1)
+  t.same(again.out.texts(path), ['first'])
+  await again.stop()
+})
+
+t.test('NUL bytes that somebody wrote are data', async t => {
+  const text = `${'\0'.repeat(5000)}first\nsecond\n`
+  const dir = t.testdir({ 'app.log': text })
+  const path = join(dir, 'app.log')
+  const run = await tail({ include: [path], follow: false })
+  await run.run
+  t.equal(run.out.bytes(path).toString(), text)
+  await run.stop()
+})
