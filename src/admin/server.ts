@@ -26,6 +26,8 @@ export interface Told {
   failures?(): { id: string; state: string; reason: string }[]
   /** How a managed daemon and its service get along. */
   managed?(): object
+  /** For those who may look at the socket: where its configuration and its data are. */
+  about?(): { readonly config: string | undefined; readonly data_dir: string }
 }
 
 type States = readonly { readonly state: string }[]
@@ -111,6 +113,10 @@ async function answer(
   if (pathname === '/keys' && tappable) {
     const forMs = Number(searchParams.get('for') ?? 1000)
     await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable, response)
+    return
+  }
+  if (pathname === '/about' && tappable && told.about) {
+    sendJson(response, 200, told.about())
     return
   }
   switch (pathname) {

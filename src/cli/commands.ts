@@ -213,15 +213,15 @@ export const commands: readonly Command[] = [
         short: 'c',
         value: 'FILE',
         operand: true,
-        text: 'The configuration with the destination. Default: /etc/sluice/sluice.yaml.',
+        text: 'The configuration with the destination. Default: that of the daemon of this machine, else /etc/sluice/sluice.yaml.',
       },
       destination: {
         type: 'string',
         value: 'ID',
         takes: 'destination',
-        text: 'The id of the destination in it. Not needed where there is only one, and with --dry-run.',
+        text: 'The id of the destination in it. Not needed where only one has dead letters, and with --dry-run.',
       },
-      'dry-run': { type: 'boolean', text: 'Only tells what there is to send, by reason. Changes nothing.' },
+      'dry-run': { type: 'boolean', text: 'Prints how many events there are to send, by reason. Changes nothing.' },
     },
     operands: {
       name: 'FILE',
@@ -230,8 +230,9 @@ export const commands: readonly Command[] = [
       text: 'Files of dead letters that nobody writes to any more, instead of the one of the destination.',
     },
     examples: [
-      { title: 'what is there?', line: 'sluice resend --config sluice.yaml --destination upstream --dry-run' },
-      { title: 'once the cause is corrected', line: 'sluice resend --config sluice.yaml --destination upstream' },
+      { title: 'what is there?', line: 'sluice resend --dry-run' },
+      { title: 'when the cause is corrected', line: 'sluice resend --destination upstream' },
+      { title: 'with another configuration', line: 'sluice resend --config sluice.yaml --destination upstream' },
     ],
     ships: true,
     async run({ options, operands }, io) {

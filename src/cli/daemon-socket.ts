@@ -18,7 +18,7 @@ const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock',
 export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
   if (socket !== undefined) return socket
   if (config !== undefined) return socketPath(loadConfig(config, { env, components, partial: true }).dataDir)
-  const found = [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
+  const found = usualSocket(env)
   if (found !== undefined) return found
   if (existsSync(USUAL_CONFIG)) return socketPath(loadConfig(USUAL_CONFIG, { env, components, partial: true }).dataDir)
   throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
@@ -28,6 +28,11 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
 export function usualConfig(command: string): string {
   if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
   throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: say which configuration`, command)
+}
+
+/** The socket of the daemon of this machine, at the usual places. */
+export function usualSocket(env: Io['env']): string | undefined {
+  return [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
 }
 
 /** What the daemon answers; the body still to be read. Errors say what to do. */

@@ -1,13 +1,19 @@
 import { GIVEN_BACK } from '../engine/counters.js'
 import { adviceFor, type OrphanKind } from '../engine/orphans.js'
 import { counted, type DaemonView, short } from './daemon-view.js'
+import { deadLetterTroubles } from './dead-letter-troubles.js'
+import { destinationTroubles } from './destination-troubles.js'
 import { managedTroublesOf } from './managed-troubles.js'
 import { tlsTroublesOf } from './tls-troubles.js'
 
 /** Something that wants somebody's attention, and what to do about it. */
 export interface Trouble {
   readonly what: string
+  /** Since when, how often and so on. */
+  readonly detail?: string
   readonly todo: string
+  /** Commands that `todo` speaks of, each to be typed as it is. */
+  readonly commands?: readonly string[]
 }
 
 /** A position that was not saved for this long, with something to save, is stuck. */
@@ -17,8 +23,8 @@ const FULL_SHARE = 0.8
 const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
 /** What is no dead letter either. */
 const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
-  buffer_full: 'They are lost, as when_full: drop_newest says; block would make the sources wait.',
-  buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log tells more.',
+  buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
+  buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
 }
 
 /** What a component left that is not configured any more. */
@@ -31,27 +37,13 @@ const ORPHANS: Readonly<Record<OrphanKind, (events: number) => string>> = {
 const OF_OPTIONS = 'See its options in the configuration.'
 const DISCARDED = 'sluice_component_discarded_events_total'
 
-function refused(kept: boolean): string {
-  if (!kept) return 'They were refused for good, and are lost, as on_reject: discard says.'
-  return 'They were refused for good, and kept: in data_dir/dead-letter (`sluice resend --dry-run` tells what is still there), or where `.rejected` leads.'
-}
+const REFUSED = 'They are lost: the destination rejected them, and on_reject is discard.'
 
 /** What is wrong with the daemon, the worst first. */
 export function troublesOf(view: DaemonView): Trouble[] {
-  const { scrape, destinations, failing } = view
+  const { scrape, failing } = view
   const troubles: Trouble[] = []
-  for (const { id, state, reason = '' } of destinations) {
-    if (state === 'ready' || state === 'stopped') continue
-    const full = scrape.sum(DISCARDED, { component_id: id, reason: 'buffer_full' }) > 0
-    const todo = full
-      ? 'Its buffer is full, or was: what has no room in it is dropped. Look after what the reason names.'
-      : state === 'refusing'
-        ? 'Most requests are refused for good; their events go where on_reject says. The receiver or the events have to be corrected.'
-        : state === 'retrying' || state === 'failing'
-          ? 'Nothing is lost: it is tried again until it works. Look after what the reason names: the receiver, the way there, or the disk.'
-          : 'Nothing is lost: events wait. It goes on by itself once that is put right.'
-    troubles.push({ what: `${id} is ${state}: ${reason}`, todo })
-  }
+  troubles.push(...destinationTroubles(view))
   for (const { id, state, reason } of failing) {
     const holds = state === 'holding'
     troubles.push({
@@ -122,11 +114,13 @@ export function troublesOf(view: DaemonView): Trouble[] {
   for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
     if (value === 0 || NOT_LOST.has(reason)) continue
-    const kept = scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason })
+    // Those are in the dead-letter queue, or went where `.rejected` leads.
+    if (scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason }) > 0) continue
+    const lost = component_kind === 'destination' ? REFUSED : OF_OPTIONS
     troubles.push({
-      what: `${component_id} has discarded ${counted(value, 'event')}: ${reason}`,
-      todo: LOST_FROM_BUFFER[reason] ?? (component_kind === 'destination' ? refused(kept > 0) : OF_OPTIONS),
+      what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
+      todo: LOST_FROM_BUFFER[reason] ?? lost,
     })
   }
-  return [...troubles, ...managedTroublesOf(view), ...tlsTroublesOf(view)]
+  return [...troubles, ...deadLetterTroubles(view), ...managedTroublesOf(view), ...tlsTroublesOf(view)]
 }

@@ -6,6 +6,18 @@ import { ask } from './daemon-socket.js'
 import type { ManagedReport } from './managed-report.js'
 import { Scrape } from './scrape.js'
 
+/** One destination, as /readyz reports it; times in ISO 8601. */
+export interface DestinationView {
+  readonly id: string
+  readonly state: string
+  readonly reason?: string
+  readonly since?: string
+  readonly failures?: number
+  readonly last_failure?: string
+  readonly next_attempt?: string
+  readonly oldest_event?: string
+}
+
 /** What a daemon says of itself at one moment. */
 export interface DaemonView {
   /** Monotonic seconds of whoever asked. */
@@ -14,20 +26,23 @@ export interface DaemonView {
   readonly wall: number
   readonly scrape: Scrape
   readonly ready: boolean
-  readonly destinations: readonly { readonly id: string; readonly state: string; readonly reason?: string }[]
+  readonly destinations: readonly DestinationView[]
   /** Sources that wait for an operator, or fail and are started again. */
   readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
   /** Of a managed daemon. */
   readonly managed?: ManagedReport | undefined
+  /** Its configuration, where that is a file, and its data_dir; undefined while it is starting. */
+  readonly about: { readonly config?: string; readonly data_dir: string } | undefined
 }
 
 const RECEIVED = 'sluice_component_received_events_total'
 const ORDER = ['source', 'processor', 'destination']
 
 export async function viewDaemon(socket: string, at: number): Promise<DaemonView> {
-  const [metrics, ready] = await Promise.all([
+  const [metrics, about, ready] = await Promise.all([
     ask(socket, '/metrics').then(textOf),
+    aboutDaemon(socket),
     ask(socket, '/readyz').then(async response => ({
       ok: response.statusCode === 200,
       body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
@@ -44,7 +59,15 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
   }))
   components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
   const { destinations, sources: failing = [], managed } = ready.body
-  return { at, wall: systemClock.wall(), scrape, ready: ready.ok, destinations, failing, components, managed }
+  const wall = systemClock.wall()
+  return { at, wall, scrape, ready: ready.ok, destinations, failing, components, managed, about }
+}
+
+/** Where the configuration and the data of a daemon are; undefined: it does not say. */
+export async function aboutDaemon(socket: string): Promise<DaemonView['about']> {
+  const answer = await ask(socket, '/about')
+  const text = await textOf(answer)
+  return answer.statusCode === 200 ? (JSON.parse(text) as DaemonView['about']) : undefined
 }
 
 /** How the terminal takes it. */
@@ -135,6 +158,15 @@ export function stateOf({ scrape, destinations }: Pick<DaemonView, 'scrape' | 'd
   if (scrape.all('sluice_throttle_buckets', labels).length > 0)
     return counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
   return ''
+}
+
+/** The time of day where the reader is, with the date when that is not today's. */
+export function clockTime(time: string, wall: number): string {
+  const at = new Date(time)
+  const clock = at.toTimeString().slice(0, 8)
+  if (at.toDateString() === new Date(wall).toDateString()) return clock
+  const two = (n: number) => String(n).padStart(2, '0')
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`
 }
 
 /** `1 file`, `2 files`. */

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import type { ComponentConfig } from '../config/load.js'
+import type { ComponentConfig, Config } from '../config/load.js'
 import { isToSend, ResendError, type Resent, resendFile, surveyFile } from '../engine/dead-letter/resend.js'
 import { deadLetterPath } from '../engine/dead-letter.js'
 import type { Engine, Surroundings } from '../engine/engine.js'
@@ -8,16 +8,17 @@ import { systemRandom } from '../lib/backoff.js'
 import { NearestName } from '../lib/nearest.js'
 import { systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
-import { usualConfig } from './daemon-socket.js'
+import { usualConfig, usualSocket } from './daemon-socket.js'
+import { aboutDaemon } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 import { loadDaemonConfig } from './local-part.js'
 import { createLog } from './run-log.js'
 import { onSignals } from './signals.js'
 
 export interface ResendOptions {
-  /** Undefined: the one at the usual place. */
+  /** Undefined: that of the daemon of this machine. */
   readonly config: string | undefined
-  /** Undefined: the only one; for a dry run all of them. */
+  /** Undefined: the one that has dead letters. */
   readonly destination: string | undefined
   readonly dryRun: boolean
   /** Of dead letters; none: the file of the destination. */
@@ -26,19 +27,21 @@ export interface ResendOptions {
 
 /** Sends dead letters again. Resolves with the exit code: 0 when the destination has taken all of them. */
 export async function resend(options: ResendOptions, io: Io): Promise<number> {
-  const config = await loadDaemonConfig(options.config ?? usualConfig('resend'), io.env)
-  if (options.dryRun && options.destination === undefined && options.files.length === 0) {
-    let code: number = EXIT.done
-    for (const { id } of config.destinations) {
-      const found = await survey([deadLetterPath(config.dataDir, id)].filter(isToSend), id, io)
-      if (found !== EXIT.done) code = found
-    }
-    return code
+  const config = await configOf(options.config, io)
+  const ids = chosen(config, options)
+  if (ids.length === 0) {
+    io.stdout.write(`nothing to send: there are no dead letters in ${config.dataDir}\n`)
+    return EXIT.done
   }
-  const destination = find(config.destinations, options.destination)
-  const files = options.files.length > 0 ? options.files : [deadLetterPath(config.dataDir, destination.id)]
   for (const file of options.files) if (!isToSend(file)) throw new ResendError(`there is no file ${file}`)
-  if (options.dryRun) return await survey(files.filter(isToSend), destination.id, io)
+  const filesOf = (id: string) => (options.files.length > 0 ? options.files : [deadLetterPath(config.dataDir, id)])
+  if (options.dryRun) {
+    const codes: number[] = []
+    for (const id of ids) codes.push(await survey(filesOf(id).filter(isToSend), id, io))
+    return Math.max(...codes)
+  }
+  const destination = find(config.destinations, ids[0]!)
+  const files = filesOf(destination.id)
 
   const log = createLog(io)
   let engine: Engine | undefined
@@ -83,19 +86,29 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-function find(
-  destinations: readonly ComponentConfig<'destination'>[],
-  id: string | undefined,
-): ComponentConfig<'destination'> {
-  const found =
-    id === undefined && destinations.length === 1 ? destinations[0] : destinations.find(one => one.id === id)
+/** The configuration that was named, or that of the daemon of this machine with the data_dir of that. */
+async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
+  if (path !== undefined) return loadDaemonConfig(path, env)
+  const socket = usualSocket(env)
+  const about = socket === undefined ? undefined : await aboutDaemon(socket).catch(() => undefined)
+  if (about?.config === undefined) return loadDaemonConfig(usualConfig('resend'), env)
+  return { ...(await loadDaemonConfig(about.config, env)), dataDir: about.data_dir }
+}
+
+/** Ids of the destinations that are meant; several only for a dry run. Throws UsageError when that is not clear. */
+function chosen({ dataDir, destinations }: Config, { destination, files, dryRun }: ResendOptions): string[] {
+  if (destination !== undefined) return [find(destinations, destination).id]
+  const ids = destinations.map(({ id }) => id)
+  if (ids.length === 1) return ids
+  const meant = files.length > 0 ? ids : ids.filter(id => isToSend(deadLetterPath(dataDir, id)))
+  if (meant.length <= 1 || (dryRun && files.length === 0)) return meant
+  throw new UsageError(`say which destination with --destination ${meant.join(' | ')}`, 'resend')
+}
+
+function find(destinations: readonly ComponentConfig<'destination'>[], id: string): ComponentConfig<'destination'> {
+  const found = destinations.find(destination => destination.id === id)
   if (found) return found
   const ids = destinations.map(destination => destination.id)
-  if (id === undefined)
-    throw new UsageError(
-      `the configuration has several destinations: say which with --destination ${ids.join(' | ')}`,
-      'resend',
-    )
   const near = new NearestName().find(id, ids)
   const hint = near === undefined ? `it has ${ids.join(', ')}` : `did you mean ${near}?`
   throw new UsageError(`the configuration has no destination ${id}; ${hint}`, 'resend')

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { Logger } from 'pino'
 import { fetchTrusting } from '../client/fetch-trusting.js'
 import { components } from '../components.js'
@@ -91,6 +91,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
         read: () => managed.reread(readLocal()),
         files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
       },
+      ...(configPath !== undefined && { configPath: resolve(configPath) }),
       managed: { report, held: (reason: string) => managed.held(reason) },
       wentBack: (error: Error) => managed.wentBack(error),
       follow: ({ pipeline, totals }: Running) => {

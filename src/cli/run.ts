@@ -1,3 +1,4 @@
+import { resolve } from 'node:path'
 import type { Logger } from 'pino'
 import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
@@ -46,6 +47,8 @@ export type Follow = (running: Running) => () => Promise<void>
 /** Where the configuration came from, and another one may. */
 export interface ConfigOrigin {
   readonly systemd: Systemd
+  /** The configuration as a command can be given it; undefined: it is not a file of this machine. */
+  readonly configPath?: string
   /** What there is at a reload. */
   readonly reloads?: ReloadOrigin
   readonly follow?: Follow
@@ -64,7 +67,7 @@ export async function run({ configPath: path, follow }: RunOptions, io: Io): Pro
   const lock = lockDataDir(config.dataDir)
   try {
     const reloads = { read, files: { path, digest: config.digest } }
-    return await runLocked(config, { systemd, reloads, ...(follow && { follow }) }, log, io)
+    return await runLocked(config, { systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }, log, io)
   } finally {
     lock.release()
   }
@@ -110,6 +113,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
       destinations: () => pipeline.states(),
       failures: () => pipeline.failures(),
       ...(managed && { managed: managed.report }),
+      about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
     },
     log,
   )

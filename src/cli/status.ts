@@ -1,10 +1,13 @@
 import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
+import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { troublesOf } from './daemon-troubles.js'
+import { type Trouble, troublesOf } from './daemon-troubles.js'
 import { type DaemonView, lookOf, printable, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 import { managedLine } from './managed-troubles.js'
+
+const SHOWN_BACKLOG = 5
 
 /** One screen: what is wrong and what to do about it, then what it is doing. 1 when something is wrong. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
@@ -22,21 +25,40 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   const managed = managedLine(view)
   if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))
   if (troubles.length === 0) lines.push(paint(32, 'Nothing is wrong.'))
-  for (const { what, todo } of troubles) {
-    lines.push(
-      '',
-      ...wrap(`! ${printable(what)}`, width, '  ').map(line => paint(31, line)),
-      ...wrap(`  ${todo}`, width, '  '),
-    )
+  for (const { todo, commands = [], all } of grouped(troubles)) {
+    lines.push('')
+    for (const { what, detail } of all) {
+      lines.push(...wrap(`! ${printable(what)}`, width, '  ').map(line => paint(31, line)))
+      if (detail !== undefined) lines.push(...wrap(`  ${detail}`, width, '  '))
+    }
+    // A command is never broken: it is there to be copied.
+    lines.push(...wrap(`  ${todo}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
   }
   const rows = view.components.map(({ id, type }) => {
     const { received, sent, discarded, in_flight } = amounts(view, id)
     return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]
   })
   const head = ['component', 'in', 'out', 'discarded', 'in flight']
-  lines.push('', ...tableWithStates([head, ...rows], view, width))
+  lines.push('', ...tableWithStates([head, ...rows], view, width), ...backlogLines(view, width, SHOWN_BACKLOG))
   io.stdout.write(`${lines.join('\n')}\n`)
   return troubles.length === 0 ? EXIT.done : EXIT.failed
+}
+
+interface Group extends Pick<Trouble, 'todo' | 'commands'> {
+  readonly all: Trouble[]
+}
+
+/** What has the same advice stands together, and the advice once. */
+function grouped(troubles: readonly Trouble[]): Group[] {
+  const groups = new Map<string, Group>()
+  for (const trouble of troubles) {
+    const { todo, commands } = trouble
+    const key = JSON.stringify([todo, commands])
+    const group = groups.get(key) ?? { todo, ...(commands && { commands }), all: [] }
+    group.all.push(trouble)
+    groups.set(key, group)
+  }
+  return [...groups.values()]
 }
 
 function headline({ scrape, ready }: DaemonView): string {

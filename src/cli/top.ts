@@ -1,5 +1,6 @@
 import { sleep, systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
+import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
 import {
@@ -25,6 +26,7 @@ export interface TopOptions extends DaemonOptions {
 }
 
 const SHOWN_REASONS = 8
+const SHOWN_BACKLOG = 3
 /** Lines of the worst trouble. */
 const SHOWN_OF_TROUBLE = 4
 
@@ -83,9 +85,11 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
   const lines = [...about, ...tableWithStates([head, ...rows], now, width)]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
+  lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = troublesOf(now)
   if (worst) {
     lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_TROUBLE))
+    if (worst.detail !== undefined) lines.push(...wrap(`  ${worst.detail}`, width, '  '))
     lines.push(more.length > 0 ? `  and ${more.length} more: see sluice status` : '  see sluice status')
   }
   return `${lines.join('\n').trimEnd()}\n`

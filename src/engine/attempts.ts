@@ -7,6 +7,7 @@ import { LogLimit } from '../lib/log-limit.js'
 import { after, type Clock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { Hold } from './hold.js'
+import { Outage } from './outage.js'
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
 /** What fails for longer than this is not ready. */
@@ -60,6 +61,7 @@ interface Running extends Linked<Running> {
 export class Attempts {
   readonly #context: AttemptsContext
   readonly #hold: Hold
+  readonly #outage: Outage
   /** Who waits between two attempts, and why. */
   readonly #failing = new Map<object, DeliveryError>()
   #failingSince = 0
@@ -75,6 +77,7 @@ export class Attempts {
   constructor(context: AttemptsContext) {
     this.#context = context
     const { clock, random, changed } = context
+    this.#outage = new Outage(clock)
     this.#limit = new LogLimit(clock)
     this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
   }
@@ -113,6 +116,13 @@ export class Attempts {
     return this.retrying && this.#context.clock.now() - this.#failingSince >= LONG_MS
   }
 
+  /** How often attempts have failed since one was successful, and when the next one is made. */
+  get outage(): Pick<Outage, 'failures' | 'nextAt'> {
+    const { failures, nextAt } = this.#outage
+    const next = this.holding ? this.#hold.nextAt : nextAt
+    return { failures, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
+  }
+
   /** Why it holds or tries again. */
   get error(): DeliveryError | undefined {
     return this.#hold.error ?? this.#failing.values().next().value
@@ -133,6 +143,7 @@ export class Attempts {
       if (this.#closed) return undefined
       const error = thrown && task.judge(thrown.error)
       if (error) failed(error.reason)
+      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed()
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
         // Refused with what was replaced meanwhile: that is no reason to hold again.
@@ -151,6 +162,7 @@ export class Attempts {
       } else {
         if (this.#hold.isProbe(task)) this.#endHold()
         this.#recovered(task)
+        if (!this.holding && !this.retrying) this.#outage.ended()
         return error
       }
     }
@@ -224,7 +236,9 @@ export class Attempts {
       const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs), ...more }
       log.warn(fields, 'delivery fails and is tried again; events wait')
     }
+    this.#outage.waits(task, clock.now() + waitMs)
     await this.#sleep(waitMs)
+    this.#outage.tries(task)
   }
 
   #logPause(error: DeliveryError, pauseMs: number): void {

@@ -39,6 +39,11 @@ export class Batcher {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
 
+  /** When the oldest batch was received, wall clock; Infinity when there is none. */
+  get oldestAt(): number {
+    return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
+  }
+
   /** Takes over a batch with at least one event. */
   add(batch: EventBatch, now: number): void {
     this.#batches.push(batch)

@@ -94,6 +94,8 @@ export class ComponentCounters implements ComponentMetrics {
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
+  /** Brings what is shown at a scrape up to date. */
+  beforeScrape: (() => Promise<void>) | undefined
   /** What the component holds beyond its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
   readonly #counters = new Map<string, Counter>()
@@ -195,6 +197,7 @@ export class ComponentCounters implements ComponentMetrics {
     Object.assign(this.#givenBack, this.inFlight())
     Object.assign(this.queued, { events: 0, bytes: 0 })
     this.holds = () => ({ events: 0, bytes: 0 })
+    this.beforeScrape = undefined
     for (const [name, all] of this.series) {
       const counted = all.filter(({ type }) => type === 'counter')
       if (counted.length > 0) this.series.set(name, counted)

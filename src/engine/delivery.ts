@@ -1,18 +1,17 @@
 import { Writable } from 'node:stream'
-import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
 import { STREAM_DEPTH } from '../core/batch-transform.js'
-import type { ComponentMetrics, Destination, Observer } from '../core/component.js'
+import type { Destination, Observer } from '../core/component.js'
 import type { DeliveryOptions } from '../core/delivery-options.js'
 import { DeliveryError, errorText } from '../core/errors.js'
-import type { Random } from '../lib/backoff.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
-import { after, type Clock } from '../lib/time.js'
+import { after } from '../lib/time.js'
 import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { type Amount, add } from './counters.js'
-import type { DeadLetters } from './dead-letter.js'
+import type { DeliveryContext, DeliveryState } from './delivery-context.js'
 import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
+import type { Outage } from './outage.js'
 import { isDivided, Refusals } from './refusals.js'
 
 /**
@@ -22,29 +21,7 @@ import { isDivided, Refusals } from './refusals.js'
  * Nothing is written before the destination has started. With `max_in_flight: 1` the order is that of the input.
  */
 
-/** What is counted of every request and batch. */
-export interface DeliveryCounters {
-  /** A batch was taken from the stream. */
-  received(events: number, bytes: number): void
-  sent(events: number, bytes: number): void
-  discarded(reason: string, events: number, bytes: number): void
-  failed(kind: string): void
-}
-
-export interface DeliveryContext {
-  readonly id: string
-  readonly log: Logger
-  readonly clock: Clock
-  readonly random: Random
-  readonly deadLetter: DeadLetters
-  readonly counters: DeliveryCounters
-  readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
-  /** Timers; lib/time.ts when left out. */
-  readonly after?: typeof after
-}
-
-/** `failing`: it has been tried again for long. `refusing`: most of what it got lately was refused for good. */
-export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'
+export type { DeliveryContext, DeliveryCounters, DeliveryState } from './delivery-context.js'
 
 interface Request extends Readonly<Amount>, Linked<Request> {
   readonly parts: readonly EventBatch[]
@@ -95,6 +72,12 @@ export class Delivery extends Writable {
     })
     this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Time of one attempt.', LATENCY_SECONDS)
     this.#attempts.show(metrics)
+    const oldest = 'Age of the oldest event that is not settled; 0 when there is none.'
+    metrics.gauge(
+      'sluice_delivery_oldest_event_age_seconds',
+      oldest,
+      () => Math.max(0, clock.wall() - (this.oldestAt ?? clock.wall())) / 1000,
+    )
     metrics.gauge('sluice_delivery_requests_in_flight', 'Requests that are not settled.', () => this.#unsettled.size)
   }
 
@@ -111,6 +94,18 @@ export class Delivery extends Writable {
     const message = (this.#attempts.error ?? this.#refusals.most)?.message
     const { pausedUntil } = this.#attempts
     return message && pausedUntil ? `${message}; it asked for a pause until ${pausedUntil}` : message
+  }
+
+  /** How often delivery failed since it last worked, and when it is tried again. */
+  get outage(): Pick<Outage, 'failures' | 'nextAt'> {
+    return this.#attempts.outage
+  }
+
+  /** When the oldest event came that is not settled, wall clock in milliseconds; undefined: there is none. */
+  get oldestAt(): number | undefined {
+    let oldest = this.#batcher.oldestAt
+    for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)
+    return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
   /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */

@@ -1,6 +1,5 @@
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
-import type { Logger } from 'pino'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { SideOutlet } from '../core/batch-transform.js'
 import {
@@ -22,8 +21,10 @@ import { WantedNames } from '../lib/json-scan.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
 import { type ComponentCounters, sum } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
+import { showDeadLetters } from './dead-letter/stock.js'
 import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
+import { destinationState } from './delivery-report.js'
 import type { DiskBuffer } from './disk-buffer.js'
 import { createOrHold } from './held-source.js'
 import { directly, finish, Input, Junction, pump } from './junction.js'
@@ -165,7 +166,7 @@ export class Engine {
       log: context.log,
       clock,
       random,
-      deadLetter: this.#deadLetters(config.id, context.log),
+      deadLetter: this.#deadLetters(config.id, context),
       counters: {
         received: (events, bytes) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
         sent: (events, bytes) => metrics.sent(events, bytes),
@@ -183,9 +184,10 @@ export class Engine {
   }
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
-  #deadLetters(destination: string, log: Logger): DeadLetters {
-    const { clock, disk } = this.#around
+  #deadLetters(destination: string, { log, clock, metrics }: Wide): DeadLetters {
+    const { disk } = this.#around
     const { dataDir } = this.#config
+    showDeadLetters(metrics, dataDir, destination, clock)
     const output = `${destination}.${REJECTED}`
     if (!this.#isRead(output)) return new DeadLetterFile({ dataDir, destination, log, clock, disk })
     const origin: Origin = { source: destination, host: hostname(), decode: 'json', wanted: this.#wanted }
@@ -382,10 +384,9 @@ export class Engine {
 
   /** What each destination is up to; the daemon is ready when all of them are. */
   states(): DestinationState[] {
-    return [...this.#deliveries].map(([id, { state, reason }]) => ({ id, state, reason }))
+    return [...this.#deliveries].map(([id, delivery]) => destinationState(id, delivery, this.#around.clock))
   }
 
-  /** Sources that wait, or failed a short while ago, and why. */
   failures(): SourceFailure[] {
     return this.#sources.flatMap(({ run }) => run.failure ?? [])
   }

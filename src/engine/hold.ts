@@ -25,6 +25,7 @@ export class Hold {
   #probe: object | undefined
   #lookedAt = Number.NEGATIVE_INFINITY
   #ended = 0
+  #nextAt: number | undefined
   #closed = false
 
   constructor(context: HoldContext) {
@@ -42,6 +43,11 @@ export class Hold {
     return this.#ended
   }
 
+  /** When the probe makes its next attempt, at the latest; undefined: it is making one. */
+  get nextAt(): number | undefined {
+    return this.#nextAt
+  }
+
   isProbe(who: object): boolean {
     return this.#probe === who
   }
@@ -57,7 +63,11 @@ export class Hold {
   async pass(who: object): Promise<void> {
     while (this.#error && !this.#closed) {
       this.#probe ??= who
-      if (this.#probe === who) return await this.#untilWorthwhile()
+      if (this.#probe === who) {
+        await this.#untilWorthwhile()
+        this.#nextAt = undefined
+        return
+      }
       await new Promise<void>(resolve => this.#waiting.push(resolve))
     }
   }
@@ -65,6 +75,7 @@ export class Hold {
   async #untilWorthwhile(): Promise<void> {
     const { clock, sleep, changed } = this.#context
     const until = clock.now() + this.#backoff.next()
+    this.#nextAt = until
     while (!this.#closed) {
       if (clock.now() - this.#lookedAt >= LOOK_EVERY_MS) {
         this.#lookedAt = clock.now()

@@ -2,6 +2,7 @@ import type { Logger } from 'pino'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Exemplar, Kind } from '../core/component.js'
 import { Exposition, type Family, type Format, labelText, nextTurn, type ShownExemplar } from '../lib/exposition.js'
+import { sleep } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import { ComponentCounters, type CounterSet } from './counters.js'
 
@@ -20,6 +21,9 @@ const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total',
 /** How often the delay of the event loop is measured. Node.js includes this interval in what it measures. */
 const LOOP_DELAY_MS = 100
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
+
+/** A scrape waits for so long, at most, for what has to be looked up on the disk. It shows the values before that then. */
+const REFRESH_MS = 1000
 
 /** So many components are read between turns of the event loop. */
 const SLICE = 100
@@ -121,6 +125,7 @@ export class Metrics implements CounterSet {
 
   /** The text of a scrape. */
   async render(format: Format = 'text'): Promise<Buffer> {
+    await this.#refresh()
     const to = new Exposition(format)
     await this.#readProcess(to)
     // Components of different types that had one id after the other share the series that do not tell the type.
@@ -147,6 +152,14 @@ export class Metrics implements CounterSet {
       this.#readOwn(c, familyOf, to)
     }
     return await to.end()
+  }
+
+  async #refresh(): Promise<void> {
+    const all = [...this.components.values()].flatMap(({ beforeScrape }) => beforeScrape?.() ?? [])
+    if (all.length === 0) return
+    const done = new AbortController()
+    await Promise.race([Promise.allSettled(all), sleep(REFRESH_MS, done.signal)])
+    done.abort()
   }
 
   async #readProcess(to: Exposition): Promise<void> {

@@ -30,6 +30,13 @@ export interface DestinationState {
   readonly id: string
   readonly state: string
   readonly reason: string | undefined
+  /** While attempts fail: when that began, how many there were, and when the last one and the next one are; ISO 8601. */
+  readonly since?: string
+  readonly failures?: number
+  readonly last_failure?: string
+  readonly next_attempt?: string
+  /** When the oldest event came that waits here. */
+  readonly oldest_event?: string
 }
 
 /** What an engine leaves to the one that takes its place. */

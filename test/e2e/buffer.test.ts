@@ -1,6 +1,18 @@
-import { appendFileSync, existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
@@ -258,9 +270,54 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch:
   t.notOk(existsSync(path) || existsSync(`${path}.sending`))
   t.match(await resend('--dry-run'), { code: 0, stdout: 'up: nothing to send\n' })
   t.match(await resend(), { code: 0, stderr: /nothing to send/ })
+  const inferred = sluice(['resend', '-c', daemon.configPath, '--dry-run'], { cwd: folder })
+  t.match({ code: await inferred.exit, stdout: inferred.stdout }, { code: 0, stdout: 'up: nothing to send\n' })
   t.match(await resend('nowhere.ndjson'), { code: 1, stderr: 'sluice: there is no file nowhere.ndjson\n' })
   const other = sluice(['resend', '-c', daemon.configPath, '--destination', 'upp'], { cwd: folder })
   t.equal(await other.exit, 2)
   t.match(other.stderr, 'the configuration has no destination upp; did you mean up?')
   await daemon.stop(t)
+})
+
+t.test('dead letters are reported after a restart, by commands that work, until they are sent again', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const letter = (n: number) =>
+    `${JSON.stringify({ time: new Date(Date.now() - 7_380_000).toISOString(), destination: 'up', reason: 'status_422', error: 'no', event: { n } })}\n`
+  mkdirSync(join(folder, 'state/dead-letter'), { recursive: true })
+  writeFileSync(join(folder, 'state/dead-letter/up.ndjson'), letter(1) + letter(2))
+  writeFileSync(
+    join(folder, 'sluice.yaml'),
+    `data_dir: state
+metrics: false
+sources: { in: { type: stdin, decode: json } }
+destinations:
+  up: { type: http, inputs: [in], url: "${receiver.url()}" }
+  other: { type: http, inputs: [in], url: "${receiver.url()}" }
+`,
+  )
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  const call = async (args: readonly string[], cwd: string, env = {}) => {
+    const running = sluice(args, { cwd, env })
+    return { code: await running.exit, stdout: running.stdout, stderr: running.stderr }
+  }
+  const status = () => call(['status', '--config', 'sluice.yaml'], folder)
+  const before = await status()
+  t.match(before, { code: 1, stdout: /^! up: 2 events in the dead-letter queue, the oldest for 2h 3m$/m })
+  const elsewhere = t.testdir({})
+  const shown = await call(['status', '--socket', join(folder, 'state/sluice.sock')], elsewhere)
+  const [first, second] = [...shown.stdout.matchAll(/^ {4}sluice (resend .*)$/gm)].map(([, line]) => line!.split(' '))
+  t.match(await call(first!, elsewhere), { code: 0, stdout: /^up: 2 to send \(status_422: 2\)/ })
+  const asked = await call(['resend', '--dry-run'], elsewhere, { SLUICE_SOCKET: join(folder, 'state/sluice.sock') })
+  t.match(asked, { code: 0, stdout: /^up: 2 to send/ })
+  t.match(await call(second!, elsewhere), { code: 0, stdout: 'up: 2 sent\n' })
+  t.same(receiver.lines(), ['{"n":1}', '{"n":2}'])
+  t.match(await status(), { code: 0, stdout: /Nothing is wrong/ })
+  const none = await call(['resend', '-c', 'sluice.yaml'], folder)
+  t.match(none, { code: 0, stdout: /^nothing to send: there are no dead letters in / })
+  daemon.child.kill('SIGTERM')
+  t.equal(await daemon.exit, 0)
 })

@@ -1,6 +1,6 @@
 import { existsSync, statSync } from 'node:fs'
 import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname } from 'node:path'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { readState, StateUnreadable } from '../../core/unreadable.js'
@@ -10,6 +10,7 @@ import { DataDirError, lockDataDir } from '../data-dir.js'
 import { cutTornRecord, deadLetterPath } from '../dead-letter.js'
 import { Engine, type Surroundings } from '../engine.js'
 import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
+import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './places.js'
 
 /**
  * Sends the events of a dead letter file again. The file is taken out of the way first, into a folder beside it, so
@@ -47,12 +48,6 @@ export interface ResendContext {
   /** Whether nothing more is to be begun. */
   readonly stopped: () => boolean
 }
-
-/** Where the files of `path` are while they are sent. */
-const folderOf = (path: string) => `${path}.sending`
-const recordsIn = (folder: string) => join(folder, 'records.ndjson')
-const progressIn = (folder: string) => join(folder, 'progress.json')
-const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
 /** Whether there is anything of this file to send. */
 export function isToSend(path: string): boolean {
@@ -197,15 +192,6 @@ async function readProgress(folder: string, damaged: (file: string) => void = ()
   if (done !== undefined && done <= size) return done
   damaged(path)
   return 0
-}
-
-function doneIn(text: string): number | undefined {
-  try {
-    const { done } = JSON.parse(text) as { done?: unknown }
-    return typeof done === 'number' && done >= 0 ? done : undefined
-  } catch {
-    return undefined
-  }
 }
 
 /** Brings what was refused again back to the file. */

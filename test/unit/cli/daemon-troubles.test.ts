@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import t from 'tap'
 import { troublesOf } from '../../../src/cli/daemon-troubles.js'
 import type { DaemonView } from '../../../src/cli/daemon-view.js'
@@ -11,29 +12,69 @@ function view(destinations: DaemonView['destinations'], series: readonly string[
 const discarded = (id: string, reason: string, value: number) =>
   `sluice_component_discarded_events_total{component_id="${id}",component_kind="destination",reason="${reason}"} ${value}`
 
-t.test('what a destination refuses is kept, or lost', async t => {
+t.test('what a destination rejects is lost, or a matter of its dead letters', async t => {
   const kept = 'sluice_dead_letter_events_total{component_id="kept",reason="status_400"} 3'
+  const series = [discarded('kept', 'status_400', 3), discarded('dropped', 'status_400', 2), kept]
   const troubles = troublesOf(
-    view([], [discarded('kept', 'status_400', 3), discarded('dropped', 'status_400', 2), kept]),
+    view([], [...series, discarded('kept', 'given_back', 9), 'sluice_dead_letters{component_id="kept"} 0']),
   )
   t.match(troubles, [
     {
-      what: 'kept has discarded 3 events: status_400',
-      todo: /kept: in data_dir\/dead-letter \(`sluice resend --dry-run`/,
+      what: 'dropped has discarded 2 events since the daemon started: status_400',
+      todo: /are lost.*on_reject is discard/,
     },
-    { what: 'dropped has discarded 2 events: status_400', todo: /are lost, as on_reject: discard says/ },
   ])
+  t.equal(troubles.length, 1, 'not what was kept and sent again, nor what a reload gave back')
 })
 
-t.test('nobody is told that events wait while some of them are dropped', async t => {
+t.test('dead letters: how many, how old, and commands that work', async t => {
+  const folder = t.testdir({ "it's.yaml": 'data_dir: /elsewhere' })
+  const config = join(folder, "it's.yaml")
+  const series = [
+    'sluice_dead_letters{component_id="up"} 12',
+    'sluice_dead_letters_age_seconds{component_id="up"} 7380',
+  ]
+  const [trouble] = troublesOf({ ...view([], series), about: { config, data_dir: '/var/lib/x' } })
+  const command = `sluice resend --config '${config.replace("'", "'\\''")}' --destination up /var/lib/x/dead-letter/up.ndjson`
+  t.match(trouble, {
+    what: 'up: 12 events in the dead-letter queue, the oldest for 2h 3m',
+    commands: [`${command} --dry-run`, command],
+  })
+})
+
+t.test('an outage: since when, how often, and when it is tried again', async t => {
+  const wall = Date.parse('2026-11-21T14:03:20Z')
+  const at = (seconds: number) => new Date(wall + seconds * 1000).toISOString()
+  const destination = {
+    id: 'up',
+    state: 'retrying',
+    reason: '503',
+    since: at(-125),
+    failures: 12,
+    last_failure: at(-8),
+  }
+  const detail = (more: object) => troublesOf({ ...view([{ ...destination, ...more }], []), wall })[0]!.detail
+  const clock = (seconds: number) => new Date(wall + seconds * 1000).toTimeString().slice(0, 8)
+  t.equal(
+    detail({ next_attempt: at(8), oldest_event: at(-130) }),
+    `Since ${clock(-125)} (2m 5s), 12 failed attempts, the last at ${clock(-8)}, the next in 8s. The oldest waiting event is 2m 10s old.`,
+  )
+  t.equal(
+    detail({ failures: 1, next_attempt: at(0) }),
+    `Since ${clock(-125)} (2m 5s), 1 failed attempt, the next one now.`,
+  )
+  t.match(detail({ since: at(-3 * 86_400) }), /^Since 2026-11-1\d \d\d:\d\d:\d\d \(72h/)
+})
+
+t.test('nobody is told that no events are lost while some of them are dropped', async t => {
   const waits = [{ id: 'up', state: 'holding', reason: '401' }] as DaemonView['destinations']
   const [held] = troublesOf(view(waits, []))
-  t.match(held, { what: 'up is holding: 401', todo: /^Nothing is lost: events wait/ })
+  t.match(held, { what: 'up is holding: 401', todo: /^No events are lost/ })
   for (const state of ['holding', 'retrying']) {
     const some = [{ id: 'up', state, reason: 'no' }] as DaemonView['destinations']
     const [first, second] = troublesOf(view(some, [discarded('up', 'buffer_full', 5)]))
-    t.match(first, { what: `up is ${state}: no`, todo: /what has no room in it is dropped/ })
-    t.match(second, { what: 'up has discarded 5 events: buffer_full', todo: /^They are lost/ })
+    t.match(first, { what: `up is ${state}: no`, todo: /found no room were dropped/ })
+    t.match(second, { what: /^up has discarded 5 events .*: buffer_full$/, todo: /^They are lost/ })
   }
 })
 

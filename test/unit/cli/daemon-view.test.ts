@@ -37,7 +37,7 @@ function view(at: number, n: number): DaemonView {
       { id: LONG, kind: 'processor', type: 'throttle' },
       { id: 'out', kind: 'destination', type: 'http' },
     ],
-  } as DaemonView
+  } as unknown as DaemonView
 }
 
 t.test('a screen of 80 columns and 24 lines, whatever the names and the troubles', async t => {

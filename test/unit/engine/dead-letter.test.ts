@@ -5,6 +5,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -32,6 +33,7 @@ import { lockDataDir } from '../../../src/engine/data-dir.js'
 import { LettersProgress, lettersSource, surveyLetters } from '../../../src/engine/dead-letter/letters.js'
 import { encodeLetters } from '../../../src/engine/dead-letter/record.js'
 import { isToSend, resendFile, surveyFile } from '../../../src/engine/dead-letter/resend.js'
+import { DeadLetterStock } from '../../../src/engine/dead-letter/stock.js'
 import { DeadLetterFile, deadLetterPath } from '../../../src/engine/dead-letter.js'
 import { Engine, type Surroundings } from '../../../src/engine/engine.js'
 import { Metrics } from '../../../src/engine/metrics.js'
@@ -288,7 +290,7 @@ t.test('resend', async t => {
     const dataDir = t.testdir({})
     const config = configOf(
       dataDir,
-      'destinations: { out: { type: judging, inputs: [in], retry: { initial: 2ms, max: 2ms } } }',
+      'destinations: { out: { type: judging, inputs: [in], retry: { initial: 2ms, max: 2ms }, hold_after_refusals: 0 } }',
       count,
     )
     judge = () => refused
@@ -431,4 +433,35 @@ t.test('resend', async t => {
     t.match(await resendFile(path, context), { sent: 6 }, 'empty lines, and a last one without its end, are fine')
     t.throws(() => statSync(path))
   })
+})
+
+t.test('the dead letters that lie there now, whoever changes them', async t => {
+  const dataDir = t.testdir({})
+  const path = deadLetterPath(dataDir, 'up')
+  const stock = new DeadLetterStock(dataDir, 'up')
+  const counted = async () => {
+    await stock.refresh()
+    return [stock.events, stock.oldest]
+  }
+  const letter = (second: number) => `{"time":"2026-11-21T14:03:1${second}.000Z","destination":"up"}\n`
+  const time = (second: number) => Date.parse(`2026-11-21T14:03:1${second}.000Z`)
+  t.equal(stock.events, undefined, 'nobody knows yet')
+  t.same(await counted(), [0, undefined])
+  mkdirSync(dirname(path))
+  writeFileSync(path, letter(1) + letter(2))
+  t.same(await counted(), [2, time(1)], 'of another process')
+  appendFileSync(path, `${letter(3)}{"time":"torn`)
+  t.same(await counted(), [3, time(1)], 'only complete ones')
+  writeFileSync(path, letter(1) + letter(2) + letter(3) + letter(4))
+  t.same(await counted(), [4, time(1)], 'the torn one was cut off')
+  const folder = `${path}.sending`
+  mkdirSync(folder)
+  renameSync(path, join(folder, 'records.ndjson'))
+  t.same(await counted(), [4, time(1)], 'being sent again')
+  writeFileSync(join(folder, 'progress.json'), JSON.stringify({ done: letter(1).length }))
+  writeFileSync(path, letter(5))
+  t.same(await counted(), [4, time(2)], 'one was accepted, and one is new')
+  rmSync(folder, { recursive: true })
+  rmSync(path)
+  t.same(await counted(), [0, undefined])
 })

@@ -1,0 +1,21 @@
+import type { Clock } from '../lib/time.js'
+import type { Delivery } from './delivery.js'
+import type { DestinationState } from './surroundings.js'
+
+const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
+
+/** What a destination is doing, and how its outage has gone so far. */
+export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
+  const { state, reason, outage, oldestAt } = delivery
+  const now = clock.now()
+  const at = (monotonic: number) => new Date(clock.wall() + monotonic - now).toISOString()
+  const failures = FAILING.includes(state) ? outage.failures : undefined
+  return {
+    id,
+    state,
+    reason,
+    ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),
+    ...(failures && outage.nextAt !== undefined && { next_attempt: at(Math.max(now, outage.nextAt)) }),
+    ...(oldestAt !== undefined && { oldest_event: new Date(oldestAt).toISOString() }),
+  }
+}
