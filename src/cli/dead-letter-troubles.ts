@@ -32,7 +32,9 @@ export function resendCommand(id: string, about: DaemonView['about']): string {
 
 function dataDirHere(config: string | undefined): string | undefined {
   try {
-    return config === undefined ? undefined : loadConfig(config, { env: process.env, components, localPart: true }).dataDir
+    return config === undefined
+      ? undefined
+      : loadConfig(config, { env: process.env, components, localPart: true }).dataDir
   } catch {
     return undefined
   }

@@ -99,9 +99,9 @@ async function configOf(path: string | undefined, { env }: Io): Promise<Config> 
 function chosen({ dataDir, destinations }: Config, { destination, files, dryRun }: ResendOptions): string[] {
   if (destination !== undefined) return [find(destinations, destination).id]
   const ids = destinations.map(({ id }) => id)
-  if (ids.length === 1) return ids
+  if (ids.length === 1 || (dryRun && files.length === 0)) return ids
   const meant = files.length > 0 ? ids : ids.filter(id => isToSend(deadLetterPath(dataDir, id)))
-  if (meant.length <= 1 || (dryRun && files.length === 0)) return meant
+  if (meant.length <= 1) return meant
   throw new UsageError(`say which destination with --destination ${meant.join(' | ')}`, 'resend')
 }
 
