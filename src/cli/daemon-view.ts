@@ -104,7 +104,7 @@ export function short(value: number): string {
     unit++
   }
   if (unit === 0) return rest > 0 && rest < 10 && !Number.isInteger(rest) ? rest.toFixed(1) : String(Math.round(rest))
-  return `${rest.toFixed(rest < 10 ? 2 : rest < 100 ? 1 : 0)}${UNITS[unit]}`
+  return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${UNITS[unit]}`
 }
 
 /** Columns, the first to the left and the others to the right, at most `width` wide: the first one gives way. */

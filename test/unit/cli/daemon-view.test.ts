@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type DaemonView, lookOf, printable, rateOf, stateOf, wrap } from '../../../src/cli/daemon-view.js'
+import { type DaemonView, lookOf, printable, rateOf, short, stateOf, wrap } from '../../../src/cli/daemon-view.js'
 import { liveBetween } from '../../../src/cli/graph-live.js'
 import { Scrape } from '../../../src/cli/scrape.js'
 import { screen } from '../../../src/cli/top.js'
@@ -68,6 +68,10 @@ t.test('what flows between two moments', async t => {
     0,
     'a new start',
   )
+})
+
+t.test('numbers in at most five places', async t => {
+  t.same([999, 9_994_000, 9_999_602, 99_960_000, 999_900].map(short), ['999', '9.99M', '10.0M', '100M', '1.00M'])
 })
 
 t.test('how far the journal is behind', async t => {
