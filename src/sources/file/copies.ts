@@ -1,5 +1,6 @@
-import { type BigIntStats, closeSync, constants, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { type BigIntStats, constants, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { errorCode } from '../../core/errors.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, keyOf } from './identity.js'
 import { Inflated } from './inflated.js'
@@ -45,8 +46,8 @@ export interface Unseen {
 }
 
 interface Folder {
-  /** By path, and the stat that they were seen with. */
-  readonly known: Map<string, { readonly stamp: string; readonly candidate: Candidate | undefined }>
+  /** By the stat that they were seen with, whatever their names are now. */
+  readonly known: Map<string, Candidate | undefined>
   all: readonly Candidate[]
   /** By the length of a head: by its hash. */
   heads: Map<number, Map<number, Candidate[]>>
@@ -180,14 +181,16 @@ export class Copies {
   /** What is known of a copy. It is looked into once, unless it changes. */
   async #candidate(path: string, stat: BigIntStats, stamp: string, slices: Slices): Promise<Candidate | undefined> {
     const { known } = this.#folder(dirname(path))
-    let one = known.get(path)
-    if (one?.stamp !== stamp) {
+    let one = known.get(stamp)
+    if (!known.has(stamp)) {
       if (slices.due) await slices.pause()
-      one = { stamp, candidate: await this.#peek(path, stat) }
+      const peeked = await this.#peek(path, stat)
       slices.restart()
-      known.set(path, one)
+      if (peeked === 'moved') return undefined
+      known.set(stamp, (one = peeked))
     }
-    return one.candidate
+    if (one) one.path = path
+    return one
   }
 
   #folder(path: string): Folder {
@@ -202,26 +205,31 @@ export class Copies {
     folder.round = this.#round
     folder.births = this.#kept(path)
     const found = this.#list(path)
-    const stamp = found.map(one => one.stamp).join()
+    const stamp = found.map(one => `${one.path}:${one.stamp}`).join()
     if (stamp === folder.stamp) return folder
     const all: Candidate[] = []
     for (const { path, stat, stamp } of found) {
       const candidate = await this.#candidate(path, stat, stamp, slices)
       if (candidate) all.push(candidate)
     }
-    const paths = new Set(found.map(one => one.path))
-    for (const path of folder.known.keys()) if (!paths.has(path)) folder.known.delete(path)
+    // One that is being renamed may be missing from a list: what is known of it is kept.
+    if (folder.known.size > 2 * MAX_COPIES) {
+      const stamps = new Set(found.map(one => one.stamp))
+      for (const stamp of folder.known.keys()) if (!stamps.has(stamp)) folder.known.delete(stamp)
+    }
     folder.all = all
     folder.heads = new Map()
-    folder.stamp = stamp
+    folder.stamp = found.every(one => folder.known.has(one.stamp)) ? stamp : ''
     return folder
   }
 
-  async #peek(path: string, stat: BigIntStats): Promise<Candidate | undefined> {
+  async #peek(path: string, stat: BigIntStats): Promise<Candidate | 'moved' | undefined> {
     try {
-      const { size, changedAt } = marksOf(path, stat)
-      const inflated = new Inflated(openSync(path, constants.O_RDONLY | constants.O_NONBLOCK))
+      const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+      const inflated = new Inflated(fd)
       try {
+        if (keyOf(fstatSync(fd, { bigint: true })) !== keyOf(stat)) return 'moved'
+        const { size, changedAt } = marksOf(fd, stat)
         inflated.budget = PEEK_BUDGET
         const room = Buffer.alloc(FINGERPRINT_BYTES)
         const length = await inflated.read(room)
@@ -242,6 +250,7 @@ export class Copies {
         inflated.close()
       }
     } catch (error) {
+      if (errorCode(error) === 'ENOENT') return 'moved'
       this.#troubles.damaged(path, error)
       return undefined
     }
@@ -314,16 +323,11 @@ function isMadeOf(gz: BigIntStats, path: string): boolean {
 }
 
 /** The size that stands at the end, and the time of the last change: that of the file it was made of, where that is noted. */
-function marksOf(path: string, stat: BigIntStats): Pick<Candidate, 'size' | 'changedAt'> {
-  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-  try {
-    const marks = Buffer.alloc(8)
-    readSync(fd, marks, 0, 4, 4)
-    readSync(fd, marks, 4, 4, Number(stat.size) - 4)
-    const second = BigInt(marks.readUInt32LE(0))
-    const noted = second === 0n ? stat.mtimeNs : (second + 1n) * 1_000_000_000n
-    return { size: marks.readUInt32LE(4), changedAt: noted < stat.mtimeNs ? noted : stat.mtimeNs }
-  } finally {
-    closeSync(fd)
-  }
+function marksOf(fd: number, stat: BigIntStats): Pick<Candidate, 'size' | 'changedAt'> {
+  const marks = Buffer.alloc(8)
+  readSync(fd, marks, 0, 4, 4)
+  readSync(fd, marks, 4, 4, Number(stat.size) - 4)
+  const second = BigInt(marks.readUInt32LE(0))
+  const noted = second === 0n ? stat.mtimeNs : (second + 1n) * 1_000_000_000n
+  return { size: marks.readUInt32LE(4), changedAt: noted < stat.mtimeNs ? noted : stat.mtimeNs }
 }

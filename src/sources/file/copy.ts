@@ -6,7 +6,8 @@ import type { Troubles } from './troubles.js'
 
 /** A gzip file in a folder, and what is known of it. */
 export interface Candidate {
-  readonly path: string
+  /** Where it was found last. */
+  path: string
   /** Its device and inode. */
   readonly key: string
   /** In nanoseconds since the epoch. */

@@ -13,7 +13,7 @@ import { Newcomers, originalsOf } from './newcomers.js'
 import { Opening } from './opening.js'
 import { Rotated } from './rotated.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
-import type { Sibling } from './siblings.js'
+import { openSibling, type Sibling } from './siblings.js'
 import { Slices } from './slices.js'
 import { beginningOf, judgeEntry, positionOf, startOf } from './start.js'
 import { Succession } from './succession.js'
@@ -349,10 +349,9 @@ export class Roster {
     }
     try {
       this.#options.descriptors.trim(1)
-      const fd = openWithinSync(this.#options.context.reach, place.path)
-      const stat = fstatSync(fd, { bigint: true })
-      if (keyOf(stat) !== keyOf(place.stat)) return closeSync(fd) ?? false
-      this.#rekey(tailer, () => tailer.moveTo(place.path, stat, fd))
+      const fd = openSibling(place, this.#options.context.reach)
+      if (fd === undefined) return false
+      this.#rekey(tailer, () => tailer.moveTo(place.path, fstatSync(fd, { bigint: true }), fd))
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false

@@ -46,6 +46,11 @@ export class Rotated {
     this.#copies.keep(folders)
   }
 
+  /** Which files may be copies now: while that changes, a file can be overlooked. */
+  namesIn(folder: string): string {
+    return this.#siblings.namesIn(folder)
+  }
+
   /** Whether there are compressed files. */
   areCompressedIn(folder: string): boolean {
     return this.#copies.areIn(folder)
@@ -83,9 +88,11 @@ export class Rotated {
     const reads = this.#readIn(folder, tailers)
     const isRead = (first: Buffer, size: number) => reads.some(read => isWhole(read, first, size))
     const sought = { folder, name: basename(path), since, until, isRead }
+    const names = this.namesIn(folder)
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
+    if (this.namesIn(folder) !== names) return undefined
     // Not by their names, which change with every rotation.
     const copies = new Set(tailers.map(({ copy, copyKey }) => copy?.key ?? copyKey))
     return [

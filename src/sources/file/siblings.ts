@@ -1,5 +1,6 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { openWithinSync, type Reach } from '../../core/reach.js'
 import type { Sought, Unseen } from './copies.js'
 import {
   type BirthTimes,
@@ -24,6 +25,9 @@ export interface Sibling {
 export interface UnseenSibling extends Sibling {
   readonly first: Buffer
 }
+
+/** Names with a number or a date at the end, or before one extension or two. */
+const MAYBE_ROTATED = /\d(\.[^.]*){0,2}$/
 
 /**
  * Finds uncompressed copies of files beside them: `cp app.log app.log.1`, before app.log was truncated. A copy is known
@@ -94,6 +98,16 @@ export class Siblings {
     )
   }
 
+  /** The files that have names like those of copies, each with its inode. */
+  namesIn(folder: string): string {
+    const found: string[] = []
+    for (const name of readNames(folder)) {
+      const stat = MAYBE_ROTATED.test(name) ? statOf(join(folder, name)) : undefined
+      if (stat?.isFile()) found.push(`${name}/${keyOf(stat)}`)
+    }
+    return found.sort().join('/')
+  }
+
   #isOlder(stat: BigIntStats, birth: bigint): boolean {
     return this.#births.kept(stat) && birth > 0n && stat.birthtimeNs <= birth
   }
@@ -119,22 +133,31 @@ export class Siblings {
 
   #names(folder: string): readonly string[] {
     let names = this.#folders.get(folder)
-    if (!names) {
-      try {
-        names = readdirSync(folder)
-      } catch {
-        // Gone or not to be read: then nothing of it is found.
-        names = []
-      }
-      this.#folders.set(folder, names)
-    }
+    if (!names) this.#folders.set(folder, (names = readNames(folder)))
     return names
   }
+}
+
+/** Opens a file that was found; undefined when its name leads to another one by now. */
+export function openSibling({ path, stat }: Sibling, reach: Reach | undefined): number | undefined {
+  const fd = openWithinSync(reach, path)
+  if (keyOf(fstatSync(fd, { bigint: true })) === keyOf(stat)) return fd
+  closeSync(fd)
+  return undefined
 }
 
 /** Whether this much is known of a content that no other has the same by chance. */
 export function isStrong({ head, tail }: { head: Fingerprint; tail: Fingerprint }): boolean {
   return head.bytes === FINGERPRINT_BYTES && tail.bytes === FINGERPRINT_BYTES
+}
+
+function readNames(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    // Gone or not to be read: then nothing of it is found.
+    return []
+  }
 }
 
 /** Undefined: it is gone, or not to be looked at. */

@@ -107,7 +107,7 @@ t.test('a file deleted while it has more is read to its end', async t => {
   await sleep(150)
   out.room = Promise.resolve()
   go()
-  await until(() => run.value('sluice_files_watched') === 0, 'it is let go')
+  await until(() => run.value('sluice_files_watched') === 0, 'it is let go', 30_000)
   t.ok(out.bytes(path).equals(content))
   await run.stop()
   t.same((run.checkpoints.document as { files: unknown[] }).files, [], 'what has no name is not remembered')
@@ -253,6 +253,8 @@ t.test('a kill soon after a file was found, and a rotation before the next start
   const path = join(dir, 'app.log')
   const run = await tail({ include: [join(dir, '*.log')] })
   await settled(run, 1)
+  // Nothing of the new file is delivered, so its saved position is its beginning.
+  run.out.hold = true
   writeFileSync(path, 'one\n')
   await settled(run, 2)
   await until(() => JSON.stringify(run.checkpoints.document).includes('app.log'), 'the save')
