@@ -15,10 +15,23 @@ process.on('SIGXFSZ', () => {})
 
 const put = (key: string, value: unknown = key) => ({ key, value })
 
+/** A copy of all files as they are at one moment: LevelDB removes files in the background, and a copy takes a while. */
+function copyAtOnce(path: string): string {
+  for (let attempt = 0; ; attempt++) {
+    const copy = mkdtempSync(`${path}-left-`)
+    const before = readdirSync(path).join()
+    try {
+      cpSync(path, copy, { recursive: true })
+      if (readdirSync(path).join() === before) return copy
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || attempt > 100) throw error
+    }
+  }
+}
+
 /** What a process that is killed now leaves, opened again. */
 async function afterKill<T>(path: string, look: (store: Store) => Promise<T>): Promise<T> {
-  const left = mkdtempSync(`${path}-left-`)
-  cpSync(path, left, { recursive: true })
+  const left = copyAtOnce(path)
   const store = await openLevelStore(left)
   try {
     return await look(store)
