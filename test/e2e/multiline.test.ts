@@ -249,7 +249,7 @@ destinations: { out: { type: stdout, inputs: [a, b, c, d, e, f] } }
     /wrong\.yaml:3:\d+: sources\.b\.multiline: cannot be used with decode: json/,
     /wrong\.yaml:4:\d+: sources\.c\.multiline: needs exactly one of start, continue, until and preset; none given/,
     /wrong\.yaml:5:\d+: sources\.d\.multiline: needs exactly one of .*; start and until given/,
-    /wrong\.yaml:6:\d+: sources\.e\.multiline\.start: Invalid regular expression/,
+    /wrong\.yaml:6:\d+: sources\.e\.multiline\.start: not a regular expression/,
     /wrong\.yaml:7:\d+: sources\.f\.multiline\.preset: .*java/,
   ])
     t.match(running.stderr, text)
