@@ -11,6 +11,7 @@ import { BirthTimes, keyOf } from './identity.js'
 import { Missing } from './missing.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { Opening } from './opening.js'
+import { findOverwritten } from './overwritten.js'
 import { Rotated } from './rotated.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { openSibling, type Sibling } from './siblings.js'
@@ -155,6 +156,7 @@ export class Roster {
     await this.#away.visit(this.#unseen(), slices)
     await this.#missing.findUnseen([...this.#tailers.values()], this.#sweep === 1 ? undefined : this.#began[0], slices)
     await this.#newcomers.takeUp(slices)
+    await findOverwritten(this.#tailers.values(), tailer => this.truncated(tailer), slices)
     this.#release(held)
     troubles.nextSweep()
     if (!thorough) return
@@ -232,8 +234,7 @@ export class Roster {
       for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
       tailer = undefined
     }
-    const isNew = !tailer && !isOwn && !this.#options.saved.knows(stat, this.#births)
-    if (isNew && this.#newcomers.add(path, kind)) return
+    if (!tailer && !isOwn && !this.#options.saved.knows(stat, this.#births) && this.#newcomers.add(path, kind)) return
     tailer ??= this.#adopt(path, kind)
     if (!tailer) return
     this.#names.set(path, tailer)

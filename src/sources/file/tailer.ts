@@ -259,6 +259,12 @@ export class Tailer extends Tracked {
     return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
   }
 
+  /** Of what was not read yet the first bytes are kept, to find it by when it is gone. */
+  learnHead(): void {
+    if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
+    this.#content.head = fingerprintAt(this.#fd, 0, FINGERPRINT_BYTES)
+  }
+
   /** Whether the open file surely holds what was read of it. */
   verify(): boolean {
     return this.#tail.bytes > 0 && this.#tailMatches()

@@ -15,7 +15,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { sleep } from '../../../src/lib/time.js'
-import { type Tailing, tail, until } from '../../support/tailing.js'
+import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(120_000)
 
@@ -200,5 +200,41 @@ t.test('NUL bytes that somebody wrote are data', async t => {
   const run = await tail({ include: [path], follow: false })
   await run.run
   t.equal(run.out.bytes(path).toString(), text)
+  await run.stop()
+})
+
+t.test('copied and truncated again and again while nothing can be delivered: every copy is read', async t => {
+  // More than is read ahead.
+  const dir = t.testdir({ 'app.log': asText(numbered(0, 90_000)) })
+  const path = join(dir, 'app.log')
+  const out = new Receiver()
+  let makeRoom = () => {}
+  out.room = new Promise<void>(resolve => {
+    makeRoom = resolve
+  })
+  const run = await tail({ include: [path], scan_interval: '20ms', rotate_wait: '1m' }, undefined, out)
+  await until(
+    () => out.batches > 0,
+    () => 'the first batch',
+  )
+  const truncated = () => run.log.filter(({ msg }) => msg.startsWith('file was truncated')).length
+  let lines = 90_000
+  for (let i = 1; i <= 4; i++) {
+    copyTruncate(path, `${path}-2026010${i}`)
+    if (i % 2 === 1) compress(`${path}-2026010${i}`)
+    await until(
+      () => truncated() === i,
+      () => `truncation ${i} is noticed, ${truncated()} were`,
+    )
+    appendFileSync(path, asText(numbered(lines, lines + 100)))
+    lines += 100
+    // Some sweeps, in which it is seen that there is something.
+    await sleep(150)
+  }
+  makeRoom()
+  await settled(run, lines)
+  t.strictSame(new Set(out.texts()), new Set(numbered(0, lines)))
+  t.equal(out.texts().length, lines, 'nothing comes twice')
+  t.equal(run.log.filter(({ level }) => level >= 50).length, 0)
   await run.stop()
 })
