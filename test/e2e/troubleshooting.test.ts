@@ -248,8 +248,8 @@ async function behind(t: Test): Promise<Scene> {
   const log = join(machine.folder, 'log/app/app.log')
   writeFileSync(log, `${'x'.repeat(999)}\n`.repeat(60_000))
   writeFileSync(join(machine.folder, 'log/other.log'), 'one\n')
-  // Where the folder of positions should be.
-  writeFileSync(join(machine.folder, 'state/checkpoints'), '')
+  // A folder of positions that leads nowhere: there are none, and none can be saved.
+  symlinkSync('nowhere', join(machine.folder, 'state/checkpoints'))
   const stuck = await receiverFor(t, { hang: 'after_body' })
   stuck.script.push(200, 200)
   const daemon = await daemonOn(
