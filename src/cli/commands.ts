@@ -1,6 +1,6 @@
 import { type Command, command, UsageError } from './command-line.js'
 import { apiCommands } from './commands/api.js'
-import { lookCommands } from './commands/look.js'
+import { CONFIG, lookCommands } from './commands/look.js'
 import { serviceCommands } from './commands/service.js'
 import { DAEMON_OPTIONS } from './daemon-options.js'
 
@@ -74,14 +74,7 @@ export const commands: readonly Command[] = [
       'The files of certificates and private keys that a configuration names are read, too. One that is missing here is a warning, since it may be there where the configuration is used.',
     ],
     options: {
-      config: {
-        type: 'string',
-        short: 'c',
-        value: 'FILE',
-        required: true,
-        operand: true,
-        text: 'The configuration: a YAML file, or a folder of them.',
-      },
+      config: CONFIG,
     },
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'More configurations.' },
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],

@@ -4,7 +4,8 @@ import { DAEMON_OPTIONS } from '../daemon-options.js'
 const FOUND =
   'The daemon is found by its configuration, or at the usual places. Only its user, and root, may look into it.'
 
-const CONFIG = {
+/** The configuration that a command is about. */
+export const CONFIG = {
   type: 'string',
   short: 'c',
   value: 'FILE',
