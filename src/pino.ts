@@ -85,8 +85,7 @@ export default async function transport(given: PinoTransportOptions, log: Logger
 }
 
 function stderrLog(): Logger {
-  const { stderr, env } = process
-  return createLog({ stderr, env: { ...env, SLUICE_LOG_LEVEL: env.SLUICE_LOG_LEVEL ?? 'warn' } })
+  return createLog(process, { format: 'json', level: 'warn' })
 }
 
 type Options = z.output<typeof schema>

@@ -77,7 +77,7 @@ export async function init(call: InitCall, io: Io): Promise<number> {
 
 /** Only what goes wrong: the output is for people, or for programs that read JSON. */
 function quietLog(io: Io): Logger {
-  return createLog({ stderr: io.stderr, env: { SLUICE_LOG_LEVEL: 'warn', ...io.env } })
+  return createLog(io, { level: 'warn' })
 }
 
 function initText({ enterprise, account, manager, service_account, enterprise_service_account }: InitResult): string {

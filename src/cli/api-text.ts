@@ -1,4 +1,4 @@
-import { printable } from './daemon-view.js'
+import { printable } from '../lib/printable.js'
 
 /** Answers of the service for people: lists as tables, one thing as lines, a key on a line of its own. */
 

@@ -11,7 +11,7 @@ export const commands: readonly Command[] = [
     summary: 'Runs the daemon: reads the sources, ships their events, serves metrics.',
     text: [
       'Ends by itself, with exit code 0, when every source has ended (standard input at its end) and all is delivered. SIGTERM and SIGINT end it in order: the sources stop, what was read is delivered, the checkpoints are written; a second signal leaves at once.',
-      'Logs are JSON lines on standard error. /metrics, /healthz and /readyz are served where metrics.listen says.',
+      'The log goes to standard error: lines of text on a terminal, JSON anywhere else; `log.format` chooses. /metrics, /healthz and /readyz are served where metrics.listen says.',
       'With --pipeline it runs what the service publishes: it takes up each revision without losing an event, keeps the last good one in data_dir for a start while the service is away, and reports to it. The configuration is the local part then: sources, data_dir, metrics, and in its section managed what the pipeline may do on this machine.',
     ],
     options: {

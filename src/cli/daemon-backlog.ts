@@ -1,4 +1,5 @@
-import { type DaemonView, printable, short, table } from './daemon-view.js'
+import { printable } from '../lib/printable.js'
+import { type DaemonView, short, table } from './daemon-view.js'
 
 /** What waits in a daemon: the files that are furthest behind, and how full the buffers are; at most `most` of each. */
 export function backlogLines({ scrape }: Pick<DaemonView, 'scrape'>, width: number, most: number): string[] {

@@ -88,11 +88,6 @@ export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Look {
   }
 }
 
-/** What may be shown in a terminal: text that came from anywhere may hold what moves the cursor, or worse. */
-export function printable(text: string): string {
-  return text.replace(/[\p{C}\u2028\u2029]/gu, sign => `\\u{${sign.codePointAt(0)!.toString(16)}}`)
-}
-
 const UNITS = ['', 'k', 'M', 'G', 'T', 'P']
 
 /** A number in at most five places: 999, 12.3k, 4.56M. */

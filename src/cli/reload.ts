@@ -13,6 +13,8 @@ import { ConfigWatch } from './watch-config.js'
 export interface ReloadOrigin {
   /** What there is to run now; throws ConfigError. */
   readonly read: () => Config
+  /** Called with each configuration that takes the place of another one. */
+  readonly applied: (config: Config) => void
   /** The files it is read from, for those who want them watched, and their digest when that was done first. */
   readonly files?: { readonly path: string; readonly digest: string } | undefined
 }
@@ -28,7 +30,7 @@ export interface Reloads {
  * the one that runs. One that is wrong changes nothing.
  */
 export function onReload(
-  { read, files }: ReloadOrigin,
+  { read, applied, files }: ReloadOrigin,
   pipeline: Supervisor,
   servers: Servers,
   metrics: Metrics,
@@ -62,6 +64,7 @@ export function onReload(
         throw error
       })
       listening.use()
+      applied(next)
       former = present
       counts.done++
       last = true
@@ -78,8 +81,9 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
-  /** The metrics are where the one that runs again has them. */
+  /** The metrics and the log are as the one that runs again has them. */
   const moveBack = async () => {
+    applied(former)
     try {
       const listening = await servers.prepare(former.metrics)
       listening.use()

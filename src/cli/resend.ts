@@ -43,7 +43,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   const destination = find(config.destinations, ids[0]!)
   const files = filesOf(destination.id)
 
-  const log = createLog(io)
+  const log = createLog(io, { format: config.logFormat })
   let engine: Engine | undefined
   let stopped = false
   const stop = (deadline: AbortSignal) => {

@@ -1,27 +1,68 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
+import type { LogFormat } from '../config/load.js'
 import { formatProblem, type Problem } from '../core/errors.js'
 import type { Io } from './command-line.js'
+import { logText } from './log-text.js'
 import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
 
-/** The log of the program: JSON lines on stderr, in the journal with their priorities. */
-export function createLog(io: Pick<Io, 'stderr' | 'env'>): Logger {
-  const options = {
-    level: io.env.SLUICE_LOG_LEVEL ?? 'info',
-    base: { pid: process.pid },
-    redact: { paths: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'], censor },
-  }
-  if (io.stderr !== process.stderr && (io.stderr as { fd?: number }).fd !== STDERR)
-    return pino(options, io.stderr as DestinationStream)
-  // Synchronous: the last lines before an exit are the ones that matter.
-  const to = pino.destination({ dest: STDERR, sync: true })
-  if (!leadsToJournal(io.env)) return pino(options, to)
-  return pino(options, {
+type LogIo = Pick<Io, 'stderr' | 'env'>
+
+export interface LogOptions {
+  /** Undefined: text on a terminal, JSON anywhere else. */
+  readonly format?: LogFormat | undefined
+  /** Where SLUICE_LOG_LEVEL does not say otherwise. */
+  readonly level?: string
+}
+
+/** The log of the program. All child loggers write in the format that was set last. */
+export interface ProgramLog {
+  readonly log: Logger
+  setFormat(format: LogFormat | undefined): void
+}
+
+/** The log of the program on stderr: as JSON lines or as text, in the journal with their priorities. */
+export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}): ProgramLog {
+  let lineOf = lineFormat(io, format)
+  const write = writerOf(io)
+  const stream = {
     [Symbol.for('pino.metadata')]: true,
     lastLevel: 0,
     write(line: string) {
-      to.write(`<${priorityOf(this.lastLevel)}>${line}`)
+      write(lineOf(line), this.lastLevel)
     },
-  } as DestinationStream & { lastLevel: number })
+  } as DestinationStream & { lastLevel: number }
+  const log = pino(
+    {
+      level: io.env.SLUICE_LOG_LEVEL ?? level,
+      base: { pid: process.pid },
+      redact: { paths: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'], censor },
+    },
+    stream,
+  )
+  return {
+    log,
+    setFormat(format) {
+      lineOf = lineFormat(io, format)
+    },
+  }
+}
+
+/** The log of a command that has no configuration, or whose log stays as it is. */
+export const createLog = (io: LogIo, options?: LogOptions): Logger => openLog(io, options).log
+
+function lineFormat({ stderr, env }: LogIo, format: LogFormat | undefined): (json: string) => string {
+  const isTerminal = Boolean(stderr.isTTY)
+  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return json => json
+  const color = isTerminal && env.TERM !== 'dumb' && !env.NO_COLOR
+  return json => logText(json, color)
+}
+
+function writerOf({ stderr, env }: LogIo): (line: string, level: number) => void {
+  if (stderr !== process.stderr && (stderr as { fd?: number }).fd !== STDERR) return line => void stderr.write(line)
+  // Synchronous: the last lines before an exit are the ones that matter.
+  const to = pino.destination({ dest: STDERR, sync: true })
+  if (!leadsToJournal(env)) return line => void to.write(line)
+  return (line, level) => void to.write(`<${priorityOf(level)}>${line}`)
 }
 
 /** Counts by component are shown: a component may be called `key` or `auth`, and a number is no secret. */

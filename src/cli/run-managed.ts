@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path'
 import type { Logger } from 'pino'
 import { fetchTrusting } from '../client/fetch-trusting.js'
 import { components } from '../components.js'
+import type { Config } from '../config/load.js'
 import { ManagedConfig } from '../config/managed-config.js'
 import { AccessKey } from '../core/access-key.js'
 import { auth } from '../core/auth-options.js'
@@ -24,7 +25,7 @@ import { packageVersion } from '../lib/version.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { type Running, runLocked } from './run.js'
-import { createLog, tellWarnings } from './run-log.js'
+import { openLog, tellWarnings } from './run-log.js'
 import { waitForRevision } from './run-waiting.js'
 import { Systemd } from './systemd/systemd.js'
 
@@ -51,9 +52,9 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   if (caFile !== undefined && where.base.startsWith('http:'))
     throw new UsageError('--ca-file has no use with an http:// address', 'run')
   const { env, stdin, stdout } = io
-  const log = createLog(io)
   const readLocal = () => new ManagedConfig(configPath, { env, components })
   const local = readLocal()
+  const { log, setFormat } = openLog(io, { format: local.local.logFormat })
   tellWarnings(log, local.local.warnings)
   const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })
@@ -77,7 +78,8 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       },
     })
     const report = () => ({ pipeline: where.id, service: where.base, ...managed.status })
-    const config = await waitForRevision(managed, { local, readLocal, configPath, report, systemd, log })
+    const applied = ({ logFormat }: Config) => setFormat(logFormat)
+    const config = await waitForRevision(managed, { local, readLocal, applied, configPath, report, systemd, log })
     if (!config) {
       await Promise.race([managed.leave(), sleep(LAST_REPORT_MS)])
       systemd.ending(0, 'ended')
@@ -89,6 +91,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       systemd,
       reloads: {
         read: () => managed.reread(readLocal()),
+        applied,
         files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
       },
       ...(configPath !== undefined && { configPath: resolve(configPath) }),

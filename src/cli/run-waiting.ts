@@ -20,6 +20,8 @@ interface Waiting {
   readonly local: ManagedConfig
   /** The local part as it is now; throws ConfigError. */
   readonly readLocal: () => ManagedConfig
+  /** Called with each local part that takes the place of another one. */
+  readonly applied: (config: Config) => void
   readonly configPath: string | undefined
   readonly report: () => ManagedReport
   readonly systemd: Systemd
@@ -31,7 +33,7 @@ interface Waiting {
  * socket, and takes a reload of the local part. Resolves with undefined when a signal ends the wait.
  */
 export async function waitForRevision(managed: ManagedPipeline, around: Waiting): Promise<Config | undefined> {
-  const { local, readLocal, configPath, report, systemd, log } = around
+  const { local, readLocal, applied, configPath, report, systemd, log } = around
   const stopping = new AbortController()
   const signals = onSignals({ stop: () => stopping.abort() }, local.local.shutdownTimeoutMs, log, 'ending')
   const reason = () => managed.waitsFor ?? `waiting for ${report().service}`
@@ -64,6 +66,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
       if (next.local.dataDir !== local.local.dataDir) throw new Error('another data_dir is used after a restart only')
       const listening = await servers?.prepare(next.local.metrics)
       listening?.use()
+      applied(next.local)
       watch?.set(next.local.watched)
       log.info({ config: next.local.files }, 'the local configuration was read again; trying the published revision')
       managed.retry(next)

@@ -20,7 +20,7 @@ import { type Managed, managedMetrics } from './managed-report.js'
 import { orphanMetrics } from './orphan-metrics.js'
 import { onReload, type ReloadOrigin } from './reload.js'
 import { whenReadable } from './run-held.js'
-import { createLog, tellWarnings } from './run-log.js'
+import { type LogOptions, openLog, tellWarnings } from './run-log.js'
 import { Servers } from './run-servers.js'
 import { onSignals } from './signals.js'
 import { onStdoutGone } from './stdout-gone.js'
@@ -32,6 +32,8 @@ const CHECK_MS = 10_000
 export interface RunOptions {
   readonly configPath: string
   readonly follow?: Follow
+  /** What the log is like where the configuration does not say. */
+  readonly log?: LogOptions
 }
 
 /** What can be observed of a run. */
@@ -58,15 +60,16 @@ export interface ConfigOrigin {
 }
 
 /** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
-export async function run({ configPath: path, follow }: RunOptions, io: Io): Promise<number> {
+export async function run({ configPath: path, follow, log: usual }: RunOptions, io: Io): Promise<number> {
   const read = () => loadConfig(path, { env: io.env, components, onThisMachine: true })
   const config = read()
-  const log = createLog(io)
+  const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
   try {
-    const reloads = { read, files: { path, digest: config.digest } }
+    const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
+    const reloads = { read, applied, files: { path, digest: config.digest } }
     return await runLocked(config, { systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }, log, io)
   } finally {
     lock.release()

@@ -53,7 +53,7 @@ export function openConfigured(options: ServiceConfig, log: Logger): Promise<Ope
 /** The service, until a signal ends it. Resolves with the exit code. */
 export async function serve({ configPath }: { configPath: string }, io: Io): Promise<number> {
   const { config, options } = loadServiceConfig(configPath, io.env)
-  const log = createLog(io)
+  const log = createLog(io, { format: config.logFormat })
   tellWarnings(log, config.warnings)
   // Nothing is written there, and a service without a reader of its standard output continues.
   io.stdout.on('error', error => log.warn({ error: errorText(error) }, 'standard output cannot be written'))

@@ -1,9 +1,10 @@
+import { printable } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { type Trouble, troublesOf } from './daemon-troubles.js'
-import { type DaemonView, lookOf, printable, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
+import { type DaemonView, lookOf, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 import { managedLine } from './managed-troubles.js'
 

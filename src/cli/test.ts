@@ -22,7 +22,7 @@ export async function test(path: string, io: Io): Promise<number> {
     io.stderr.write(`${path}: there are no tests: the section "tests" is missing or empty\n`)
     return EXIT.failed
   }
-  const log = createLog({ stderr: io.stderr, env: { SLUICE_LOG_LEVEL: 'error', ...io.env } })
+  const log = createLog(io, { format: config.logFormat, level: 'error' })
   const folder = mkdtempSync(join(tmpdir(), 'sluice-test-'))
   let failed = 0
   try {

@@ -1,8 +1,9 @@
 import { LONGEST_MS } from '../admin/keys.js'
 import { textOf } from '../admin/socket.js'
 import type { KeyCounts } from '../core/component.js'
+import { printable } from '../lib/printable.js'
 import { ask } from './daemon-socket.js'
-import { type DaemonView, printable, short, table } from './daemon-view.js'
+import { type DaemonView, short, table } from './daemon-view.js'
 
 /** The keys of one throttle over a while. */
 export interface ThrottleKeys extends KeyCounts {

@@ -1,19 +1,10 @@
+import { printable } from '../lib/printable.js'
 import { sleep, systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { troublesOf } from './daemon-troubles.js'
-import {
-  type DaemonView,
-  lookOf,
-  printable,
-  rateOf,
-  short,
-  table,
-  tableWithStates,
-  viewDaemon,
-  wrap,
-} from './daemon-view.js'
+import { type DaemonView, lookOf, rateOf, short, table, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
 import { EXIT } from './dispatch.js'
 import { intervalOf } from './interval-flag.js'
 import { managedLine } from './managed-troubles.js'

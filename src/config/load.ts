@@ -25,6 +25,8 @@ import { checkTopology } from './topology.js'
 
 export type { ComponentConfig } from './component-config.js'
 
+export type LogFormat = NonNullable<Settings['log']['format']>
+
 /** A configuration that holds: every option parsed, every input there. */
 export interface Config {
   /** Absolute. */
@@ -33,6 +35,8 @@ export interface Config {
   readonly metrics: ListenAddress | undefined
   /** Whether the configuration says so itself. */
   readonly metricsGiven: boolean
+  /** Undefined: it depends on what standard error is. */
+  readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
   /** Whether a change of its files is taken up without being told. */
   readonly watched: boolean
@@ -215,6 +219,7 @@ function assemble(
     dataDir,
     metrics: parsed.metrics === false ? undefined : parsed.metrics.listen,
     metricsGiven: root.entries.has('metrics'),
+    logFormat: parsed.log.format,
     shutdownTimeoutMs: parsed.shutdown_timeout,
     watched: parsed.reload === 'watch',
     discardOrphans: parsed.discard_orphans,

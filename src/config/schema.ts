@@ -35,6 +35,19 @@ export const settings = z.strictObject({
     )
     .prefault({})
     .describe('Where /metrics, /healthz and /readyz are served. `metrics: false` switches them off.'),
+  log: z
+    .strictObject({
+      format: z
+        .enum(['text', 'json'])
+        .optional()
+        .describe(
+          'text: lines for people, with the local time, the level as a word, the message and its fields as name=value. json: one JSON object a line. Without it: text where standard error is a terminal, json anywhere else.',
+        ),
+    })
+    .prefault({})
+    .describe(
+      'The log of the daemon and of the service, on standard error. The daemon applies a change when it reloads. SLUICE_LOG_LEVEL in the environment sets the level.',
+    ),
   reload: z
     .enum(['signal', 'watch'])
     .default('signal')

@@ -105,7 +105,7 @@ export const serviceOptions = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'Logs each request as a JSON line on standard error, with its id, account, route, status and time. Keys, bodies and queries are never logged.',
+      'Logs each request as a line on standard error, with its id, account, route, status and time. Keys, bodies and queries are never logged.',
     ),
 })
 

@@ -3,7 +3,6 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { APPS, writtenBy } from '../../src/cli/quickstart/apps.js'
-import { plainLog } from '../../src/cli/quickstart/plain-log.js'
 import { announce, freePort, makePlan, type Plan, planYaml } from '../../src/cli/quickstart/plan.js'
 import { LiveView } from '../../src/cli/quickstart/view.js'
 import { components } from '../../src/components.js'
@@ -80,15 +79,6 @@ t.test('what it says first fits 80 columns, and shows no key', async t => {
   t.match(say({ fallback: true, log: '/x/README.md' }), /README\.md of this package: no usual log is readable/)
   for (const text of [both, say({}), say({ fallback: true, log: '/x/README.md' }), say({ http: true }, KEYS)])
     for (const line of text.split('\n')) t.ok(line.length <= 80, line)
-})
-
-t.test('the log of the daemon as a person reads it, from warnings on', async t => {
-  let text = ''
-  const log = plainLog({ write: chunk => Boolean((text += chunk)) }, 40)
-  log.write('{"level":30,"time":1,"pid":2,"msg":"started"}\n')
-  log.write('{"level":40,"time":1,"pid":2,"component":"up","counts":{"a":1},"msg":"is away"}\n')
-  log.write('not JSON\n')
-  t.equal(text, 'sluice: is away component=up counts={"a":1}\nnot JSON\n')
 })
 
 t.test('the made-up apps: steady rates, and one that goes wild within the first seconds and again', async t => {

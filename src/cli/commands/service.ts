@@ -16,7 +16,7 @@ export const serviceCommands: readonly Command[] = [
     summary: 'Runs the service: accounts, keys, pipelines and ingest over HTTP, under /v3.',
     text: [
       'The first keys come from sluice admin init. SIGTERM and SIGINT end it in order: requests under way are answered; a second signal leaves at once.',
-      'Logs are JSON lines on standard error. /metrics, /healthz and /readyz are served where metrics.listen says, 127.0.0.1:9599 without it.',
+      'The log goes to standard error: lines of text on a terminal, JSON anywhere else; `log.format` chooses. /metrics, /healthz and /readyz are served where metrics.listen says, 127.0.0.1:9599 without it.',
     ],
     options: { config: CONFIG },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],

@@ -8,15 +8,12 @@ import { packageFolder } from '../../lib/version.js'
 import type { Io } from '../command-line.js'
 import type { Running } from '../run.js'
 import { startApps } from './apps.js'
-import { plainLog } from './plain-log.js'
 import { APPS_LOG, announce, FOLDER, freePort, makePlan, type Plan, planYaml, receiverOf, USUAL_LOGS } from './plan.js'
 import { startOwnService } from './service.js'
 import { LiveView } from './view.js'
 
 const SERVICE_PORT = 8080
 const VIEW_MS = 1000
-/** Levels of pino from which on the daemon's log is shown. */
-const WARN = 40
 
 /** Throttles made-up apps, and ships them with a log of this machine. Resolves with the exit code when the user ends it. */
 export async function quickstart(io: Io): Promise<number> {
@@ -55,7 +52,7 @@ async function runPlan(plan: Plan, io: Io): Promise<number> {
     return async () => stop()
   }
   const { run } = await import('../run.js')
-  const code = await run({ configPath: file, follow }, { ...io, stderr: plainLog(io.stderr, WARN) })
+  const code = await run({ configPath: file, follow, log: { format: 'text', level: 'warn' } }, io)
   if (view && totals) {
     const config = relative(process.cwd(), file)
     io.stdout.write(view.summary(systemClock.now() - began, totals(), receiverOf(plan, io.env), config))

@@ -1,8 +1,9 @@
 import t from 'tap'
-import { type DaemonView, lookOf, printable, rateOf, short, stateOf, wrap } from '../../../src/cli/daemon-view.js'
+import { type DaemonView, lookOf, rateOf, short, stateOf, wrap } from '../../../src/cli/daemon-view.js'
 import { liveBetween } from '../../../src/cli/graph-live.js'
 import { Scrape } from '../../../src/cli/scrape.js'
 import { screen } from '../../../src/cli/top.js'
+import { printable } from '../../../src/lib/printable.js'
 
 const LONG = 'a_component_with_a_name_that_is_much_longer_than_there_is_room_for'
 

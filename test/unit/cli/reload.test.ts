@@ -35,7 +35,15 @@ const serversHere = () =>
 /** Reloads `pipeline` at SIGHUP, until the test is over. */
 function reloading(t: Test, read: () => Config, pipeline: object, servers: Servers) {
   const told: { refused: string | undefined } = { refused: undefined }
-  const reloads = onReload({ read }, pipeline as Supervisor, servers, new Metrics(log), log, systemd, told)
+  const reloads = onReload(
+    { read, applied: () => {} },
+    pipeline as Supervisor,
+    servers,
+    new Metrics(log),
+    log,
+    systemd,
+    told,
+  )
   t.teardown(() => {
     reloads.stop()
     servers.close()
