@@ -38,10 +38,16 @@ export function logText(line: string, color: boolean): string {
 }
 
 function fieldTexts(name: string, value: unknown): string[] {
+  if (name === 'stack' && typeof value === 'string') return placeTexts(value)
   if (!isThrown(value)) return [`${printable(name)}=${valueText(value)}`]
   const { type, message, stack } = value
+  return [`${printable(name)}=${valueText(`${type}: ${message}`)}`, ...placeTexts(stack)]
+}
+
+/** Where the error was thrown. */
+function placeTexts(stack: string): string[] {
   const place = /^ +at (.+)$/m.exec(stack)?.[1]
-  return [`${name}=${valueText(`${type}: ${message}`)}`, ...(place === undefined ? [] : [`at=${valueText(place)}`])]
+  return place === undefined ? [] : [`at=${valueText(place)}`]
 }
 
 /** An error, as pino writes it. */

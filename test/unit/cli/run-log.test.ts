@@ -36,9 +36,12 @@ t.test('text: time, level word, message and fields on one line', async t => {
 t.test('text: an error has the place where it was thrown; control characters are escaped', async t => {
   const { log, lines } = logged({ format: 'text' })
   log.error({ err: new TypeError('two\nlines') }, 'failed')
+  const { message: error, stack } = new Error('thrown')
+  log.error({ error, stack }, 'failed')
   log.child({ component: 'a' }).error({ path: '/x\x1b[2J\u009b\u202e\r\n', 'na\x1bme': 1 }, 'odd\x07')
   t.match(untimed(lines[0]), /^ERROR failed err="TypeError: two\\nlines" at=".*run-log\.test\..*:\d+:\d+\)?"\n$/)
-  t.equal(untimed(lines[1]), 'ERROR odd\\u{7} component=a path="/x\\u001b[2J\\u{9b}\\u{202e}\\r\\n" na\\u{1b}me=1\n')
+  t.match(untimed(lines[1]), /^ERROR failed error=thrown at=".*run-log\.test\..*:\d+:\d+\)?"\n$/)
+  t.equal(untimed(lines[2]), 'ERROR odd\\u{7} component=a path="/x\\u001b[2J\\u{9b}\\u{202e}\\r\\n" na\\u{1b}me=1\n')
 })
 
 t.test('text: a key is redacted as it is in JSON', async t => {
