@@ -261,6 +261,16 @@ export const ROWS = {
         ],
       ],
     ),
+    lines(
+      'Dead letters',
+      'Events in the dead-letter queue now. They stay there until `sluice resend` sends them again or somebody deletes them.',
+      'short',
+      [[`max ${BY} (sluice_dead_letters{${C}})`, EACH]],
+      { thresholds: bounds(undefined, 1) },
+    ),
+    lines('Oldest dead letter', 'Age of the oldest event in the dead-letter queue.', 's', [
+      [`max ${BY} (sluice_dead_letters_age_seconds{${C}})`, EACH],
+    ]),
   ],
   Buffers: [
     lines('Events on the disk', 'Safe, and not delivered.', 'short', [
