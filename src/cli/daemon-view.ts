@@ -1,4 +1,5 @@
 import { textOf } from '../admin/socket.js'
+import type { DestinationState } from '../engine/engine.js'
 import { systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import type { Io } from './command-line.js'
@@ -16,6 +17,7 @@ export interface DestinationView {
   readonly last_failure?: string
   readonly next_attempt?: string
   readonly oldest_event?: string
+  readonly last_outage?: DestinationState['last_outage']
 }
 
 /** What a daemon says of itself at one moment. */

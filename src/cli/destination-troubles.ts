@@ -50,6 +50,17 @@ function detailOf({ since, failures = 0, last_failure, next_attempt, oldest_even
   return sentences.join(' ')
 }
 
+/** The last outage of each destination that delivers again. */
+export function pastOutages({ destinations, wall }: Pick<DaemonView, 'destinations' | 'wall'>): string[] {
+  return destinations.flatMap(({ id, state, last_outage: outage }) => {
+    if (state !== 'ready' || outage === undefined) return []
+    const { since, until, failures, error } = outage
+    const lasted = lasting(Date.parse(until) - Date.parse(since))
+    const attempts = `${failures} failed attempt${failures === 1 ? '' : 's'}`
+    return [`${id}: ${clockTime(since, wall)} to ${clockTime(until, wall)} (${lasted}), ${attempts}: ${error}`]
+  })
+}
+
 function nextIn(ms: number): string {
   return ms < 1000 ? 'the next one now' : `the next in ${lasting(ms)}`
 }

@@ -5,6 +5,7 @@ import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { type Trouble, troublesOf } from './daemon-troubles.js'
 import { type DaemonView, lookOf, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
+import { pastOutages } from './destination-troubles.js'
 import { EXIT } from './dispatch.js'
 import { managedLine } from './managed-troubles.js'
 
@@ -35,6 +36,9 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
     // A command is never broken: it is there to be copied.
     lines.push(...wrap(`  ${todo}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
   }
+  const past = pastOutages(view)
+  if (past.length > 0) lines.push('', 'Past outages, delivering again:')
+  for (const outage of past) lines.push(...wrap(`  ${printable(outage)}`, width, '    '))
   const rows = view.components.map(({ id, type }) => {
     const { received, sent, discarded, in_flight } = amounts(view, id)
     return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]

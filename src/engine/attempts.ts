@@ -116,11 +116,11 @@ export class Attempts {
     return this.retrying && this.#context.clock.now() - this.#failingSince >= LONG_MS
   }
 
-  /** How often attempts have failed since one was successful, and when the next one is made. */
-  get outage(): Pick<Outage, 'failures' | 'nextAt'> {
-    const { failures, nextAt } = this.#outage
+  /** How often attempts have failed since one was successful, when the next one is made, and the outage before. */
+  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past'> {
+    const { failures, nextAt, past } = this.#outage
     const next = this.holding ? this.#hold.nextAt : nextAt
-    return { failures, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
+    return { failures, past, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
   }
 
   /** Why it holds or tries again. */
@@ -143,7 +143,7 @@ export class Attempts {
       if (this.#closed) return undefined
       const error = thrown && task.judge(thrown.error)
       if (error) failed(error.reason)
-      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed()
+      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
         // Refused with what was replaced meanwhile: that is no reason to hold again.

@@ -10,12 +10,16 @@ export function destinationState(id: string, delivery: Delivery, clock: Clock): 
   const now = clock.now()
   const at = (monotonic: number) => new Date(clock.wall() + monotonic - now).toISOString()
   const failures = FAILING.includes(state) ? outage.failures : undefined
+  const { past } = outage
   return {
     id,
     state,
     reason,
     ...(failures && { since: at(failures.since), failures: failures.count, last_failure: at(failures.lastAt) }),
     ...(failures && outage.nextAt !== undefined && { next_attempt: at(Math.max(now, outage.nextAt)) }),
+    ...(past && {
+      last_outage: { since: at(past.since), until: at(past.until), failures: past.failures, error: past.error },
+    }),
     ...(oldestAt !== undefined && { oldest_event: new Date(oldestAt).toISOString() }),
   }
 }

@@ -97,7 +97,7 @@ export class Delivery extends Writable {
   }
 
   /** How often delivery failed since it last worked, and when it is tried again. */
-  get outage(): Pick<Outage, 'failures' | 'nextAt'> {
+  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past'> {
     return this.#attempts.outage
   }
 

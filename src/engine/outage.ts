@@ -1,5 +1,14 @@
 import type { Clock } from '../lib/time.js'
 
+/** An outage that is over. */
+export interface PastOutage {
+  readonly since: number
+  readonly until: number
+  readonly failures: number
+  /** Of the last failed attempt. */
+  readonly error: string
+}
+
 /** Failed attempts since delivery last worked, and when the next one is made. Times are those of `Clock.now`. */
 export class Outage {
   readonly #clock: Clock
@@ -7,12 +16,15 @@ export class Outage {
   #since: number | undefined
   #lastAt = 0
   #failures = 0
+  #error = ''
+  #past: PastOutage | undefined
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  failed(): void {
+  failed(error: string): void {
+    this.#error = error
     this.#lastAt = this.#clock.now()
     this.#since ??= this.#lastAt
     this.#failures++
@@ -30,8 +42,16 @@ export class Outage {
 
   /** Delivery works. */
   ended(): void {
+    if (this.#since === undefined) return
+    const until = this.#clock.now()
+    this.#past = { since: this.#since, until, failures: this.#failures, error: this.#error }
     this.#since = undefined
     this.#failures = 0
+  }
+
+  /** The last outage that is over; undefined: there was none. */
+  get past(): PastOutage | undefined {
+    return this.#past
   }
 
   /** When the next of those who wait makes an attempt; undefined: nobody waits. */

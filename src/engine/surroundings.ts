@@ -35,6 +35,13 @@ export interface DestinationState {
   readonly failures?: number
   readonly last_failure?: string
   readonly next_attempt?: string
+  /** The last one that is over, since this component started. */
+  readonly last_outage?: {
+    readonly since: string
+    readonly until: string
+    readonly failures: number
+    readonly error: string
+  }
   /** When the oldest event came that waits here. */
   readonly oldest_event?: string
 }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import {
   appendFileSync,
   existsSync,
@@ -8,6 +9,8 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
@@ -232,4 +235,47 @@ destinations:
   t.match(JSON.parse(daemon.stderr.trimEnd().split('\n').at(-1)!), { received: n })
   t.match(await look('status'), { code: 1, stderr: /does not run|there is no daemon/ })
   t.match(await done(['status'], { cwd: t.testdir({}) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
+})
+
+t.test('status of a destination that delivers again: its last outage is history, and nothing is wrong', async t => {
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const answers = [503, 503]
+  const receiver = createServer((request, response) => {
+    request.resume().on('end', () => response.writeHead(answers.shift() ?? 200).end())
+  })
+  receiver.listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  t.teardown(() => receiver.close())
+  const { port } = receiver.address() as AddressInfo
+  writeFileSync(
+    join(folder, 'sluice.yaml'),
+    `data_dir: ./state
+metrics: false
+sources: { in: { type: stdin } }
+destinations:
+  up: { type: http, inputs: [in], url: "http://127.0.0.1:${port}/", batch: { max_wait: 100ms }, retry: { initial: 100ms, max: 100ms } }
+`,
+  )
+  const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  t.teardown(() => daemon.child.kill('SIGKILL'))
+  await daemon.until(() => daemon.stderr.includes('"msg":"started"'))
+  daemon.child.stdin!.write('one\n')
+  await daemon.until(() => daemon.stderr.includes('delivery works again'))
+  const status = await done(['status', '--config', 'sluice.yaml'], { cwd: folder })
+  t.equal(status.code, 0, status.stdout)
+  t.match(status.stdout, /^Nothing is wrong\.$/m)
+  t.match(
+    status.stdout.replace(/\n {4}/g, ' '),
+    /^Past outages, delivering again:\n {2}up: \d\d:\d\d:\d\d to \d\d:\d\d:\d\d \(1s\), 2 failed attempts: .*503/m,
+  )
+  const json = await done(['status', '--config', 'sluice.yaml', '--json'], { cwd: folder })
+  t.match(JSON.parse(json.stdout).destinations[0].last_outage, {
+    since: /^20/,
+    until: /^20/,
+    failures: 2,
+    error: /503/,
+  })
+  daemon.child.stdin!.end()
+  t.equal(await daemon.exit, 0)
 })
