@@ -49,8 +49,6 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
     log.error({ code, file, error: message }, 'a file in data_dir cannot be read; waiting and trying again')
   }
   report(first)
-  const stopping = new AbortController()
-  const signals = onSignals({ stop: () => stopping.abort() }, config.shutdownTimeoutMs, log, 'ending')
   const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
   const told = { metrics: (format: Format) => metrics.render(format), connections, destinations }
   const servers = new Servers({ ...told, ...(managed && { managed: managed.report }) }, log)
@@ -59,8 +57,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
   try {
     await servers.open(config, NOTHING)
     for (;;) {
-      await sleep(RETRY_FIRST_MS + backoff.next(), stopping.signal)
-      if (stopping.signal.aborted) return undefined
+      if (await isEndedWithin(RETRY_FIRST_MS + backoff.next(), config, log)) return undefined
       try {
         const built = await build()
         log.info('data_dir can be read again')
@@ -71,7 +68,15 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
       }
     }
   } finally {
-    signals.remove()
     servers.close()
   }
+}
+
+/** Waits, and says whether a signal to end came meanwhile. One that comes at another time is held. */
+async function isEndedWithin(ms: number, { shutdownTimeoutMs }: Config, log: Logger): Promise<boolean> {
+  const stopping = new AbortController()
+  const signals = onSignals({ stop: () => stopping.abort() }, shutdownTimeoutMs, log, 'ending')
+  await sleep(ms, stopping.signal)
+  signals.remove()
+  return stopping.signal.aborted
 }

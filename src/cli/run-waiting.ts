@@ -89,13 +89,17 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     await serve()
     removeHandler = onHeldSignal('SIGHUP', () => void systemd.reload(inTurn))
   }
+  let config: Config | undefined
   try {
-    return await managed.first(stopping.signal, waiting)
+    const ended = signals.second.then(() => undefined)
+    config = await Promise.race([managed.first(stopping.signal, waiting), ended])
   } finally {
-    signals.remove()
     removeHandler()
     watch?.set(false)
     await queue
+    signals.remove()
     servers?.close()
   }
+  // A signal may come while a revision is asked for or tried.
+  return stopping.signal.aborted ? undefined : config
 }

@@ -15,19 +15,23 @@ destinations: { copy: { type: file, inputs: [log], path: out.log } }
 `
 const SERVICE = 'metrics: false\nservice: { data_dir: service, listen: 127.0.0.1:0 }\n'
 
-/** Options of Node.js that send `signal` to the process while it loads the module `while`, before anything runs. */
-function signalWhileLoading(signal: NodeJS.Signals, module: string): NodeJS.ProcessEnv {
+/** Ends the process at each signal that nothing else listens to, as agents do that write something at the end. */
+const AGENT = `for (const name of ['SIGHUP', 'SIGINT', 'SIGTERM', 'SIGXFSZ'])
+  process.on(name, () => process.listenerCount(name) === 1 && process.exit(9));`
+
+/** Options of Node.js that send `signals` to the process while it loads `module`, before anything runs. */
+function signalWhileLoading(signals: NodeJS.Signals[], module: string, preloaded = ''): NodeJS.ProcessEnv {
   const hooks = `let sent
     export async function resolve(specifier, context, next) {
       if (!sent && specifier.endsWith(${JSON.stringify(module)})) {
         sent = true
-        process.kill(process.pid, ${JSON.stringify(signal)})
+        for (const signal of ${JSON.stringify(signals)}) process.kill(process.pid, signal)
         await new Promise(resolve => setTimeout(resolve, 50))
       }
       return next(specifier, context)
     }`
   const url = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
-  const preload = `import { register } from 'node:module'; register(${JSON.stringify(url(hooks))})`
+  const preload = `import { register } from 'node:module'; register(${JSON.stringify(url(hooks))}); ${preloaded}`
   return { NODE_OPTIONS: `--import ${url(preload)}` }
 }
 
@@ -38,22 +42,22 @@ function setUp(t: Test): string {
 
 t.test('signals while the program is loaded', async t => {
   const cwd = setUp(t)
-  const start = (args: string[], signal: NodeJS.Signals, module: string) =>
-    sluice(args, { cwd, env: signalWhileLoading(signal, module) })
+  const start = (args: string[], signals: NodeJS.Signals[], module: string, preloaded?: string) =>
+    sluice(args, { cwd, env: signalWhileLoading(signals, module, preloaded) })
   // What is loaded before any command is known, and what the commands import late.
   const modules = { run: '/commands.js', serve: '/run-log.js' }
   const daemons = Object.entries(modules).map(async ([name, module]) => {
     const args = [name, '-c', name === 'run' ? 'daemon.yaml' : 'service.yaml']
-    const ended = start(args, 'SIGTERM', module)
+    const ended = start(args, ['SIGTERM'], module, AGENT)
     t.equal(await ended.exit, 0, `${name}: SIGTERM ends it in order`)
     t.match(ended.stderr, /"msg":"ended"/, 'and says so')
-    const running = start(args, 'SIGHUP', module)
+    const running = start(args, ['SIGXFSZ', 'SIGHUP'], module, AGENT)
     const answer = name === 'run' ? /another configuration runs now/ : /SIGHUP is ignored: the service reads/
     await running.until(() => answer.test(running.stderr))
     running.child.kill('SIGTERM')
-    t.equal(await running.exit, 0, `${name}: SIGHUP does not end it`)
+    t.equal(await running.exit, 0, `${name}: SIGHUP and SIGXFSZ do not end it`)
   })
-  const other = start(['validate', 'daemon.yaml'], 'SIGTERM', '/commands.js')
+  const other = start(['validate', 'daemon.yaml'], ['SIGTERM'], '/commands.js')
   t.equal(await other.exit, 'SIGTERM', 'what is no daemon ends as programs do')
   await Promise.all(daemons)
 })
