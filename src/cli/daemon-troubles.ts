@@ -1,9 +1,9 @@
 import { GIVEN_BACK } from '../engine/counters.js'
-import { adviceFor, type OrphanKind } from '../engine/orphans.js'
 import { counted, type DaemonView, short } from './daemon-view.js'
 import { deadLetterTroubles } from './dead-letter-troubles.js'
 import { destinationTroubles } from './destination-troubles.js'
 import { managedTroublesOf } from './managed-troubles.js'
+import { orphanTroubles } from './orphan-troubles.js'
 import { tlsTroublesOf } from './tls-troubles.js'
 
 /** Something that wants somebody's attention, and what to do about it. */
@@ -25,13 +25,6 @@ const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
 const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
-}
-
-/** What a component left that is not configured any more. */
-const ORPHANS: Readonly<Record<OrphanKind, (events: number) => string>> = {
-  checkpoint: () => 'saved positions',
-  buffer: events => `a buffer with ${counted(events, 'event')}`,
-  dead_letters: events => counted(events, 'dead letter'),
 }
 
 const OF_OPTIONS = 'See its options in the configuration.'
@@ -95,15 +88,7 @@ export function troublesOf(view: DaemonView): Trouble[] {
         todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
       })
   }
-  for (const { labels, value } of scrape.all('sluice_orphaned_bytes')) {
-    const { component_id: id = '', kind = '', path = '' } = labels
-    const events = scrape.sum('sluice_orphaned_events', labels)
-    const what = ORPHANS[kind as OrphanKind]?.(events) ?? kind
-    troubles.push({
-      what: `${id} is not configured any more and left ${what} (${short(value)}B) in ${path}`,
-      todo: adviceFor({ kind: kind as OrphanKind, id, path }),
-    })
-  }
+  troubles.push(...orphanTroubles(view))
   for (const { labels, value } of scrape.all('sluice_checkpoint_age_seconds')) {
     if (value > OLD_CHECKPOINT_S)
       troubles.push({

@@ -8,34 +8,43 @@ import { type DaemonView, lookOf, short, tableWithStates, viewDaemon, wrap } fro
 import { pastOutages } from './destination-troubles.js'
 import { EXIT } from './dispatch.js'
 import { managedLine } from './managed-troubles.js'
+import { noticesOf } from './orphan-troubles.js'
 
 const SHOWN_BACKLOG = 5
+const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
-/** One screen: what is wrong and what to do about it, then what it is doing. 1 when something is wrong. */
+/** One screen: what is wrong and what to do about it, notices, then what it is doing. 1 when something is wrong. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const view = await viewDaemon(findSocket(options, io.env), systemClock.now() / 1000)
   const troubles = troublesOf(view)
+  const notices = noticesOf(view)
   if (options.json) {
     const { ready, destinations, components, managed } = view
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
-    io.stdout.write(`${JSON.stringify({ ready, troubles, managed, destinations, components: listed }, null, 2)}\n`)
+    io.stdout.write(
+      `${JSON.stringify({ ready, troubles, notices, managed, destinations, components: listed }, null, 2)}\n`,
+    )
     return troubles.length === 0 ? EXIT.done : EXIT.failed
   }
   const { width, color } = lookOf(io)
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
-  const lines = [paint(1, headline(view))]
+  const lines = [paint(BOLD, headline(view))]
   const managed = managedLine(view)
   if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))
-  if (troubles.length === 0) lines.push(paint(32, 'Nothing is wrong.'))
-  for (const { todo, commands = [], all } of grouped(troubles)) {
-    lines.push('')
-    for (const { what, detail } of all) {
-      lines.push(...wrap(`! ${printable(what)}`, width, '  ').map(line => paint(31, line)))
-      if (detail !== undefined) lines.push(...wrap(`  ${detail}`, width, '  '))
+  if (troubles.length === 0) lines.push(paint(GREEN, 'Nothing is wrong.'))
+  const add = (found: readonly Trouble[], mark: string, color: number) => {
+    for (const { todo, commands = [], all } of grouped(found)) {
+      lines.push('')
+      for (const { what, detail } of all) {
+        lines.push(...wrap(`${mark} ${printable(what)}`, width, '  ').map(line => paint(color, line)))
+        if (detail !== undefined) lines.push(...wrap(`  ${detail}`, width, '  '))
+      }
+      // A command is never broken: it is there to be copied.
+      lines.push(...wrap(`  ${todo}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
     }
-    // A command is never broken: it is there to be copied.
-    lines.push(...wrap(`  ${todo}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
   }
+  add(troubles, '!', RED)
+  add(notices, '-', YELLOW)
   const past = pastOutages(view)
   if (past.length > 0) lines.push('', 'Past outages, delivering again:')
   for (const outage of past) lines.push(...wrap(`  ${printable(outage)}`, width, '    '))

@@ -288,6 +288,10 @@ t.test('dead letters are reported after a restart, by commands that work, until 
     `${JSON.stringify({ time: new Date(Date.now() - 7_380_000).toISOString(), destination: 'up', reason: 'status_422', error: 'no', event: { n } })}\n`
   mkdirSync(join(folder, 'state/dead-letter'), { recursive: true })
   writeFileSync(join(folder, 'state/dead-letter/up.ndjson'), letter(1) + letter(2))
+  const orphaned = join(folder, 'state/dead-letter/former.ndjson')
+  writeFileSync(orphaned, letter(3))
+  mkdirSync(join(folder, 'state/checkpoints'))
+  writeFileSync(join(folder, 'state/checkpoints/removed.json'), '{}')
   writeFileSync(
     join(folder, 'sluice.yaml'),
     `data_dir: state
@@ -315,7 +319,18 @@ destinations:
   t.match(asked, { code: 0, stdout: /^up: 2 to send/ })
   t.match(await call(second!, elsewhere), { code: 0, stdout: 'up: 2 sent\n' })
   t.same(receiver.lines(), ['{"n":1}', '{"n":2}'])
-  t.match(await status(), { code: 0, stdout: /Nothing is wrong/ })
+  const left = await status()
+  t.match(left, { code: 1, stdout: /^! former is not configured any more and left 1 dead letter /m })
+  t.notMatch(left.stdout, /Nothing is wrong|! removed/)
+  rmSync(orphaned)
+  const notices = await status()
+  t.match(notices, {
+    code: 0,
+    stdout: /^Nothing is wrong\.\n\n- removed is not configured any more and left saved positions /m,
+  })
+  t.match(notices.stdout, /^ {2}If the source has another name now, /m)
+  const { stdout } = await call(['status', '--config', 'sluice.yaml', '--json'], folder)
+  t.match(JSON.parse(stdout), { troubles: [], notices: [{ what: /^removed is not/, todo: /discard_orphans/ }] })
   const none = await call(['resend', '-c', 'sluice.yaml'], folder)
   t.match(none, { code: 0, stdout: /^nothing to send: there are no dead letters in / })
   daemon.child.kill('SIGTERM')

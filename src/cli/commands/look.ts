@@ -108,7 +108,10 @@ export const lookCommands: readonly Command[] = [
   command({
     name: 'status',
     summary: 'Tells what is wrong with a running daemon and what to do about it, and what it is doing.',
-    text: [FOUND, 'The exit code is 1 when something is wrong.'],
+    text: [
+      FOUND,
+      'The exit code is 1 when something is wrong (`!`). Notices (`-`) do not change it: they name what a removed source has left, such as saved positions. Events in the buffer or the dead letters of a removed destination are wrong, since nothing delivers them.',
+    ],
     options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Writes it as JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
     async run({ options }, io) {

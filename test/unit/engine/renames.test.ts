@@ -7,6 +7,7 @@ import { z } from 'zod'
 import { troublesOf } from '../../../src/cli/daemon-troubles.js'
 import type { DaemonView } from '../../../src/cli/daemon-view.js'
 import { orphanMetrics } from '../../../src/cli/orphan-metrics.js'
+import { noticesOf } from '../../../src/cli/orphan-troubles.js'
 import { Scrape } from '../../../src/cli/scrape.js'
 import { validate } from '../../../src/cli/validate.js'
 import { parseConfig } from '../../../src/config/load.js'
@@ -98,10 +99,10 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
   }
 }
 
+const view = (scrape: string) =>
+  ({ scrape: new Scrape(scrape), destinations: [], failing: [] }) as unknown as DaemonView
 const troubles = (scrape: string) =>
-  troublesOf({ scrape: new Scrape(scrape), destinations: [], failing: [] } as unknown as DaemonView).filter(
-    ({ what }) => / is not configured any more /.test(what),
-  )
+  troublesOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
 
 t.test('a renamed source: validate refuses it, a start warns, and renamed_from continues', async t => {
   const { yaml, start, check, append, logged, state } = world(t)
@@ -145,7 +146,9 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
     { level: 40, kind: 'checkpoint', component: 'logs', advice: /renamed_from: logs/ },
   )
   await until(() => got.length === 6)
-  t.match(troubles(await anew.scrape()), [{ what: /^logs is not configured any more and left saved positions/ }])
+  const text = await anew.scrape()
+  t.match(noticesOf(view(text)), [{ what: /^logs is not configured any more and left saved positions/ }])
+  t.same(troubles(text), [], 'no events are left')
 })
 
 t.test('a reload does not begin anew, and takes positions back when it cannot start', async t => {
