@@ -63,8 +63,10 @@ export class ServedIngest implements Ingest {
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
       maxPipelines: ingest.max_pipelines,
       maxDiskPerAccount: ingest.max_disk_per_account,
+      revisionBytes: account => service.pipelines.sizes.of(account),
       maxRequests: Math.min(MOST_REQUESTS, max_connections),
     })
+    service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
   }
 
   /** Runs pipelines that have events to deliver, and from now on what is published. */

@@ -28,6 +28,11 @@ export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service:
   metrics.series('counter', 'sluice_api_daemons_evicted_total', evicted, () => one(service.counts().daemonsEvicted))
   const refused = 'Reports of new daemons that were refused: too many at a time, or in an account.'
   metrics.series('counter', 'sluice_api_daemons_refused_total', refused, () => one(service.counts().daemonsRefused))
+  metrics.daemonGauge(
+    'sluice_api_revision_bytes',
+    'Bytes that the saved revisions of pipelines take.',
+    () => service.pipelines.sizes.all,
+  )
   metrics.series('gauge', 'sluice_api_keys_expiring_soon', 'Keys that expire soon: rotate them.', () =>
     one(service.counts().keysExpiringSoon),
   )

@@ -74,14 +74,36 @@ export function misplacedSecrets(config: Document): SecretFault[] {
   })
 }
 
+/** A literal key, and where it stands. */
+export interface Literal {
+  readonly path: Path
+  readonly value: string
+}
+
 /** The same configuration with literal keys hidden; the same object when there are none. */
 export function hideLiterals<C extends Document>(config: C): C {
-  const literals = literalsIn(config)
+  return takeLiterals(config).config
+}
+
+/** A configuration with its literal keys hidden, and these. The same object when there are none. */
+export function takeLiterals<C extends Document>(config: C): { config: C; literals: readonly Literal[] } {
+  const literals = literalsIn(config).map(path => ({ path, value: memberAt(config, path) as string }))
+  return {
+    config: withLiterals(
+      config,
+      literals.map(({ path }) => ({ path, value: HIDDEN })),
+    ),
+    literals,
+  }
+}
+
+/** The configuration with these values at their places; the same object when there are none. */
+export function withLiterals<C extends Document>(config: C, literals: readonly Literal[]): C {
   if (literals.length === 0) return config
   const copy = structuredClone(config)
-  for (const path of literals) {
-    const holder = path.slice(0, -1).reduce<unknown>((at, name) => (at as Record<string, unknown>)[name], copy)
-    ;(holder as Record<string, unknown>)[path.at(-1)!] = HIDDEN
+  for (const { path, value } of literals) {
+    const holder = memberAt(copy, path.slice(0, -1))
+    if (isMapping(holder)) (holder as Record<string, unknown>)[path.at(-1)!] = value
   }
   return copy
 }

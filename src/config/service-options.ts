@@ -46,7 +46,7 @@ const ingest = z.strictObject({
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(
-      'Bytes that the disk buffers and dead letters of all pipelines of one account may take together. Beyond it their destinations wait: events are not acknowledged, and senders are answered 503. The files of a pipeline are removed with it.',
+      'Bytes that the disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of one account may take together. Beyond it their destinations wait: events are not acknowledged, senders are answered 503, and revisions are refused with 409. All of it is removed with its pipeline. A sixteenth, 16 MiB at most, is kept for revisions.',
     ),
   allow_files: z
     .array(z.string().min(1))

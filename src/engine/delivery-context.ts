@@ -3,6 +3,7 @@ import type { ComponentMetrics } from '../core/component.js'
 import type { Random } from '../lib/backoff.js'
 import type { after, Clock } from '../lib/time.js'
 import type { DeadLetters } from './dead-letter.js'
+import type { RequestPool } from './request-slots.js'
 
 /** What a delivery needs from outside, and what it says of itself. */
 
@@ -23,6 +24,8 @@ export interface DeliveryContext {
   readonly deadLetter: DeadLetters
   readonly counters: DeliveryCounters
   readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
+  /** Requests under way that it shares with other destinations; without it only `max_in_flight` bounds them. */
+  readonly requests?: RequestPool | undefined
   /** Timers; lib/time.ts when left out. */
   readonly after?: typeof after
 }

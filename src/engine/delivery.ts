@@ -13,6 +13,7 @@ import type { DeliveryContext, DeliveryState } from './delivery-context.js'
 import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
 import type { Outage } from './outage.js'
 import { isDivided, Refusals } from './refusals.js'
+import { RequestSlots } from './request-slots.js'
 
 /**
  * From batches to requests, and each request to its end. Invariants: every batch written is in the batcher or in
@@ -40,7 +41,7 @@ export class Delivery extends Writable {
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
-  #running = 0
+  readonly #slots: RequestSlots
   #started = false
   #over = false
   #cancelTimer: (() => void) | undefined
@@ -56,6 +57,7 @@ export class Delivery extends Writable {
     this.#options = options
     this.#context = context
     this.#batcher = new Batcher(options.batch)
+    this.#slots = new RequestSlots(options.max_in_flight, context.requests)
     const { log, clock, random, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Attempts that failed and are made again.'
@@ -111,12 +113,7 @@ export class Delivery extends Writable {
   /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */
   get owes(): boolean {
     const batcher = this.#batcher
-    if (
-      !(this.state === 'ready' || this.state === 'refusing') ||
-      batcher.empty ||
-      this.#running >= this.#options.max_in_flight
-    )
-      return false
+    if (!(this.state === 'ready' || this.state === 'refusing') || batcher.empty || !this.#slots.free) return false
     return batcher.full || batcher.dueAt <= this.#context.clock.now()
   }
 
@@ -212,19 +209,15 @@ export class Delivery extends Writable {
   #pump(): void {
     if (this.#over) return
     const batcher = this.#batcher
-    const { max_in_flight: maxInFlight } = this.#options
     if (this.#started) {
       const now = this.#context.clock.now()
-      while (
-        this.#running < maxInFlight &&
-        (batcher.full || batcher.dueAt <= now || (this.#finish && !batcher.empty))
-      ) {
+      while (this.#slots.free && (batcher.full || batcher.dueAt <= now || (this.#finish && !batcher.empty))) {
         this.#begin(batcher.take())
       }
-      if (this.#running < maxInFlight && !batcher.empty) this.#wakeAfter(batcher.dueAt - now)
+      if (this.#slots.free && !batcher.empty) this.#wakeAfter(batcher.dueAt - now)
     }
     if (!batcher.full) this.#takeMore()
-    if (this.#finish && this.#started && batcher.empty && this.#running === 0) this.#end()
+    if (this.#finish && this.#started && batcher.empty && this.#slots.idle) this.#end()
   }
 
   #takeMore(): void {
@@ -250,7 +243,7 @@ export class Delivery extends Writable {
   }
 
   #begin(parts: EventBatch[]): void {
-    this.#running++
+    this.#slots.begin()
     void this.#carry(this.#request(parts))
       .catch(error => {
         // Never expected. What is not settled stays so, and is read again after a restart.
@@ -259,7 +252,7 @@ export class Delivery extends Writable {
         this.#context.log.error(fields, 'delivery failed on a request')
       })
       .finally(() => {
-        this.#running--
+        this.#slots.end()
         this.#pump()
       })
   }

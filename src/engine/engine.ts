@@ -150,7 +150,7 @@ export class Engine {
   }
 
   async #addDestination(config: ComponentConfig): Promise<void> {
-    const { random, clock } = this.#around
+    const { random, clock, requests } = this.#around
     const context: DestinationContext & Wide = {
       ...this.#context(config),
       stdout: this.#around.stdout,
@@ -166,6 +166,7 @@ export class Engine {
       log: context.log,
       clock,
       random,
+      requests,
       deadLetter: this.#deadLetters(config.id, context),
       counters: {
         received: (events, bytes) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
@@ -185,11 +186,10 @@ export class Engine {
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
   #deadLetters(destination: string, { log, clock, metrics }: Wide): DeadLetters {
-    const { disk } = this.#around
     const { dataDir } = this.#config
     showDeadLetters(metrics, dataDir, destination, clock)
     const output = `${destination}.${REJECTED}`
-    if (!this.#isRead(output)) return new DeadLetterFile({ dataDir, destination, log, clock, disk })
+    if (!this.#isRead(output)) return new DeadLetterFile({ dataDir, destination, log, clock, disk: this.#around.disk })
     const origin: Origin = { source: destination, host: hostname(), decode: 'json', wanted: this.#wanted }
     return new RejectedOutlet(this.#junction(output), origin, clock)
   }

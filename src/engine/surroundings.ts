@@ -7,6 +7,7 @@ import type { CounterSet } from './counters.js'
 import type { DiskAllowance } from './disk-allowance.js'
 import type { Legacies } from './legacies.js'
 import type { OwnOutputs } from './own-outputs.js'
+import type { RequestPool } from './request-slots.js'
 import type { SourceRun } from './source-run.js'
 
 /** What the engine needs from outside. */
@@ -20,6 +21,8 @@ export interface Surroundings {
   readonly env: NodeJS.ProcessEnv
   /** Bounds buffers and dead letters beyond their own options. */
   readonly disk?: DiskAllowance | undefined
+  /** Bounds the requests of all destinations together, beyond their own options. */
+  readonly requests?: RequestPool | undefined
   /** A destination cannot start, whatever is waited for. Without this the run ends. */
   readonly failed?: (error: Error) => void
   /** Every destination has started. */

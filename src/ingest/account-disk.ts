@@ -6,36 +6,57 @@ import type { DiskAllowance } from '../engine/disk-allowance.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { Clock } from '../lib/time.js'
 import { formatSize } from '../lib/units.js'
+import { KEY_FILES } from './known-keys.js'
 
 /** An account that takes this share of its allowance counts as full. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
-/** What the folder of a pipeline has that grows with its events, see engine/disk-buffer and engine/dead-letter. */
+/** Folders of a pipeline that grow with its events, see engine/disk-buffer and engine/dead-letter. */
 const GROWING = ['state/buffer', 'state/dead-letter']
+/** What events always leave to saved revisions, so that a pipeline whose events fill the disk can be corrected. */
+const RESERVED = 1 / 16
+const MOST_RESERVED = 16 * 1024 * 1024
 
-/** What the pipelines of one account take on the disk: their buffers and dead letters, of pipelines that do not run too. */
+/**
+ * What the pipelines of one account take on the disk, also those that do not run: buffers, dead letters and idempotency
+ * keys in their folders, and saved revisions in the store of the service.
+ */
 class AccountDisk implements DiskAllowance {
   readonly max: number
   readonly #paths = new Map<string, { readonly bytes: () => number; readonly release?: (() => void) | undefined }>()
+  readonly #revisions: () => number
+  readonly #reserved: number
   readonly #tellFull: (used: number) => void
 
-  constructor(max: number, tellFull: (used: number) => void) {
+  constructor(max: number, revisions: () => number, tellFull: (used: number) => void) {
     this.max = max
+    this.#revisions = revisions
+    this.#reserved = Math.min(MOST_RESERVED, max * RESERVED)
     this.#tellFull = tellFull
   }
 
-  get used(): number {
+  /** Bytes of files. */
+  get files(): number {
     let used = 0
     for (const { bytes } of this.#paths.values()) used += bytes()
     return used
   }
 
+  get used(): number {
+    return this.files + this.#revisions()
+  }
+
   hasRoom(bytes: number): boolean {
-    const { used } = this
+    const used = this.files + Math.max(this.#reserved, this.#revisions())
     if (used + bytes <= this.max) return true
     for (const { release } of this.#paths.values()) release?.()
-    this.#tellFull(used)
+    this.#tellFull(this.used)
     return false
+  }
+
+  /** Whether revisions may take `bytes` more. */
+  hasRoomForRevisions(bytes: number): boolean {
+    return this.#revisions() + bytes <= this.#reserved || this.used + bytes <= this.max
   }
 
   count(path: string, bytes: () => number, release?: () => void): void {
@@ -64,6 +85,8 @@ interface Options {
   readonly log: Logger
   readonly clock: Clock
   readonly metrics: Metrics
+  /** Bytes that the saved revisions of an account take in the store. */
+  readonly revisionBytes: (account: string) => number
 }
 
 /** The allowances of all accounts. */
@@ -75,23 +98,28 @@ export class AccountDisks {
   constructor(options: Options) {
     this.#options = options
     const { metrics, max } = options
-    const all = () => [...this.#accounts.values()].map(({ used }) => used)
+    const all = () => [...this.#accounts.values()]
     metrics.daemonGauge(
       'sluice_ingest_disk_bytes',
-      'Bytes that buffers and dead letters of published pipelines take on the disk.',
-      () => all().reduce((sum, used) => sum + used, 0),
+      'Bytes that buffers, dead letters and idempotency keys of published pipelines take on the disk.',
+      () => all().reduce((sum, { files }) => sum + files, 0),
     )
     metrics.daemonGauge(
       'sluice_ingest_full_accounts',
-      'Accounts whose buffers and dead letters take more than 90 % of max_disk_per_account.',
-      () => all().filter(used => used >= FULL * max).length,
+      'Accounts whose pipelines take more than 90 % of max_disk_per_account.',
+      () => all().filter(({ used }) => used >= FULL * max).length,
     )
   }
 
   of(account: string): AccountDisk {
     let disk = this.#accounts.get(account)
     if (!disk) {
-      disk = new AccountDisk(this.#options.max, used => this.#tellFull(account, used))
+      const { max, revisionBytes } = this.#options
+      disk = new AccountDisk(
+        max,
+        () => revisionBytes(account),
+        used => this.#tellFull(account, used),
+      )
       this.#accounts.set(account, disk)
     }
     return disk
@@ -101,6 +129,11 @@ export class AccountDisks {
   async measure(account: string, folder: string): Promise<void> {
     const disk = this.of(account)
     disk.forgetMissing(folder)
+    for (const name of KEY_FILES) {
+      const path = join(folder, name)
+      const { size = 0 } = disk.isLive(path) ? {} : ((await stat(path).catch(() => undefined)) ?? {})
+      if (size > 0 && !disk.isLive(path)) disk.count(path, () => size)
+    }
     for (const name of GROWING) {
       for (const entry of await entriesOf(join(folder, name))) {
         const path = join(folder, name, entry.name)
@@ -122,7 +155,7 @@ export class AccountDisks {
     this.#loggedAt.set(account, now)
     log.warn(
       { code: 'SLUICE_ACCOUNT_DISK_FULL', account, used: formatSize(used), max: formatSize(max) },
-      'the buffers and dead letters of an account take all the disk space that it may use: its pipelines wait, and senders are answered 503',
+      'the pipelines of an account take all the disk space that it may use (buffers, dead letters, idempotency keys, saved revisions): they wait, and senders are answered 503. Remove what is not needed, or raise max_disk_per_account',
     )
   }
 }

@@ -7,7 +7,7 @@ import { defineSource, type Outlet, type SourceContext } from '../core/component
 import type { Origin } from '../core/origin.js'
 import { readBody } from '../sources/http/body.js'
 import type { Content } from '../sources/http/checks.js'
-import { framesOf } from '../sources/http/frames.js'
+import { framesOf, PORTION_BYTES } from '../sources/http/frames.js'
 import { Outcome } from '../sources/http/outcome.js'
 import type { Lease } from '../sources/http/quota.js'
 import { type Refusal, stopping } from '../sources/http/refusal.js'
@@ -51,9 +51,15 @@ export class Feed {
       run: (out, signal) => this.#run(context, out, signal),
     }),
   })
+  readonly #turn: (bytes: number) => Promise<void>
   #open: { context: SourceContext; out: Outlet } | undefined
   readonly #reading = new Set<(refusal: Refusal) => void>()
   readonly #sending = new Set<Promise<unknown>>()
+
+  /** `turn` resolves when the next part of a body may be processed. */
+  constructor(turn: (bytes: number) => Promise<void> = async () => {}) {
+    this.#turn = turn
+  }
 
   async #run(context: SourceContext, out: Outlet, signal: AbortSignal): Promise<void> {
     this.#open = { context, out }
@@ -98,7 +104,9 @@ export class Feed {
     const origin: Origin = peer === undefined ? base : { ...base, peer }
     const outcome = new Outcome()
     let received = 0
+    await this.#turn(Math.min(size, PORTION_BYTES))
     for (const { frame } of framesOf(bytes, size, content, MAX_LINE_BYTES)) {
+      if (received > 0) await this.#turn(PORTION_BYTES)
       received += frame.length
       await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
     }

@@ -6,12 +6,15 @@ import type { AnyDefinition } from '../core/component.js'
 import type { DiskAllowance } from '../engine/disk-allowance.js'
 import type { Surroundings } from '../engine/engine.js'
 import type { Metrics } from '../engine/metrics.js'
+import type { RequestPool } from '../engine/request-slots.js'
 import { Supervisor } from '../engine/supervisor.js'
 import { after } from '../lib/time.js'
+import { formatSize } from '../lib/units.js'
 import { checkRequest } from '../sources/http/checks.js'
 import { type Lease, Quota } from '../sources/http/quota.js'
 import { Refusal } from '../sources/http/refusal.js'
 import { peerOf } from '../sources/listen/listener.js'
+import type { AccountKeys } from './account-keys.js'
 import type { AccountQuotas } from './account-quota.js'
 import { type Body, digestOf, Feed } from './feed.js'
 import { hostedConfig, whyNot } from './hosted-config.js'
@@ -52,8 +55,12 @@ export interface HostedOptions {
   readonly folder: string
   readonly log: Logger
   readonly around: Omit<Surroundings, 'metrics' | 'log'>
-  /** Of the account. */
+  /** Of the account, as are the next three. */
   readonly disk: DiskAllowance
+  readonly keys: AccountKeys
+  readonly requests: RequestPool
+  /** Resolves when it may process so many bytes of a body. */
+  readonly turn: (bytes: number) => Promise<void>
   readonly metrics: Metrics
   readonly components: readonly AnyDefinition[]
   readonly permitted: Permitted
@@ -107,14 +114,18 @@ export class HostedPipeline {
 
   /** Throws NotHosted, or whatever keeps it from being built. */
   static async start(published: Published, options: HostedOptions): Promise<HostedPipeline> {
-    const feed = new Feed()
+    const feed = new Feed(options.turn)
     const counters = new ScopedCounters(options.metrics, published.id)
     const config = hostedConfig(published.config, configOptions(published, feed, options))
-    const keys = await KnownKeys.open({ folder: options.folder, clock: options.around.clock, log: options.log })
-    const surroundings = { ...options.around, log: options.log, metrics: counters, disk: options.disk }
+    const { folder, around, log, disk, requests } = options
+    const keys = await KnownKeys.open({ folder, clock: around.clock, log, disk, account: options.keys })
+    const surroundings = { ...around, log, metrics: counters, disk, requests }
     const made: { hosted?: HostedPipeline } = {}
     const wentBack = (error: Error) => made.hosted!.#wentBack(error)
-    const supervisor = await Supervisor.build(config, surroundings, wentBack)
+    const supervisor = await Supervisor.build(config, surroundings, wentBack).catch(async error => {
+      await keys.close()
+      throw error
+    })
     made.hosted = new HostedPipeline(published, options, { feed, counters, keys, supervisor })
     return made.hosted
   }
@@ -261,6 +272,7 @@ export class HostedPipeline {
       if (underWay.sum !== sum) throw reused()
       return underWay.answer
     }
+    if (!this.#keys.hasRoom) throw noRoomForKeys(this.#options.disk)
     const answer = this.#pass(body, received => this.#keys.add(key, { body: sum, received })).finally(() =>
       this.#attempts.delete(key),
     )
@@ -326,6 +338,11 @@ function keyOf({ headers }: IncomingMessage): string | undefined {
 
 function reused(): Refusal {
   return new Refusal(422, 'idempotency_key_reused', 'this idempotency-key was sent with another body; use a new one')
+}
+
+function noRoomForKeys({ max }: DiskAllowance): Refusal {
+  const message = `the idempotency-key cannot be kept: the pipelines of this account take all of the ${formatSize(max)} that they may use (buffers, dead letters, idempotency keys, saved revisions); delete pipelines that are not needed, or send this again later`
+  return new Refusal(503, 'account_disk_full', message, { 'retry-after': '30' })
 }
 
 /** The answer, or after a while the advice to ask again: the next try joins the one that is under way. */

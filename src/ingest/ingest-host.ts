@@ -7,6 +7,7 @@ import { every } from '../lib/time.js'
 import { Refusal, stopping } from '../sources/http/refusal.js'
 import { AccountDisks } from './account-disk.js'
 import { AccountQuotas } from './account-quota.js'
+import { AccountShares } from './account-shares.js'
 import { whyNot } from './hosted-config.js'
 import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
 import { IngestMetrics } from './ingest-metrics.js'
@@ -19,7 +20,8 @@ const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 const MOST_REMOVED = 10_000
 
-export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quotas' | 'disk'> {
+export interface IngestHostOptions
+  extends Omit<HostedOptions, 'folder' | 'quotas' | 'disk' | 'keys' | 'requests' | 'turn'> {
   /** A folder for each pipeline is made below it. */
   readonly folder: string
   /** Pipelines that run at the same time. */
@@ -28,6 +30,8 @@ export interface IngestHostOptions extends Omit<HostedOptions, 'folder' | 'quota
   readonly maxUnsettledOfAll: number
   /** Bytes on the disk of the pipelines of one account. */
   readonly maxDiskPerAccount: number
+  /** Bytes that the saved revisions of an account take, which are a part of that. */
+  readonly revisionBytes: (account: string) => number
   /** Requests that are not answered, of all pipelines. */
   readonly maxRequests: number
   /** Usually left out. */
@@ -60,15 +64,17 @@ export class IngestHost {
   /** Lately removed: a request that was let in before may still want to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
+  readonly #shares: AccountShares
   readonly #refusals: Refusals
   #stopping: AbortSignal | undefined
 
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
-    const { maxDiskPerAccount: max, log, metrics, around } = options
+    const { maxDiskPerAccount: max, revisionBytes, log, metrics, around } = options
     this.#refusals = new Refusals(around.clock)
-    this.#disks = new AccountDisks({ max, log, metrics, clock: around.clock })
+    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock: around.clock })
+    this.#shares = new AccountShares({ log, metrics, clock: around.clock })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
       parked: () => this.#parked.size,
@@ -139,6 +145,11 @@ export class IngestHost {
     await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
   }
 
+  /** Whether the account may save `bytes` more of revisions. */
+  hasRoomForRevisions(account: string, bytes: number): boolean {
+    return this.#disks.of(account).hasRoomForRevisions(bytes)
+  }
+
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
@@ -188,6 +199,7 @@ export class IngestHost {
         folder: join(folder, id),
         quotas: this.#quotas,
         disk: this.#disks.of(published.account_id),
+        ...this.#shares.of(published.account_id),
       })
       // From when it counts as running, it could be ended as idle before the request comes to it.
       await this.#measure(published)

@@ -21,20 +21,30 @@ export interface TestedService {
   readonly written: string[]
   /** A second service over the same store. */
   again(): Promise<Service>
+  /** The folder of the store. */
+  readonly path: string
+  /** Closes the store and opens it again, which a kill would do as well. */
+  reopen(): Promise<void>
+  /** Writes that succeed before all others fail. */
+  readonly disk: { writesLeft: number }
 }
 
 /** A service that is initialised, over a store of its own, with a clock that stands still. */
 export async function openService(t: Test, limits: Partial<ServiceLimits> = {}): Promise<TestedService> {
-  const level = await openLevelStore(join(t.testdir({}), 'store'))
+  const path = join(t.testdir({}), 'store')
+  let level = await openLevelStore(path)
+  const disk = { writesLeft: Number.POSITIVE_INFINITY }
   const written: string[] = []
   const store: Store = {
     get: key => level.get(key),
     list: (prefix, options) => level.list(prefix, options),
-    write: (changes: readonly Change[], expected?: readonly Expected[]) => {
+    write: async (changes: readonly Change[], expected?: readonly Expected[]) => {
+      if (disk.writesLeft-- <= 0) throw new Error('no space left on device')
       written.push(...changes.map(change => JSON.stringify(change)))
       return level.write(changes, expected)
     },
     watch: (prefix, changed) => level.watch(prefix, changed),
+    compact: () => level.compact(),
     backup: path => level.backup(path),
     health: () => level.health(),
     close: () => level.close(),
@@ -58,7 +68,11 @@ export async function openService(t: Test, limits: Partial<ServiceLimits> = {}):
   const service = await open()
   const first = await service.init({ managerEmail: 'First@Example.com' })
   t.teardown(() => level.close())
-  return { service, first, store, time, logged, written, again: open }
+  const reopen = async () => {
+    await level.close()
+    level = await openLevelStore(path)
+  }
+  return { service, first, store, time, logged, written, again: open, path, reopen, disk }
 }
 
 /** Who has this key, perhaps within another account. */

@@ -9,10 +9,13 @@ import { ApiError, notFound } from './errors.js'
 import { pipelineTag, publishedTag, requireMatch } from './etag.js'
 import { missingFeatures, notEnabled } from './features.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from './inputs.js'
+import type { Literals } from './literals.js'
 import { PacedWork } from './paced-work.js'
 import { checkPipelineConfig } from './pipeline-config.js'
 import type { Principal } from './principal.js'
 import { type AccountRecord, at, type PipelineRecord, type RevisionRecord } from './records.js'
+import { RevisionSizes } from './revision-sizes.js'
+import { RevisionWrites } from './revision-writes.js'
 import type { Secrets } from './secrets.js'
 
 /** A document with the strong ETag of what it shows, quotes and all. */
@@ -38,14 +41,20 @@ export class Pipelines {
   readonly #components: readonly AnyDefinition[]
   readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
+  readonly #literals: Literals
+  /** What the saved revisions take. */
+  readonly sizes = new RevisionSizes()
+  readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
   readonly #hidden = new Derived((config: Readonly<Record<string, unknown>>) => hideLiterals(config))
   readonly #shown = new Derived((page: Page<PipelineRecord>) => mapPage(page, record => this.#show(record, [])))
 
-  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets) {
+  constructor(context: Context, components: readonly AnyDefinition[], secrets: Secrets, literals: Literals) {
     this.#context = context
     this.#components = components
     this.#secrets = secrets
+    this.#literals = literals
+    this.#writes = new RevisionWrites(context, this.sizes)
   }
 
   /** At enterprise scope those of all accounts. The same object as long as nothing changes. */
@@ -82,8 +91,9 @@ export class Pipelines {
       }
       const key = keyOf(record)
       const entry = context.audit(principal, 'pipeline.create', target(record.id), { title })
-      const expected = [{ key, value: undefined }]
-      await context.write([{ key, value: record }, this.#revisionOf(record, principal), entry], expected)
+      const saved = await this.#writes.add(record, principal)
+      await context.write([{ key, value: record }, ...saved.changes, entry], [{ key, value: undefined }])
+      saved.done()
       return this.#tagged(record)
     })
   }
@@ -108,8 +118,9 @@ export class Pipelines {
       if (config) await this.#check(account.id, config)
       const saved = config !== undefined && JSON.stringify(config) !== JSON.stringify(before.config)
       if (!saved && (title === undefined || title === before.title)) return this.#tagged(before)
+      const { literals, ...rest } = before
       const record: PipelineRecord = {
-        ...before,
+        ...(saved ? rest : before),
         title: title ?? before.title,
         config: saved ? config : before.config,
         revision: before.revision + (saved ? 1 : 0),
@@ -117,12 +128,14 @@ export class Pipelines {
         updated_at: context.time(),
       }
       const details = { title: record.title, revision: record.revision }
+      const revision = saved ? await this.#writes.add(record, principal) : undefined
       const changes = [
         { key: keyOf(record), value: record },
-        ...(saved ? [this.#revisionOf(record, principal), ...this.#beyond(record)] : []),
+        ...(revision?.changes ?? []),
         context.audit(principal, 'pipeline.update', target(id), details),
       ]
       await context.write(changes, [{ key: keyOf(before), value: before }])
+      revision?.done()
       return this.#tagged(record)
     })
   }
@@ -135,12 +148,13 @@ export class Pipelines {
       requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
       const kept = this.#kept(before).map(revision => at.revision(id, revision))
       const daemons = await context.store.list(at.daemons(before.enterprise_id, before.account_id, id))
-      const gone = [keyOf(before), ...kept, ...daemons.map(({ key }) => key)]
+      const gone = [keyOf(before), ...kept, at.revisionBytes(account.id, id), ...daemons.map(({ key }) => key)]
       const entry = context.audit(principal, 'pipeline.remove', target(id), { title: before.title })
       const changes: Change[] = gone.map(key => ({ key, value: undefined }))
       if (before.published_revision !== null)
         changes.push({ key: at.removedPipeline(id), value: { removed_at: context.time() } })
       await context.write([...changes, entry], [{ key: keyOf(before), value: before }])
+      this.sizes.set(account.id, id, undefined)
       if (before.published_revision !== null) this.#tell(id, undefined)
     })
   }
@@ -160,7 +174,7 @@ export class Pipelines {
       const number = input.revision ?? before.revision
       const revision = await this.#revision(before, number)
       // What was right when it was saved need not be any more: the schema may have changed since.
-      const { processors } = await this.#check(account.id, revision.config, { literals: true })
+      const { processors } = await this.#check(account.id, this.#configOf(revision), { literals: true })
       const gate = at.account(before.enterprise_id, before.account_id)
       const owner = await context.read<AccountRecord>(gate)
       if (!owner) throw notFound('pipeline')
@@ -182,15 +196,16 @@ export class Pipelines {
       const action = from !== null && number < from ? 'pipeline.rollback' : 'pipeline.publish'
       const entry = context.audit(principal, action, target(id), { revision: number, revision_before: from })
       const stale = from !== null && from <= record.revision - context.limits.revisions
-      const old = stale ? [{ key: at.revision(id, from), value: undefined }] : []
+      const old = await this.#writes.remove(before, stale ? from : undefined)
       await context.write(
-        [{ key: keyOf(record), value: record }, ...old, entry],
+        [{ key: keyOf(record), value: record }, ...old.changes, entry],
         [
           { key: keyOf(before), value: before },
           { key: gate, value: owner },
         ],
       )
-      this.#tell(id, publishedOf(record, revision))
+      old.done()
+      this.#tell(id, this.#publishedOf(record, revision))
       return this.#tagged(record)
     })
   }
@@ -280,12 +295,13 @@ export class Pipelines {
 
   /** The secrets that the draft or the published revision refers to and that do not exist. */
   async #missing(record: PipelineRecord): Promise<string[]> {
-    const { id, account_id, config, revision, published_revision } = record
-    const missing = await this.#secrets.missing(account_id, config)
+    const { id, account_id, revision, published_revision } = record
+    const draft = this.#literals.open(record, keyOf(record))
+    const missing = await this.#secrets.missing(account_id, draft)
     if (published_revision === null || published_revision === revision) return missing
     const published = await this.#context.read<RevisionRecord>(at.revision(id, published_revision))
     if (!published) return missing
-    return [...new Set([...missing, ...(await this.#secrets.missing(account_id, published.config))])].sort()
+    return [...new Set([...missing, ...(await this.#secrets.missing(account_id, this.#configOf(published)))])].sort()
   }
 
   async #tagged(record: PipelineRecord): Promise<Tagged<PipelineDocument>> {
@@ -300,7 +316,7 @@ export class Pipelines {
     return { id, account_id, title, config, revision, published_revision, missing_secrets, created_at, updated_at }
   }
 
-  #showRevision(record: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
+  #showRevision({ literals, ...record }: RevisionRecord, { published_revision }: PipelineRecord): RevisionDocument {
     return {
       ...record,
       config: this.#hidden.of(record.config),
@@ -325,24 +341,16 @@ export class Pipelines {
 
   async #published(record: PipelineRecord): Promise<PublishedDocument> {
     if (record.published_revision === null) throw notPublished(409)
-    return publishedOf(record, await this.#revision(record, record.published_revision))
+    return this.#publishedOf(record, await this.#revision(record, record.published_revision))
   }
 
-  #revisionOf({ id, revision, config, updated_at }: PipelineRecord, { subject }: Principal): Change {
-    const value: RevisionRecord = {
-      pipeline_id: id,
-      revision,
-      config,
-      created_at: updated_at,
-      created_by: { id: subject.id, email: subject.email },
-    }
-    return { key: at.revision(id, revision), value }
+  #configOf(record: RevisionRecord): RevisionRecord['config'] {
+    return this.#literals.open(record, at.revision(record.pipeline_id, record.revision))
   }
 
-  /** Removes the revision that a new one leaves no room for. */
-  #beyond({ id, revision, published_revision }: PipelineRecord): Change[] {
-    const old = revision - this.#context.limits.revisions
-    return old < 1 || old === published_revision ? [] : [{ key: at.revision(id, old), value: undefined }]
+  #publishedOf({ id, account_id, title, published_at }: PipelineRecord, record: RevisionRecord): PublishedDocument {
+    const { revision } = record
+    return { id, account_id, title, revision, config: this.#configOf(record), published_at: published_at! }
   }
 
   #kept({ revision, published_revision }: PipelineRecord): number[] {
@@ -358,11 +366,6 @@ const keyOf = ({ enterprise_id, account_id, id }: PipelineRecord) => at.pipeline
 function writes(principal: Principal) {
   requireScope(principal, 'pipeline:write')
   return requireAccount(principal)
-}
-
-function publishedOf(pipeline: PipelineRecord, { revision, config }: RevisionRecord): PublishedDocument {
-  const { id, account_id, title, published_at } = pipeline
-  return { id, account_id, title, revision, config, published_at: published_at! }
 }
 
 function notPublished(status: number, headers: Readonly<Record<string, string>> = {}): ApiError {

@@ -77,12 +77,20 @@ export interface KeyRecord {
   readonly gives_until?: string | null
 }
 
+/** A literal key of a configuration, encrypted. The configuration has a mark in its place. */
+export interface SealedLiteral {
+  readonly path: readonly string[]
+  readonly sealed: Sealed
+}
+
 export interface PipelineRecord {
   readonly id: string
   readonly enterprise_id: string
   readonly account_id: string
   readonly title: string
   readonly config: Readonly<Record<string, unknown>>
+  /** Of a configuration that an earlier version saved; new ones have none. */
+  readonly literals?: readonly SealedLiteral[]
   readonly revision: number
   readonly published_revision: number | null
   readonly published_at: string | null
@@ -96,6 +104,8 @@ export interface RevisionRecord {
   readonly pipeline_id: string
   readonly revision: number
   readonly config: Readonly<Record<string, unknown>>
+  /** As in PipelineRecord. */
+  readonly literals?: readonly SealedLiteral[]
   readonly created_at: string
   readonly created_by: { readonly id: string; readonly email: string }
 }
@@ -156,6 +166,11 @@ export const at = {
   removedPipeline: (id: string) => `removed-pipeline/${id}`,
   revisions: (pipeline: string) => `revision/${pipeline}/`,
   revision: (pipeline: string, revision: number) => `revision/${pipeline}/${String(revision).padStart(10, '0')}`,
+  /** Whether all revisions were counted and their literal keys encrypted, see prepare-revisions.ts. */
+  revisionsPrepared: 'revisions-prepared',
+  allRevisionBytes: 'revision-bytes/',
+  /** What the revisions of a pipeline take. */
+  revisionBytes: (account: string, pipeline: string) => `revision-bytes/${account}/${pipeline}`,
   secrets: (account: string) => `secret/${account}/`,
   secret: (account: string, name: string) => `secret/${account}/${name}`,
   allDaemons: 'daemon/',

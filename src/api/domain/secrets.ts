@@ -7,7 +7,7 @@ import { ApiError, notFound } from './errors.js'
 import type { PageQuery, SecretInput } from './inputs.js'
 import type { Principal } from './principal.js'
 import { at, type SecretRecord } from './records.js'
-import { Sealer } from './sealer.js'
+import type { Sealer } from './sealer.js'
 
 /** The secrets that a configuration refers to, for whoever runs it. */
 export interface ConfigSecrets {
@@ -33,9 +33,9 @@ export class Secrets {
   readonly #listeners = new Set<SecretListener>()
   readonly #names = new Derived((config: object) => secretNamesIn(config))
 
-  constructor(context: Context, secret: Buffer) {
+  constructor(context: Context, sealer: Sealer) {
     this.#context = context
-    this.#sealer = new Sealer(secret, context.random)
+    this.#sealer = sealer
   }
 
   async list(principal: Principal, page: PageQuery): Promise<Page<SecretDocument>> {

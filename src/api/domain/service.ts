@@ -8,10 +8,13 @@ import { type InitOptions, initialize } from './first-steps.js'
 import { Fleet } from './fleet.js'
 import { KeyEnds } from './key-ends.js'
 import { Keys } from './keys.js'
+import { Literals } from './literals.js'
 import { Pipelines } from './pipelines.js'
+import { prepareRevisions } from './prepare-revisions.js'
 import type { Principal } from './principal.js'
 import { at } from './records.js'
 import { SCOPES } from './scopes.js'
+import { Sealer } from './sealer.js'
 import { Secrets } from './secrets.js'
 import { ServiceAccounts } from './service-accounts.js'
 import { UserKeys } from './user-keys.js'
@@ -53,6 +56,7 @@ export class Service {
   readonly fleet: Fleet
   readonly audit: Audit
   readonly #context: Context
+  readonly #literals: Literals
   readonly #keys: Keys
   readonly #keyEnds: KeyEnds
   readonly #authentication: Authentication
@@ -70,14 +74,18 @@ export class Service {
     this.accounts = new Accounts(context, this.users)
     this.serviceAccounts = new ServiceAccounts(context, this.#keys)
     this.userKeys = new UserKeys(context, this.#keys)
-    this.secrets = new Secrets(context, options.secret)
-    this.pipelines = new Pipelines(context, options.components, this.secrets)
+    const sealer = new Sealer(options.secret, context.random)
+    this.#literals = new Literals(sealer)
+    this.secrets = new Secrets(context, sealer)
+    this.pipelines = new Pipelines(context, options.components, this.secrets, this.#literals)
     this.fleet = new Fleet(context)
     this.audit = new Audit(context)
   }
 
   static async open(options: ServiceOptions): Promise<Service> {
     const service = new Service(options)
+    await prepareRevisions(service.#context, service.#literals)
+    await service.pipelines.sizes.load(options.store)
     await service.#keyEnds.look()
     if (options.background !== false) service.#stopTicking = every(TICK_MS, () => service.#tick())
     return service

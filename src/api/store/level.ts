@@ -160,6 +160,10 @@ class LevelStore implements Store {
     return new Map(keys.map((key, i) => [key, texts[i] === undefined ? undefined : this.#jsonOf(key, texts[i])]))
   }
 
+  async compact(): Promise<void> {
+    await this.#read(level => level.compactRange('', '\uffff'))
+  }
+
   async backup(path: string): Promise<void> {
     if (await stat(path).catch(() => undefined)) throw unusable(path, 'it exists already')
     const beside = `${path}.new`

@@ -36,6 +36,8 @@ export interface Store {
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
   /** Hears of every write that changes keys under `prefix`, which ends in a slash, before it resolves or fails. */
   watch(prefix: string, changed: () => void): void
+  /** Removes from the disk what was overwritten or removed, which otherwise stays there for a while. */
+  compact(): Promise<void>
   /** Copies everything, as it is at one moment, to a new folder that a store can be opened from. */
   backup(path: string): Promise<void>
   health(): StoreHealth

@@ -3,7 +3,7 @@ import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
 /** Bytes of a body in one frame: what is kept of a large body is kept in small chunks. */
-const PORTION_BYTES = 256 * 1024
+export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
 /**

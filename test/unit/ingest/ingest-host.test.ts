@@ -5,173 +5,21 @@ import { createServer, type ServerResponse } from 'node:http'
 import { syncBuiltinESMExports } from 'node:module'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { join } from 'node:path'
-import { PassThrough } from 'node:stream'
 import { crc32, gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { z } from 'zod'
 import { components as usual } from '../../../src/components.js'
 import { LimitedReach } from '../../../src/config/limited-reach.js'
 import type { Permitted } from '../../../src/config/permitted.js'
-import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
-import { LOCAL } from '../../../src/core/delivery-options.js'
-import { DeliveryError } from '../../../src/core/errors.js'
-import { Metrics } from '../../../src/engine/metrics.js'
 import { AccountQuotas } from '../../../src/ingest/account-quota.js'
 import { Feed } from '../../../src/ingest/feed.js'
 import { hostedConfig } from '../../../src/ingest/hosted-config.js'
-import type { Published } from '../../../src/ingest/hosted-pipeline.js'
-import { IngestHost } from '../../../src/ingest/ingest-host.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { AddressRules } from '../../../src/lib/address-rules.js'
 import { systemClock } from '../../../src/lib/time.js'
-import { Refusal } from '../../../src/sources/http/refusal.js'
 import { limitFileSize } from '../../support/file-limit.js'
+import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { needs } from '../../support/needs.js'
-
-/** What arrived, and what there is in the way of it. */
-interface Stage {
-  got: string[]
-  gate: Promise<void> | undefined
-  holds: boolean
-}
-let stage: Stage
-
-const collect = defineDestination({
-  type: 'blackhole',
-  summary: 'Keeps what it gets.',
-  options: z.strictObject({
-    broken: z.boolean().default(false),
-    cannot_start: z.boolean().default(false),
-    refuses: z.boolean().default(false),
-  }),
-  examples: [{ title: '', yaml: '' }],
-  delivery: LOCAL,
-  create({ broken, cannot_start, refuses }) {
-    if (broken) throw new Error('it is broken')
-    return {
-      async start() {
-        if (cannot_start) throw new Error('not here')
-      },
-      async write(request) {
-        await stage.gate
-        if (refuses) throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
-        if (stage.holds) throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
-        for (const batch of request)
-          for (let i = 0; i < batch.length; i++) stage.got.push(batch.event(i).line.toString())
-      },
-    }
-  },
-})
-const components: readonly AnyDefinition[] = [...usual.filter(({ type }) => type !== 'blackhole'), collect]
-const ALL: Permitted = { files: ['/**'], never: [], urls: 'all', listen: [], credentials: [] }
-const OUT = { type: 'blackhole', inputs: ['ingest'] }
-const PIPELINE = { destinations: { out: OUT } }
-const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
-
-interface Options {
-  readonly permitted?: Permitted
-  readonly maxPipelines?: number
-  readonly folder?: string
-  readonly maxUnsettled?: number
-  readonly maxDiskPerAccount?: number
-  readonly turnMs?: number
-}
-
-/** A host behind a server: `POST /{pipeline}` with what was published last. */
-async function start(
-  t: Test,
-  {
-    permitted = ALL,
-    maxPipelines = 10,
-    folder = t.testdir({}),
-    maxUnsettled,
-    maxDiskPerAccount = 1e9,
-    turnMs,
-  }: Options = {},
-) {
-  let logs = ''
-  const log = pino({ level: 'info' }, { write: line => void (logs += line) })
-  const metrics = new Metrics(pino({ level: 'silent' }))
-  const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
-  const host = new IngestHost({
-    folder,
-    log,
-    metrics,
-    around: { clock: systemClock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
-    components,
-    permitted,
-    maxBody: 100_000,
-    maxUnsettled: maxUnsettled ?? 1_000_000,
-    maxUnsettledOfAll: 2_000_000,
-    maxPipelines,
-    maxDiskPerAccount,
-    maxRequests: 10_000,
-    ...(turnMs === undefined ? {} : { turnMs }),
-  })
-  const published = new Map<string, Published>()
-  const server = createServer((request, response) => {
-    const one = published.get(request.url!.slice(1))!
-    host
-      .take(one, request)
-      .catch(error => {
-        if (!(error instanceof Refusal)) throw error
-        return { status: error.status, headers: error.headers, body: { code: error.code, message: error.message } }
-      })
-      .then(({ status, headers, body }) => response.writeHead(status, headers).end(JSON.stringify(body)))
-      .catch(error => response.writeHead(500).end(JSON.stringify({ code: 'bug', message: String(error) })))
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  let stopped = false
-  const stop = async (deadline = AbortSignal.timeout(3000)) => {
-    if (stopped) return
-    stopped = true
-    await host.stop(deadline)
-    server.closeAllConnections()
-    server.close()
-  }
-  t.teardown(() => stop())
-  return {
-    host,
-    metrics,
-    folder,
-    stop,
-    logs: () => logs,
-    /** Resolves when the bodies of so many requests are there, and not answered. */
-    async unanswered(requests: number, leastBytes = 1) {
-      const gauge = (text: string, name: string) =>
-        Number(new RegExp(`^sluice_ingest_unanswered_${name} (\\d+)`, 'm').exec(text)?.[1])
-      for (let i = 0; i < 2000; i++) {
-        const text = String(await metrics.render())
-        if (gauge(text, 'requests') === requests && gauge(text, 'bytes') >= leastBytes) return
-        await soon(5)
-      }
-      throw new Error(`never ${requests} requests`)
-    },
-    publish(config: unknown, id = 'p', { tell = true, account = 'account' } = {}) {
-      const one = { id, account_id: account, revision: (published.get(id)?.revision ?? 0) + 1, config }
-      published.set(id, one)
-      return tell ? host.publish(one) : undefined
-    },
-    async post(body: string | Buffer, headers: Record<string, string> = {}, id = 'p', signal?: AbortSignal) {
-      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${id}`
-      const all = { 'content-type': 'application/x-ndjson', ...headers }
-      const response = await fetch(url, { method: 'POST', body, headers: all, ...(signal ? { signal } : {}) })
-      const answer = (await response.json()) as {
-        received?: number
-        repeated?: boolean
-        code?: string
-        message?: string
-      }
-      return { status: response.status, retryAfter: response.headers.get('retry-after'), ...answer }
-    },
-  }
-}
-
-function reset(): void {
-  stage = { got: [], gate: undefined, holds: false }
-}
 
 function closeGate(): () => void {
   let open = () => {}
@@ -199,10 +47,10 @@ function resolveName(t: Test, host: string, address: string): void {
 const soon = (ms = 30) => new Promise(resolve => setTimeout(resolve, ms))
 const line = (n: number) => `{"n":${n}}`
 
-t.beforeEach(reset)
+t.beforeEach(resetStage)
 
 t.test('every kind of body, and an answer when the events are delivered', async t => {
-  const { publish, post } = await start(t)
+  const { publish, post } = await startIngestHost(t)
   await publish(PIPELINE)
   t.match(await post(`${line(1)}\n${line(2)}\n`), { status: 202, received: 2 })
   t.match(await post(`[${line(3)},\n${line(4)}]`, { 'content-type': 'application/json' }), { status: 202, received: 2 })
@@ -229,7 +77,7 @@ t.test('every kind of body, and an answer when the events are delivered', async 
 })
 
 t.test('too much at a time is refused with a time to come again', async t => {
-  const { publish, post, unanswered } = await start(t, { maxUnsettled: 150_000 })
+  const { publish, post, unanswered } = await startIngestHost(t, { maxUnsettled: 150_000 })
   await publish(PIPELINE)
   const open = closeGate()
   const first = post(`"${'x'.repeat(90_000)}"`)
@@ -240,7 +88,7 @@ t.test('too much at a time is refused with a time to come again', async t => {
 })
 
 t.test('an idempotency-key counts once', async t => {
-  const { publish, post, stop, folder, unanswered } = await start(t)
+  const { publish, post, stop, folder, unanswered } = await startIngestHost(t)
   await publish(PIPELINE)
   const key = { 'idempotency-key': 'one' }
   t.match(await post(line(1), key), { status: 202, received: 1, repeated: undefined })
@@ -261,7 +109,7 @@ t.test('an idempotency-key counts once', async t => {
   const refused = await waits.catch(() => ({ status: 0 }))
   t.not(refused.status, 202)
   stage.holds = false
-  const again = await start(t, { folder })
+  const again = await startIngestHost(t, { folder })
   await again.publish(PIPELINE)
   t.match(await again.post(line(1), key), { status: 202, repeated: true }, 'known after a restart')
   t.match(await again.post(line(5), { 'idempotency-key': 'three' }), { status: 202, received: 1, repeated: undefined })
@@ -269,7 +117,7 @@ t.test('an idempotency-key counts once', async t => {
 })
 
 t.test('another body with the same checksum is another body', async t => {
-  const { publish, post } = await start(t)
+  const { publish, post } = await startIngestHost(t)
   await publish(PIPELINE)
   const [real, forged] = ['{"pay":"yXEj6h3M"}', '{"pay":"Hoockp72"}']
   t.equal(crc32(real), crc32(forged))
@@ -334,7 +182,7 @@ t.test('keys that cannot be read are not taken for none', async t => {
 })
 
 t.test('a publish in the middle of requests: nothing is lost, nothing comes twice', async t => {
-  const { publish, post, metrics, host } = await start(t)
+  const { publish, post, metrics, host } = await startIngestHost(t)
   const shapes = [
     PIPELINE,
     {
@@ -371,7 +219,7 @@ t.test('a publish in the middle of requests: nothing is lost, nothing comes twic
 })
 
 t.test('a revision that cannot run leaves the one before it', async t => {
-  const { publish, post, logs } = await start(t)
+  const { publish, post, logs } = await startIngestHost(t)
   await publish(PIPELINE)
   await post(line(1))
   await publish({ destinations: { out: { ...OUT, broken: true } } })
@@ -385,7 +233,7 @@ t.test('a revision that cannot run leaves the one before it', async t => {
 })
 
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
-  const { publish, post } = await start(t)
+  const { publish, post } = await startIngestHost(t)
   await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
   await post(line(1))
   await soon()
@@ -405,7 +253,7 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
     listen: [],
     credentials: [],
   }
-  const { publish, post } = await start(t, { permitted: none })
+  const { publish, post } = await startIngestHost(t, { permitted: none })
   const refused = async (destination: object, why: RegExp) => {
     await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } })
     const answer = await post(line(1))
@@ -435,7 +283,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   const many = (length: number, more: object) => ({
     destinations: Object.fromEntries(Array.from({ length }, (_, i) => [`d${i}`, { ...more, inputs: ['ingest'] }])),
   })
-  const { publish, post } = await start(t)
+  const { publish, post } = await startIngestHost(t)
   await publish(many(33, OUT))
   t.match(await post(line(1)), { status: 503, message: /reach 33 destinations.*at most 32/ })
   const options = { name: 'p', dataDir: '/x', components: usual, ingest: new Feed().definition, secrets: {} }
@@ -468,7 +316,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
 })
 
 t.test('what cannot run is not read again for each request', async t => {
-  const { publish, post, logs } = await start(t)
+  const { publish, post, logs } = await startIngestHost(t)
   const filter = {
     type: 'filter',
     inputs: ['ingest'],
@@ -516,7 +364,7 @@ t.test('files and addresses are checked again when they are opened', async t => 
     listen: [],
     credentials: [],
   }
-  const { publish, post, stop, metrics, logs } = await start(t, { permitted, folder: path('ingest') })
+  const { publish, post, stop, metrics, logs } = await startIngestHost(t, { permitted, folder: path('ingest') })
   const cases: [id: string, destination: object, kind: string][] = [
     ['link', { type: 'file', path: path('operators/link') }, 'file_denied'],
     ['folder', { type: 'file', path: path('operators/folder/new') }, 'file_denied'],
@@ -561,7 +409,7 @@ t.test('files and addresses are checked again when they are opened', async t => 
 })
 
 t.test('what an account takes on the disk is bounded, counted, and removed with its pipelines', async t => {
-  const { publish, post, host, metrics, folder, logs, stop } = await start(t, { maxDiskPerAccount: 40_000 })
+  const { publish, post, host, metrics, folder, logs, stop } = await startIngestHost(t, { maxDiskPerAccount: 40_000 })
   const gauge = async (name: string) =>
     Number(new RegExp(`^${name} (\\d+)`, 'm').exec(String(await metrics.render()))?.[1])
   const until = async (what: string, check: () => boolean | Promise<boolean>) => {
@@ -612,7 +460,7 @@ t.test('what an account takes on the disk is bounded, counted, and removed with 
 
 t.test('after a restart, what is on the disk counts', async t => {
   const folder = t.testdir({ p: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(39_000) } } }, lost: {} })
-  const { publish, post, metrics, host, logs } = await start(t, { folder, maxDiskPerAccount: 40_000 })
+  const { publish, post, metrics, host, logs } = await startIngestHost(t, { folder, maxDiskPerAccount: 40_000 })
   await publish(PIPELINE)
   await publish(BUFFERED, 'q')
   t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m)
@@ -632,7 +480,7 @@ t.test('after a restart, what is on the disk counts', async t => {
 })
 
 t.test('one that is idle makes room; while none is, there is none', async t => {
-  const { publish, post, host, unanswered } = await start(t, { maxPipelines: 2 })
+  const { publish, post, host, unanswered } = await startIngestHost(t, { maxPipelines: 2 })
   for (const id of ['a', 'b', 'c', 'd']) await publish(PIPELINE, id)
   t.match(await post(line(1), {}, 'a'), { status: 202 })
   t.match(await post(line(2), {}, 'b'), { status: 202 })
@@ -649,7 +497,7 @@ t.test('one that is idle makes room; while none is, there is none', async t => {
 })
 
 t.test('a disk buffer: the answer comes at once, the events after a restart', async t => {
-  const { publish, post, stop, folder } = await start(t)
+  const { publish, post, stop, folder } = await startIngestHost(t)
   await publish(BUFFERED)
   stage.holds = true
   t.match(await post(line(1), { 'idempotency-key': 'x' }), { status: 202 })
@@ -657,7 +505,7 @@ t.test('a disk buffer: the answer comes at once, the events after a restart', as
   stage.holds = false
   t.ok(existsSync(join(folder, 'p/state/buffer')))
   t.match(readFileSync(join(folder, 'p/keys.ndjson'), 'utf8'), /"n":1/)
-  const again = await start(t, { folder })
+  const again = await startIngestHost(t, { folder })
   await again.publish(BUFFERED)
   for (let i = 0; i < 100 && stage.got.length === 0; i++) await soon(20)
   t.same(stage.got, [line(1)])
@@ -693,7 +541,7 @@ async function startSilent(t: Test) {
 }
 
 t.test('every account has its share of the pipelines that run', async t => {
-  const { publish, post, metrics, unanswered, logs, stop } = await start(t, { maxPipelines: 4 })
+  const { publish, post, metrics, unanswered, logs, stop } = await startIngestHost(t, { maxPipelines: 4 })
   const { destination } = await startSilent(t)
   const greedy = ['g1', 'g2', 'g3', 'g4', 'g5']
   for (const id of greedy) await publish({ destinations: { out: destination } }, id, { account: 'greedy' })
@@ -733,7 +581,7 @@ t.test('every account has its share of the pipelines that run', async t => {
 })
 
 t.test('what nobody waits for makes room for others of the same account', async t => {
-  const { publish, post, unanswered, metrics } = await start(t, { maxPipelines: 1 })
+  const { publish, post, unanswered, metrics } = await startIngestHost(t, { maxPipelines: 1 })
   const { destination } = await startSilent(t)
   await publish({ destinations: { out: destination } }, 'a')
   await publish(PIPELINE, 'b')
@@ -750,7 +598,7 @@ t.test('what nobody waits for makes room for others of the same account', async 
 })
 
 t.test('what is in disk buffers makes room, and has its turn again', async t => {
-  const { publish, post, metrics } = await start(t, { maxPipelines: 1, turnMs: 30 })
+  const { publish, post, metrics } = await startIngestHost(t, { maxPipelines: 1, turnMs: 30 })
   const silent = await startSilent(t)
   const buffered = { destinations: { out: { ...silent.destination, buffer: { type: 'disk' } } } }
   await publish(buffered, 'a', { account: 'x' })

@@ -8,6 +8,10 @@ import { type Call, type Reply, type Route, route } from '../route.js'
 const ETAG = { etag: 'Of what is shown; for If-Match and If-None-Match.' }
 const IF_MATCH = { 'if-match': 'Only if the pipeline still has this ETag.' }
 const CHANGED = { 412: { precondition_failed: 'It was changed since: read it again.' } }
+const FULL = {
+  account_disk_full:
+    'The pipelines of the account take all the disk space that they may use, saved revisions included.',
+}
 
 const ifMatch = ({ request }: Call): string | undefined => request.headers['if-match']
 
@@ -47,7 +51,10 @@ export const pipelineRoutes: readonly Route[] = [
     body: pipelineInput,
     answers: { 201: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
     refusals: {
-      409: { limit_reached: `The account has ${DEFAULT_LIMITS.pipelines} pipelines, the most that are possible.` },
+      409: {
+        limit_reached: `The account has ${DEFAULT_LIMITS.pipelines} pipelines, the most that are possible.`,
+        ...FULL,
+      },
     },
     handle: async ({ service, principal, body }) => tagged(await service.pipelines.create(principal, body)),
   }),
@@ -75,7 +82,7 @@ export const pipelineRoutes: readonly Route[] = [
     headers: IF_MATCH,
     body: pipelineUpdate,
     answers: { 200: { description: 'The pipeline as it is now.', one: ['pipeline', pipelineDocument], headers: ETAG } },
-    refusals: CHANGED,
+    refusals: { 409: FULL, ...CHANGED },
     handle: async call =>
       tagged(await call.service.pipelines.update(call.principal, call.params.id!, call.body, ifMatch(call))),
   }),

@@ -252,6 +252,38 @@ t.test('old revisions go, the published one stays', async t => {
   t.ok(await service.pipelines.create(me, { title: 'c', config: config() }))
 })
 
+t.test('revisions take a part of the disk space of their account', async t => {
+  const { service, first, store, again } = await openService(t, { revisions: 3 })
+  const me = await as(service, first.service_account.key)
+  const { pipelines } = service
+  const account = first.account.id
+  const stored = async () =>
+    (await store.list('revision/')).reduce((sum, { value }) => sum + JSON.stringify(value).length, 0)
+  let max = Number.POSITIVE_INFINITY
+  pipelines.sizes.hasRoom = (of, more) => of === account && pipelines.sizes.of(of) + more <= max
+  const { id } = (await pipelines.create(me, { title: 'a', config: config(1) })).document
+  const other = (await pipelines.create(me, { title: 'b', config: config(1) })).document.id
+  for (let n = 2; n <= 5; n++) await pipelines.update(me, id, { config: config(n) })
+  t.equal(pipelines.sizes.of(account), await stored())
+  t.equal((await again()).pipelines.sizes.of(account), await stored(), 'after a restart, too')
+  max = pipelines.sizes.of(account)
+  t.equal(await outcome(pipelines.update(me, other, { config: config(2) })), '409 account_disk_full')
+  t.equal(await outcome(pipelines.create(me, { title: 'c', config: config(1) })), '409 account_disk_full')
+  await t.rejects(pipelines.create(me, { title: 'c', config: config(1) }), { message: /Delete pipelines/ })
+  t.equal(await outcome(pipelines.update(me, id, { config: config(6) })), 'done', 'one that replaces another has room')
+  t.equal(await outcome(pipelines.update(me, other, { title: 'B' })), 'done')
+  await pipelines.publish(me, id, { revision: 4 })
+  max = Number.POSITIVE_INFINITY
+  for (let n = 7; n <= 9; n++) await pipelines.update(me, id, { config: config(n) })
+  await pipelines.publish(me, id, {})
+  t.equal(pipelines.sizes.of(account), await stored(), 'an old one that was published')
+  await pipelines.remove(me, id)
+  t.equal(pipelines.sizes.of(account), await stored())
+  await pipelines.remove(me, other)
+  t.equal(pipelines.sizes.all, 0)
+  t.same(await store.list('revision-bytes/'), [])
+})
+
 t.test('what others write at the same time is noticed', async t => {
   const { service, first, again } = await openService(t)
   const other = await again()

@@ -243,10 +243,12 @@ t.test('every status of every route, as the description says', { timeout: 120_00
   const answers = new Answers(document)
   await busy.send('GET', '/v3/auth/token', { key: busy.made.manager.key })
   const only = await full.send('POST', '/v3/pipeline', { key: full.made.manager.key, json: PIPELINE })
+  full.service.pipelines.sizes.hasRoom = () => false
   /** There the things of the world are not known. */
   const inFull: Record<string, Made> = {
     inviteUser: { params: { id: full.made.manager.id } },
     reportDaemon: { json: report(only.body.data.id) },
+    updatePipeline: { params: { id: only.body.data.id }, json: { config: pipelineConfig(true) } },
     createAccount: { json: { title: 'x' }, key: full.made.enterprise_service_account.key },
   }
   const reached = new Set<string>()

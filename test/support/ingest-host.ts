@@ -1,0 +1,164 @@
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { PassThrough } from 'node:stream'
+import { pino } from 'pino'
+import type { Test } from 'tap'
+import { z } from 'zod'
+import { components as usual } from '../../src/components.js'
+import type { Permitted } from '../../src/config/permitted.js'
+import { type AnyDefinition, defineDestination } from '../../src/core/component.js'
+import { LOCAL } from '../../src/core/delivery-options.js'
+import { DeliveryError } from '../../src/core/errors.js'
+import { Metrics } from '../../src/engine/metrics.js'
+import type { Published } from '../../src/ingest/hosted-pipeline.js'
+import { IngestHost } from '../../src/ingest/ingest-host.js'
+import { systemClock } from '../../src/lib/time.js'
+import { Refusal } from '../../src/sources/http/refusal.js'
+
+/** What arrived, and what there is in the way of it. */
+interface Stage {
+  got: string[]
+  gate: Promise<void> | undefined
+  holds: boolean
+}
+export const stage: Stage = { got: [], gate: undefined, holds: false }
+
+const collect = defineDestination({
+  type: 'blackhole',
+  summary: 'Keeps what it gets.',
+  options: z.strictObject({
+    broken: z.boolean().default(false),
+    cannot_start: z.boolean().default(false),
+    refuses: z.boolean().default(false),
+  }),
+  examples: [{ title: '', yaml: '' }],
+  delivery: LOCAL,
+  create({ broken, cannot_start, refuses }) {
+    if (broken) throw new Error('it is broken')
+    return {
+      async start() {
+        if (cannot_start) throw new Error('not here')
+      },
+      async write(request) {
+        await stage.gate
+        if (refuses) throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
+        if (stage.holds) throw new DeliveryError('401', { failure: 'hold', reason: 'status_401' })
+        for (const batch of request)
+          for (let i = 0; i < batch.length; i++) stage.got.push(batch.event(i).line.toString())
+      },
+    }
+  },
+})
+export const components: readonly AnyDefinition[] = [...usual.filter(({ type }) => type !== 'blackhole'), collect]
+export const ALL: Permitted = { files: ['/**'], never: [], urls: 'all', listen: [], credentials: [] }
+export const OUT = { type: 'blackhole', inputs: ['ingest'] }
+export const PIPELINE = { destinations: { out: OUT } }
+export const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
+
+interface Options {
+  readonly permitted?: Permitted
+  readonly maxPipelines?: number
+  readonly folder?: string
+  readonly maxUnsettled?: number
+  readonly maxDiskPerAccount?: number
+  readonly revisionBytes?: number
+  readonly turnMs?: number
+}
+
+/** A host behind a server: `POST /{pipeline}` with what was published last. */
+export async function startIngestHost(
+  t: Test,
+  {
+    permitted = ALL,
+    maxPipelines = 10,
+    folder = t.testdir({}),
+    maxUnsettled,
+    maxDiskPerAccount = 1e9,
+    revisionBytes = 0,
+    turnMs,
+  }: Options = {},
+) {
+  let logs = ''
+  const log = pino({ level: 'info' }, { write: line => void (logs += line) })
+  const metrics = new Metrics(pino({ level: 'silent' }))
+  const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
+  const host = new IngestHost({
+    folder,
+    log,
+    metrics,
+    around: { clock: systemClock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
+    components,
+    permitted,
+    maxBody: 100_000,
+    maxUnsettled: maxUnsettled ?? 1_000_000,
+    maxUnsettledOfAll: 2_000_000,
+    maxPipelines,
+    maxDiskPerAccount,
+    revisionBytes: () => revisionBytes,
+    maxRequests: 10_000,
+    ...(turnMs === undefined ? {} : { turnMs }),
+  })
+  const published = new Map<string, Published>()
+  const server = createServer((request, response) => {
+    const one = published.get(request.url!.slice(1))!
+    host
+      .take(one, request)
+      .catch(error => {
+        if (!(error instanceof Refusal)) throw error
+        return { status: error.status, headers: error.headers, body: { code: error.code, message: error.message } }
+      })
+      .then(({ status, headers, body }) => response.writeHead(status, headers).end(JSON.stringify(body)))
+      .catch(error => response.writeHead(500).end(JSON.stringify({ code: 'bug', message: String(error) })))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  let stopped = false
+  const stop = async (deadline = AbortSignal.timeout(3000)) => {
+    if (stopped) return
+    stopped = true
+    await host.stop(deadline)
+    server.closeAllConnections()
+    server.close()
+  }
+  t.teardown(() => stop())
+  return {
+    host,
+    metrics,
+    folder,
+    stop,
+    logs: () => logs,
+    /** Resolves when the bodies of so many requests are there, and not answered. */
+    async unanswered(requests: number, leastBytes = 1) {
+      const gauge = (text: string, name: string) =>
+        Number(new RegExp(`^sluice_ingest_unanswered_${name} (\\d+)`, 'm').exec(text)?.[1])
+      for (let i = 0; i < 2000; i++) {
+        const text = String(await metrics.render())
+        if (gauge(text, 'requests') === requests && gauge(text, 'bytes') >= leastBytes) return
+        await new Promise(resolve => setTimeout(resolve, 5))
+      }
+      throw new Error(`never ${requests} requests`)
+    },
+    publish(config: unknown, id = 'p', { tell = true, account = 'account' } = {}) {
+      const one = { id, account_id: account, revision: (published.get(id)?.revision ?? 0) + 1, config }
+      published.set(id, one)
+      return tell ? host.publish(one) : undefined
+    },
+    async post(body: string | Buffer, headers: Record<string, string> = {}, id = 'p', signal?: AbortSignal) {
+      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${id}`
+      const all = { 'content-type': 'application/x-ndjson', ...headers }
+      const response = await fetch(url, { method: 'POST', body, headers: all, ...(signal ? { signal } : {}) })
+      const answer = (await response.json()) as {
+        received?: number
+        repeated?: boolean
+        code?: string
+        message?: string
+      }
+      return { status: response.status, retryAfter: response.headers.get('retry-after'), ...answer }
+    },
+  }
+}
+
+export function resetStage(): void {
+  Object.assign(stage, { got: [], gate: undefined, holds: false })
+}

@@ -1,0 +1,194 @@
+import { existsSync, statSync } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { AccountKeys } from '../../../src/ingest/account-keys.js'
+import { KnownKeys } from '../../../src/ingest/known-keys.js'
+import { FairTurns } from '../../../src/lib/fair-turns.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
+
+const silent = pino({ level: 'silent' })
+const TAKEN = { body: 'd'.repeat(43), received: 1 }
+
+t.beforeEach(resetStage)
+
+t.test('idempotency keys take a part of the disk space of their account', async t => {
+  const { publish, post, metrics, folder, host } = await startIngestHost(t, { maxDiskPerAccount: 2500 })
+  const used = async () => Number(/^sluice_ingest_disk_bytes (\d+)/m.exec(String(await metrics.render()))?.[1])
+  await publish(PIPELINE)
+  await publish(PIPELINE, 'neighbour')
+  await publish(PIPELINE, 'other', { account: 'another' })
+  let kept = 0
+  for (let n = 0; n < 100; n++) {
+    const { status } = await post(`{"n":${n}}`, { 'idempotency-key': `k${n}` }, n % 2 === 0 ? 'p' : 'neighbour')
+    if (status !== 202) break
+    kept++
+  }
+  t.ok(kept > 10 && kept < 25, `${kept} keys`)
+  t.match(await post('{}', { 'idempotency-key': 'more' }), {
+    status: 503,
+    code: 'account_disk_full',
+    retryAfter: '30',
+    message: /idempotency-key cannot be kept.*2\.5 kB/,
+  })
+  t.match(await post('{"n":0}', { 'idempotency-key': 'k0' }), { status: 202, repeated: true }, 'known ones are')
+  t.match(await post('{}'), { status: 202 }, 'as are requests without one')
+  t.match(await post('{}', { 'idempotency-key': 'more' }, 'other'), { status: 202 }, 'and other accounts')
+  const file = join(folder, 'p/keys.ndjson')
+  const before = await used()
+  const own = statSync(file).size
+  t.ok(before > own && before <= 2500 + 200, `${before} bytes`)
+  await host.remove('p')
+  t.equal(await used(), before - own, 'and they go with the pipeline')
+  t.match(await post('{}', { 'idempotency-key': 'more' }, 'neighbour'), { status: 202 })
+})
+
+t.test('keys of pipelines that do not run are counted; those that are too old are removed', async t => {
+  const folder = t.testdir()
+  const old = {
+    folder: join(folder, 'p'),
+    clock: { ...systemClock, wall: () => Date.now() - 25 * 3_600_000 },
+    log: silent,
+  }
+  await mkdir(old.folder)
+  const keys = await KnownKeys.open(old)
+  for (let i = 0; i < 5; i++) await keys.add(`key ${i}`, TAKEN)
+  await keys.close()
+  const { size } = statSync(join(folder, 'p/keys.ndjson'))
+  const { publish, post, metrics } = await startIngestHost(t, { folder })
+  await publish(PIPELINE)
+  t.match(String(await metrics.render()), new RegExp(`^sluice_ingest_disk_bytes ${size}$`, 'm'))
+  t.match(await post('{}'), { status: 202 })
+  t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 0$/m)
+  t.notOk(existsSync(join(folder, 'p/keys.ndjson')))
+})
+
+t.test('idempotency keys of an account are bounded in memory: the oldest are forgotten', async t => {
+  let forgotten = 0
+  const account = new AccountKeys(40, more => {
+    forgotten += more
+  })
+  const folders = t.testdir({ a: {}, b: {}, c: {} })
+  const of = (name: string) => ({ folder: join(folders, name), clock: systemClock, log: silent, account })
+  const [a, b] = [await KnownKeys.open(of('a')), await KnownKeys.open(of('b'))]
+  for (let i = 0; i < 30; i++) {
+    await a.add(`a${i}`, TAKEN)
+    await b.add(`b${i}`, TAKEN)
+    t.ok(account.size <= 40)
+  }
+  t.ok(forgotten >= 20)
+  for (const keys of [a, b]) t.ok(keys.size > 0)
+  t.ok(a.get('a29') && b.get('b29') && !a.get('a0') && !b.get('b0'))
+  const sizes = [a.size, b.size]
+  await Promise.all([a.close(), b.close()])
+  t.equal(account.size, 0)
+  const again = [await KnownKeys.open(of('a')), await KnownKeys.open(of('b'))]
+  t.same(
+    again.map(({ size }) => size),
+    sizes,
+    'in their files, too',
+  )
+  const idle = again[0]!
+  const c = await KnownKeys.open(of('c'))
+  for (let i = 0; i < 60; i++) await c.add(`c${i}`, TAKEN)
+  t.ok(account.size <= 40 && c.get('c59'), 'one that sends nothing makes room for others of its account')
+  await Promise.all([idle.close(), again[1]!.close(), c.close()])
+})
+
+t.test('revisions are a part of the disk space, and events always leave some to them', async t => {
+  const { publish, post, host } = await startIngestHost(t, { maxDiskPerAccount: 32_000, revisionBytes: 20_000 })
+  await publish(BUFFERED)
+  t.ok(host.hasRoomForRevisions('account', 12_000))
+  t.notOk(host.hasRoomForRevisions('account', 12_001))
+  stage.holds = true
+  t.match(await post(`"${'x'.repeat(9000)}"\n`), { status: 202 })
+  t.notOk(host.hasRoomForRevisions('account', 4000))
+  t.ok(host.hasRoomForRevisions('another', 12_000))
+
+  const alone = await startIngestHost(t, { maxDiskPerAccount: 32_000 })
+  await alone.publish({ destinations: { out: { ...OUT, buffer: { type: 'disk' } } } })
+  t.match(await alone.post(`"${'x'.repeat(29_000)}"\n`), { status: 202 })
+  const waits = alone.post(`"${'x'.repeat(1500)}"\n`)
+  const full = /kind="account_disk_full"\} [1-9]/
+  for (let i = 0; i < 1000 && !full.test(String(await alone.metrics.render())); i++)
+    await new Promise(resolve => setTimeout(resolve, 5))
+  t.match(String(await alone.metrics.render()), full)
+  t.ok(alone.host.hasRoomForRevisions('account', 2000), 'a sixteenth')
+  t.notOk(alone.host.hasRoomForRevisions('account', 3000))
+  stage.holds = false
+  t.match(await waits, { status: 202 })
+})
+
+t.test('the pipelines of an account share the requests to their receivers', async t => {
+  const SIX = { ...OUT, max_in_flight: 64, batch: { max_events: 1 } }
+  const { publish, post } = await startIngestHost(t, { maxUnsettled: 1e6 })
+  const lines = Array.from({ length: 100 }, (_, n) => `{"n":${n}}\n`).join('')
+  let open = () => {}
+  stage.gate = new Promise(resolve => {
+    open = resolve
+  })
+  let waiting = 0
+  const gate = stage.gate
+  Object.defineProperty(stage, 'gate', {
+    configurable: true,
+    get() {
+      waiting++
+      return gate
+    },
+  })
+  t.teardown(() => Object.defineProperty(stage, 'gate', { value: undefined, writable: true, configurable: true }))
+  const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
+  for (const id of ids) await publish({ destinations: { out: SIX } }, id)
+  await publish({ destinations: { out: SIX } }, 'other', { account: 'another' })
+  const answers = ids.map(id => post(lines, {}, id))
+  const until = async (count: number) => {
+    for (let i = 0; i < 400 && waiting < count; i++) await new Promise(resolve => setTimeout(resolve, 5))
+    await new Promise(resolve => setTimeout(resolve, 20))
+    t.equal(waiting, count)
+  }
+  await until(256 + ids.length)
+  answers.push(post(lines, {}, 'other'))
+  await until(256 + ids.length + 64)
+  open()
+  t.same([...new Set((await Promise.all(answers)).map(({ status }) => status))], [202])
+})
+
+t.test('accounts share the time of the process, whatever their events cost', async t => {
+  let now = 0
+  const turns = new FairTurns({ now: () => now, wall: () => now }, 100)
+  const spent = { heavy: 0, light: 0 }
+  const order: string[] = []
+  const work = async (group: 'heavy' | 'light', cost: number, weight: number) => {
+    await turns.take(group, weight)
+    order.push(group)
+    spent[group] += cost
+    now += cost
+  }
+  const all = Array.from({ length: 10 }, () => work('heavy', 50, 100))
+  all.push(...Array.from({ length: 300 }, () => work('light', 1, 100)))
+  while (order.length < 200) await new Promise(setImmediate)
+  t.ok(Math.abs(spent.heavy - spent.light) <= 50, JSON.stringify(spent))
+  await Promise.all(all)
+  await new Promise(setImmediate)
+
+  order.length = 0
+  const more = [work('light', 1, 10), ...Array.from({ length: 3 }, () => work('heavy', 50, 10))]
+  await Promise.all(more)
+  t.equal(order.length, 4, 'everybody comes to it')
+
+  // What went before is not made up for: neither by who used much when nobody wanted anything, nor by who comes late.
+  order.length = 0
+  const late = [...Array.from({ length: 4 }, () => work('heavy', 50, 100))]
+  await late[0]
+  late.push(...Array.from({ length: 4 }, () => work('light', 50, 100)))
+  await Promise.all(late)
+  t.same(
+    order
+      .slice(1)
+      .join(' ')
+      .match(/light light light/),
+    null,
+  )
+})
