@@ -1,7 +1,9 @@
 import { readFileSync, statSync } from 'node:fs'
 import { splitInput } from '../config/input.js'
 import type { ComponentConfig, Config } from '../config/load.js'
+import type { EventBatch } from '../core/batch.js'
 import type { ComponentContext } from '../core/component.js'
+import type { Fields } from '../core/event.js'
 import type { Explain, Explanation, Finding } from '../core/explain.js'
 import { FieldReader } from '../core/field-reader.js'
 import { WantedNames } from '../lib/json-scan.js'
@@ -29,6 +31,9 @@ interface Step extends Partial<Explanation> {
   /** What it comes from: `limit_app`, `limit_app.discarded`. */
   readonly input: string
   readonly depth: number
+  /** The event after this step; processors only. */
+  readonly event?: Fields
+  readonly isChanged?: boolean
   /** What is done with it besides; destinations only. */
   readonly delivery?: string
 }
@@ -39,7 +44,11 @@ const LONGEST_SHOWN = 500
 
 /** Tells how one event would go through, and why. 1 when it reaches no destination. */
 export async function explain(options: ExplainOptions, io: Io): Promise<number> {
-  const config = await loadDaemonConfig(options.config, io.env)
+  return explainIn(await loadDaemonConfig(options.config, io.env), options, io)
+}
+
+/** The same with a configuration that was read. */
+export async function explainIn(config: Config, options: Omit<ExplainOptions, 'config'>, io: Io): Promise<number> {
   const source = sourceOf(config, options.source)
   const wanted = new WantedNames()
   const explainers = explainersOf(config, wanted)
@@ -88,25 +97,33 @@ function stepsFrom(
   { id }: { id: string },
   config: Config,
   explainers: ReadonlyMap<string, Explain>,
-  { batch, unset }: ReadEvent,
+  event: ReadEvent,
 ): Step[] {
   const steps: Step[] = []
   const all = [...config.processors, ...config.destinations]
-  const follow = (from: string, depth: number, left: string | undefined) => {
+  const follow = (from: string, depth: number, left: string | undefined, before: EventBatch) => {
     for (const { id, kind, type, inputs, delivery } of all) {
       for (const input of inputs) {
         if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
+        // A component may change the event. Others that read the same output get it as it was.
+        const batch = before.snapshot()
         const explanation = input === left ? explainers.get(id)?.(batch) : undefined
         const rest = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
-        const findings = explanation?.findings.map(finding => withUnset(finding, unset))
-        steps.push({ id, kind, type, input, depth, ...explanation, ...(findings && { findings }), ...rest })
+        const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
+        const after = explanation && kind === 'processor' ? eventAfter(before, batch) : {}
+        steps.push({ id, kind, type, input, depth, ...explanation, ...(findings && { findings }), ...after, ...rest })
         if (!explanation || kind === 'destination') continue
-        follow(id, depth + 1, explanation.outcome === 'passed' ? id : `${id}.discarded`)
+        follow(id, depth + 1, explanation.outcome === 'passed' ? id : `${id}.discarded`, batch)
       }
     }
   }
-  follow(id, 0, id)
+  follow(id, 0, id, event.batch)
   return steps
+}
+
+function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
+  const event = after.fields(0)
+  return { event, isChanged: jsonText(event) !== jsonText(before.fields(0)) }
 }
 
 /** Says of a field that is missing here alone how to give it. */
@@ -137,12 +154,13 @@ function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent)
 }
 
 function lines(step: Step): string[] {
-  const { id, type, input, outcome, reason, findings = [], bytes, delivery, depth } = step
+  const { id, type, input, outcome, reason, findings = [], event, isChanged, bytes, delivery, depth } = step
   const lead = '  '.repeat(depth)
   if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
   const by = input.includes('.') ? `, by ${input}` : ''
   const what = outcome === 'discarded' ? `discarded (${reason})` : outcome
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
+  if (isChanged) rows.push(`${lead}    the event is now ${cut(jsonText(event))}`)
   if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
   if (delivery !== undefined) rows.push(`${lead}    ${delivery}`)
   return [`${lead}→ ${id} (${type}): ${what}${by}`, ...rows]
@@ -161,7 +179,7 @@ function cut(text: string): string {
 function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {
   return {
     source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
-    steps: steps.map(({ depth: _, bytes, ...step }) => ({
+    steps: steps.map(({ depth: _, isChanged: __, bytes, ...step }) => ({
       ...step,
       reached: step.outcome !== undefined,
       ...(bytes ? { bytes: bytes.length, written: bytes.toString() } : {}),

@@ -22,7 +22,7 @@ export interface Explanation {
   readonly bytes?: Buffer
 }
 
-/** Explains the one event of a batch. It has no effect, and does not change the batch. */
+/** Explains the one event of a batch, and changes it as the component would. The batch is a copy for this call alone. */
 export type Explain = (batch: EventBatch) => Explanation
 
 const LONGEST_VALUE = 100

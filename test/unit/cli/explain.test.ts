@@ -1,10 +1,13 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import t, { type Test } from 'tap'
+import { z } from 'zod'
 import type { Io } from '../../../src/cli/command-line.js'
-import { explain } from '../../../src/cli/explain.js'
+import { explain, explainIn } from '../../../src/cli/explain.js'
 import { components } from '../../../src/components.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { defineProcessor } from '../../../src/core/component.js'
 
 const CONFIG = `
 sources:
@@ -253,4 +256,53 @@ destinations: { out: { type: stdout, inputs: [none], encoding: json } }
   await t.rejects(run(t, '-', { stdin: '' }), { code: 'SLUICE_USAGE', message: /no event/ })
   writeFileSync(join(t.testdirName, 'sluice.yaml'), 'sources: {}')
   await t.rejects(run(t, 'x'), { code: 'SLUICE_CONFIG' })
+})
+
+const raise = defineProcessor({
+  type: 'raise',
+  summary: 'Makes every event an error.',
+  options: z.strictObject({}),
+  examples: [{ title: 'As it is', yaml: '' }],
+  create: () => new PassThrough() as never,
+  explain: () => batch => {
+    batch.modify(0, { ...batch.fields(0), level: 'error' })
+    return { outcome: 'passed', findings: [] }
+  },
+})
+
+t.test('each step sees and shows the event as the steps before it left it', async t => {
+  const yaml = `
+sources: { in: { type: stdin, decode: json } }
+processors:
+  raised: { type: raise, inputs: [in] }
+  errors: { type: filter, inputs: [raised], condition: "if (.level equal 'error')" }
+  beside: { type: filter, inputs: [in], condition: "if (.level equal 'info')" }
+destinations:
+  out: { type: file, inputs: [errors], path: ./out.log, encoding: json }
+  copy: { type: file, inputs: [beside], path: ./copy.log, encoding: json }
+`
+  const config = parseConfig(yaml, 'sluice.yaml', { env: {}, components: [...components, raise] })
+  const explained = async (json: boolean) => {
+    let stdout = ''
+    const io = { stdout: { write: (text: string) => (stdout += text) } } as unknown as Io
+    t.equal(await explainIn(config, { event: '{"level":"info"}', source: undefined, json }, io), 0)
+    return stdout
+  }
+  const text = await explained(false)
+  t.match(
+    text,
+    /→ raised \(raise\): passed\n {4}the event is now \{"level":"error"\}\n {2}→ errors \(filter\): passed\n/,
+  )
+  t.match(text, /→ beside \(filter\): passed\n/, 'another reader of the same output has it as it was')
+  t.match(text, /→ copy \(file\): delivered\n[^→]*\{"level":"info"\}/)
+  t.equal(text.match(/the event is now/g)!.length, 1, 'only where it changes')
+  const { steps } = JSON.parse(await explained(true))
+  const events = Object.fromEntries(steps.map(({ id, event, written }: never) => [id, event ?? written]))
+  t.same(events, {
+    raised: { level: 'error' },
+    errors: { level: 'error' },
+    out: '{"level":"error"}\n',
+    beside: { level: 'info' },
+    copy: '{"level":"info"}\n',
+  })
 })
