@@ -137,6 +137,13 @@ export const ROWS = {
       { thresholds: bounds(30, 120) },
     ),
     lines(
+      'Positions that cannot be saved',
+      '1 while they cannot. After a restart, what was sent since the last save is sent again.',
+      'short',
+      [[`max ${BY} (sluice_checkpoint_unsaved{${C}})`, EACH]],
+      { thresholds: bounds(undefined, 1) },
+    ),
+    lines(
       'Lines that are not what they should be',
       'Kept as text: not JSON, not syslog; and pieces of lines that are too long.',
       'eps',

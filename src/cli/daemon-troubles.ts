@@ -4,6 +4,7 @@ import { deadLetterTroubles } from './dead-letter-troubles.js'
 import { destinationTroubles } from './destination-troubles.js'
 import { managedTroublesOf } from './managed-troubles.js'
 import { orphanTroubles } from './orphan-troubles.js'
+import { positionTroubles } from './position-troubles.js'
 import { tlsTroublesOf } from './tls-troubles.js'
 
 /** Something that wants somebody's attention, and what to do about it. */
@@ -16,8 +17,6 @@ export interface Trouble {
   readonly commands?: readonly string[]
 }
 
-/** A position that was not saved for this long, with something to save, is stuck. */
-const OLD_CHECKPOINT_S = 60
 const FULL_SHARE = 0.8
 /** Reasons of discards that lose nothing which is wanted. */
 const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
@@ -89,13 +88,7 @@ export function troublesOf(view: DaemonView): Trouble[] {
       })
   }
   troubles.push(...orphanTroubles(view))
-  for (const { labels, value } of scrape.all('sluice_checkpoint_age_seconds')) {
-    if (value > OLD_CHECKPOINT_S)
-      troubles.push({
-        what: `${labels.component_id}: its positions were not saved for ${Math.round(value)} s`,
-        todo: 'After a kill, what was sent since then would be sent again. Is the disk of data_dir full, or not writable?',
-      })
-  }
+  troubles.push(...positionTroubles(view))
   for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
     if (value === 0 || NOT_LOST.has(reason)) continue

@@ -26,6 +26,7 @@ import { onSignals } from './signals.js'
 import { onStdoutGone } from './stdout-gone.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
 import { Systemd } from './systemd/systemd.js'
+import { reportUnsaved, unsavedMetrics } from './unsaved-positions.js'
 
 const CHECK_MS = 10_000
 
@@ -109,6 +110,11 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     isReady(pipeline.states(), pipeline.failures()) ? 1 : 0,
   )
   orphanMetrics(metrics, () => pipeline.orphans)
+  unsavedMetrics(
+    metrics,
+    () => pipeline.config.sources,
+    () => pipeline.unsaved,
+  )
   const servers = new Servers(
     {
       metrics: format => metrics.render(format),
@@ -134,8 +140,9 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
     metrics.checkConservation()
     if (!forced) await leave?.()
+    const unsaved = reportUnsaved(pipeline.unsaved, log)
     log.info(totals(), forced ? 'ended at once by a second signal' : 'ended')
-    return forced || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
+    return forced || unsaved || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
   } finally {
     signals.remove()
     reader.remove()

@@ -30,6 +30,15 @@ export function checkpointPath(dataDir: string, source: string): string {
   return join(dataDir, 'checkpoints', `${encodeURIComponent(source)}.json`)
 }
 
+/** Positions that could not be saved the last time that it was tried. */
+export interface UnsavedPositions {
+  readonly source: string
+  readonly file: string
+  readonly error: string
+  /** When they were saved before; undefined: not in this run. */
+  readonly savedAt: number | undefined
+}
+
 export interface CheckpointStore {
   /** The positions of one source. */
   forSource(id: string): Checkpoints
@@ -39,6 +48,7 @@ export interface CheckpointStore {
   release(id: string): void
   /** No more writing. */
   close(): void
+  unsaved(): UnsavedPositions[]
   /** Failed writes, and damaged files found, so far. */
   readonly counts: Readonly<CheckpointCounts>
 }
@@ -68,6 +78,7 @@ export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, inte
       const results = await Promise.allSettled([...open.values()].map(checkpoints => checkpoints.flush()))
       return results.every(({ status }) => status === 'fulfilled')
     },
+    unsaved: () => [...open.values()].flatMap(checkpoints => checkpoints.unsaved ?? []),
     release(id) {
       open.get(id)?.close()
       open.delete(id)
@@ -105,6 +116,8 @@ class SourceCheckpoints implements Checkpoints {
   #cancel: (() => void) | undefined
   #failures = 0
   #told = ''
+  /** Why the last save failed. */
+  #failure: string | undefined
   #closed = false
 
   constructor(folder: string, id: string, shared: Shared) {
@@ -125,6 +138,11 @@ class SourceCheckpoints implements Checkpoints {
 
   provide(snapshot: () => unknown): void {
     this.#snapshot = snapshot
+  }
+
+  get unsaved(): UnsavedPositions | undefined {
+    if (this.#failure === undefined) return undefined
+    return { source: this.#id, file: this.#path, error: this.#failure, savedAt: this.#savedAt || undefined }
   }
 
   get savedAt(): number {
@@ -186,6 +204,7 @@ class SourceCheckpoints implements Checkpoints {
       counts.written++
       this.#savedAt = takenAt
       this.#failures = 0
+      this.#failure = undefined
       const now = clock.now()
       this.#notBefore = Math.max(this.#notBefore, now + Math.max(urgent ? 0 : intervalMs, SHARE * (now - started)))
       if (this.#told) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
@@ -193,6 +212,7 @@ class SourceCheckpoints implements Checkpoints {
     } catch (error) {
       this.#dirty = true
       counts.failed++
+      this.#failure = errorText(error)
       this.#notBefore = clock.now() + Math.min(RETRY_MAX_MS, intervalMs * 2 ** this.#failures++)
       this.#tell(error)
       throw error

@@ -56,7 +56,7 @@ interface Fed {
 export class Engine {
   readonly #config: Config
   readonly #around: Surroundings
-  readonly #checkpoints: CheckpointStore
+  readonly checkpoints: CheckpointStore
   readonly #wanted: WantedNames
   readonly #outputs: OwnOutputs
   readonly #inherited: Legacies | undefined
@@ -91,7 +91,7 @@ export class Engine {
     this.#config = config
     this.#share = shareOf(config.sources.length)
     this.#around = around
-    this.#checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
+    this.checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
     this.#wanted = heritage?.wanted ?? new WantedNames()
     this.#outputs = heritage?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
@@ -233,7 +233,7 @@ export class Engine {
     const base = this.#context(config)
     const context: SourceContext = {
       ...base,
-      checkpoints: this.#checkpoints.forSource(config.id),
+      checkpoints: this.checkpoints.forSource(config.id),
       stdin: this.#around.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (decode, path) => ({
@@ -275,7 +275,7 @@ export class Engine {
     const finished = [...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()
-    await this.#checkpoints.flush()
+    await this.checkpoints.flush()
     const over = this.#delivering.signal
     // What comes again is decided anew: it must not have been counted.
     if (!over.aborted) {
@@ -283,7 +283,7 @@ export class Engine {
     }
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
-    if (!this.#leaving) this.#checkpoints.close()
+    if (!this.#leaving) this.checkpoints.close()
   }
 
   async #startDelivery(id: string, delivery: Delivery): Promise<void> {
@@ -350,9 +350,9 @@ export class Engine {
   /** After a run that `leave` has ended: what there is to go on with. */
   heritage(): Heritage {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
-    for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.#checkpoints.release(id)
+    for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
     if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
-    const shared = { checkpoints: this.#checkpoints, wanted: this.#wanted, outputs: this.#outputs }
+    const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
     return { ...shared, sources: this.#left, legacies: this.#legacies }
   }
 
@@ -363,7 +363,7 @@ export class Engine {
     const over = this.#delivering.signal
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) await run.source.stop?.(over)
-    this.#checkpoints.close()
+    this.checkpoints.close()
   }
 
   /** Whether the run ended because a component could not start. */

@@ -5,6 +5,7 @@ import type { KeyWatch } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import { makeFolderSync } from '../lib/make-folder.js'
 import { after, deadline, every } from '../lib/time.js'
+import type { UnsavedPositions } from './checkpoints.js'
 import { looseCounters } from './counters.js'
 import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
 import type { Tap } from './junction.js'
@@ -284,6 +285,11 @@ export class Supervisor {
   /** Data of components that are not configured. */
   get orphans(): readonly Orphan[] {
     return stillThere(this.#orphans)
+  }
+
+  /** Sources whose positions could not be saved the last time. */
+  get unsaved(): readonly UnsavedPositions[] {
+    return this.#engine.checkpoints.unsaved()
   }
 
   /** Sources that wait, or failed a short while ago, and why. */

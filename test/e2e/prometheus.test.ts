@@ -34,6 +34,7 @@ const NOT_HERE = [
   'SluiceConservationBroken',
   'SluiceDown',
   'SluiceKeysExpireSoon',
+  'SluicePositionsNotSaved',
   'SluiceServiceUnreachable',
   'SluiceStoreDamaged',
   'SluiceStoreUnwritable',

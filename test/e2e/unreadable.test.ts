@@ -58,3 +58,32 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
     ['one', 'two', 'three'],
   )
 })
+
+t.test('positions that cannot be saved are reported at once, and at the end', async t => {
+  for (const repaired of [false, true]) {
+    const folder = t.testdir({ 'in.log': 'one\n', state: { checkpoints: t.fixture('symlink', 'nowhere') } })
+    const daemon = await startDaemon(
+      t,
+      folder,
+      'sources: { log: { type: file, include: [in.log] } }\ndestinations: { out: { type: blackhole, inputs: [log] } }\n',
+    )
+    await daemon.until(() => daemon.stderr.includes('SLUICE_CHECKPOINT_NOT_SAVED'))
+    t.equal((await daemon.scrape()).sum('sluice_checkpoint_unsaved', { component_id: 'log' }), 1)
+    const asked = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
+    t.equal(await asked.exit, 1)
+    t.match(asked.stdout, /! log: its positions cannot be saved/)
+    t.notMatch(asked.stdout, /Nothing is wrong/)
+    if (repaired) {
+      rmSync(join(folder, 'state/checkpoints'))
+      await daemon.until(() => daemon.stderr.includes('positions are saved again'))
+      t.equal((await daemon.scrape()).sum('sluice_checkpoint_unsaved', { component_id: 'log' }), 0)
+    }
+    daemon.child.kill('SIGTERM')
+    t.equal(await daemon.exit, repaired ? 0 : 1)
+    const last =
+      /"SLUICE_ENDED_WITHOUT_POSITIONS","source":"log","file":"[^"]*log.json","error":"EEXIST.*"since":"the start"/
+    if (repaired) t.notMatch(daemon.stderr, last)
+    else t.match(daemon.stderr, last)
+    t.match(daemon.stderr, /"msg":"ended"/)
+  }
+})

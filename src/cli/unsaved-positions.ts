@@ -1,0 +1,28 @@
+import type { Logger } from 'pino'
+import type { UnsavedPositions } from '../engine/checkpoints.js'
+import type { Metrics } from '../engine/metrics.js'
+
+/** Shows whose positions could not be saved, as long as that is so. */
+export function unsavedMetrics(
+  metrics: Metrics,
+  sources: () => readonly { readonly id: string }[],
+  unsaved: () => readonly UnsavedPositions[],
+): void {
+  const help = 'Whether the positions of a source could not be saved the last time that it was tried.'
+  metrics.series('gauge', 'sluice_checkpoint_unsaved', help, () => {
+    const failed = new Set(unsaved().map(({ source }) => source))
+    return sources().map(({ id }) => ({ labels: { component_id: id }, value: failed.has(id) ? 1 : 0 }))
+  })
+}
+
+/** Reports positions that are not saved when the daemon ends. Returns whether there are any. */
+export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger): boolean {
+  for (const { source, file, error, savedAt } of unsaved) {
+    const since = savedAt === undefined ? 'the start' : new Date(savedAt).toISOString()
+    log.error(
+      { code: 'SLUICE_ENDED_WITHOUT_POSITIONS', source, file, error, since },
+      'ended, and the last positions of a source could not be saved: events that were delivered since the last save are sent again after the next start. Check the disk of data_dir before that',
+    )
+  }
+  return unsaved.length > 0
+}
