@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { KeyWatch } from '../core/component.js'
+import { onReplyOver } from '../lib/reply.js'
 import { sleep } from '../lib/time.js'
 
 /** Components that decide by key. */
@@ -31,7 +32,7 @@ export async function answerKeys(query: KeysQuery, keyed: Keyed, response: Serve
     return
   }
   const gone = new AbortController()
-  response.on('close', () => gone.abort())
+  onReplyOver(response, () => gone.abort())
   await sleep(forMs, gone.signal)
   const counts = watch.end(MOST_KEYS)
   if (!gone.signal.aborted)

@@ -8,6 +8,7 @@ import { FieldReader } from '../core/field-reader.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
 import { LineSplitter } from '../lib/line-splitter.js'
+import { onReplyOver } from '../lib/reply.js'
 import { every } from '../lib/time.js'
 import type { Keyed } from './keys.js'
 
@@ -85,7 +86,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     if (response.writable) tellMissed()
     response.end()
   }
-  response.on('close', end)
+  onReplyOver(response, end)
   response.writeHead(200, { 'content-type': 'application/x-ndjson' })
   response.flushHeaders()
 }

@@ -8,6 +8,7 @@ import type { Surroundings } from '../engine/engine.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { RequestPool } from '../engine/request-slots.js'
 import { Supervisor } from '../engine/supervisor.js'
+import { onConnectionClosed } from '../lib/reply.js'
 import { after } from '../lib/time.js'
 import { formatSize } from '../lib/units.js'
 import { checkRequest } from '../sources/http/checks.js'
@@ -248,14 +249,14 @@ export class HostedPipeline {
   /** A client waits until the returned function is called, or its connection closes. */
   #wait({ socket }: IncomingMessage): () => void {
     this.#waiting++
-    const leave = () => {
-      if (!waits) return
-      waits = false
-      socket.removeListener('close', leave)
-      this.#waiting--
-    }
     let waits = true
-    socket.once('close', leave)
+    let cancel = () => {}
+    const leave = () => {
+      if (waits) this.#waiting--
+      waits = false
+      cancel()
+    }
+    cancel = onConnectionClosed(socket, leave)
     return leave
   }
 

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 
 /** What a header value may hold as it is: printable ASCII without spaces and without the percent sign. */
 const NOT_PLAIN = /[^\x21-\x24\x26-\x7e]/
@@ -53,4 +54,41 @@ export function failReply(response: ServerResponse, more: Readonly<Record<string
   } catch {
     response.destroy()
   }
+}
+
+/** What is called when a connection closes. */
+const closing = new WeakMap<Socket, Set<() => void>>()
+
+/** Calls `done` when the connection closes, at once if it has. One listener serves all pipelined requests of a connection. Returns what cancels it. */
+export function onConnectionClosed(socket: Socket, done: () => void): () => void {
+  if (socket.closed) {
+    done()
+    return () => {}
+  }
+  const all = closing.get(socket) ?? new Set()
+  if (!closing.has(socket)) {
+    closing.set(socket, all)
+    socket.once('close', () => {
+      for (const one of all) one()
+    })
+  }
+  all.add(done)
+  return () => void all.delete(done)
+}
+
+/**
+ * Calls `done` once, when a reply is out or its connection is gone. The event `close` of the response is not enough: the response
+ * to a pipelined request that waits for earlier ones never emits it when the connection closes.
+ */
+export function onReplyOver(response: ServerResponse, done: () => void): void {
+  const over = () => {
+    response.off('close', over)
+    cancel()
+    if (!isOver) done()
+    isOver = true
+  }
+  let isOver = false
+  let cancel = () => {}
+  response.once('close', over)
+  cancel = onConnectionClosed(response.req.socket, over)
 }

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import { onReplyOver } from '../../lib/reply.js'
 import { ApiError } from '../domain/errors.js'
 
 /** Shorter answers are not counted: the number of connections bounds them. */
@@ -31,7 +32,7 @@ export class Unread {
   hold(account: string, bytes: number, response: ServerResponse): void {
     if (bytes <= SHORT) return
     this.#add(account, bytes)
-    response.once('close', () => this.#add(account, -bytes))
+    onReplyOver(response, () => this.#add(account, -bytes))
   }
 
   #add(account: string, bytes: number): void {

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { onReplyOver } from '../../lib/reply.js'
 import type { Refusal } from './refusal.js'
 
 /** A request and its answer, until the answer is out or the connection is gone. */
@@ -17,7 +18,7 @@ export class Exchange {
     this.request = request
     this.response = response
     this.#waits = waits
-    this.closed = new Promise(resolve => response.once('close', resolve))
+    this.closed = new Promise(resolve => onReplyOver(response, resolve))
     response.on('error', () => {})
   }
 

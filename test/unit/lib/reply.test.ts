@@ -1,8 +1,9 @@
 import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import t from 'tap'
-import { failReply, headerText, writeReply } from '../../../src/lib/reply.js'
+import { failReply, headerText, onConnectionClosed, onReplyOver, writeReply } from '../../../src/lib/reply.js'
+import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
 
 t.test('text of any characters fits in a header, and is read back by decodeURIComponent', async t => {
@@ -60,4 +61,33 @@ t.test('a reply that throws while it is written is answered in any case', async 
   )
   t.equal(failures.length, 4)
   t.equal(failures[3], 'in the middle')
+})
+
+t.test('replies are over when their connection closes, those that wait for earlier ones included', async t => {
+  const responses: ServerResponse[] = []
+  let over = 0
+  let cancelled = 0
+  const server = createServer((_request, response) => {
+    responses.push(response)
+    onReplyOver(response, () => over++)
+    onConnectionClosed(response.req.socket, () => cancelled++)()
+  }).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1')
+  const warnings: string[] = []
+  const warned = ({ name }: Error) => warnings.push(name)
+  process.on('warning', warned)
+  t.teardown(() => process.off('warning', warned))
+  client.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(20))
+  await until(() => responses.length === 20)
+  responses[0]!.end()
+  await until(() => over === 1)
+  client.resetAndDestroy()
+  await until(() => over === 20)
+  t.equal(cancelled, 0)
+  let late = 0
+  onReplyOver(responses[5]!, () => late++)
+  t.equal(late, 1, 'at once when the connection has closed')
+  t.same(warnings, [], 'many pipelined requests are no leak of listeners')
 })

@@ -642,7 +642,11 @@ t.test('large lists come in small pages', async t => {
 
 t.test('answers that nobody reads take a bounded part of the memory', async t => {
   const unread = new Unread(1_000_000)
-  const answers = Array.from({ length: 8 }, () => new EventEmitter() as ServerResponse)
+  const socket = new EventEmitter()
+  const answers = Array.from(
+    { length: 8 },
+    () => Object.assign(new EventEmitter(), { req: { socket } }) as unknown as ServerResponse,
+  )
   const full = { status: 503, code: 'overloaded', headers: { 'retry-after': '1' } }
   for (const answer of answers.slice(0, 7)) {
     unread.check('a', 100_000)
@@ -655,6 +659,11 @@ t.test('answers that nobody reads take a bounded part of the memory', async t =>
   t.throws(() => unread.check('b', 150_000), full)
   answers[0]!.emit('close')
   t.doesNotThrow(() => unread.check('b', 150_000), 'as soon as one is read there is room')
+  socket.emit('close')
+  t.doesNotThrow(
+    () => unread.check('b', 700_000),
+    'when a connection closes, so do replies that waited for earlier ones',
+  )
 })
 
 t.test('drafts, revisions, publishing and rolling back; ETags keep changes apart', async t => {
