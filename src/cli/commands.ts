@@ -88,8 +88,8 @@ export const commands: readonly Command[] = [
     name: 'simulate',
     summary: 'Replays recorded events through one throttle, in the time of the events: what would have passed, by key.',
     text: [
-      'Reads NDJSON and delivers nothing. Options that are not given are those of the throttle in the configuration, so that another limit, window, key or exclude condition can be tried against it.',
-      'A line that is not a JSON object counts as an event, too. An event whose time is missing or unreadable takes the time of the one before it, and is counted.',
+      'Reads recorded lines as their source would, applies the processors before the throttle, and delivers nothing. Options that are not given are those of the throttle in the configuration, so that another limit, window, key or exclude condition can be tried against it.',
+      'A line that cannot be decoded counts as an event, too. An event whose time is missing or unreadable takes the time of the one before it, and is counted. When no event has the time or the key, the command fails and names the fields that there are.',
     ],
     options: {
       config: {
@@ -139,7 +139,7 @@ export const commands: readonly Command[] = [
       name: 'INPUT',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
-      text: 'Files of NDJSON. Standard input when there is none, or for -.',
+      text: 'Files of recorded lines. Standard input when there is none, or for -. ID=FILE says which source they belong to, where that makes a difference.',
     },
     examples: [
       {

@@ -7,7 +7,7 @@ import { type SplitOptions, Splitting } from '../core/multiline-options.js'
 import type { Decode, Origin } from '../core/origin.js'
 import { frameOf, originOf } from '../engine/dead-letter/letters.js'
 import { decodeLetter, type Letter } from '../engine/dead-letter/record.js'
-import type { WantedNames } from '../lib/json-scan.js'
+import { WantedNames } from '../lib/json-scan.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { systemClock } from '../lib/time.js'
 import { UsageError } from './command-line.js'
@@ -38,7 +38,7 @@ const SYSLOG_FIELDS = new Set(
 )
 
 /** How objects of JSON are read, of sources too that are not asked how to read a line. */
-const AS_OBJECTS: SplitOptions = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0 }
+export const AS_OBJECTS: SplitOptions = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0 }
 
 /** The first event of `bytes`. */
 export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, wanted: WantedNames): ReadEvent {
@@ -53,6 +53,13 @@ export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, want
   const batch = firstOf(frames, { source: source.id, host, decode: options.decode, wanted })
   const unset = batch.flags[0]! & OBJECT ? undefined : SET_BY_SOURCE.get(source.definition.type)
   return { batch, as: made?.of ?? readAs(batch), unset, more: behind(frames) }
+}
+
+/** Whether the first of the lines is an event as `sluice tap` shows those of a source that does not read JSON. */
+export function isTapped(source: string, decode: Decode, lines: Buffer): boolean {
+  const end = lines.indexOf('\n')
+  const line = end < 0 ? lines : lines.subarray(0, end)
+  return line.length > 0 && readTapped(source, decode, framesOf(AS_OBJECTS, line), new WantedNames()) !== undefined
 }
 
 /** An event of lines that are not JSON, when it is given as `sluice tap` shows it. */

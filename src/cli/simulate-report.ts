@@ -1,6 +1,6 @@
 import { formatDuration } from '../lib/units.js'
 import type { Simulation } from './simulate.js'
-import { count, keyName, numbers, percent, remarks, subject, timeText, warnings } from './simulate-summary.js'
+import { count, keyName, numbers, percent, remarks, subject, timeText } from './simulate-summary.js'
 import { DISCARDED, EXCLUDED, PASSED } from './simulate-tally.js'
 
 /** The result of a simulation as a page that needs nothing beside itself: no script, no other file. */
@@ -175,7 +175,6 @@ function facts(simulation: Simulation, madeAt: number): string {
   const rows: (readonly [string, string])[] = [
     ...subject(simulation),
     ['time field', simulation.time],
-    ...warnings(simulation),
     ...remarks(simulation),
     ['made', timeText(madeAt)],
   ]

@@ -3,6 +3,7 @@ import { formatDuration } from '../lib/units.js'
 import { LATENESS, type ThrottleOptions } from '../processors/throttle/options.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
 import type { Simulation } from './simulate.js'
+import type { Way } from './simulate-before.js'
 import { DISCARDED, EXCLUDED, type KeyCounts, type KeyTally, PASSED } from './simulate-tally.js'
 
 /** The result of a simulation as a person reads it on a terminal. */
@@ -72,24 +73,19 @@ function conditionText(condition: Condition): string {
 }
 
 /** What was counted and what a reader should know of it, as pairs of a name and a text. */
-export function remarks({ replay, time, skipped }: Simulation): (readonly [string, string])[] {
-  const { filtered, times, timeless, notJson, backwards, furthestBackMs, failedOpen, refused, late } = replay
+export function remarks({ replay, time, way }: Simulation): (readonly [string, string])[] {
+  const { before, undecoded, times, timeless, backwards, furthestBackMs, failedOpen, refused, late } = replay
   const { span } = times
   const rows: (readonly [string, string])[] = []
   if (span)
     rows.push(['time', `${timeText(span.from)} to ${timeText(span.to)} (${formatDuration(span.to - span.from)})`])
-  if (filtered > 0)
-    rows.push(['filtered', `${count(filtered, 'event')} discarded by filters before it, not counted above`])
-  if (skipped.length > 0)
-    rows.push([
-      'skipped',
-      `${skipped.join(', ')} before it in the configuration: give events as they reach the throttle, or the numbers are wrong`,
-    ])
-  if (notJson > 0)
-    rows.push(['not JSON', `${count(notJson, 'line')} not a JSON object: events all the same, without a time`])
-  const unread = timeless - notJson
-  if (unread > 0)
-    rows.push(['no time', `${count(unread, 'event')} without a readable ${time}: took the time of the one before`])
+  if (before && before.held > 0) {
+    const by = [...before.heldBy].map(([id, events]) => `${number(events)} by ${id}`).join(', ')
+    rows.push(['before', `${count(before.held, 'event')} discarded before ${way.throttle}, not counted above: ${by}`])
+  }
+  if (undecoded > 0) rows.push(['undecoded', `${undecodedText(undecoded, way)}: read as text`])
+  if (timeless > 0)
+    rows.push(['no time', `${count(timeless, 'event')} without a readable ${time}: took the time of the one before`])
   if (backwards > 0) {
     rows.push([
       'order',
@@ -106,28 +102,57 @@ export function remarks({ replay, time, skipped }: Simulation): (readonly [strin
   return rows
 }
 
-/** What makes the numbers worthless: they are not what the throttle would do. */
-export function warnings({ replay, time, key }: Simulation): (readonly [string, string])[] {
-  const { events, timeless, outcomes, keys } = replay
+function undecodedText(undecoded: number, { sources }: Way): string {
+  const forms = new Set(sources.map(({ options }) => (options as { decode?: string }).decode ?? 'json'))
+  const names = [...forms].filter(form => form !== 'text').map(form => FORMS.get(form)!)
+  return `${count(undecoded, 'line')} not ${names.join(' or ')}`
+}
+
+const FORMS = new Map([
+  ['json', 'a JSON object'],
+  ['syslog', 'a syslog message'],
+])
+
+/** Why the numbers would say nothing about the throttle. */
+export function problems({ replay, time, key, way }: Simulation): string[] {
+  const { events, timeless, outcomes, keys, undecoded, fields } = replay
   if (events === 0) return []
-  const rows: (readonly [string, string])[] = []
-  if (timeless === events)
-    rows.push([
-      'WARNING',
-      `no event has a time in ${time}: all are taken as of one moment, so the numbers are wrong; give the field with --time`,
-    ])
+  const found: string[] = []
+  if (timeless === events) found.push(`no event has a time in ${time}: name the field that holds it with --time`)
   if (key !== undefined && keys.size === 0 && outcomes[EXCLUDED] < events)
-    rows.push([
-      'WARNING',
-      `no event has the key ${key}: all share one bucket, so the numbers are wrong; check key_field, or give another field with --key`,
-    ])
-  return rows
+    found.push(`no event has the key ${key}: correct key_field, or name another field with --key`)
+  if (found.length === 0) return []
+  const lines = undecoded > 0 ? `${undecodedText(undecoded, way)}` : ''
+  const have = `the fields of the events are ${[...fields].join(', ')}`
+  return [...found, ...(lines ? [lines] : []), have]
 }
 
 /** What was simulated: pairs of a name and a text. */
-export function subject({ component, config, changed, throttle, inputs }: Simulation): (readonly [string, string])[] {
+export function subject({
+  component,
+  config,
+  changed,
+  throttle,
+  inputs,
+  way,
+}: Simulation): (readonly [string, string])[] {
   const source = `${component} of ${config}${changed.length > 0 ? `, with ${changed.join(' ')}` : ''}`
-  return [['simulated', source], ...throttle, ['input', inputs.map(inputName).join(', ')]]
+  const before = wayText(way)
+  return [
+    ['simulated', source],
+    ...throttle,
+    ['input', inputs.map(inputName).join(', ')],
+    ...(before ? [['applied', before] as const] : []),
+  ]
+}
+
+/** What was applied before the throttle: decoding other than that of JSON, and processors. */
+function wayText({ sources, processors }: Way): string {
+  const decoding = sources.flatMap(({ id, options }) => {
+    const { decode } = options as { decode?: string }
+    return decode === undefined || decode === 'json' ? [] : [`decode: ${decode} of ${id}`]
+  })
+  return [...decoding, ...processors.map(({ id, type }) => `${id} (${type})`)].join(', ')
 }
 
 /** The summary, with its line ends. */
@@ -142,7 +167,6 @@ export function summaryText(simulation: Simulation, style: SummaryStyle): string
   }
   return [
     ...subject(simulation).map(row),
-    ...warnings(simulation).map(row),
     '',
     row(['events', number(events)]),
     total('passed', PASSED),

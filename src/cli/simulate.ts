@@ -1,6 +1,5 @@
 import { accessSync, constants, statSync } from 'node:fs'
-import { open, writeFile } from 'node:fs/promises'
-import { hostname } from 'node:os'
+import { writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Config } from '../config/load.js'
 import { NearestName } from '../lib/nearest.js'
@@ -10,10 +9,11 @@ import { throttle } from '../processors/throttle.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { loadDaemonConfig } from './local-part.js'
-import { beforeThrottle } from './simulate-before.js'
+import { type Way, wayTo } from './simulate-before.js'
+import { inputsOf, replayed } from './simulate-input.js'
 import { Replay } from './simulate-replay.js'
 import { reportPage } from './simulate-report.js'
-import { describeThrottle, summaryText, warnings } from './simulate-summary.js'
+import { describeThrottle, problems, summaryText } from './simulate-summary.js'
 import { changesOfFlags, parsePathFlag } from './throttle-flags.js'
 
 export interface SimulateOptions {
@@ -29,9 +29,10 @@ export interface SimulateOptions {
   readonly inputs: readonly string[]
 }
 
-const READ_BYTES = 256 * 1024
 /** Decisions go out in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
+/** Until an event has the time and the key, so many characters of decisions wait: without any, none is written. */
+const HELD_LENGTH = 64 * 1024 * 1024
 
 /** What was simulated, for those who show the result. */
 export interface Simulation {
@@ -44,8 +45,7 @@ export interface Simulation {
   readonly time: string
   /** Undefined: the throttle has one bucket for all. */
   readonly key: string | undefined
-  /** What stands before the throttle in the configuration and is not applied, in words. */
-  readonly skipped: readonly string[]
+  readonly way: Way
   readonly replay: Replay
 }
 
@@ -56,41 +56,41 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
   const time = parsePathFlag(options.time, 'time', 'simulate')
   const { limit, window, key, exclude } = options
   const changes = changesOfFlags({ limit, window, key, exclude }, 'simulate', io)
-  const inputs = options.inputs.length > 0 ? options.inputs : ['-']
+  const way = wayTo(config, options.component)
+  const inputs = inputsOf(options.inputs, way)
   // Whatever cannot work is told before the work begins.
-  for (const input of inputs) if (input !== '-') checkReadable(input)
+  for (const { path } of inputs) if (path !== '-') checkReadable(path)
   if (options.report !== undefined) checkWritable(options.report)
 
   const chosen: ThrottleOptions = { ...configured, ...changes.options }
-  const before = beforeThrottle(config, options.component)
-  const origin = { id: options.component, host: hostname() }
-  const replay = new Replay(chosen, time, { origin, filters: before.filters, wantsDecisions: options.decisions })
+  const replay = new Replay(chosen, time, { way, wantsDecisions: options.decisions })
+  let decisions = ''
   for (const input of inputs) {
-    const frames = input === '-' ? streamed(replay, io.stdin) : readFrom(replay, input)
-    let decisions = ''
-    for await (const piece of frames) {
+    for await (const piece of replayed(replay, input, io)) {
       decisions += piece
-      if (decisions.length < WRITE_LENGTH) continue
+      if (decisions.length < (replay.isSound ? WRITE_LENGTH : HELD_LENGTH)) continue
       await write(io.stdout, decisions)
       decisions = ''
     }
-    if (decisions) await write(io.stdout, decisions)
   }
   const simulation: Simulation = {
     component: options.component,
     config: options.config,
     throttle: describeThrottle(chosen),
     changed: changes.typed,
-    inputs,
+    inputs: inputs.map(({ path }) => path),
     time: options.time,
     key: chosen.key_field?.text,
-    skipped: before.skipped,
+    way,
     replay,
   }
+  const wrong = problems(simulation)
+  if (wrong.length > 0) throw new Error(wrong.join('\n'))
+  if (decisions) await write(io.stdout, decisions)
   const out = options.decisions ? io.stderr : io.stdout
   out.write(summaryText(simulation, { columns: out.columns, colour: Boolean(out.isTTY) && !io.env.NO_COLOR }))
   if (options.report !== undefined) await writeFile(options.report, reportPage(simulation, systemClock.wall()))
-  return warnings(simulation).length === 0 ? EXIT.done : EXIT.failed
+  return EXIT.done
 }
 
 /** The options of the throttle that is meant. */
@@ -117,28 +117,6 @@ function checkWritable(path: string): void {
   const stat = statSync(path, { throwIfNoEntry: false })
   if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')
   accessSync(stat ? path : dirname(path), constants.W_OK)
-}
-
-/** The decisions on the lines of a file, piece by piece. */
-async function* readFrom(replay: Replay, path: string): AsyncGenerator<string> {
-  const splitter = replay.splitter()
-  const file = await open(path)
-  try {
-    for (;;) {
-      const { bytesRead } = await file.read(splitter.reserve(READ_BYTES), 0, READ_BYTES)
-      if (bytesRead === 0) break
-      yield replay.replay(splitter.commit(bytesRead))
-    }
-  } finally {
-    await file.close()
-  }
-  yield replay.replay(splitter.flush())
-}
-
-async function* streamed(replay: Replay, stream: NodeJS.ReadableStream): AsyncGenerator<string> {
-  const splitter = replay.splitter()
-  for await (const chunk of stream) yield replay.replay(splitter.push(Buffer.from(chunk as Buffer)))
-  yield replay.replay(splitter.flush())
 }
 
 /** Resolves when there is room for more. */

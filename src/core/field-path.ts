@@ -62,6 +62,12 @@ export function parseFieldPath(text: string): FieldPath {
   return path
 }
 
+/** The path of a field at the top of an event. */
+export function fieldPathText(name: string): string {
+  NAME.lastIndex = 0
+  return NAME.exec(name)?.[0] === name ? `.${name}` : `."${name.replace(/[\\"]/g, '\\$&')}"`
+}
+
 /** The value `segments` lead to from `value`, or undefined. Only what JSON has: own members of objects, array items. */
 export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   for (const segment of segments) {

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Readable, Writable } from 'node:stream'
 import t, { type Test } from 'tap'
@@ -133,29 +133,29 @@ t.test('times: numbers and ISO 8601; without one, that of the event before', asy
   const passes = decisions().flatMap(({ n, decision }) => (decision === 'pass' ? [n] : []))
   t.same(passes, [0, 2, 4, 10, 11, 16])
   t.equal(decisions().length, lines.length, 'each line has its decision')
-  t.match(stderr, /^not JSON {3}3 lines not a JSON object/m)
-  t.match(stderr, /^no time {4}6 events without a readable \.t/m)
+  t.match(stderr, /^undecoded {2}3 lines not a JSON object: read as text$/m)
+  t.match(stderr, /^no time {4}9 events without a readable \.t/m)
   t.match(stderr, /^time {7}1970-01-01T00:00:00.999Z to 1970-01-01T00:00:05.000Z \(4s\)$/m)
   const back = await simulate(config, [], '{"t":5000}\n{"t":2000}\n{"t":4500}\n{"t":3000}\n')
   t.match(back.stdout, /^order {6}2 events earlier than the one before, by up to 3s$/m)
   t.match(back.stdout, /^discarded {2}3 /m)
   const seconds = await simulate(config, [], '{"t":1760000000}\n{"t":1760000060.5}\n')
   t.match(seconds.stdout, /these look like seconds/)
-  t.match((await simulate(config, [], '{}\n{}\n')).stdout, /no event has a time in \.t/)
 })
 
 t.test('a line of text has no time, though it has a field of that name; its other fields are read', async t => {
   const config = join(folder(t, { limit: 1, window: '1s', key_field: '.message' }), 'sluice.yaml')
-  const { decisions, stderr } = await simulate(config, ['--decisions'], 'a\nb\na\n', '.timestamp')
+  const { decisions, stderr } = await simulate(config, ['--decisions'], 'a\nb\na\n{"timestamp":1}\n', '.timestamp')
   t.same(
     decisions().map(({ decision, bucket }) => [decision, bucket]),
     [
       ['pass', 'a'],
       ['pass', 'b'],
       ['discard', 'a'],
+      ['pass', null],
     ],
   )
-  t.match(stderr, /no event has a time/)
+  t.match(stderr, /^no time {4}3 events without a readable/m)
 })
 
 t.test('beyond max_keys: the bucket that counted, and how many there were', async t => {
@@ -214,7 +214,7 @@ t.test('options of the command line stand in for the configured ones', async t =
   t.same(await passed('--window', '500ms'), [8, 0])
   t.same(await passed('--key', '.host'), [8, 0])
   t.same(await passed('--exclude', 'if (.host equal h1)'.replace('h1', "'h1'")), [4, 20])
-  t.same(await passed('--limit=2', '--window=2 Seconds', '--key=.nothing'), [4, 0])
+  t.same(await passed('--limit=2', '--window=2 Seconds', '--key=.host'), [8, 0])
 })
 
 t.test('what is wrong is told, with what was probably meant', async t => {
@@ -380,46 +380,144 @@ t.test('a long input is streamed, and a reader that leaves early is no failure',
 
   const early = sluice(args, { cwd: dir })
   early.child.stdin!.on('error', () => {})
-  early.child.stdin!.write(`{"t":1}\n`.repeat(100_000))
+  early.child.stdin!.write(`{"t":1,"k":1}\n`.repeat(100_000))
   await early.until(() => early.stdout.length > 0)
   early.child.stdout!.destroy()
-  early.child.stdin!.end(`{"t":1}\n`.repeat(100_000))
+  early.child.stdin!.end(`{"t":1,"k":1}\n`.repeat(100_000))
   t.equal(await early.exit, 0)
 })
 
-t.test('what stands before the throttle: filters are applied, the rest is named', async t => {
-  const config = join(t.testdir({}), 'sluice.yaml')
-  const before = (throttleInput: string, decode: string) => `sources: { in: { type: stdin, decode: ${decode} } }
+/** A configuration with `processors` in the place of the only throttle, and what `args` and `input` give in it. */
+async function before(t: Test, yaml: string, args: readonly string[], input = '', time = '.t') {
+  mkdirSync(t.testdirName, { recursive: true })
+  const config = join(t.testdirName, 'sluice.yaml')
+  writeFileSync(config, `${yaml}\ndestinations: { out: { type: blackhole, inputs: [limit_app] } }\n`)
+  const { code, decisions, stderr, stdout } = await simulate(config, ['--decisions', ...args], input, time)
+  const all = stdout.startsWith('{') ? decisions().map(({ n, decision, bucket }) => `${n} ${decision} ${bucket}`) : []
+  return { code, all, stdout, stderr: stderr.replace(/\s+/g, ' ') }
+}
+
+t.test('processors before the throttle are applied, on all ways to it', async t => {
+  const input = '{"t":1,"b":1}\n{"t":2,"a":1}\n{"t":3,"a":2,"b":1}\n{"t":1004,"a":3}\n{"t":1005,"a":3}\n'
+  const decided = (inputs: string) =>
+    before(
+      t,
+      `sources: { in: { type: stdin, decode: json } }
 processors:
   wanted: { type: filter, inputs: [in], condition: if (.a exists) }
-  first: { type: throttle, inputs: [wanted], limit: 1, window: 1h }
-  limit_app: { type: throttle, inputs: [${throttleInput}], limit: 1, window: 1h }
-destinations: { out: { type: blackhole, inputs: [limit_app, first] } }
-`
-  const input = '{"t":1,"b":1}\n{"t":2,"a":1}\n{"t":3,"a":1}\n'
-  const decided = async (throttleInput: string, decode = 'json') => {
-    writeFileSync(config, before(throttleInput, decode))
-    const { code, decisions, stderr } = await simulate(config, ['--decisions'], input)
-    t.equal(code, 0, stderr)
-    return { all: decisions().map(({ n, decision }) => `${n} ${decision}`), stderr: stderr.replace(/\s+/g, ' ') }
-  }
+  first: { type: throttle, inputs: [wanted], limit: 1, window: 1s }
+  in_time: { type: throttle, inputs: [wanted], limit: 1, window: 1s, time_field: .t }
+  both: { type: filter, inputs: [wanted.discarded, first.discarded], condition: if (.b exists) }
+  limit_app: { type: throttle, inputs: [${inputs}], limit: 2, window: 1h }`,
+      [],
+      input,
+    )
   const filtered = await decided('wanted')
-  t.same(filtered.all, ['1 pass', '2 discard'])
-  t.match(filtered.stderr, /events 2 .*filtered 1 event discarded by filters before it/)
-  t.notMatch(filtered.stderr, /skipped/)
-  t.same((await decided('wanted.discarded')).all, ['0 pass'])
-  const others = await decided('first', 'text')
-  t.same(others.all, ['1 pass', '2 discard'])
-  t.match(others.stderr, /skipped first \(throttle\), decode: text of in before it in the configuration/)
+  t.same(filtered.all, ['1 pass null', '2 pass null', '3 discard null', '4 discard null'])
+  t.match(filtered.stderr, /applied wanted \(filter\) events 4 /)
+  t.match(filtered.stderr, /before 1 event discarded before limit_app, not counted above: 1 by wanted/)
+  t.same((await decided('wanted.discarded')).all, ['0 pass null'])
+  const throttled = await decided('first')
+  t.same(throttled.all, ['1 pass null', '3 pass null'], 'a throttle before it has the time of the events')
+  t.match(throttled.stderr, /not counted above: 1 by wanted, 2 by first/)
+  t.same((await decided('in_time')).all, ['1 pass null', '3 pass null'])
+  t.same((await decided('first.discarded')).all, ['2 pass null', '4 pass null'])
+  t.same((await decided('both')).all, ['0 pass null', '2 pass null'], 'several inputs')
+  const twice = await decided('in, wanted')
+  t.same(twice.all.slice(0, 4), ['0 pass null', '1 pass null', '1 discard null', '2 discard null'], 'it comes twice')
+  const none = await before(
+    t,
+    `sources: { in: { type: stdin, decode: json } }
+processors:
+  none: { type: filter, inputs: [in], condition: if (.x exists) }
+  limit_app: { type: throttle, inputs: [none], limit: 1, window: 1h }`,
+    [],
+    input,
+  )
+  t.equal(none.code, 0)
+  t.match(none.stderr, /events 0 .*before 5 events discarded before limit_app, not counted above: 5 by none/)
 })
 
-t.test('without the time or the key in any event: a warning before the numbers, and another exit code', async t => {
-  const config = join(folder(t), 'sluice.yaml')
-  const timeless = await simulate(config, [], '{"app":"a"}\n')
-  t.equal(timeless.code, 1)
-  t.match(timeless.stdout, /^WARNING {4}no event has a time in \.t.*^events/ms)
-  const keyless = await simulate(config, [], '{"t":1}\n{"t":2}\n')
-  t.equal(keyless.code, 1)
-  t.match(keyless.stdout, /^WARNING {4}no event has the key \.app.*^events/ms)
-  t.equal((await simulate(config, [], '{"t":1}\n{"t":2,"app":"a"}\n')).code, 0)
+t.test('lines are decoded as the source of the throttle does', async t => {
+  const yaml = (source: string, key: string) => `sources: { in: { ${source} } }
+processors: { limit_app: { type: throttle, inputs: [in], limit: 1, window: 1h, key_field: ${key} } }`
+  const syslog = [
+    '<13>1 2026-01-01T00:00:00Z web app 7 - - one',
+    '<13>1 2026-01-01T00:00:01Z web cron - - - two',
+    'no syslog',
+    '<13>1 - web app - - - without a time',
+  ]
+  const lines = (texts: readonly string[]) => texts.map(text => `${text}\n`).join('')
+  const decoded = await before(t, yaml('type: stdin, decode: syslog', '.app'), [], lines(syslog), '.timestamp')
+  t.same(decoded.all, ['0 pass app', '1 pass cron', '2 pass null', '3 discard app'])
+  t.match(decoded.stderr, /undecoded 1 line not a syslog message: read as text no time 2 events without/)
+  t.match(decoded.stderr, /applied decode: syslog of in/)
+  const dir = t.testdir({ 'a.log': 'one\n  more\ntwo\none\n  more\n' })
+  const file = `${dir}/a.log`
+  const several = yaml('type: file, include: [/none], multiline: { continue: "^ " }', '.message')
+  const text = await before(t, several, [file], '', '.message')
+  t.equal(text.code, 1)
+  t.match(text.stderr, 'the fields of the events are .message, .file, .host')
+  const tapped = ['one', 'two', 'one'].map((message, n) =>
+    JSON.stringify({ message, file: '/var/log/a.log', host: 'h', timestamp: `2026-01-01T00:00:0${n}.000Z` }),
+  )
+  const recorded = await before(t, several, [], lines(tapped), '.timestamp')
+  t.same(recorded.all, ['0 pass one', '1 pass two', '2 discard one'], 'as sluice tap shows them')
+  const entries = ['nginx', 'cron', 'nginx'].map((name, n) =>
+    JSON.stringify({
+      __CURSOR: `s=${n}`,
+      __REALTIME_TIMESTAMP: `${1_760_000_000 + n}000000`,
+      SYSLOG_IDENTIFIER: name,
+      MESSAGE: 'x',
+    }),
+  )
+  const journal = await before(t, yaml('type: journald', '.app'), [], lines(entries), '.timestamp')
+  t.same(journal.all, ['0 pass nginx', '1 pass cron', '2 discard nginx'], 'as journalctl --output=json writes them')
+})
+
+t.test('several sources: an input says whose events it has where that makes a difference', async t => {
+  const dir = t.testdir({ 'app.log': '{"t":1}\n{"t":2,"debug":1}\n', 'sys.log': 'x\ny\n' })
+  const yaml = (decode: string, inputs: string) => `sources:
+  app: { type: file, include: [/none/app], decode: json }
+  sys: { type: file, include: [/none/sys], decode: ${decode} }
+processors:
+  quiet: { type: filter, inputs: [${inputs}], condition: if (NOT .debug exists) }
+  limit_app: { type: throttle, inputs: [quiet, sys], limit: 2, window: 1h }`
+  const args = [`app=${dir}/app.log`, `sys=${dir}/sys.log`]
+  const named = await before(t, yaml('text', 'app'), args)
+  t.same(named.all, ['0 pass null', '2 pass null', '3 discard null'])
+  const unnamed = await before(t, yaml('text', 'app'), [`${dir}/app.log`])
+  t.equal(unnamed.code, 2)
+  t.match(
+    unnamed.stderr,
+    'app and sys reach limit_app in different ways; write whose events an input has before it, as in app=FILE',
+  )
+  const alike = (await before(t, yaml('json', 'app, sys').replace('[quiet, sys]', '[quiet]'), [`${dir}/app.log`])).all
+  t.same(alike, ['0 pass null'])
+})
+
+t.test('without the time or the key in any event: an error with the fields that there are, and no numbers', async t => {
+  const dir = folder(t)
+  const config = join(dir, 'sluice.yaml')
+  const report = join(dir, 'report.html')
+  const refused = async (input: string, args: readonly string[] = []) => {
+    const { code, stdout, stderr } = await simulate(config, ['--report', report, ...args], input)
+    t.same({ code, stdout }, { code: 1, stdout: '' })
+    t.throws(() => readFileSync(report))
+    return stderr
+  }
+  t.equal(
+    await refused('{"app":"a","time":1,"x y":2}\n', ['--decisions']),
+    'sluice: no event has a time in .t: name the field that holds it with --time; the fields of the events are .app, .time, ."x y"\n',
+  )
+  t.equal(
+    await refused('{"t":1}\n{"t":2,"host":"h"}\n'),
+    'sluice: no event has the key .app: correct key_field, or name another field with --key; the fields of the events are .t, .host\n',
+  )
+  t.match(
+    await refused('a\nb\n'),
+    /no event has a time .*no event has the key .*; 2 lines not a JSON object; the fields/,
+  )
+  const sound = await simulate(config, ['--report', report], '{"t":1}\n{"t":2,"app":"a"}\n')
+  t.equal(sound.code, 0)
 })

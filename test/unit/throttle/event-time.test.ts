@@ -5,6 +5,7 @@ import t from 'tap'
 import { Replay } from '../../../src/cli/simulate-replay.js'
 import { type FieldPath, parseFieldPath } from '../../../src/core/field-path.js'
 import { FieldReader } from '../../../src/core/field-reader.js'
+import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { EXCLUDED, FAIL_OPEN, TOO_LATE } from '../../../src/throttle/decider.js'
@@ -321,11 +322,10 @@ t.test('agrees with a simulation of the same events, in order', async t => {
       })
       const options = throttle.options.parse(time_field ? { ...config, time_field } : config)
       const replay = new Replay(options, parseFieldPath('.t'), {
-        origin: { id: 'limit', host: hostname() },
-        filters: [],
         wantsDecisions: true,
       })
-      const splitter = replay.splitter()
+      replay.enter({ source: 'in', host: hostname(), decode: 'json' })
+      const splitter = new LineSplitter(1024)
       const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
       const simulated = [replay.replay(splitter.push(Buffer.from(text))), replay.replay(splitter.flush())]
         .join('')
