@@ -1,4 +1,4 @@
-import { printable } from '../lib/printable.js'
+import { printable, printableJson } from '../lib/printable.js'
 
 /** Answers of the service for people: lists as tables, one thing as lines, a key on a line of its own. */
 
@@ -26,7 +26,8 @@ const NEW_KEY = 'The key. It is not shown again:'
 
 export function peopleText(value: unknown, width: number): string {
   if (Array.isArray(value)) return listText(value, width)
-  if (!isFields(value)) return `${typeof value === 'string' ? printable(value) : JSON.stringify(value, null, 2)}\n`
+  if (!isFields(value))
+    return `${typeof value === 'string' ? printable(value) : printableJson(JSON.stringify(value, null, 2))}\n`
   const { key, config, ...fields } = value
   const flat = flatten(fields)
   const longest = Math.max(0, ...flat.map(([name]) => name.length))
@@ -70,8 +71,8 @@ function listText(items: readonly unknown[], width: number): string {
 function flatten(fields: Fields, before = ''): (readonly [string, string])[] {
   return Object.entries(fields).flatMap(([name, value]) =>
     isFields(value)
-      ? flatten(value, `${before}${name.replaceAll('_', ' ')} `)
-      : [[`${before}${name.replaceAll('_', ' ')}`, cellText(value)] as const],
+      ? flatten(value, `${before}${printable(name).replaceAll('_', ' ')} `)
+      : [[`${before}${printable(name).replaceAll('_', ' ')}`, cellText(value)] as const],
   )
 }
 

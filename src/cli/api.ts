@@ -5,6 +5,7 @@ import { type Answered, ServiceError } from '../client/transport.js'
 import { keyProblem, trimKey } from '../core/auth-options.js'
 import { inspectTls } from '../core/tls-content.js'
 import { NearestName } from '../lib/nearest.js'
+import { printable, printableJson, printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import { peopleText } from './api-text.js'
 import { type Io, UsageError } from './command-line.js'
@@ -109,13 +110,13 @@ export async function pipelineId(client: Client, name: string): Promise<string> 
 }
 
 function jsonText(value: unknown, { stdout }: Io): string {
-  return JSON.stringify(value, null, stdout.isTTY ? 2 : undefined)
+  return printableJson(JSON.stringify(value, null, stdout.isTTY ? 2 : undefined))
 }
 
 function refusalText(error: ServiceError): string {
   const places = error.errors.map(({ path, message }) => `  ${path ? `${path}: ` : ''}${message}\n`).join('')
   const id = error.requestId ? ` (request ${error.requestId})` : ''
-  return `sluice: ${error.status} ${error.code}: ${error.message}${id}\n${places}`
+  return printableText(`sluice: ${error.status} ${error.code}: ${error.message}${id}\n${places}`)
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
@@ -138,7 +139,7 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
   const print = (answer: Pick<Answered, 'status' | 'headers' | 'body'>) => {
     if (options.include) io.stdout.write(headText(answer))
     const { body } = answer
-    if (typeof body === 'string') io.stdout.write(`${body}\n`)
+    if (typeof body === 'string') io.stdout.write(`${io.stdout.isTTY ? printableText(body) : body}\n`)
     else if (body !== undefined)
       io.stdout.write(answer.status < 400 ? bodyText(body, options, io) : `${jsonText(body, io)}\n`)
   }
@@ -163,7 +164,7 @@ function bodyText(body: unknown, options: RawCall, io: Io): string {
 }
 
 function headText({ status, headers }: Pick<Answered, 'status' | 'headers'>): string {
-  return `${status}\n${[...headers].map(([name, value]) => `${name}: ${value}\n`).join('')}\n`
+  return `${status}\n${[...headers].map(([name, value]) => `${name}: ${printable(value)}\n`).join('')}\n`
 }
 
 /** The text itself, the content of a file behind `@`, or standard input for `-`. */

@@ -1,4 +1,5 @@
 import { ConfigError, errorText } from '../core/errors.js'
+import { printableText } from '../lib/printable.js'
 import { packageVersion } from '../lib/version.js'
 import { type Command, findCommand, type Io, readCall, UsageError } from './command-line.js'
 import { commandHelp, globalHelp } from './help.js'
@@ -43,6 +44,10 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
 
 /** What a person is told about an error: one line, and with SLUICE_DEBUG=1 where it came from. */
 export function describe(error: unknown, env: NodeJS.ProcessEnv): string {
+  return printableText(description(error, env))
+}
+
+function description(error: unknown, env: NodeJS.ProcessEnv): string {
   if (error instanceof ConfigError) return error.message
   const text = `sluice: ${readable(error)}`
   if (error instanceof UsageError) {

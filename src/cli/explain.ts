@@ -8,6 +8,7 @@ import type { Explain, Explanation, Finding } from '../core/explain.js'
 import { FieldReader } from '../core/field-reader.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
+import { printableJson, printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
@@ -55,8 +56,8 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const event = readEvent(source, await textOf(options.event, io), wanted)
   const steps = stepsFrom(source, config, explainers, event)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
-  if (options.json) io.stdout.write(`${JSON.stringify(document(source, event, steps), null, 2)}\n`)
-  else io.stdout.write(`${[...head(source, event), ...steps.flatMap(lines)].join('\n')}\n`)
+  if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
+  else io.stdout.write(`${printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))}\n`)
   if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
   return delivered ? EXIT.done : EXIT.failed
 }
@@ -145,7 +146,7 @@ function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']
 function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent): string[] {
   const line = batch.chunk.toString('utf8', batch.starts[0], batch.ends[0])
   const first = `${id} (${type}): ${batch.bytes} bytes, read as ${as}`
-  const fields = jsonText(batch.fields(0))
+  const fields = printableJson(jsonText(batch.fields(0)))
   return [
     first,
     ...line.split('\n').map(part => `    ${cut(part)}`),
@@ -160,7 +161,7 @@ function lines(step: Step): string[] {
   const by = input.includes('.') ? `, by ${input}` : ''
   const what = outcome === 'discarded' ? `discarded (${reason})` : outcome
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
-  if (isChanged) rows.push(`${lead}    the event is now ${cut(jsonText(event))}`)
+  if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)
   if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
   if (delivery !== undefined) rows.push(`${lead}    ${delivery}`)
   return [`${lead}→ ${id} (${type}): ${what}${by}`, ...rows]

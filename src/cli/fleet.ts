@@ -1,5 +1,6 @@
 import type { DaemonDocument } from '../api/domain/documents.js'
 import { everything } from '../client/client.js'
+import { printable } from '../lib/printable.js'
 import { type Connection, withClient } from './api.js'
 import type { Io } from './command-line.js'
 import { lookOf, short, table } from './daemon-view.js'
@@ -22,12 +23,20 @@ export function fleetText(daemons: readonly DaemonDocument[], width: number): st
     const { received = 0, delivered = 0 } = daemon.totals
     const runs = `${daemon.revision ?? '-'}${daemon.behind ? ` of ${daemon.published_revision}` : ''}`
     const state = daemon.silent ? 'silent' : daemon.health
-    return [daemon.host, daemon.pipeline_id, runs, state, short(received), short(delivered), daemon.version]
+    return [
+      printable(daemon.host),
+      daemon.pipeline_id,
+      runs,
+      state,
+      short(received),
+      short(delivered),
+      printable(daemon.version),
+    ]
   })
   const head = ['host', 'pipeline', 'revision', 'state', 'in', 'out', 'version']
   const behind = daemons.filter(daemon => daemon.behind).length
   const silent = daemons.filter(daemon => daemon.silent).length
-  const told = daemons.filter(({ error }) => error !== null).map(({ host, error }) => `! ${host}: ${error}`)
+  const told = daemons.filter(({ error }) => error !== null).map(({ host, error }) => printable(`! ${host}: ${error}`))
   const sum = `${daemons.length} daemon${daemons.length === 1 ? '' : 's'}, ${behind} behind, ${silent} silent`
   return [...table([head, ...rows], width), '', ...told, sum].join('\n')
 }

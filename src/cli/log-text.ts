@@ -1,4 +1,4 @@
-import { printable } from '../lib/printable.js'
+import { printable, printableText } from '../lib/printable.js'
 
 /** Log lines for people: `2026-01-31T14:03:12.345+01:00 WARN  message name=value name="two words"`. */
 
@@ -22,7 +22,7 @@ export function logText(line: string, color: boolean): string {
   try {
     record = JSON.parse(line) as Record<string, unknown>
   } catch {
-    return line
+    return printableText(line)
   }
   const { level, time, pid: _pid, msg, ...fields } = record
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)

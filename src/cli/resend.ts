@@ -6,6 +6,7 @@ import type { Engine, Surroundings } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
 import { systemRandom } from '../lib/backoff.js'
 import { NearestName } from '../lib/nearest.js'
+import { printable } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import { type Io, UsageError } from './command-line.js'
 import { usualConfig, usualSocket } from './daemon-socket.js'
@@ -140,5 +141,5 @@ function tell({ sent, refused, left }: Resent, file: string, id: string, io: Io)
 
 function list(reasons: ReadonlyMap<string, number>): string {
   if (reasons.size === 0) return ''
-  return ` (${[...reasons].map(([reason, n]) => `${reason}: ${n}`).join(', ')})`
+  return printable(` (${[...reasons].map(([reason, n]) => `${reason}: ${n}`).join(', ')})`)
 }

@@ -1,6 +1,7 @@
 import { type DestinationStream, type Logger, pino } from 'pino'
 import type { LogFormat } from '../config/load.js'
 import { formatProblem, type Problem } from '../core/errors.js'
+import { printableJson } from '../lib/printable.js'
 import type { Io } from './command-line.js'
 import { logText } from './log-text.js'
 import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
@@ -52,7 +53,7 @@ export const createLog = (io: LogIo, options?: LogOptions): Logger => openLog(io
 
 function lineFormat({ stderr, env }: LogIo, format: LogFormat | undefined): (json: string) => string {
   const isTerminal = Boolean(stderr.isTTY)
-  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return json => json
+  if ((format ?? (isTerminal ? 'text' : 'json')) === 'json') return printableJson
   const color = isTerminal && env.TERM !== 'dumb' && !env.NO_COLOR
   return json => logText(json, color)
 }

@@ -6,6 +6,7 @@ import { OBJECT } from '../core/flags.js'
 import type { Origin } from '../core/origin.js'
 import { WantedNames } from '../lib/json-scan.js'
 import type { Frame } from '../lib/line-splitter.js'
+import { printableJson } from '../lib/printable.js'
 import { partStarts, TIME } from '../lib/syslog.js'
 import { deciderOptions, type ThrottleOptions } from '../processors/throttle/options.js'
 import { Decider, type Decision, EXCLUDED as EXEMPT, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
@@ -145,7 +146,7 @@ export class Replay {
     this.keys.add(id, outcome, now)
     if (this.#hasTime) this.times.add(now, outcome)
     if (!this.#wantsDecisions) return ''
-    const bucket = id === DEFAULT_BUCKET ? 'null' : JSON.stringify(this.#key!.text())
+    const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#key!.text()))
     return `{"n":${this.read},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
   }
 

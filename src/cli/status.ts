@@ -1,4 +1,4 @@
-import { printable } from '../lib/printable.js'
+import { printable, printableJson } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { backlogLines } from './daemon-backlog.js'
@@ -22,7 +22,7 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
     const { ready, destinations, components, managed } = view
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
     io.stdout.write(
-      `${JSON.stringify({ ready, troubles, notices, managed, destinations, components: listed }, null, 2)}\n`,
+      `${printableJson(JSON.stringify({ ready, troubles, notices, managed, destinations, components: listed }, null, 2))}\n`,
     )
     return troubles.length === 0 ? EXIT.done : EXIT.failed
   }
@@ -37,10 +37,10 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
       lines.push('')
       for (const { what, detail } of all) {
         lines.push(...wrap(`${mark} ${printable(what)}`, width, '  ').map(line => paint(color, line)))
-        if (detail !== undefined) lines.push(...wrap(`  ${detail}`, width, '  '))
+        if (detail !== undefined) lines.push(...wrap(`  ${printable(detail)}`, width, '  '))
       }
       // A command is never broken: it is there to be copied.
-      lines.push(...wrap(`  ${todo}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
+      lines.push(...wrap(`  ${printable(todo)}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
     }
   }
   add(troubles, '!', RED)

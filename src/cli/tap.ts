@@ -1,5 +1,6 @@
 import split2 from 'split2'
 import { textOf } from '../admin/socket.js'
+import { printable, printableJson, printableText } from '../lib/printable.js'
 import { type Io, UsageError } from './command-line.js'
 import { conditionOf } from './condition-flag.js'
 import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
@@ -22,14 +23,16 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
   if (where !== undefined) query.set('where', conditionOf(where, 'where', 'tap', io))
   const response = await ask(findSocket(options, io.env), `/tap?${query}`)
   if (response.statusCode !== 200) {
-    io.stderr.write(`sluice tap: ${(await textOf(response)).trim()}\n`)
+    io.stderr.write(`sluice tap: ${printableText((await textOf(response)).trim())}\n`)
     return response.statusCode === 400 ? EXIT.usage : EXIT.failed
   }
   try {
     for await (const line of response.pipe(split2())) {
       const text = String(line)
-      const to = text.startsWith('#') ? io.stderr : io.stdout
-      if (!to.write(`${text}\n`)) await new Promise(resolve => to.once('drain', resolve))
+      const isRemark = text.startsWith('#')
+      const to = isRemark ? io.stderr : io.stdout
+      if (!to.write(`${isRemark ? printable(text) : printableJson(text)}\n`))
+        await new Promise(resolve => to.once('drain', resolve))
     }
   } catch (error) {
     throw new Error('the daemon has ended, or took up another configuration', { cause: error })

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestEvent } from '../config/config-tests.js'
 import { errorText } from '../core/errors.js'
+import { printable, printableText } from '../lib/printable.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { loadDaemonConfig } from './local-part.js'
@@ -34,8 +35,8 @@ export async function test(path: string, io: Io): Promise<number> {
       } catch (error) {
         faults = [errorText(error)]
       }
-      io.stdout.write(`${faults.length === 0 ? 'ok    ' : 'failed'} ${test.name}\n`)
-      for (const fault of faults) io.stdout.write(`${fault.replace(/^/gm, '       ')}\n`)
+      io.stdout.write(`${faults.length === 0 ? 'ok    ' : 'failed'} ${printable(test.name)}\n`)
+      for (const fault of faults) io.stdout.write(`${printableText(fault).replace(/^/gm, '       ')}\n`)
       if (faults.length > 0) failed++
     }
   } finally {

@@ -80,7 +80,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const [worst, ...more] = troublesOf(now)
   if (worst) {
     lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_TROUBLE))
-    if (worst.detail !== undefined) lines.push(...wrap(`  ${worst.detail}`, width, '  '))
+    if (worst.detail !== undefined) lines.push(...wrap(`  ${printable(worst.detail)}`, width, '  '))
     lines.push(more.length > 0 ? `  and ${more.length} more: see sluice status` : '  see sluice status')
   }
   return `${lines.join('\n').trimEnd()}\n`
@@ -91,7 +91,7 @@ function discards(before: DaemonView, now: DaemonView, seconds: number, width: n
   const found = now.scrape
     .all(name)
     .map(({ labels, value }) => ({
-      what: `${labels.component_id}: ${labels.reason}`,
+      what: printable(`${labels.component_id}: ${labels.reason}`),
       total: value,
       rate: (value - before.scrape.sum(name, { component_id: labels.component_id!, reason: labels.reason! })) / seconds,
     }))

@@ -6,6 +6,7 @@ import { adviceFor, findOrphans } from '../engine/orphans.js'
 import { renamesOf } from '../engine/renames.js'
 import { refuseRepeats } from '../engine/repeats.js'
 import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
+import { printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 import { EXIT } from './dispatch.js'
@@ -27,7 +28,7 @@ export async function validate(
   let errors = 0
   let warnings = 0
   const warn = (line: string) => {
-    out.stderr.write(`${line}\n`)
+    out.stderr.write(`${printableText(line)}\n`)
     warnings++
   }
   const warnOf = (found: readonly Problem[]) => {
@@ -42,10 +43,10 @@ export async function validate(
         ? await checkLocalPart(path, config, { env, components: known }, warn)
         : amounts(config)
       if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await tellOrphans(config, path, warn)
-      out.stdout.write(`${path}: ok (${parts})\n`)
+      out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
-      out.stderr.write(`${error.message}\n`)
+      out.stderr.write(`${printableText(error.message)}\n`)
       errors += error.problems.length
       warnOf(error.warnings)
     }

@@ -1,6 +1,7 @@
 import { basename } from 'node:path'
 import type { KeyWatch } from '../../core/component.js'
 import type { Totals } from '../../engine/totals.js'
+import { printable } from '../../lib/printable.js'
 import { formatDuration } from '../../lib/units.js'
 import { APPS } from './apps.js'
 import { LIMIT } from './plan.js'
@@ -36,7 +37,7 @@ export class LiveView {
   /** `log`: the path of the log of the machine. */
   constructor(counts: Counts, log: string) {
     this.#counts = counts
-    this.#log = shortened(basename(log), LOG_WIDTH)
+    this.#log = shortened(printable(basename(log)), LOG_WIDTH)
     this.#watch = counts.watch()
   }
 

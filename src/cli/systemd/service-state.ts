@@ -1,4 +1,5 @@
 import type { DestinationState } from '../../engine/engine.js'
+import { printable } from '../../lib/printable.js'
 
 /** What systemd is told of a service. */
 export interface ServiceState {
@@ -54,6 +55,6 @@ function list(destinations: readonly DestinationState[]): string {
 
 /** A text without line ends and of bounded length. */
 export function oneLine(text: string): string {
-  const line = text.replace(/\s+/g, ' ').trim()
+  const line = printable(text.replace(/\s+/g, ' ').trim())
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line
 }
