@@ -19,7 +19,7 @@ export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Pr
 export function completed(
   path: string,
   { pipeline, revision, config }: CachedRevision,
-  options: Pick<LoadOptions, 'env' | 'components'>,
+  options: Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>,
 ): Config {
   return new ManagedConfig(path, options).with(config, `pipeline ${pipeline}, revision ${revision}`)
 }

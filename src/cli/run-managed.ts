@@ -52,7 +52,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   if (caFile !== undefined && where.base.startsWith('http:'))
     throw new UsageError('--ca-file has no use with an http:// address', 'run')
   const { env, stdin, stdout } = io
-  const readLocal = () => new ManagedConfig(configPath, { env, components })
+  const readLocal = () => new ManagedConfig(configPath, { env, components, onThisMachine: true })
   const local = readLocal()
   const { log, setFormat } = openLog(io, { format: local.local.logFormat })
   tellWarnings(log, local.local.warnings)

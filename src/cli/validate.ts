@@ -40,7 +40,7 @@ export async function validate(
       const config = loadConfig(path, { env, components: known, serviceAlone: true, localPart: true, ...here })
       warnOf(config.warnings)
       const parts = config.isLocalPart
-        ? await checkLocalPart(path, config, { env, components: known }, warn)
+        ? await checkLocalPart(path, config, { env, components: known, onThisMachine: true }, warn)
         : amounts(config)
       if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await tellOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
@@ -59,7 +59,7 @@ export async function validate(
 async function checkLocalPart(
   path: string,
   config: Config,
-  options: Pick<LoadOptions, 'env' | 'components'>,
+  options: Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>,
   warn: (line: string) => void,
 ): Promise<string> {
   const part = `the local part of a managed daemon: ${amounts(config)}`

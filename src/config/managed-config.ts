@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { trimKey } from '../core/auth-options.js'
-import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText, type Problem } from '../core/errors.js'
 import { misplacedSecrets, secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
-import { type Config, loadConfig } from './load.js'
+import { type Config, type LoadOptions, loadConfig } from './load.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permitted.js'
 import { SECTIONS } from './schema.js'
@@ -14,6 +13,7 @@ import { SECTIONS } from './schema.js'
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
+type Options = Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>
 
 /**
  * Configurations made of a local part and of what a service publishes. Local are all settings, the environment, and the
@@ -25,36 +25,29 @@ export class ManagedConfig {
   /** The local part. */
   readonly local: Config
   readonly #path: string | undefined
-  readonly #env: NodeJS.ProcessEnv
-  readonly #components: readonly AnyDefinition[]
+  readonly #options: Options
 
   /** `path` of the local part; undefined: there is none. Throws ConfigError. */
-  constructor(
-    path: string | undefined,
-    { env, components }: { env: NodeJS.ProcessEnv; components: readonly AnyDefinition[] },
-  ) {
+  constructor(path: string | undefined, options: Options) {
     this.#path = path
-    this.#env = env
-    this.#components = components
-    this.local = loadConfig(path, { env, components, partial: true })
+    this.#options = options
+    this.local = loadConfig(path, { ...options, partial: true })
   }
 
   /** The whole of it; `name` stands for the document in messages. Throws ConfigError. */
   with(document: unknown, name: string): Config {
     const { allow_env } = this.local.managed
-    const names = allow_env.filter(variable => this.#env[variable] !== undefined)
-    const config = loadConfig(this.#path, {
-      env: this.#env,
-      components: this.#components,
-      addition: {
-        document: this.#adapted(document, name),
-        name,
-        env: {
-          ...Object.fromEntries(names.map(variable => [variable, this.#env[variable]])),
-          ...this.#secrets(document, name),
-        },
+    const { env } = this.#options
+    const names = allow_env.filter(variable => env[variable] !== undefined)
+    const addition = {
+      document: this.#adapted(document, name),
+      name,
+      env: {
+        ...Object.fromEntries(names.map(variable => [variable, env[variable]])),
+        ...this.#secrets(document, name),
       },
-    })
+    }
+    const config = loadConfig(this.#path, { ...this.#options, onThisMachine: false, addition })
     const local = new Set(
       [...this.local.sources, ...this.local.processors, ...this.local.destinations].map(({ id }) => id),
     )
@@ -70,6 +63,8 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
+    // Files are examined only when all of them are permitted: what else is on this machine must not be reported.
+    if (this.#options.onThisMachine) loadConfig(this.#path, { ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>
       all.map(one => (local.has(one.id) ? one : { ...one, reach }))
@@ -91,7 +86,7 @@ export class ManagedConfig {
       const place = Object.hasOwn(secrets, secret) ? secrets[secret] : undefined
       if (!place) continue
       try {
-        values[secretVariable(secret)] = readSecret(place, this.#env)
+        values[secretVariable(secret)] = readSecret(place, this.#options.env)
       } catch (error) {
         throw new ConfigError([problem(name, `managed.secrets.${secret}`, errorText(error))])
       }

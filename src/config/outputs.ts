@@ -4,8 +4,9 @@ import type { AnyDefinition } from '../core/component.js'
 import { fileIdentity, finalPath } from '../lib/final-path.js'
 import { kernelFolder } from '../lib/kernel-folder.js'
 import { irregular } from '../lib/regular-file.js'
-import type { Draft } from './component-config.js'
+import type { ComponentConfig, Draft } from './component-config.js'
 import { locate, type Place, placeOf, placeText } from './node.js'
+import type { Fault } from './parse-options.js'
 import type { Problems } from './problems.js'
 import { SECTIONS } from './schema.js'
 import { sourcesOf } from './upstream.js'
@@ -45,10 +46,34 @@ export function checkOutputs(
       first.set(identity, output)
       continue
     }
-    const names = other.path === output.path ? 'this file' : `the same file as ${other.path}`
-    const text = `the destination ${other.draft.id} writes to ${names} ${placeText(other.place)}; two destinations need two files`
-    problems.add(output.place, pathOf(output), text)
+    problems.add(output.place, pathOf(output), sharedText(output.path, other.path, other.draft.id, other.place))
   }
+}
+
+/** Destinations that write to the file of one before them, by links too. Of a configuration whose files are permitted. */
+export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
+  const first = new Map<string, { readonly id: string; readonly path: string }>()
+  return destinations.flatMap(({ id, definition, options }) => {
+    const path = outputOf(definition, options)
+    if (path === undefined) return []
+    const identity = fileIdentity(path)
+    const other = first.get(identity)
+    if (other)
+      return [{ path: `destinations.${id}.${definition.writes}`, message: sharedText(path, other.path, other.id) }]
+    first.set(identity, { id, path })
+    return []
+  })
+}
+
+function sharedText(path: string, other: string, destination: string, place?: Place): string {
+  const names = other === path ? 'this file' : `the same file as ${other}`
+  const at = place ? ` ${placeText(place)}` : ''
+  return `the destination ${destination} writes to ${names}${at}; two destinations need two files`
+}
+
+function outputOf({ writes }: AnyDefinition, options: unknown): string | undefined {
+  const path = writes === undefined ? undefined : (options as Record<string, unknown> | undefined)?.[writes]
+  return typeof path === 'string' ? path : undefined
 }
 
 /** A source that reads what comes of its own events would never come to an end. */
@@ -87,8 +112,8 @@ function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boole
 function outputsOf(drafts: ReadonlyMap<string, Draft>): Output[] {
   return [...drafts.values()].flatMap(draft => {
     const option = draft.definition?.writes
-    const path = option === undefined ? undefined : (draft.config?.options as Record<string, unknown>)?.[option]
-    if (option === undefined || typeof path !== 'string') return []
+    const path = draft.definition && outputOf(draft.definition, draft.config?.options)
+    if (option === undefined || path === undefined) return []
     return [{ draft, option, path, place: placeOf(locate(draft.entry.value, [option], draft.entry.key)) }]
   })
 }

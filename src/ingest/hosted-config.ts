@@ -1,6 +1,7 @@
 import { secretVariable } from '../config/account-secrets.js'
 import { LimitedReach } from '../config/limited-reach.js'
 import { type ComponentConfig, type Config, parseDocument } from '../config/load.js'
+import { sharedOutputs } from '../config/outputs.js'
 import { type Permitted, refusedBy } from '../config/permitted.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText } from '../core/errors.js'
@@ -53,7 +54,7 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
     config = parseDocument(document, name, { env, components, given: [source] })
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
-    throw new NotHosted(error.problems.map(({ path, message }) => `${path}: ${message}`).join('; '), { cause: error })
+    throw new NotHosted(textOf(error.problems), { cause: error })
   }
   const reached = reachedFrom(config)
   const all = { ...config, ...reached, dataDir, metrics: undefined, sources: [source] }
@@ -63,8 +64,8 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
     throw new NotHosted(
       `destinations.${toStdout.id}.type: the standard output of the service is not for pipelines; choose another destination, or run this pipeline in a daemon`,
     )
-  const refused = refusedBy(permitted, all)
-  if (refused.length > 0) throw new NotHosted(refused.map(({ path, message }) => `${path}: ${message}`).join('; '))
+  refuse(refusedBy(permitted, all))
+  refuse(sharedOutputs(all.destinations))
   const { length } = all.destinations
   if (length > MOST_DESTINATIONS)
     throw new NotHosted(
@@ -76,6 +77,16 @@ export function hostedConfig(document: unknown, options: HostedOptions): Config 
     processors: withFewerKeys(all.processors),
     destinations: all.destinations.map(one => ({ ...bounded(one, length), reach })),
   }
+}
+
+type Faults = readonly { readonly path: string; readonly message: string }[]
+
+function refuse(faults: Faults): void {
+  if (faults.length > 0) throw new NotHosted(textOf(faults))
+}
+
+function textOf(faults: Faults): string {
+  return faults.map(({ path, message }) => `${path}: ${message}`).join('; ')
 }
 
 /** What a request takes of the memory and the connections of all: not as much of it as a daemon may have of its own. */

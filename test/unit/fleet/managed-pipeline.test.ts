@@ -1,4 +1,4 @@
-import { readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -120,6 +120,51 @@ t.test('a configuration of a local part and a published one', async t => {
   const own = empty.with({ sources: { in: { type: 'stdin' } }, destinations: out({ inputs: ['in'] }) }, 'doc')
   t.equal(own.sources.length, 1, 'standard input is whatever the operator gave')
   t.throws(() => new ManagedConfig('/nowhere.yaml', { env, components }), { code: 'SLUICE_CONFIG' })
+})
+
+t.test('files of a published pipeline are examined where it runs', async t => {
+  const folder = realpathSync(t.testdir({ out: { 'a.log': '' }, elsewhere: { 'b.log': '' } }))
+  const at = (...names: string[]) => join(folder, ...names)
+  symlinkSync(at('out/a.log'), at('out/link.log'))
+  linkSync(at('out/a.log'), at('out/hard.log'))
+  symlinkSync(at('out'), at('other'))
+  symlinkSync(at('out/new.log'), at('out/early.log'))
+  mkdirSync(at('out/folder.log'))
+  mkdirSync(at('elsewhere/folder.log'))
+  const path = at('local.yaml')
+  writeFileSync(
+    path,
+    `sources: { piped: { type: stdin } }
+data_dir: ${at('state')}
+managed: { allow_files: [${at('out')}/**, ${at('other')}/**] }
+`,
+  )
+  const made = (onThisMachine: boolean, ...paths: string[]) => {
+    const write = (path: string, i: number) => [`d${i}`, { type: 'file', inputs: ['ingest'], path }]
+    const document = { destinations: Object.fromEntries(paths.map(write)) }
+    return new ManagedConfig(path, { env, components, onThisMachine }).with(document, 'doc')
+  }
+  const a = at('out/a.log')
+  for (const [one, other] of [
+    [a, a],
+    [a, at('out/link.log')],
+    [at('out/hard.log'), a],
+    [a, at('other/a.log')],
+    [at('out/new.log'), at('other/new.log')],
+    [at('out/early.log'), at('out/new.log')],
+  ] as const) {
+    const message = /doc.*destinations\.d1\.path: the destination d0 writes to .*two destinations need two files/
+    t.throws(() => made(true, one, other), { code: 'SLUICE_CONFIG', message }, `${one} ${other}`)
+  }
+  t.equal(made(true, a, at('out/b.log')).destinations.length, 2)
+  t.equal(made(false, a, at('out/link.log')).destinations.length, 2, 'nothing is examined anywhere else')
+  t.throws(() => made(true, at('out/folder.log')), { message: /folder\.log cannot be written: it is a folder/ })
+  const refused = { message: /is not among the files/ }
+  t.throws(() => made(true, at('elsewhere/folder.log')), refused, 'nor is what is not permitted')
+  const reads = `sources: { x: { type: file, include: [${a}] } }\ndata_dir: ${at('state')}\nmanaged: { allow_files: [${at('out')}/**] }\n`
+  writeFileSync(path, reads)
+  const again = { message: /d0\.path: the source x reads .*a\.log again/ }
+  t.throws(() => made(true, at('out/link.log')), again, 'a local source reads what a destination writes')
 })
 
 t.test('addresses of pipelines', async t => {

@@ -1,6 +1,6 @@
 import dns from 'node:dns'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync, realpathSync, statSync, symlinkSync } from 'node:fs'
+import { existsSync, linkSync, readdirSync, readFileSync, realpathSync, statSync, symlinkSync } from 'node:fs'
 import { createServer, type ServerResponse } from 'node:http'
 import { syncBuiltinESMExports } from 'node:module'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
@@ -277,6 +277,24 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
     destinations: { out: { ...OUT, inputs: ['mine', 'ingest'] } },
   })
   t.match(await post(line(1)), { status: 202 }, 'sources of daemons are no matter here')
+})
+
+t.test('two destinations of a pipeline never write to one file, by links either', async t => {
+  const folder = realpathSync(t.testdir({ out: { a: '' } }))
+  const at = (name: string) => join(folder, 'out', name)
+  symlinkSync(at('a'), at('link'))
+  linkSync(at('a'), at('hard'))
+  const permitted: Permitted = { files: [`${folder}/out/**`], never: [], urls: [], listen: [], credentials: [] }
+  const { publish, post } = await startIngestHost(t, { permitted, folder: join(folder, 'ingest') })
+  const file = (name: string) => ({ type: 'file', inputs: ['ingest'], path: at(name) })
+  for (const other of ['link', 'hard', 'a']) {
+    await publish({ destinations: { one: file('a'), two: file(other) } })
+    const message = /destinations\.two\.path: the destination one writes to .*two destinations need two files/
+    t.match(await post(line(1)), { status: 503, code: 'pipeline_cannot_run', message }, other)
+  }
+  await publish({ destinations: { one: file('a'), two: file('b') } })
+  t.match(await post(line(2)), { status: 202 })
+  for (const name of ['a', 'b']) t.equal(readFileSync(at(name), 'utf8'), `${line(2)}\n`)
 })
 
 t.test('a pipeline takes a bounded part of the memory and the connections of all', async t => {
