@@ -92,6 +92,11 @@ export interface Destination extends Lifecycle {
   /** Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`. */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations know nothing of a request but that it was accepted
   write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt | void>
+  /**
+   * The bytes that a request is sent as, before compression. Where they are at most `maxBytes` the request is written
+   * next, so that its encoding may be kept. Left out: about as many as were read.
+   */
+  sizeOf?(request: readonly EventBatch[], maxBytes: number): number
   /** While on hold: whether something changed (a key was replaced) so that a new attempt makes sense at once. */
   changed?(): Promise<boolean>
 }

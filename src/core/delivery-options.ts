@@ -5,14 +5,28 @@ import { byteSize, duration } from './options.js'
 export interface DeliveryDefaults {
   readonly max_events: number
   readonly max_bytes: string
+  /** What `max_bytes` is measured in. */
+  readonly bytes: string
   readonly max_wait: string
   readonly max_in_flight: number
 }
 
-const REMOTE: DeliveryDefaults = { max_events: 1000, max_bytes: '1MB', max_wait: '1 Seconds', max_in_flight: 4 }
+const REMOTE: DeliveryDefaults = {
+  max_events: 1000,
+  max_bytes: '1MB',
+  bytes: 'Bytes of one request at most, as sent, before compression.',
+  max_wait: '1 Seconds',
+  max_in_flight: 4,
+}
 
 /** Defaults for destinations on the machine itself: in order, hardly waiting. */
-export const LOCAL: DeliveryDefaults = { max_events: 50_000, max_bytes: '1MB', max_wait: '10ms', max_in_flight: 1 }
+export const LOCAL: DeliveryDefaults = {
+  max_events: 50_000,
+  max_bytes: '1MB',
+  bytes: 'Bytes of events written at a time at most, as read.',
+  max_wait: '10ms',
+  max_in_flight: 1,
+}
 
 /** The side output of a destination: what it refuses for good. */
 export const REJECTED = 'rejected'
@@ -45,7 +59,7 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .describe('Events in one request at most.'),
         max_bytes: byteSize(1, 1024 ** 3)
           .prefault(defaults.max_bytes)
-          .describe('Bytes of events in one request at most, as read. A single larger event goes alone.'),
+          .describe(`${defaults.bytes} A single larger event goes alone.`),
         max_wait: wait(defaults.max_wait).describe('How long an event waits at most for others to share its request.'),
       })
       .prefault({})

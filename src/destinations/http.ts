@@ -37,7 +37,9 @@ const COMPRESSORS = {
 
 /** A request as it is sent, the same at each attempt. */
 interface Prepared {
-  readonly body: Buffer
+  /** Before compression; undefined: it is compressed. */
+  plain: Buffer | undefined
+  compressed?: Promise<Buffer>
   readonly idempotencyKey: string
 }
 
@@ -67,9 +69,21 @@ class HttpDestination implements Destination {
     else await this.#validate(validate, signal)
   }
 
+  sizeOf(request: readonly EventBatch[], maxBytes: number): number {
+    const { parts, bytes } =
+      this.#options.encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
+    // A copy: a receiver may answer before it has read all of it, and the batches' own bytes are used again then.
+    if (bytes <= maxBytes) {
+      this.#prepared.set(request, { plain: this.#memory.join(parts, bytes), idempotencyKey: randomUUID() })
+    }
+    return bytes
+  }
+
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt> {
     const { url, method, encoding, compression } = this.#options
-    const { body, idempotencyKey } = await this.#prepare(request)
+    const prepared = this.#prepare(request)
+    const { idempotencyKey } = prepared
+    const body = await this.#bodyOf(prepared)
     const headers: Record<string, string> = {
       'content-type': encoding === 'json' ? 'application/x-ndjson' : 'text/plain; charset=utf-8',
       'idempotency-key': idempotencyKey,
@@ -143,23 +157,25 @@ class HttpDestination implements Destination {
     return await this.#transport.request({ origin, path: pathname + search, method, headers: all, body }, url, signal)
   }
 
-  async #prepare(request: readonly EventBatch[]): Promise<Prepared> {
-    let prepared = this.#prepared.get(request)
-    if (!prepared) {
-      prepared = { body: await this.#encode(request), idempotencyKey: randomUUID() }
-      this.#prepared.set(request, prepared)
-    }
-    return prepared
+  #prepare(request: readonly EventBatch[]): Prepared {
+    if (!this.#prepared.has(request)) this.sizeOf(request, Number.POSITIVE_INFINITY)
+    return this.#prepared.get(request)!
   }
 
-  async #encode(request: readonly EventBatch[]): Promise<Buffer> {
-    const { encoding, compression } = this.#options
-    const { parts, bytes } = encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
-    // A copy: a receiver may answer before it has read all of it, and the batches' own bytes are used again then.
-    const plain = this.#memory.join(parts, bytes)
-    const compressed = await COMPRESSORS[compression]?.(plain)
-    if (compressed) this.#memory.giveBack(plain)
-    return compressed ?? plain
+  async #bodyOf(prepared: Prepared): Promise<Buffer> {
+    const compress = COMPRESSORS[this.#options.compression]
+    const { plain } = prepared
+    if (plain && !compress) return plain
+    if (plain && compress) prepared.compressed ??= compress(plain)
+    try {
+      const body = await prepared.compressed!
+      if (prepared.plain) this.#memory.giveBack(prepared.plain)
+      prepared.plain = undefined
+      return body
+    } catch (error) {
+      delete prepared.compressed
+      throw error
+    }
   }
 
   /** The request is delivered: it is not tried again. */

@@ -20,9 +20,17 @@ export class Batcher {
   #fromBytes = 0
   #events = 0
   #bytes = 0
+  /** Bytes sent for each byte of the events, as far as that is known. */
+  readonly #sent: { readonly ratio: number }
 
-  constructor(limits: BatchLimits) {
+  constructor(limits: BatchLimits, sent = { ratio: 1 }) {
     this.#limits = limits
+    this.#sent = sent
+  }
+
+  /** Bytes of events, as read, of which a request has at most. */
+  get #maxBytes(): number {
+    return this.#limits.max_bytes / this.#sent.ratio
   }
 
   get empty(): boolean {
@@ -31,7 +39,7 @@ export class Batcher {
 
   /** Whether there is a whole request. */
   get full(): boolean {
-    return this.#events >= this.#limits.max_events || this.#bytes >= this.#limits.max_bytes
+    return this.#events >= this.#limits.max_events || this.#bytes >= this.#maxBytes
   }
 
   /** When the oldest event has waited long enough, on the clock that `add` was told; Infinity when there is none. */
@@ -54,7 +62,8 @@ export class Batcher {
 
   /** The next request: as much as is there and the limits allow. */
   take(): EventBatch[] {
-    const { max_events: maxEvents, max_bytes: maxBytes } = this.#limits
+    const { max_events: maxEvents } = this.#limits
+    const maxBytes = this.#maxBytes
     const request: EventBatch[] = []
     let events = 0
     let bytes = 0

@@ -14,6 +14,7 @@ import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
 import type { Outage } from './outage.js'
 import { isDivided, Refusals } from './refusals.js'
 import { RequestSlots } from './request-slots.js'
+import { SentSize } from './sent-size.js'
 
 /**
  * From batches to requests, and each request to its end. Invariants: every batch written is in the batcher or in
@@ -42,6 +43,7 @@ export class Delivery extends Writable {
   readonly #latency: Observer
   readonly #refusals: Refusals
   readonly #slots: RequestSlots
+  readonly #sentSize: SentSize
   #started = false
   #over = false
   #cancelTimer: (() => void) | undefined
@@ -56,7 +58,8 @@ export class Delivery extends Writable {
     this.#destination = destination
     this.#options = options
     this.#context = context
-    this.#batcher = new Batcher(options.batch)
+    this.#sentSize = new SentSize(destination, options.batch.max_bytes)
+    this.#batcher = new Batcher(options.batch, this.#sentSize)
     this.#slots = new RequestSlots(options.max_in_flight, context.requests)
     const { log, clock, random, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
@@ -270,6 +273,10 @@ export class Delivery extends Writable {
     const left = [whole]
     for (let next = left.shift(); next; next = left.shift()) {
       let request = next
+      if (this.#sentSize.exceeds(request)) {
+        left.unshift(...this.#halves(request))
+        continue
+      }
       const refused: [Request, DeliveryError][] = []
       const attempt = (signal: AbortSignal) => this.#write(request.parts, signal)
       const judge = (thrown: unknown) => {
@@ -334,6 +341,10 @@ export class Delivery extends Writable {
         'a request was too large for the destination and goes in halves; a lower batch.max_bytes avoids that'
       this.#context.log.warn({ ...logFields(error), events, bytes, ...more }, advice)
     }
+    return this.#halves(request)
+  }
+
+  #halves(request: Request): Request[] {
     this.#unsettled.delete(request)
     return halve(request.parts).map(parts => this.#request(parts))
   }

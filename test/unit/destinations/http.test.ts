@@ -682,3 +682,43 @@ t.test('where node_modules is a link, and a socket was looked at', t => {
   t.equal(String(said), 'works\n')
   t.end()
 })
+
+t.test('delivery: batch.max_bytes bounds what is sent, whatever the encoding adds', async t => {
+  const to = await receiver(t)
+  const text = originOf('text', '/var/log/app.log')
+  for (const compression of ['none', 'gzip']) {
+    const made = await make({ url: to.url(), compression })
+    const options = { batch: { max_bytes: 2000, max_wait: '20ms' }, max_in_flight: 1 }
+    const { delivery, end } = deliver(t.testdir({}), made, options)
+    await delivery.start()
+    to.requests.length = 0
+    const sent: string[] = []
+    for (let i = 0; i < 10; i++) {
+      const lines = Array.from({ length: 20 }, (_, n) => (n === 7 ? '"\\'.repeat(700) : `${i} ${n}`))
+      sent.push(...lines)
+      delivery.write(linesOf(`${lines.join('\n')}\n`, text)[0]!)
+    }
+    const [changed] = linesOf('a\nb\n', text)
+    for (const i of [0, 1]) changed!.modify(i, { message: `${i}`, added: 'x'.repeat(1500) })
+    sent.push('0', '1')
+    delivery.write(changed!)
+    t.same(await end(), { events: 0, bytes: 0 })
+    const lines = to.requests.flatMap(({ body }) => body.trimEnd().split('\n'))
+    t.same(
+      lines.map(line => (JSON.parse(line) as { message: string }).message),
+      sent,
+      'in order, once',
+    )
+    const large = to.requests.filter(({ body }) => body.length > 2000)
+    t.same(
+      large.map(({ body }) => body.split('\n').length - 1),
+      Array(10).fill(1),
+      'only a single event is larger',
+    )
+    t.ok(to.requests.length < 70, `${to.requests.length} requests`)
+    t.same(
+      made.logs.filter(({ level }) => level > 30),
+      [],
+    )
+  }
+})
