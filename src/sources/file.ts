@@ -181,7 +181,7 @@ class FileSource implements Source {
       },
       open: tailer => this.#roster.open(tailer),
       onTruncated: tailer => this.#roster.truncated(tailer),
-      areHeld: () => this.#roster.holds,
+      areHeld: () => this.#isHeld,
     })
     this.#roster = new Roster({
       context,
@@ -270,7 +270,8 @@ class FileSource implements Source {
       const hinted = this.#hinted
       this.#hinted = new Set()
       for (const path of hinted) this.#roster.examine(path)
-      if (this.#roster.holds) this.#urgent = true
+      if (this.#isHeld) this.#urgent = true
+      else if (!this.#options.follow) this.#reader.look()
       this.#saveNew()
     }
   }
@@ -292,6 +293,11 @@ class FileSource implements Source {
     }
     // A failure was told and is tried again by who writes.
     checkpoints.flush().then(done, done)
+  }
+
+  /** Whether another sweep may find more at once. */
+  get #isHeld(): boolean {
+    return this.#roster.holds || (!this.#options.follow && this.#roster.isSearching)
   }
 
   async #sweep(): Promise<void> {

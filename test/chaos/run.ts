@@ -123,7 +123,9 @@ async function finish(world: World): Promise<void> {
 async function allOpened(world: World): Promise<void> {
   const { setup, files, daemon } = world
   if (setup.openFiles !== PLAIN.openFiles) return
-  await world.until('all files to be opened', () => files.matched().every(({ key, content }) => content.size === 0 || daemon!.holds(key)))
+  await world.until('all files to be opened', () =>
+    files.matched().every(({ key, content }) => content.size === 0 || daemon!.holds(key)),
+  )
 }
 
 /** Every event is accounted for, and none is left inside. */

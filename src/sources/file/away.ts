@@ -114,11 +114,15 @@ export class Away {
       }
     }
     rotated.begin()
+    const names = new Map([...folders].map(folder => [folder, rotated.namesIn(folder)]))
     const known = [...closed.values()].sort((a, b) => b.sought.head.bytes - a.sought.head.bytes)
     for (const tailer of known) {
       if (slices.due) await slices.pause()
-      const place = await rotated.find(dirname(tailer.path), tailer.sought, slices)
-      if (place && readOn(tailer, place)) {
+      const folder = dirname(tailer.path)
+      const place = await rotated.find(folder, tailer.sought, slices)
+      if (place ? !readOn(tailer, place) : rotated.namesIn(folder) !== names.get(folder)) continue
+      tailer.wasSought = true
+      if (place) {
         this.#tell(tailer, place)
         tailer.awaySince = now
         onReady(tailer)

@@ -105,6 +105,13 @@ export class Copies {
     }
   }
 
+  /** Whether one is known to be its copy, under whatever name: then no other can be. */
+  isFound(folder: string, { key, copyKey }: Sought): boolean {
+    if (copyKey === undefined) return false
+    for (const one of this.#folders.get(folder)?.known.values() ?? []) if (one?.owner === key) return true
+    return false
+  }
+
   /**
    * What may be a copy of what is sought and may have more than was read of it; undefined: nothing. To be asked first for
    * what more is known of.
@@ -121,7 +128,9 @@ export class Copies {
     const free = ({ over, not, owner = sought.key, spoken }: Candidate) =>
       !over && !not.has(sought.key) && owner === sought.key && spoken <= bytes
     // What was last changed before the file was made is the copy of an older one, or its times were lost.
-    const matching = withHead(looked, sought.head).filter(one => (later(one) || strong) && free(one))
+    const isFound = this.isFound(folder, sought)
+    const isIt = (one: Candidate) => (isFound ? one.owner === sought.key : later(one) || strong)
+    const matching = withHead(looked, sought.head).filter(one => isIt(one) && free(one))
     const whole = matching.find(one => isWhole(one, sought))
     if (whole) whole.spoken = Math.max(whole.spoken, bytes)
     if (whole && sought.read) {

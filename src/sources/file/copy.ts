@@ -30,7 +30,6 @@ export interface Candidate {
 export const ON_THE_WAY = -1
 /** Work done for one portion, in bytes: others wait for no more than that. */
 const BUDGET = 1024 * 1024
-const NOWHERE = -1
 /** Copies that are inflated at the same time. */
 const MAX_INFLATED = 16
 
@@ -46,13 +45,13 @@ export class Slots {
  */
 export class Copy {
   readonly #candidates: Candidate[]
-  readonly #key: string
+  #key: string
   readonly #troubles: Troubles
   readonly #slots: Slots
   #inflated: Inflated | undefined
   /** Where nothing comes behind any more. */
   #end: number | undefined
-  /** Its file has another name by now, or none: it is to be looked for again. */
+  /** Its file has another name by now, or none, or it is none of the candidates: it is to be looked for again. */
   isLost = false
 
   /** `candidates`: the likeliest first. `key`: what the file is known by. */
@@ -73,9 +72,20 @@ export class Copy {
     return this.#candidates[0]?.key
   }
 
+  /** Whether it is known which copy it is. */
+  get isFound(): boolean {
+    return this.#candidates[0]?.owner === this.#key
+  }
+
   /** When that was last changed. */
   get changedAt(): bigint {
     return this.#candidates[0]?.changedAt ?? 0n
+  }
+
+  /** What the file is known by from now on. */
+  belongTo(key: string): void {
+    for (const one of this.#candidates) if (one.owner === this.#key) one.owner = key
+    this.#key = key
   }
 
   /** Whether it is to be read when another copy has come to its end. */
@@ -94,10 +104,7 @@ export class Copy {
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     const candidate = this.#candidates[0]
-    if (!candidate) {
-      this.#end = NOWHERE
-      return ON_THE_WAY
-    }
+    if (!candidate) return this.#lose()
     try {
       if (this.#inflated && this.#inflated.at > at) this.close()
       const inflated = this.#inflated ?? this.#begin(candidate)
@@ -119,10 +126,7 @@ export class Copy {
       }
       return before.length + length
     } catch (error) {
-      if (errorCode(error) === 'ENOENT') {
-        this.isLost = true
-        return ON_THE_WAY
-      }
+      if (errorCode(error) === 'ENOENT') return this.#lose()
       this.#troubles.damaged(candidate.path, error)
       return this.#refuse(candidate)
     }
@@ -145,7 +149,11 @@ export class Copy {
     candidate.not.add(this.#key)
     this.#candidates.shift()
     this.close()
-    if (this.#candidates.length === 0) this.#end = NOWHERE
+    return this.#candidates.length === 0 ? this.#lose() : ON_THE_WAY
+  }
+
+  #lose(): number {
+    this.isLost = true
     return ON_THE_WAY
   }
 

@@ -30,6 +30,12 @@ export interface MissingOptions {
   precede(name: string, tailer: Tailer): void
   /** The open file that has this name now. */
   at(name: string): Tailer | undefined
+  /** All that are open or sought. */
+  tailers(): Iterable<Tailer>
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** The open file holds something else than what was read of it. */
+  onTruncated(tailer: Tailer): void
   /** The file may have more to read. */
   onReady(tailer: Tailer): void
 }
@@ -39,8 +45,14 @@ export class Missing {
   readonly #options: MissingOptions
   /** Something that was found is to be looked for again. */
   isIncomplete = false
+  /** What had a name unseen can be told only when other searches are over. */
+  isWaiting = false
+  /** What has such names now. */
+  delays: ReadonlySet<Tailer> = new Set()
   /** Names that lead to something else than before, and since when at the earliest, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
+  /** What was there at the start is still being told. */
+  #isStarting = true
 
   constructor(options: MissingOptions) {
     this.#options = options
@@ -86,6 +98,7 @@ export class Missing {
     rotated.begin()
     const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
     for (const [folder, entries] of folders) {
+      const names = rotated.namesIn(folder)
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
       if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
         for (const tailer of tailers) {
@@ -99,6 +112,7 @@ export class Missing {
         const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
       }
+      if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
     }
     found.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     for (const { entry, place } of found) this.#readOn(entry, place)
@@ -114,22 +128,61 @@ export class Missing {
     if (!this.#displaced.has(path)) this.#displaced.set(path, since - CLOCK_MS)
   }
 
-  /** Finds what had such names in between, and reads it whole. `now`: as in Rotated. */
-  async findUnseen(tailers: readonly Tailer[], now: number | undefined, slices: Slices): Promise<void> {
-    if (this.#displaced.size === 0) return
-    const { rotated } = this.#options
-    rotated.begin()
+  /** Finds what had such names in between, and reads it whole. `now`: wall clock in milliseconds. */
+  async findUnseen(now: number, slices: Slices): Promise<void> {
+    const delays = new Set<Tailer>()
+    this.delays = delays
+    this.isWaiting = false
+    const { rotated, tailers, at } = this.#options
+    const before = this.#isStarting ? undefined : now
+    if (this.#displaced.size > 0) rotated.begin()
     for (const [path, since] of this.#displaced) {
-      const unseen = await rotated.unseen(path, since, now, tailers, slices)
-      if (!unseen) continue
+      const unseen = this.#isTold(path) ? await rotated.unseen(path, since, before, [...tailers()], slices) : undefined
+      // Another file may have been truncated meanwhile, and what was found be the copy of that.
+      if (!unseen || !this.#isTold(path)) {
+        this.isWaiting = true
+        const now = at(path)
+        if (now) delays.add(now)
+        continue
+      }
       this.#displaced.delete(path)
-      const fd = this.#options.at(path)?.fd
+      const fd = at(path)?.fd
       const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.isCopyOf(place.path, fd)
       this.#readUnseen(
         path,
         unseen.filter(one => !isCopy(one)),
       )
     }
+    this.#isStarting &&= this.isWaiting
+  }
+
+  /** Whether it is known of all that was read where its rest is: what is left over was not seen. */
+  #isTold(path: string): boolean {
+    if (this.isIncomplete || !this.#isSought(path)) return false
+    const folder = dirname(path)
+    for (const { copy, path } of this.#options.tailers()) {
+      if (copy && !copy.isFound && dirname(path) === folder) return false
+    }
+    return true
+  }
+
+  /** Whether it is known whose rest the copies of this file have, and none of them is to be read before newer ones. */
+  isSettled(path: string): boolean {
+    return !this.#displaced.has(path) && this.#isSought(path)
+  }
+
+  /** Whether every truncation of this file was noticed, and looked for in its copies. */
+  #isSought(path: string): boolean {
+    const { at, open, onTruncated, tailers } = this.#options
+    const now = at(path)
+    if (now && !now.copy && open(now)) {
+      if (now.reading) return false
+      if (!now.holds()) onTruncated(now)
+    }
+    for (const { truncatedSince, wasSought, copy, origin } of tailers()) {
+      if (origin.path === path && truncatedSince !== undefined && !wasSought && !copy) return false
+    }
+    return true
   }
 
   #readOn(entry: Entry, place: Sibling | Copy): void {

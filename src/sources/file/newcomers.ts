@@ -12,9 +12,8 @@ export interface NewcomersOptions {
   isName(path: string): boolean
   /** The file that is read under this name. */
   at(path: string): Tailer | undefined
-  /** Opens the file if it is not; false when it cannot be read now. */
-  open(tailer: Tailer): boolean
-  onTruncated(tailer: Tailer): void
+  /** Whether it is known whose rest the copies of the file of this name have. */
+  isSettled(path: string): boolean
   /** Takes up the file as one of its own. */
   examine(path: string, kind: NameKind): void
 }
@@ -67,22 +66,18 @@ export class Newcomers {
       if (!originalsOf(path).some(name => this.#options.at(name) === of)) this.#copies.delete(path)
   }
 
-  /** `later`: an original was just found to be truncated. */
+  /** `later`: it may hold the rest of an original that was truncated. */
   #stateOf(path: string, stat: BigIntStats): 'copy' | 'later' | 'new' {
-    const { at, open, onTruncated, rotated } = this.#options
+    const { at, isSettled, rotated } = this.#options
     for (const original of originalsOf(path)) {
+      if (!isSettled(original)) return 'later'
       const tailer = at(original)
-      if (!tailer || tailer.copy || !open(tailer)) continue
-      if (tailer.reading) return 'later'
-      if (tailer.left() < 0) {
-        onTruncated(tailer)
-        return 'later'
-      }
+      if (!tailer || tailer.copy || tailer.fd === undefined) continue
       // A copy that was just begun.
       if (stat.size === 0n) return 'copy'
       const seen = this.#copies.get(path)
       if (seen?.of === tailer && seen.size === stat.size && seen.changedAt === stat.mtimeNs) return 'copy'
-      if (!rotated.isCopyOf(path, tailer.fd!)) continue
+      if (!rotated.isCopyOf(path, tailer.fd)) continue
       this.#copies.set(path, { of: tailer, size: stat.size, changedAt: stat.mtimeNs })
       return 'copy'
     }

@@ -5,12 +5,11 @@ import type { Clock } from '../../lib/time.js'
 import { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
 import type { Troubles } from './troubles.js'
+import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
 /** Portions of one file in a row while others wait: a huge backlog does not keep the rest from being read. */
 const SHARE = 4
-/** All unfinished lines of a source together; beyond it the first ones are given up, and read again later. */
-const MAX_PENDING_BYTES = 32 * 1024 * 1024
 /** Hints about appends are gathered this long: many small appends become one read. */
 const GATHER_MS = 10
 const IDLE_MS = 3_600_000
@@ -58,11 +57,7 @@ export class Reader {
   #turns = 0
   #reading: Reading | undefined
   #outbox: EventBatch[] = []
-  /** Files at their end with a part of a line, and its size. */
-  readonly #unfinished = new Map<Tailer, number>()
-  #unfinishedBytes = 0
-  /** No unfinished line is due before. */
-  #flushAt = Number.POSITIVE_INFINITY
+  readonly #unfinished: Unfinished
   readonly #hinted = new Set<Tailer>()
   #gatherUntil = 0
   #failure: Error | undefined
@@ -74,6 +69,7 @@ export class Reader {
   constructor(options: ReaderOptions) {
     this.#options = options
     this.#slices = new Slices(options.clock)
+    this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
   }
 
   /** The file may have more to read. */
@@ -104,6 +100,11 @@ export class Reader {
     this.#waker.wake()
   }
 
+  /** Files that were held may not be any more. */
+  look(): void {
+    this.#waker.wake()
+  }
+
   /** A batch came back after the source was stopped. */
   giveUp(): void {
     this.#givenUp = true
@@ -116,7 +117,7 @@ export class Reader {
   }
 
   forget(tailer: Tailer): void {
-    this.#forgetUnfinished(tailer)
+    this.#unfinished.forget(tailer)
     this.#hinted.delete(tailer)
     this.#drop(tailer)
   }
@@ -134,14 +135,14 @@ export class Reader {
         if (this.#failure) throw this.#failure
         await this.#take(out)
         this.#begin(out)
-        this.#flushDue(out, false)
+        this.#postDue(out, false)
         for (let batch = this.#outbox.shift(); batch; batch = this.#outbox.shift()) {
           await this.#send(batch, out, signal)
           if (signal.aborted || this.#failure) break
         }
         if (this.#reading || this.#outbox.length > 0) continue
         if (this.#slices.due) await this.#slices.pause()
-        if (!follow) this.#flushDue(out, true)
+        if (!follow) this.#postDue(out, true)
         if (this.#outbox.length > 0 || this.#queue.length > 0) continue
         if (!follow && !this.#options.areHeld()) return
         await this.#waker.wait(this.#idleMs())
@@ -189,10 +190,10 @@ export class Reader {
   /** Sends the unfinished lines that nobody is writing. There is no time to wait for room: they are few and short. */
   #finishQuiet(out: Outlet): void {
     const before = this.#options.clock.now() - QUIET_MS
-    for (const tailer of this.#unfinished.keys()) {
+    for (const tailer of this.#unfinished.tailers) {
       // What was read before it and cannot be sent any more is read again: then so is this.
       const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
-      if (blocked || tailer.growth.at > before || this.#hasMore(tailer)) continue
+      if (blocked || tailer.growth.at > before || hasMore(tailer)) continue
       const batch = tailer.flush(out)
       if (batch) void out.send(batch).catch(() => {})
     }
@@ -288,53 +289,15 @@ export class Reader {
 
   #rest(tailer: Tailer, out: Outlet): void {
     tailer.rest()
-    this.#noteUnfinished(tailer)
-    if (tailer.isOver && tailer.pending > 0) this.#flush(tailer, out)
-    else this.#parkExcess(tailer, out)
-  }
-
-  #noteUnfinished(tailer: Tailer): void {
-    this.#setUnfinishedBytes(tailer, tailer.pending)
-    if (tailer.pending === 0 && !tailer.growth.parked) this.#unfinished.delete(tailer)
-    else this.#flushAt = Math.min(this.#flushAt, this.#dueAt(tailer))
-  }
-
-  #setUnfinishedBytes(tailer: Tailer, bytes: number): void {
-    this.#unfinishedBytes += bytes - (this.#unfinished.get(tailer) ?? 0)
-    this.#unfinished.set(tailer, bytes)
-  }
-
-  #forgetUnfinished(tailer: Tailer): void {
-    this.#setUnfinishedBytes(tailer, 0)
-    this.#unfinished.delete(tailer)
-  }
-
-  /** Keeps the memory for unfinished lines bounded. Only a file that may not be found again has its line cut for that. */
-  #parkExcess(last: Tailer, out: Outlet): void {
-    for (const [tailer, bytes] of this.#unfinished) {
-      if (this.#unfinishedBytes <= MAX_PENDING_BYTES) return
-      if (bytes === 0 || tailer.queued || tailer.copy || tailer.awaySince !== undefined) continue
-      tailer.park()
-      this.#setUnfinishedBytes(tailer, 0)
-    }
-    if (this.#unfinishedBytes > MAX_PENDING_BYTES) this.#flush(last, out)
-  }
-
-  /** When what is unfinished is delivered as it is. */
-  #dueAt(tailer: Tailer): number {
-    const { splitting, rotateWaitMs } = this.#options
-    const { growth, inLine, origin, path, movedAt } = tailer
-    const waitMs = inLine && growth.mayPauseInLine ? Number.POSITIVE_INFINITY : splitting.patienceMs(inLine)
-    const isRenamed = origin.path !== path
-    return Math.min(
-      growth.at + waitMs,
-      isRenamed ? Math.max(growth.at, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
-    )
-  }
-
-  #flush(tailer: Tailer, out: Outlet): void {
-    this.#forgetUnfinished(tailer)
+    this.#unfinished.note(tailer)
+    if (tailer.isOver ? tailer.pending === 0 : this.#unfinished.trim()) return
+    this.#unfinished.forget(tailer)
     this.#post(tailer.flush(out))
+  }
+
+  /** Posts what waited long enough for its end, or all. */
+  #postDue(out: Outlet, all: boolean): void {
+    for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
   }
 
   #gather(): void {
@@ -343,37 +306,10 @@ export class Reader {
     this.#hinted.clear()
   }
 
-  /** Posts what waited long enough for its end, or all. */
-  #flushDue(out: Outlet, all: boolean): void {
-    const now = this.#options.clock.now()
-    if (now < this.#flushAt && !all) return
-    this.#flushAt = Number.POSITIVE_INFINITY
-    for (const tailer of this.#unfinished.keys()) {
-      const dueAt = this.#dueAt(tailer)
-      if (dueAt > now && !all) this.#flushAt = Math.min(this.#flushAt, dueAt)
-      // One that has more to read is noted again when its end is reached.
-      else if (tailer.queued || tailer.growth.parked || this.#hasMore(tailer)) {
-        tailer.growth.parked = undefined
-        this.#forgetUnfinished(tailer)
-        this.ready(tailer)
-      } else this.#flush(tailer, out)
-    }
-  }
-
-  /** Whether the file grew, and nobody said so: no folder can be watched everywhere. */
-  #hasMore(tailer: Tailer): boolean {
-    try {
-      return tailer.isOpen && tailer.left() !== 0
-    } catch {
-      // The next sweep finds out, and tells.
-      return false
-    }
-  }
-
   /** How long there is nothing to do. */
   #idleMs(): number {
     const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
-    return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#flushAt) - this.#options.clock.now()))
+    return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
   }
 
   /** Resolves when there is room for more, or when the run is to end: the batch is on its way in either case. */

@@ -1,4 +1,4 @@
-import { type BigIntStats, closeSync, fstatSync, realpathSync, statSync } from 'node:fs'
+import { type BigIntStats, closeSync, fstatSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import type { Decode } from '../../core/origin.js'
@@ -7,6 +7,7 @@ import { Away } from './away.js'
 import { Copy } from './copy.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
+import { Held } from './held.js'
 import { BirthTimes, keyOf } from './identity.js'
 import { Missing } from './missing.js'
 import { Newcomers, originalsOf } from './newcomers.js'
@@ -55,8 +56,7 @@ export class Roster {
   readonly #options: RosterOptions
   readonly #tailers = new Map<string, Tailer>()
   readonly #names: Succession
-  /** New files, where those that had their names are closed. */
-  readonly #held = new Set<Tailer>()
+  readonly #held: Held
   readonly #births = new BirthTimes()
   readonly #opening: Opening
   readonly #rotated: Rotated
@@ -73,6 +73,7 @@ export class Roster {
     const { saved, troubles, context } = options
     this.#began = [saved.lookedAt ?? context.clock.wall()]
     const births = this.#births
+    this.#held = new Held(options)
     this.#opening = new Opening(options.descriptors, troubles, births)
     this.#names = new Succession({
       isRead: tailer => this.#tailers.has(tailer.key),
@@ -86,13 +87,15 @@ export class Roster {
       adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
       precede: (name, tailer) => this.#names.precede(name, tailer),
       at: path => this.#names.paths.get(path),
+      tailers: () => this.#tailers.values(),
+      open: tailer => this.open(tailer),
+      onTruncated: tailer => this.truncated(tailer),
     })
     this.#newcomers = new Newcomers({
       rotated: this.#rotated,
       isName: path => this.#names.paths.has(path) || saved.has(path),
       at: path => this.#names.paths.get(path),
-      open: tailer => this.open(tailer),
-      onTruncated: tailer => this.truncated(tailer),
+      isSettled: path => this.#missing.isSettled(path),
       examine: (path, kind) => this.examine(path, kind, true),
     })
     this.#away = new Away({
@@ -152,12 +155,14 @@ export class Roster {
     const thorough = now >= this.#thoroughAt || this.#missing.isIncomplete
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
     this.#names.succeed()
-    const held = [...this.#held]
+    const held = this.#held.now
     await this.#away.visit(this.#unseen(), slices)
-    await this.#missing.findUnseen([...this.#tailers.values()], this.#sweep === 1 ? undefined : this.#began[0], slices)
+    await this.#missing.findUnseen(this.#began[0]!, slices)
     await this.#newcomers.takeUp(slices)
     await findOverwritten(this.#tailers.values(), tailer => this.truncated(tailer), slices)
-    this.#release(held)
+    this.#held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
+    // Before anything is read, what was rotated unseen can still come first.
+    if (this.#sweep === 1) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
     troubles.nextSweep()
     if (!thorough) return
     this.#thoroughAt = now + THOROUGH_MS
@@ -169,12 +174,9 @@ export class Roster {
     return this.#held.size > 0 || this.#newcomers.wait
   }
 
-  #release(tailers: readonly Tailer[]): void {
-    for (const tailer of tailers) {
-      if (!this.#held.delete(tailer)) continue
-      tailer.held = false
-      this.#options.onReady(tailer)
-    }
+  /** There may be more to read, which was rotated and never seen. */
+  get isSearching(): boolean {
+    return this.#missing.isWaiting
   }
 
   /** What this sweep did not come across. */
@@ -247,7 +249,6 @@ export class Roster {
     this.#options.context.log.info({ file: path }, 'file was rotated')
     // It may have more, under a name that nobody knows yet.
     if (!former.isOpen) this.#held.add(tailer)
-    tailer.held ||= !former.isOpen
     this.#displace(path)
   }
 
@@ -278,7 +279,7 @@ export class Roster {
       taken = true
       this.#tailers.set(tailer.key, tailer)
       descriptors.used(tailer)
-      if (kind === 'link' || kind === 'unknown') this.#setTarget(tailer, path)
+      if (kind === 'link' || kind === 'unknown') this.#names.setTarget(path, tailer)
       troubles.over(path)
       if (!entry) this.unsaved++
       context.checkpoints.changed()
@@ -327,16 +328,17 @@ export class Roster {
     })
     descriptors.close(former)
     former.truncatedSince = this.lookedAt
+    // Its copy is looked for at once.
+    former.seen = 0
     const stat = fstatSync(fd, { bigint: true })
     const tailer = new Tailer(former.path, stat, context.origin(decode, former.origin.path), beginningOf(fd), tailing)
-    tailer.seen = former.seen
+    tailer.seen = this.#sweep
     tailer.after = former
     tailer.open(fd)
     this.#tailers.set(tailer.key, tailer)
     descriptors.used(tailer)
     this.#names.replace(former, tailer)
     this.#held.add(tailer)
-    tailer.held = true
     this.#displace(former.origin.path!)
     this.unsaved++
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
@@ -366,11 +368,6 @@ export class Roster {
     this.#tailers.delete(tailer.key)
     change()
     this.#tailers.set(tailer.key, tailer)
-  }
-
-  #setTarget(tailer: Tailer, path: string): void {
-    const target = realpathSync(path)
-    if (target !== path) this.#names.setTarget(target, tailer)
   }
 
   /** The entry, if the file is still the one that it is about. */

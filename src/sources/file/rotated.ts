@@ -63,7 +63,8 @@ export class Rotated {
 
   /** The copy of a file that is gone or was truncated. To be asked first for what more is known of. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
-    const sibling = await this.#siblings.find(folder, sought, slices)
+    const isFound = this.#copies.isFound(folder, sought)
+    const sibling = isFound ? undefined : await this.#siblings.find(folder, sought, slices)
     return sibling ?? (await this.#copies.find(folder, sought, slices))
   }
 
@@ -94,7 +95,7 @@ export class Rotated {
     const plain = await this.#siblings.unseen(sought, slices)
     if (this.namesIn(folder) !== names) return undefined
     // Not by their names, which change with every rotation.
-    const copies = new Set(tailers.map(({ copy, copyKey }) => copy?.key ?? copyKey))
+    const copies = new Set(tailers.map(({ copy, copyKey }) => (copy?.isFound ? copy.key : copyKey)))
     return [
       ...compressed.filter(({ key }) => !copies.has(key)).map(place => ({ place, changedAt: place.changedAt })),
       ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),

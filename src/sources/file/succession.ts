@@ -1,3 +1,4 @@
+import { realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Tailer } from './tailer.js'
 
@@ -36,7 +37,10 @@ export class Succession {
     for (const target of this.#targets.keys()) yield dirname(target)
   }
 
-  setTarget(target: string, tailer: Tailer): void {
+  /** The path may be that of a link. */
+  setTarget(path: string, tailer: Tailer): void {
+    const target = realpathSync(path)
+    if (target === path) return
     tailer.target = target
     this.#targets.set(target, tailer)
   }

@@ -21,13 +21,12 @@ import {
   startsWith,
   tailOf,
 } from './identity.js'
+import { Portion } from './portion.js'
 import type { Content, Position } from './positions.js'
 import { Reads } from './reads.js'
 import { type Entry, entryOf } from './saved.js'
 import { READ_BYTES, type TailerContext } from './tailing.js'
 import { Tracked } from './tracked.js'
-
-const EMPTY = Buffer.alloc(0)
 
 /**
  * One file: reads it, makes batches of its lines, and knows what of it is delivered.
@@ -39,16 +38,12 @@ const EMPTY = Buffer.alloc(0)
 export class Tailer extends Tracked {
   readonly origin: Origin
   growth: Growth
-  /** Whether a read is under way in another thread. */
-  reading = false
   readonly #context: TailerContext
   readonly #reads: Reads
   #fd: number | undefined
   #gone = false
   #closing = false
-  /** Where the portion goes that is under way, and whose splitter gave the room. */
-  #room: Buffer = EMPTY
-  #roomOf: LineSplitter | undefined
+  readonly #portion = new Portion()
   /** Up to where the file was read. */
   #at: number
   /** Of the bytes before #at. */
@@ -77,6 +72,11 @@ export class Tailer extends Tracked {
     this.#positions = new Positions(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry)
     this.growth = new Growth(context.clock, start.offset)
+  }
+
+  /** Whether a read is under way in another thread. */
+  get reading(): boolean {
+    return this.#portion.reading
   }
 
   get isOpen(): boolean {
@@ -176,6 +176,8 @@ export class Tailer extends Tracked {
   detach(): number {
     const fd = this.#fd!
     this.#fd = undefined
+    // A larger size may be that of what the file holds now.
+    this.size = Math.max(this.#at, this.sureSize)
     this.leave()
     return fd
   }
@@ -184,7 +186,6 @@ export class Tailer extends Tracked {
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     this.#gone = false
     this.setFile(path, stat)
-    this.size = 0
     this.look(Number(stat.size), stat.mtimeNs)
     this.open(fd)
   }
@@ -192,6 +193,7 @@ export class Tailer extends Tracked {
   /** Goes on in a copy. */
   readOn(copy: Copy): void {
     this.leave()
+    copy.belongTo(this.key)
     this.copy = copy
   }
 
@@ -213,15 +215,10 @@ export class Tailer extends Tracked {
     this.#goTo(committed)
   }
 
-  /** When the file gets shorter, what was seen of it is still missing. */
-  #sees(size: number): void {
-    this.size = Math.max(this.size, size)
-  }
-
   /** Compares with what a sweep sees; true when there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
     const changed = size !== this.#end || changedAt !== this.changedAt
-    this.#sees(size)
+    this.sees(size)
     this.changedAt = changedAt
     return changed
   }
@@ -229,7 +226,7 @@ export class Tailer extends Tracked {
   /** The same by the descriptor. */
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
-    this.#sees(size)
+    this.sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
@@ -245,7 +242,8 @@ export class Tailer extends Tracked {
     // A whole portion was there when last looked: should it not be any more, the read tells.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
-    this.#sees(size)
+    if (size < this.size) return -1
+    this.sees(size)
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
       // Written to, yet not longer: either we just read that, or other bytes stand there now.
       if (!this.#tailMatches()) return -1
@@ -270,11 +268,21 @@ export class Tailer extends Tracked {
     return this.#tail.bytes > 0 && this.#tailMatches()
   }
 
+  /** Whether the open file still holds what was read of it, and has not become shorter. */
+  holds(): boolean {
+    const { head } = this.#content
+    const { size } = fstatSync(this.#fd!)
+    const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
+    if (!isSame || size < this.size) return false
+    this.sureSize = size
+    return true
+  }
+
   /** As what it is sought when it is gone. */
   get sought(): Sought {
-    const { key, birth, unread } = this
-    const name = basename(this.origin.path ?? this.path)
-    return { key, name, birth, offset: this.#at, head: this.#content.head, tail: this.#tail, read: unread === 0 }
+    const { key, birth, unread, copyKey } = this
+    const [name, read] = [basename(this.origin.path ?? this.path), unread === 0]
+    return { key, name, birth, offset: this.#at, head: this.#content.head, tail: this.#tail, read, copyKey }
   }
 
   /** Whether it has no name any more. */
@@ -285,66 +293,65 @@ export class Tailer extends Tracked {
   /** Begins to read the next `left` bytes or a part of them. `take` gets what comes of it: a length, or an error. */
   read(left: number): Promise<number | Error> | number | Error {
     const want = Math.min(left, READ_BYTES)
-    const room = this.#splitter.reserve(want).subarray(0, want)
-    this.#room = room
-    this.#roomOf = this.#splitter
-    const before = this.#tail.bytes
-    const at = this.#at - before
-    if (this.copy)
-      return this.#settled(this.copy.read(this.#context.before.subarray(0, before), room, this.#at, this.#tail))
-    const parts = before === 0 ? [room] : [this.#context.before.subarray(0, before), room]
-    const result = this.#reads.read(this.#fd!, parts, at)
-    return result instanceof Promise ? this.#settled(result) : result
-  }
-
-  #settled(result: Promise<number | Error>): Promise<number | Error> {
-    this.reading = true
-    return result.finally(() => {
-      this.reading = false
-    })
+    const portion = this.#portion
+    const room = portion.begin(this.#splitter, want)
+    const before = this.#context.before.subarray(0, this.#tail.bytes)
+    if (this.copy) return portion.wait(this.copy.read(before, room, this.#at, this.#tail))
+    const parts = before.length === 0 ? [room] : [before, room]
+    const result = this.#reads.read(this.#fd!, parts, this.#at - before.length)
+    return result instanceof Promise ? portion.wait(result) : result
   }
 
   /** The lines that the portion completed, as a batch. Throws what `read` failed with. */
   take(result: number | Error, out: Outlet): EventBatch | 'truncated' | undefined {
     try {
-      if (this.#roomOf !== this.#splitter) return undefined
+      if (!this.#portion.isOf(this.#splitter)) return undefined
       if (result instanceof Error) throw result
       if (result === ON_THE_WAY) return undefined
       const { before } = this.#context
       const { bytes, hash } = this.#tail
       if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return 'truncated'
-      if (this.#at === 0 && !this.copy && !startsWith(this.#room, result, this.#content.head)) return 'truncated'
+      if (!this.copy && !this.#isSure(result - bytes)) return 'truncated'
       return this.#commit(result - bytes, out)
     } finally {
       this.abandon()
     }
   }
 
+  /** Whether the `length` bytes in the room go on from what was read, where the bytes before them are the same. */
+  #isSure(length: number): boolean {
+    if (this.#at === 0 && !startsWith(this.#portion.room, length, this.#content.head)) return false
+    // Fewer bytes than there were: what the file held before began with the same ones.
+    if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
+    this.sureSize = Math.max(this.sureSize, this.size)
+    return true
+  }
+
   /** Forgets the portion under way. */
   abandon(): void {
-    this.#room = EMPTY
-    this.#roomOf = undefined
+    this.#portion.end()
     if (this.#closing) this.close()
   }
 
   #commit(length: number, out: Outlet): EventBatch | undefined {
+    const { room } = this.#portion
     // Less than was thought to be there: the next look is a real one.
-    if (length < this.#room.length) this.size = this.#at + length
+    if (length < room.length) this.size = this.#at + length
     if (length === 0) return undefined
     const { before } = this.#context
     const splitter = this.#splitter
-    const first = this.#room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
+    const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
     const known = this.#tail.bytes
     if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
       this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
     }
-    const hole = this.#hole.skip(this.#fd, this.#room, length, bytes => this.#context.onHole(this.path, bytes))
-    const tailBefore = (end: number) => fingerprintBefore(this.#room, end, before, known)
+    const hole = this.#hole.skip(this.#fd, room, length, bytes => this.#context.onHole(this.path, bytes))
+    const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
     const tailAtEnd = tailBefore(length)
-    if (hole > 0) this.#room.copyWithin(0, hole, length)
+    if (hole > 0) room.copyWithin(0, hole, length)
     const frame = splitter.commit(length - hole)
     this.#at += length
-    this.growth.read(this.#at, this.#room[0]!)
+    this.growth.read(this.#at, room[0]!)
     const { pending } = splitter
     this.#tail = tailAtEnd
     if (!frame) return undefined

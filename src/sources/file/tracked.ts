@@ -14,6 +14,8 @@ export class Tracked {
   target = ''
   /** The size when it was last looked at. */
   size = 0
+  /** The largest size that was seen while the file surely held what was read of it. */
+  sureSize = 0
   /** The time of its last change, at the last sweep, in nanoseconds. */
   changedAt = 0n
   /** Since when it has not been found under a name that is to be read, and has not grown. */
@@ -32,6 +34,8 @@ export class Tracked {
   held = false
   /** Of one whose file was truncated: when that still held what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
+  /** Of the same: its copies were looked for. */
+  wasSought = false
   /** What failed when it was last tried. */
   failed: 'open' | 'read' | undefined
   /** When it was found under another name than before. */
@@ -48,6 +52,13 @@ export class Tracked {
     this.path = path
     this.found = path
     this.target = path
+    this.size = 0
+    this.sureSize = 0
+  }
+
+  /** When the file gets shorter, what was seen of it is still missing. */
+  sees(size: number): void {
+    this.size = Math.max(this.size, size)
   }
 
   /** Whether it comes after `other`, or after one that does. */

@@ -5,6 +5,7 @@ import {
   openSync,
   readFileSync,
   renameSync,
+  statSync,
   truncateSync,
   unlinkSync,
   utimesSync,
@@ -33,7 +34,7 @@ async function settled({ out, log }: Tailing, lines: number): Promise<void> {
 
 /** As logrotate does it: the compressed file has the times of the other. */
 function compress(path: string): void {
-  const changed = new Date()
+  const changed = statSync(path).mtimeMs / 1000
   writeFileSync(`${path}.gz`, gzipSync(readFileSync(path)))
   utimesSync(`${path}.gz`, changed, changed)
   unlinkSync(path)
@@ -235,6 +236,33 @@ t.test('copied and truncated again and again while nothing can be delivered: eve
   await settled(run, lines)
   t.strictSame(new Set(out.texts()), new Set(numbered(0, lines)))
   t.equal(out.texts().length, lines, 'nothing comes twice')
+  t.equal(run.log.filter(({ level }) => level >= 50).length, 0)
+  await run.stop()
+})
+
+t.test('a copy that was never seen is renamed before it is its turn', async t => {
+  const { path, options, checkpoints } = await stopped(t, 'app.log')
+  // More than is read ahead.
+  appendFileSync(path, asText(numbered(200, 90_000)))
+  copyTruncate(path, `${path}.2`)
+  compress(`${path}.2`)
+  appendFileSync(path, asText(numbered(90_000, 90_100)))
+  copyTruncate(path, `${path}.1`)
+  compress(`${path}.1`)
+  const out = new Receiver()
+  let makeRoom = () => {}
+  out.room = new Promise<void>(resolve => {
+    makeRoom = resolve
+  })
+  const run = await tail(options, checkpoints, out)
+  await until(
+    () => run.log.some(({ msg }) => msg === 'reading a rotated file that was not seen before'),
+    () => `the second copy is found, log ${JSON.stringify(run.log)}`,
+  )
+  for (const i of [2, 1]) renameSync(`${path}.${i}.gz`, `${path}.${i + 1}.gz`)
+  makeRoom()
+  await settled(run, 90_000)
+  t.strictSame(out.texts(), numbered(100, 90_100))
   t.equal(run.log.filter(({ level }) => level >= 50).length, 0)
   await run.stop()
 })
