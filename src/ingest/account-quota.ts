@@ -17,9 +17,12 @@ export class AccountQuotas {
   readonly #max: Used
   readonly #used: Used = { requests: 0, bytes: 0 }
   readonly #accounts = new Map<string, Used>()
+  readonly #which: string
 
-  constructor(max: { readonly requests: number; readonly bytes: number }) {
+  /** `which`: what the requests are, as a refusal says it. */
+  constructor(max: { readonly requests: number; readonly bytes: number }, which = 'that wait to be delivered') {
     this.#max = { ...max }
+    this.#which = which
   }
 
   get requests(): number {
@@ -48,6 +51,7 @@ export class AccountQuotas {
         if (bytes > held) this.#check(account, 'bytes', bytes - held)
         add(bytes - held)
       },
+      received: () => {},
       release: () => {
         add(-held)
         own.requests--
@@ -66,7 +70,7 @@ export class AccountQuotas {
     throw new Refusal(
       503,
       'account_share_exceeded',
-      `the requests of this account that wait to be delivered would be ${own} ${what}, more than its share of ${share} at present; send this again later`,
+      `the requests of this account ${this.#which} would be ${own} ${what}, more than its share of ${share} at present; send this again later`,
       { 'retry-after': '5' },
     )
   }

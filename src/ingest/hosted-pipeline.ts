@@ -373,6 +373,7 @@ function bothLeases(first: Lease, second: () => Lease): Lease {
       first.hold(bytes)
       other.hold(bytes)
     },
+    received() {},
     release() {
       first.release()
       other.release()

@@ -11,6 +11,7 @@ const REFUSED: Readonly<Record<RefuseReason, string>> = {
 const CLOSED: Readonly<Record<CloseReason, string>> = {
   unused: 'closed a connection over which nothing complete had come, to make room for a new one',
   idle: 'closed an idle connection to make room for a new one',
+  slow_sender: 'closed a connection whose request came very slowly, to make room for a new one',
   handshake: 'closed a connection: its TLS handshake was not completed in time',
   slow_reader: 'closed a connection: its client does not read what is sent to it',
   left_open: 'closed a connection that its client had left open after the last answer',
@@ -18,7 +19,7 @@ const CLOSED: Readonly<Record<CloseReason, string>> = {
 
 const REFUSED_HELP = 'Connections that were refused, by the bound that was reached: total or address.'
 const CLOSED_HELP =
-  'Connections that were closed from this side: unused and idle made room for new ones; handshake, slow_reader and left_open took too long.'
+  'Connections that were closed from this side: unused, idle and slow_sender made room for new ones; handshake, slow_reader and left_open took too long.'
 
 interface Log {
   warn(fields: object, message: string): void

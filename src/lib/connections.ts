@@ -26,8 +26,8 @@ export interface ConnectionLimits {
   readonly closesUsed: boolean
 }
 
-/** Why a connection was closed by this side: `unused` and `idle` make room for another one. */
-export type CloseReason = 'unused' | 'idle' | 'handshake' | 'slow_reader' | 'left_open'
+/** Why a connection was closed by this side: `unused`, `idle` and `slow_sender` make room for another one. */
+export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open'
 /** Why a new connection was refused. */
 export type RefuseReason = 'total' | 'address'
 
@@ -42,6 +42,9 @@ const LONGEST_SWEEP_MS = 1000
 /** A connection that is older and had no request yet is closed before those that were used. */
 const FIRST_REQUEST_MS = 1000
 
+/** A request that comes more slowly than this, in bytes a second, makes room for another connection. */
+const SLOW_RATE = 4096
+
 /** Connections by what they are good for; sets keep the order, so the first is the one for the longest time. */
 class Pool {
   size = 0
@@ -49,6 +52,8 @@ class Pool {
   readonly unused = new Set<Connection>()
   /** Between two requests, the longest idle first. */
   readonly idle = new Set<Connection>()
+  /** With a request that comes in or waits for its answer, the one with the oldest request first. */
+  readonly busy = new Set<Connection>()
 }
 
 interface Connection {
@@ -63,6 +68,9 @@ interface Connection {
   used: boolean
   /** The request that came last, with its answer. */
   last: Exchange | undefined
+  /** When its headers were there, and how much had come over the connection by then. */
+  lastAt: number
+  lastFrom: number
   /** Since when nothing was read of what is sent, and how much had been sent then. */
   blocked: { at: number; sent: number } | undefined
   endedAt: number | undefined
@@ -109,6 +117,8 @@ export class Connections {
     const connection = this.#bySocket.get(request.socket)
     if (!connection) return
     connection.last = { request, response }
+    connection.lastAt = systemClock.now()
+    connection.lastFrom = request.socket.bytesRead
     connection.busy++
     connection.used = true
     this.#sort(connection)
@@ -163,6 +173,8 @@ export class Connections {
       busy: 0,
       used: false,
       last: undefined,
+      lastAt: 0,
+      lastFrom: 0,
       blocked: undefined,
       endedAt: undefined,
     }
@@ -202,13 +214,16 @@ export class Connections {
   }
 
   /** Closes the connection that is the least loss; false when all are in use. */
-  #makeRoom({ unused, idle }: Pool): boolean {
+  #makeRoom({ unused, idle, busy }: Pool): boolean {
     const [oldest] = unused
     const [longestIdle] = this.#limits.closesUsed ? idle : []
     // The first request over a new connection may be on its way.
     const isNew = oldest && systemClock.now() - oldest.openedAt < FIRST_REQUEST_MS
     if (oldest && !(isNew && longestIdle)) return this.#end(oldest, 'unused')
-    return longestIdle ? this.#end(longestIdle, 'idle') : false
+    if (longestIdle) return this.#end(longestIdle, 'idle')
+    const now = systemClock.now()
+    for (const connection of busy) if (sendsSlowly(connection, now)) return this.#end(connection, 'slow_sender')
+    return false
   }
 
   #end(connection: Connection, reason: CloseReason): true {
@@ -227,6 +242,7 @@ export class Connections {
       pool.size--
       pool.unused.delete(connection)
       pool.idle.delete(connection)
+      pool.busy.delete(connection)
     }
     if (networkName !== undefined && network!.size === 0) this.#networks.delete(networkName)
   }
@@ -238,7 +254,9 @@ export class Connections {
     for (const pool of this.#poolsOf(connection)) {
       pool.unused.delete(connection)
       pool.idle.delete(connection)
-      if (busy === 0) (used ? pool.idle : pool.unused).add(connection)
+      pool.busy.delete(connection)
+      const set = busy > 0 ? pool.busy : used ? pool.idle : pool.unused
+      set.add(connection)
     }
   }
 
@@ -273,6 +291,14 @@ export class Connections {
     else if (sendMs !== undefined && now - blocked.at > sendMs) return 'slow_reader'
     return undefined
   }
+}
+
+/** Whether the request is kept waiting for by its client, and not by whoever should read it. */
+function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
+  // Of several, those before it have come whole.
+  if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
+  const ms = now - lastAt
+  return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms
 }
 
 /** Undefined for Unix sockets and for closed ones. */

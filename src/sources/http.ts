@@ -10,6 +10,7 @@ import { defineSource, type OptionWarning, type Outlet, type Source, type Source
 import { errorCode, errorText } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
+import { networkOf } from '../lib/network-address.js'
 import { writeReply } from '../lib/reply.js'
 import { sleep } from '../lib/time.js'
 import { type Answer, endWith, readPast, sendAnswer, statusOf } from './http/answers.js'
@@ -157,7 +158,10 @@ class HttpSource implements Source {
     if (signal.aborted) throw stopping()
     if (request.method === 'HEAD') return { status: 200 }
     const { content, gzip } = checkRequest(request, path, maxBytes)
-    const lease = this.#quota.lease()
+    const lease = this.#quota.lease({
+      sender: networkOf(peerOf(request.socket) ?? ''),
+      refuse: refusal => exchange.refuse(refusal),
+    })
     try {
       const receiving = this.#receive(exchange, { content, gzip, lease }, out, signal)
       this.#receiving.add(receiving)
@@ -186,6 +190,7 @@ class HttpSource implements Source {
     const onBegin = (fail: (refusal: Refusal) => void) => exchange.reading(fail)
     const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
     exchange.read()
+    lease.received()
     // From here on the run waits until all is passed on.
     if (signal.aborted) throw stopping()
     const origin: Origin = {

@@ -30,3 +30,6 @@ export interface Principal {
   readonly address: string
   readonly requestId: string | undefined
 }
+
+/** Whose requests they are: those of an account, or those of the enterprise itself. */
+export const accountOf = ({ account, enterpriseId }: Principal): string => account?.id ?? enterpriseId

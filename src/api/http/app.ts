@@ -89,7 +89,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   for (const route of routes) if (!route.body) serve(app, route, shared)
   refuseOtherMethods(app, routes, enter)
   await app.register(async plugin => {
-    takeJson(plugin)
+    takeJson(plugin, options.maxBody)
     for (const route of routes) if (route.body) serve(plugin, route, shared)
   })
   await app.ready()

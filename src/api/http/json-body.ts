@@ -1,21 +1,49 @@
 import { isUtf8 } from 'node:buffer'
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { errorText } from '../../core/errors.js'
+import { AccountQuotas } from '../../ingest/account-quota.js'
+import { onReplyOver } from '../../lib/reply.js'
+import { readBody } from '../../sources/http/body.js'
+import type { Lease } from '../../sources/http/quota.js'
+import { Gone, Refusal, tooLarge } from '../../sources/http/refusal.js'
 import { ApiError } from '../domain/errors.js'
+import { accountOf } from '../domain/principal.js'
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** What its body holds, until it is answered; undefined where no body is read. */
+    lease: Lease | undefined
+  }
+}
 
 /** No document that anybody means is nested deeper; what walks through one may be recursive. */
 const DEEPEST = 64
 
-/** Makes the app of `plugin` read bodies as JSON, and refuse all others. An empty body is none. */
-export function takeJson(plugin: FastifyInstance): void {
+/** What the bodies of all requests under way may take, if that is not less than LARGEST of the largest size. */
+const MOST_BYTES = 32 * 1024 * 1024
+const LARGEST = 8
+
+/**
+ * Makes the app of `plugin` read bodies as JSON of up to `maxBytes`, and refuse all others. An empty body is none. What bodies
+ * take in memory until their requests are answered is bounded, and shared out among the accounts.
+ */
+export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
+  const bytes = Math.max(MOST_BYTES, LARGEST * maxBytes)
+  const quotas = new AccountQuotas({ requests: Number.POSITIVE_INFINITY, bytes }, 'that are not answered yet')
   plugin.removeAllContentTypeParsers()
-  plugin.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (_request: unknown, body: Buffer) =>
-    body.length === 0 ? undefined : parseBody(body),
-  )
-  plugin.addHook('preParsing', (request, _reply, payload, done) => {
+  plugin.decorateRequest('lease')
+  plugin.addContentTypeParser('application/json', async (request: FastifyRequest) => {
+    const body = await bodyOf(request, maxBytes)
+    return body.length === 0 ? undefined : parseBody(body)
+  })
+  plugin.addHook('preParsing', async (request, reply, payload) => {
     const encoding = request.headers['content-encoding']
-    if (encoding === undefined || /^identity$/i.test(encoding)) done(null, payload)
-    else done(new ApiError(415, 'unsupported_encoding', 'send the body without content-encoding'))
+    if (encoding !== undefined && !/^identity$/i.test(encoding))
+      throw new ApiError(415, 'unsupported_encoding', 'send the body without content-encoding')
+    const lease = quotas.lease(accountOf(request.principal!))
+    onReplyOver(reply.raw, lease.release)
+    request.lease = lease
+    return payload
   })
 }
 
@@ -23,6 +51,19 @@ export function takeJson(plugin: FastifyInstance): void {
 export function leaveBody(plugin: FastifyInstance): void {
   plugin.removeAllContentTypeParsers()
   plugin.addContentTypeParser('*', (_request, _payload, done) => done(null, undefined))
+}
+
+async function bodyOf({ raw, lease }: FastifyRequest, maxBytes: number): Promise<Buffer> {
+  try {
+    if (Number(raw.headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
+    const { bytes, size } = await readBody(raw, { gzip: false, maxBytes, lease: lease!, onBegin: () => {} })
+    return bytes.subarray(0, size)
+  } catch (error) {
+    if (error instanceof Gone) throw new ApiError(400, 'incomplete', 'the body did not come whole')
+    if (!(error instanceof Refusal)) throw error
+    const code = error.status === 413 ? 'body_too_large' : error.code
+    throw new ApiError(error.status, code, error.message, { headers: error.headers })
+  }
 }
 
 function parseBody(body: Buffer): unknown {

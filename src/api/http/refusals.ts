@@ -7,10 +7,7 @@ import { StoreError } from '../store/store.js'
 
 /** What the framework refuses by itself, by its code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: [413, 'body_too_large', 'the body is larger than this service takes; send less'],
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
-  FST_ERR_CTP_INVALID_JSON_BODY: [400, 'invalid_json', 'the body is not valid JSON'],
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: [400, 'invalid_body', 'the body is not as long as content-length says'],
   FST_ERR_BAD_URL: [404, 'not_found', 'there is no such path'],
   FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'there is no such path'],
 }

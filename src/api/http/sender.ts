@@ -6,7 +6,7 @@ import type { Clock } from '../../lib/time.js'
 import { readPast } from '../../sources/http/answers.js'
 import type { Page } from '../domain/documents.js'
 import { ID } from '../domain/ids.js'
-import type { Principal } from '../domain/principal.js'
+import { accountOf, type Principal } from '../domain/principal.js'
 import { rateHeaders } from '../domain/rate-limiter.js'
 import { refusalFor } from './refusals.js'
 import type { RequestCounts } from './request-counts.js'
@@ -154,8 +154,6 @@ export class Sender {
     this.#log[this.#requestLevel](fields, 'request')
   }
 }
-
-const accountOf = ({ account, enterpriseId }: Principal): string => account?.id ?? enterpriseId
 
 /** The id in the path. Anything else that was sent there is not logged: it may be a key. */
 function idOf({ params }: FastifyRequest): string | undefined {

@@ -3,6 +3,8 @@ import type { Socket } from 'node:net'
 
 /** More of a body that is refused is not read to keep its connection. */
 const DRAIN_BYTES = 1024 * 1024
+/** A part costs as much as so many bytes, however small it is. */
+const PART_BYTES = 256
 
 export interface Answer {
   readonly status: number
@@ -29,7 +31,7 @@ export function sendAnswer(response: ServerResponse, answer: Answer, close: bool
 export function readPast(request: IncomingMessage, done: () => void): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {
-    left -= part.length
+    left -= Math.max(part.length, PART_BYTES)
     if (left < 0) request.socket.destroy()
   })
   request.once('end', done)

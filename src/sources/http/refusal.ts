@@ -34,6 +34,15 @@ export const overloaded = () =>
 export const tooLarge = (maxBytes: number) =>
   new Refusal(413, 'too_large', `the body is larger than ${maxBytes} bytes; send it in parts`)
 
+export const tinyParts = (leastBytes: number) =>
+  new Refusal(
+    400,
+    'tiny_parts',
+    `the body comes in parts of less than ${leastBytes} bytes; send larger chunks`,
+    {},
+    true,
+  )
+
 /** The rest of a body did not come in time, or cannot be understood. */
 export const notReadable = (status: number) =>
   status === 408

@@ -96,7 +96,7 @@ t.test('an idempotency-key counts once', async t => {
   t.match(await post(line(2), key), { status: 422, code: 'idempotency_key_reused' })
   const open = closeGate()
   const tries = [0, 1, 2].map(() => post(line(3), { 'idempotency-key': 'two' }))
-  await unanswered(3, 3 * 16_000)
+  await unanswered(3, 3 * line(1).length)
   t.match(await post(line(4), { 'idempotency-key': 'two' }), { status: 422 }, 'also while it is under way')
   open()
   for (const answer of await Promise.all(tries)) t.match(answer, { status: 202, received: 1 })
@@ -104,7 +104,7 @@ t.test('an idempotency-key counts once', async t => {
 
   stage.holds = true
   const waits = post(line(5), { 'idempotency-key': 'three' })
-  await unanswered(1, 16_000)
+  await unanswered(1, line(1).length)
   await stop(AbortSignal.abort())
   const refused = await waits.catch(() => ({ status: 0 }))
   t.not(refused.status, 202)
@@ -505,7 +505,7 @@ t.test('one that is idle makes room; while none is, there is none', async t => {
   t.match(await post(line(3), {}, 'c'), { status: 202 })
   const open = closeGate()
   const waiting = [post(line(4), {}, 'a'), post(line(5), {}, 'b')]
-  await unanswered(2, 2 * 16_000)
+  await unanswered(2, 2 * line(1).length)
   t.match(await post(line(6), {}, 'd'), { status: 503, code: 'too_many_pipelines' })
   open()
   for (const answer of await Promise.all(waiting)) t.match(answer, { status: 202 })

@@ -266,6 +266,73 @@ t.test('a gzip bomb costs little', async t => {
   t.equal(out.batches.length, 0)
 })
 
+t.test('a body in very small parts costs little', async t => {
+  const { out, port, count } = await start(t)
+  const ones = (bytes: Buffer) => Array.from(bytes, byte => `1\r\n${String.fromCharCode(byte)}\r\n`).join('')
+  const chunked = 'Transfer-Encoding: chunked'
+  const few = await dial(t, port, `${head(chunked)}${ones(Buffer.alloc(4000, 'x'))}0\r\n\r\n`)
+  const larger = await dial(t, port, `${head(chunked)}${'10\r\n0123456789abcdef\r\n'.repeat(6000)}0\r\n\r\n`)
+  await until(() => [few, larger].every(({ said }) => said().startsWith('HTTP/1.1 202 ')))
+  t.equal(out.bytes, 4001 + 96_001)
+  const many = await dial(t, port, `${head(chunked)}${ones(Buffer.alloc(5000, 'x'))}`)
+  await many.closed
+  t.match(many.said(), /^HTTP\/1.1 400 .*connection: close.*"tiny_parts"/is)
+  // The name of the file, before anything can be inflated.
+  const name = Buffer.concat([Buffer.from([31, 139, 8, 8, 0, 0, 0, 0, 0, 3]), Buffer.alloc(4000, 'n')])
+  const waiting = await dial(t, port)
+  waiting.socket.write(Buffer.from(`${head(chunked, 'Content-Encoding: gzip')}${ones(name)}`, 'latin1'))
+  await until(() => count('sluice_http_unanswered_bytes') > 4000)
+  t.equal(count('sluice_http_unanswered_requests'), 1, 'what waits to be inflated is counted')
+  t.equal(out.bytes, 4001 + 96_001)
+})
+
+t.test('senders of incomplete bodies keep nobody else out', async t => {
+  const { out, port, logs, count } = await start(t, {
+    max_unsettled_bytes: '64KiB',
+    max_body_bytes: '64KiB',
+    max_connections: 3,
+    max_connections_per_address: 3,
+  })
+  const from = async (localAddress: string, body: string) => {
+    const socket = connect({ port, host: '127.0.0.1', localAddress })
+    t.teardown(() => socket.destroy())
+    let said = ''
+    socket.setEncoding('latin1').on('data', part => (said += part))
+    socket.on('error', () => {})
+    await once(socket, 'connect')
+    socket.write(head(`Content-Length: 60000`) + body)
+    return { socket, said: () => said }
+  }
+  const slow = await from('127.0.0.2', 'x'.repeat(59_000))
+  await until(() => count('sluice_http_unanswered_bytes') > 59_000)
+  t.equal((await ask(port, { type: 'text/plain', body: 'x'.repeat(30_000) })).status, 202)
+  await until(() => slow.said() !== '')
+  t.match(slow.said(), /^HTTP\/1.1 503 .*"overloaded"/s)
+  const large = await from('127.0.0.2', 'x'.repeat(40_000))
+  await until(() => count('sluice_http_unanswered_bytes') > 40_000)
+  const same = await from('127.0.0.2', 'x'.repeat(59_000))
+  await until(() => same.said() !== '')
+  t.match(same.said(), /^HTTP\/1.1 503 /, 'who holds the most makes no room for itself')
+  const other = ask(port, { localAddress: '127.0.0.3', type: 'text/plain', body: 'x'.repeat(30_000) })
+  t.equal((await other).status, 202)
+  t.match(large.said(), /^HTTP\/1.1 503 /)
+
+  for (const { socket } of [slow, large, same]) socket.destroy()
+  await until(() => count('sluice_source_connections') === 0)
+  out.batches.length = 0
+  for (let n = 2; n < 5; n++) await from(`127.0.0.${n}`, 'x')
+  await until(() => count('sluice_http_unanswered_requests') === 3)
+  for (let answered = false; !answered; ) {
+    const answer = await ask(port, { type: 'text/plain', body: 'honest\n' }).catch(() => undefined)
+    answered = answer?.status === 202
+  }
+  t.same(out.lines, ['honest'])
+  t.match(
+    logs().find(({ msg }) => /came very slowly/.test(String(msg))),
+    { level: 40, peer: '127.0.0.2' },
+  )
+})
+
 t.test('the key can be in a file, which is read again, in another header, without a scheme', async t => {
   const folder = t.testdir({ key: 'first\n' })
   const file = join(folder, 'key')

@@ -13,6 +13,7 @@ import { Unread } from '../../../../src/api/http/unread.js'
 import { Connections } from '../../../../src/lib/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { checkout } from '../../../support/checkout.js'
+import { until } from '../../../support/pushed.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
 
@@ -664,6 +665,29 @@ t.test('answers that nobody reads take a bounded part of the memory', async t =>
     () => unread.check('b', 700_000),
     'when a connection closes, so do replies that waited for earlier ones',
   )
+})
+
+t.test('bodies that are under way take a bounded part of the memory', async t => {
+  const { url, sts, ok } = await start(t, { maxBody: 4 << 20 })
+  const said: string[] = []
+  const sockets = Array.from({ length: 8 }, () => {
+    const socket = connect(Number(new URL(url).port), '127.0.0.1')
+    t.teardown(() => socket.destroy())
+    socket.on('error', () => {}).on('data', part => said.push(String(part)))
+    const headers = [
+      'Host: x',
+      `Authorization: Token ${sts}`,
+      'Content-Type: application/json',
+      'Content-Length: 4194304',
+    ]
+    socket.write(`POST /v3/pipeline HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n`)
+    socket.write(Buffer.alloc((4 << 20) - 1, '['))
+    return socket
+  })
+  await until(() => said.length > 0)
+  t.match(said[0], /^HTTP\/1.1 503 .*"account_share_exceeded".*requests of this account that are not answered yet/s)
+  t.equal((await ok(201, 'POST', '/v3/pipeline', sts, { title: 'p', config: pipelineConfig() })).status, 201)
+  for (const socket of sockets) socket.destroy()
 })
 
 t.test('drafts, revisions, publishing and rolling back; ETags keep changes apart', async t => {
