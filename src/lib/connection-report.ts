@@ -7,6 +7,8 @@ const QUIET_MS = 60_000
 const REFUSED: Readonly<Record<RefuseReason, string>> = {
   total: 'refused a connection: max_connections are open, and none of them can make room',
   address: 'refused a connection: its address has max_connections_per_address open, and none of them can make room',
+  descriptors:
+    'refused a connection: connections take a third of the files that this process may open, and none of them can make room; raise its limit (LimitNOFILE, ulimit -n)',
 }
 const CLOSED: Readonly<Record<CloseReason, string>> = {
   unused: 'closed a connection over which nothing complete had come, to make room for a new one',
@@ -17,7 +19,8 @@ const CLOSED: Readonly<Record<CloseReason, string>> = {
   left_open: 'closed a connection that its client had left open after the last answer',
 }
 
-const REFUSED_HELP = 'Connections that were refused, by the bound that was reached: total or address.'
+const REFUSED_HELP =
+  'Connections that were refused, by the bound that was reached: total, address, or descriptors (of the process).'
 const CLOSED_HELP =
   'Connections that were closed from this side: unused, idle and slow_sender made room for new ones; handshake, slow_reader and left_open took too long.'
 

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Server, Socket } from 'node:net'
+import { descriptorLimit } from './descriptor-limit.js'
 import { networkOf, plainAddress } from './network-address.js'
 import { every, systemClock } from './time.js'
 
@@ -12,6 +13,8 @@ import { every, systemClock } from './time.js'
 export interface ConnectionLimits {
   /** Connections at a time. */
   readonly max: number
+  /** Connections of all servers of this process at a time; by default a part of what the process may open. */
+  readonly maxInProcess?: number
   /** Connections of one address (of IPv6, of a /64 network) at a time. */
   readonly maxPerAddress?: number | undefined
   /** Addresses without `maxPerAddress`: those that many clients share. */
@@ -29,7 +32,7 @@ export interface ConnectionLimits {
 /** Why a connection was closed by this side: `unused`, `idle` and `slow_sender` make room for another one. */
 export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open'
 /** Why a new connection was refused. */
-export type RefuseReason = 'total' | 'address'
+export type RefuseReason = 'total' | 'address' | 'descriptors'
 
 export interface ConnectionEvents {
   closed(reason: CloseReason, peer: string | undefined): void
@@ -44,6 +47,12 @@ const FIRST_REQUEST_MS = 1000
 
 /** A request that comes more slowly than this, in bytes a second, makes room for another connection. */
 const SLOW_RATE = 4096
+
+/** The part of the descriptors of the process that connections may take: files and buffers need the others. */
+const DESCRIPTORS_SHARE = 1 / 3
+
+/** Connections of all servers of this process. */
+let inProcess = 0
 
 /** Connections by what they are good for; sets keep the order, so the first is the one for the longest time. */
 class Pool {
@@ -89,12 +98,14 @@ export class Connections {
   readonly #bySocket = new Map<Socket, Connection>()
   /** Connections before the end of the TLS handshake, by both endpoints: the two sockets of one know nothing of each other. */
   readonly #handshaking = new Map<string, Connection>()
+  readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
   #isTls = false
 
   constructor(limits: ConnectionLimits, events: ConnectionEvents) {
     this.#limits = limits
     this.#events = events
+    this.#maxInProcess = limits.maxInProcess ?? Math.max(1, Math.floor(descriptorLimit() * DESCRIPTORS_SHARE))
   }
 
   get size(): number {
@@ -158,7 +169,9 @@ export class Connections {
         ? 'address'
         : isFull(this.#all, this.#limits.max)
           ? 'total'
-          : undefined
+          : inProcess >= this.#maxInProcess && !this.#makeRoom(this.#all)
+            ? 'descriptors'
+            : undefined
     if (refusal) {
       this.#refuse(socket, refusal, peer)
       return
@@ -178,6 +191,7 @@ export class Connections {
       blocked: undefined,
       endedAt: undefined,
     }
+    inProcess++
     for (const pool of this.#poolsOf(connection)) pool.size++
     if (networkName !== undefined) this.#networks.set(networkName, network!)
     this.#bySocket.set(socket, connection)
@@ -237,6 +251,7 @@ export class Connections {
   #forget(connection: Connection): void {
     const { socket, stream, networkName, network } = connection
     if (!this.#bySocket.delete(socket)) return
+    inProcess--
     if (stream) this.#bySocket.delete(stream)
     for (const pool of this.#poolsOf(connection)) {
       pool.size--

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { descriptorLimit } from '../../lib/descriptor-limit.js'
 import { leadsTo } from './identity.js'
 import type { Tailer } from './tailer.js'
 
@@ -11,7 +11,7 @@ export class Descriptors {
   readonly #open = new Set<Tailer>()
 
   constructor(max: number) {
-    this.#max = Math.max(1, Math.min(max, Math.floor(processLimit() * SHARE)))
+    this.#max = Math.max(1, Math.min(max, Math.floor(descriptorLimit() * SHARE)))
   }
 
   get size(): number {
@@ -55,15 +55,5 @@ export class Descriptors {
   closeAll(): void {
     for (const tailer of this.#open) tailer.close()
     this.#open.clear()
-  }
-}
-
-/** How many files this process may have open. */
-function processLimit(): number {
-  try {
-    const limits = readFileSync('/proc/self/limits', 'utf8')
-    return Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? Number.POSITIVE_INFINITY)
-  } catch {
-    return Number.POSITIVE_INFINITY
   }
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { type Logger, pino } from 'pino'
 import t from 'tap'
@@ -7,6 +7,8 @@ import { formatFor, takesGzip } from '../../../src/admin/negotiate.js'
 import { type AdminLimits, serveAdmin } from '../../../src/admin/server.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { ConnectionReport } from '../../../src/lib/connection-report.js'
+import { type ConnectionEvents, Connections } from '../../../src/lib/connections.js'
+import { until } from '../../support/pushed.js'
 
 const OPEN = 'application/openmetrics-text'
 
@@ -233,6 +235,48 @@ t.test('clients that send nothing, or do not read, do not keep others away', asy
   const open = () => new Promise<number>(resolve => server.getConnections((_error, count) => resolve(count)))
   while ((await open()) > 0) await new Promise(resolve => setTimeout(resolve, 10))
   t.same(happened.sort(), ['slow_reader', 'unused', 'unused', 'unused'])
+})
+
+t.test('the connections of all servers leave descriptors for files', async t => {
+  const happened: string[] = []
+  const events: ConnectionEvents = {
+    closed: reason => void happened.push(`closed ${reason}`),
+    refused: (reason, peer) => void happened.push(`refused ${reason} ${peer}`),
+  }
+  const [first, second] = await Promise.all(
+    [false, true].map(async closesUsed => {
+      const connections = new Connections({ max: 100, maxInProcess: 3, closesUsed }, events)
+      const server = createServer()
+      connections.attach(server, false)
+      server.on('connection', socket => void connections.received(socket.on('error', () => {})))
+      server.listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      t.teardown(() => {
+        connections.close()
+        server.close()
+      })
+      return { port: (server.address() as AddressInfo).port, connections }
+    }),
+  )
+  const dial = async (port: number) => {
+    const socket = connect(port, '127.0.0.1').on('error', () => {})
+    t.teardown(() => socket.destroy())
+    await once(socket, 'connect')
+  }
+  for (let n = 1; n <= 3; n++) {
+    await dial(first!.port)
+    await until(() => first!.connections.size === n)
+  }
+  await dial(second!.port)
+  await until(() => happened.length === 1)
+  await dial(first!.port)
+  await until(() => happened.length === 2)
+  t.same(happened, ['refused descriptors 127.0.0.1', 'refused descriptors 127.0.0.1'])
+  first!.connections.close()
+  await until(() => first!.connections.size === 0)
+  for (let n = 0; n < 4; n++) await dial(second!.port)
+  await until(() => happened.length === 3)
+  t.same(happened[2], 'closed idle')
 })
 
 t.test('connections that are refused or closed are counted by reason, and logged sparingly', async t => {
