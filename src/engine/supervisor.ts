@@ -9,6 +9,7 @@ import type { UnsavedPositions } from './checkpoints.js'
 import { looseCounters } from './counters.js'
 import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
 import type { Tap } from './junction.js'
+import { EventsLeftBehind, leftBehind } from './left-behind.js'
 import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './orphans.js'
 import type { Stage } from './progress.js'
 import { carryOver, type Rename, renamesBack, renamesOf } from './renames.js'
@@ -24,6 +25,14 @@ const HOLD_LOOKS = 2
 
 /** Told when a configuration that was built could not start, and the one before it runs again. */
 export type WentBack = (error: Error) => void
+
+/** Nothing is wrong with the configuration: none can take the place of another at this moment. */
+export class NotNow extends Error {}
+
+export interface ReplaceOptions {
+  /** Whether a configuration is refused that has no destination for events in a disk buffer, once they cannot be delivered before. */
+  readonly keepsEvents?: boolean
+}
 
 /**
  * Runs a configuration, and replaces it by another while events flow. Invariants:
@@ -118,29 +127,41 @@ export class Supervisor {
    * Goes on with another configuration; resolves when it runs. Rejects when it cannot be used, and what ran before goes
    * on then.
    */
-  replace(config: Config): Promise<void> {
-    const replaced = this.#queue.then(() => this.#replace(config))
+  replace(config: Config, options: ReplaceOptions = {}): Promise<void> {
+    const replaced = this.#queue.then(() => this.#replace(config, options))
     this.#queue = replaced.catch(() => {})
     return replaced
   }
 
-  async #replace(config: Config): Promise<void> {
-    if (this.#deadline || !this.#running) throw new Error('it is ending, or does not run yet')
+  async #replace(config: Config, { keepsEvents = false }: ReplaceOptions): Promise<void> {
+    if (this.#deadline || !this.#running) throw new NotNow('it is ending, or does not run yet')
     if (config.dataDir !== this.#config.dataDir) throw new Error('another data_dir is used after a restart only')
     refuseRepeats(config)
+    // Those that deliver can do so before they are replaced.
+    const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
+    if (keepsEvents) await this.#refuseLeftBehind(config, id => !delivering.has(id))
     await rehearse(config, this.#around)
-    await this.#swap(config, this.#config)
+    await this.#swap(config, this.#config, keepsEvents)
+  }
+
+  /** Throws EventsLeftBehind. */
+  async #refuseLeftBehind(config: Config, isMeant: (id: string) => boolean = () => true): Promise<void> {
+    const left = (await leftBehind(this.#config, config, this.#around.log)).filter(isMeant)
+    if (left.length > 0) throw new EventsLeftBehind(left)
   }
 
   /** `fallback` runs again when `config` cannot start. */
-  async #swap(config: Config, fallback: Config | undefined): Promise<void> {
-    if (this.#deadline) throw new Error('it is ending')
+  async #swap(config: Config, fallback: Config | undefined, keepsEvents = false): Promise<void> {
+    if (this.#deadline) throw new NotNow('it is ending')
     this.#fallback = undefined
     const before = this.#engine
     await this.#drain(before, config)
     const heritage = before.heritage()
     let failure: unknown
+    let carried = false
     try {
+      if (keepsEvents) await this.#refuseLeftBehind(config)
+      carried = true
       await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
       this.#engine = await Engine.build(config, this.#around, heritage)
       await this.#lookForOrphans(config)
@@ -149,7 +170,7 @@ export class Supervisor {
       this.#replaced++
     } catch (error) {
       failure = error
-      await this.#carryOver(renamesBack(config, this.#config))
+      if (carried) await this.#carryOver(renamesBack(config, this.#config))
       await this.#goBack(heritage)
     }
     this.#abandonRemoved()

@@ -4,6 +4,8 @@ import type { ManagedConfig } from '../config/managed-config.js'
 import { ConfigError, errorText, formatProblem } from '../core/errors.js'
 import { StateUnreadable } from '../core/unreadable.js'
 import type { DestinationState } from '../engine/engine.js'
+import { EventsLeftBehind } from '../engine/left-behind.js'
+import { NotNow, type ReplaceOptions } from '../engine/supervisor.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Clock, sleep } from '../lib/time.js'
 import type { KeptRevision } from './kept-revision.js'
@@ -19,7 +21,7 @@ const LONGEST_ERROR = 1000
 
 /** What runs: engine/supervisor.ts. */
 export interface Replaceable {
-  replace(config: Config): Promise<void>
+  replace(config: Config, options: ReplaceOptions): Promise<void>
   states(): DestinationState[]
 }
 
@@ -52,6 +54,8 @@ export interface ManagedPipelineOptions {
   readonly kept: Pick<KeptRevision, 'read' | 'write'>
   /** Tries whether a configuration can be built; rejects when not. */
   readonly rehearse: (config: Config) => Promise<void>
+  /** Destinations of `before` whose disk buffers hold events that `next` has no destination for. */
+  readonly leftBehind: (before: Config, next: Config) => Promise<readonly string[]>
   readonly clock: Clock
   readonly random: Random
   readonly log: Logger
@@ -86,7 +90,7 @@ export class ManagedPipeline {
   #awaySince: number | undefined
   /** The newest revision that came. */
   #newest: PublishedRevision | undefined
-  /** Refusals that were logged while nothing runs. */
+  /** Refusals that were logged, until another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
   /** What runs, from `follow` on. */
   #pipeline: Replaceable | undefined
@@ -159,16 +163,16 @@ export class ManagedPipeline {
       const others = known && known.revision !== published?.revision ? [known] : []
       for (const revision of published ? [published, ...others] : others) {
         const config = await this.#try(revision)
-        if (!config) {
+        if (!config || (revision === published && (await this.#leavesEvents(config, published, others[0])))) {
           // The newest one matters.
           refused ??= this.#refused
           this.#refused = refused
           continue
         }
         this.#running = revision
-        this.#logged.clear()
         if (revision === published) {
           this.#refused = undefined
+          this.#logged.clear()
           await kept.write(revision)
         } else {
           const why = published ? 'the published revision cannot run here' : 'the service cannot be used now'
@@ -185,6 +189,22 @@ export class ManagedPipeline {
       this.#retry = new AbortController()
     }
     return undefined
+  }
+
+  /** Whether events that the cached revision can deliver would be left behind: then that one runs for as long as it takes. */
+  async #leavesEvents(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
+    if (!known) return false
+    try {
+      const before = this.#local.with(known.config, this.#nameOf(known))
+      const left = await this.#options.leftBehind(before, config)
+      if (left.length === 0) return false
+      await this.#options.rehearse(before)
+      this.#refuse(published, new EventsLeftBehind(left))
+      return true
+    } catch {
+      // The cached one cannot run either.
+      return false
+    }
   }
 
   /** Tries again at once to find a revision to start with, with another local part. */
@@ -216,6 +236,7 @@ export class ManagedPipeline {
     this.#local = local
     // What was refused may be permitted now.
     if (this.#refused) this.#etag = undefined
+    this.#logged.clear()
     return config
   }
 
@@ -279,14 +300,16 @@ export class ManagedPipeline {
       const config = this.#local.with(published.config, this.#nameOf(published))
       this.#before = before
       this.#running = published
-      await pipeline.replace(config)
+      await pipeline.replace(config, { keepsEvents: true })
       this.#refused = undefined
+      this.#logged.clear()
       this.#options.log.info({ revision: published.revision, before: before.revision }, 'a published revision runs')
       if (this.#running === published) await this.#keep(published)
     } catch (error) {
       this.#running = before
       this.#before = undefined
-      this.#refuse(published, error)
+      if (error instanceof NotNow) this.#etag = undefined
+      else this.#refuse(published, error)
     }
   }
 
@@ -333,17 +356,15 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    const fields = { code: 'SLUICE_REVISION_REFUSED', revision, error: why }
-    if (this.#running) {
-      this.#options.log.error(fields, 'a published revision cannot run here: what runs goes on')
-      return
-    }
+    // Events are delivered in the course of time: the same revision is asked for again.
+    if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return
     this.#logged.add(key)
-    const text =
-      'a published revision cannot run here; correct the pipeline, or the local configuration and reload; trying again'
-    this.#options.log.error(fields, text)
+    const text = this.#running
+      ? 'a published revision cannot run here: what runs goes on'
+      : 'a published revision cannot run here; correct the pipeline, or the local configuration and reload; trying again'
+    this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
   }
 
   #nameOf({ revision }: PublishedRevision): string {

@@ -5,9 +5,10 @@ import type { Permitted } from '../config/permitted.js'
 import type { AnyDefinition } from '../core/component.js'
 import type { DiskAllowance } from '../engine/disk-allowance.js'
 import type { Surroundings } from '../engine/engine.js'
+import { EventsLeftBehind } from '../engine/left-behind.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { RequestPool } from '../engine/request-slots.js'
-import { Supervisor } from '../engine/supervisor.js'
+import { NotNow, Supervisor } from '../engine/supervisor.js'
 import { onConnectionClosed } from '../lib/reply.js'
 import { after } from '../lib/time.js'
 import { formatSize } from '../lib/units.js'
@@ -26,6 +27,8 @@ import { ScopedCounters } from './scoped-counters.js'
 /** A client that sends the same key again need not be kept waiting for longer. */
 const PATIENCE_MS = 20_000
 const MOST_REQUESTS = 1000
+/** How often a revision is tried that waits for the events of the one before. */
+const RETRY_MS = 10_000
 /** What an idempotency key may look like. */
 const KEY = /^[\x21-\x7e]{1,255}$/
 
@@ -104,6 +107,8 @@ export class HostedPipeline {
   #before: Version
   /** The newest version that could not be run. */
   #refused = ''
+  /** When it is tried again. */
+  #refusedUntil = 0
   #updating: Promise<void> = Promise.resolve()
   #requests = 0
   /** Clients that wait for an answer. */
@@ -184,16 +189,19 @@ export class HostedPipeline {
 
   async #update(published: Published): Promise<void> {
     const next = versionOf(published)
-    if (next.name === this.#runs.name || next.name === this.#refused) return
+    const { clock } = this.#options.around
+    if (next.name === this.#runs.name || (next.name === this.#refused && clock.now() < this.#refusedUntil)) return
     const before = this.#runs
     try {
       const config = hostedConfig(published.config, configOptions(published, this.#feed, this.#options))
-      await this.#supervisor.replace(config)
+      await this.#supervisor.replace(config, { keepsEvents: true })
       this.#before = before
       this.#runs = next
       this.#options.log.info({ revision: next.revision, before: before.revision }, 'a published revision runs')
     } catch (error) {
+      if (error instanceof NotNow) return
       this.#tellRefused(next, error)
+      if (error instanceof EventsLeftBehind) this.#refusedUntil = clock.now() + RETRY_MS
     }
   }
 
@@ -204,6 +212,8 @@ export class HostedPipeline {
   }
 
   #tellRefused({ name, revision }: Version, error: unknown): void {
+    this.#refusedUntil = Number.POSITIVE_INFINITY
+    if (this.#refused === name) return
     this.#refused = name
     const fields = { code: 'SLUICE_REVISION_REFUSED', revision, error: whyNot(error) }
     this.#options.log.error(fields, 'a published revision cannot run here: the one before it goes on')

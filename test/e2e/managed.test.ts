@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { fleetText } from '../../src/cli/fleet.js'
 import { loadDaemonConfig } from '../../src/cli/local-part.js'
+import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
 
@@ -21,6 +22,83 @@ async function ran(args: readonly string[]) {
   const code = await program.exit
   return { code, stdout: program.stdout, stderr: program.stderr }
 }
+
+t.test('a revision that would leave buffered events behind waits, and the fleet sees why', async t => {
+  const folder = t.testdir({ service: {}, 'app.log': 'one\ntwo\n' })
+  const service = await startService(join(folder, 'service'))
+  t.teardown(() => service.close())
+  const receiver = await startReceiver({})
+  t.teardown(() => receiver.close())
+  receiver.otherwise = 503
+  const { key } = service.made.service_account
+  const client = service.client(key)
+  const pipeline = (id: string) => ({
+    destinations: {
+      [id]: {
+        type: 'http',
+        inputs: ['ingest'],
+        url: receiver.url(),
+        buffer: { type: 'disk', max_bytes: '10MB' },
+        retry: { initial: '100ms', max: '200ms' },
+      },
+    },
+  })
+  const { id } = await client.pipelines.create({ title: 'web', config: pipeline('up') })
+  await client.pipelines.publish(id)
+  writeFileSync(join(folder, 'key'), key, { mode: 0o600 })
+  const path = join(folder, 'local.yaml')
+  writeFileSync(
+    path,
+    `data_dir: ${folder}/state
+metrics: false
+shutdown_timeout: 500ms
+sources: { app: { type: file, include: [${folder}/app.log] } }
+managed: { poll_interval: 1s, report_interval: 1s }
+`,
+  )
+  const url = `${service.url}/v3/pipeline/${id}`
+  const args = ['run', '--pipeline', url, '--key-file', join(folder, 'key'), '--config', path]
+  const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>
+    await until(async () => {
+      const [found] = (await client.fleet()).items
+      return found && test(found) && found
+    })
+  const waits = /^revision 2 cannot run: the disk buffer of up holds events.*"renamed_from: up"/
+  let daemon = sluice(args)
+  t.teardown(async () => {
+    daemon.child.kill('SIGKILL')
+    await daemon.exit
+  })
+  await daemon.until(() => receiver.requests.length > 0)
+  await client.pipelines.update(id, { config: pipeline('archive') })
+  await client.pipelines.publish(id)
+  t.match(await reported(({ error }) => /revision 2/.test(error ?? '')), { revision: 1, error: waits, behind: true })
+  const status = await ran(['status', '--config', path])
+  t.match(status, { code: 1, stdout: /revision 2 of the pipeline cannot run here/ })
+  t.match(status.stdout, /"renamed_from:\s+up"/)
+
+  daemon.child.kill('SIGTERM')
+  await daemon.exit
+  daemon = sluice(args)
+  await daemon.until(() => daemon.stderr.includes('"started"'))
+  t.match(daemon.stderr, /SLUICE_REVISION_REFUSED.*the kept revision runs/s)
+  t.match(
+    await reported(({ error }) => /revision 2/.test(error ?? '')),
+    { revision: 1, error: waits },
+    'at a start, too',
+  )
+  receiver.otherwise = 200
+  await reported(({ revision, error }) => revision === 2 && error === null)
+  const lines = () =>
+    receiver.requests
+      .filter(({ status }) => status === 200)
+      .map(({ body }) => body)
+      .join('')
+  t.match(lines(), /one.*two/s)
+  appendFileSync(join(folder, 'app.log'), 'three\n')
+  await daemon.until(() => lines().includes('three'))
+  t.notMatch(daemon.stderr, /SLUICE_ORPHANED/)
+})
 
 t.test('a daemon whose revision is refused on its host runs, says why, and takes a reload', async t => {
   const folder = t.testdir({ service: {}, 'app.log': '' })

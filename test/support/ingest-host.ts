@@ -13,7 +13,7 @@ import { DeliveryError } from '../../src/core/errors.js'
 import { Metrics } from '../../src/engine/metrics.js'
 import type { Published } from '../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../src/ingest/ingest-host.js'
-import { systemClock } from '../../src/lib/time.js'
+import { type Clock, systemClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/sources/http/refusal.js'
 
 /** What arrived, and what there is in the way of it. */
@@ -64,6 +64,7 @@ interface Options {
   readonly maxDiskPerAccount?: number
   readonly revisionBytes?: number
   readonly turnMs?: number
+  readonly clock?: Clock
 }
 
 /** A host behind a server: `POST /{pipeline}` with what was published last. */
@@ -77,6 +78,7 @@ export async function startIngestHost(
     maxDiskPerAccount = 1e9,
     revisionBytes = 0,
     turnMs,
+    clock = systemClock,
   }: Options = {},
 ) {
   let logs = ''
@@ -87,7 +89,7 @@ export async function startIngestHost(
     folder,
     log,
     metrics,
-    around: { clock: systemClock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
+    around: { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
     components,
     permitted,
     maxBody: 100_000,

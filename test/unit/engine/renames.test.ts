@@ -16,7 +16,7 @@ import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { carryOver } from '../../../src/engine/renames.js'
-import { Supervisor } from '../../../src/engine/supervisor.js'
+import { type ReplaceOptions, Supervisor } from '../../../src/engine/supervisor.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
 import { until } from '../../support/pushed.js'
@@ -27,14 +27,15 @@ let got: string[] = []
 const collect = defineDestination({
   type: 'collect',
   summary: 'Keeps what it gets.',
-  options: z.strictObject({ how: z.enum(['takes', 'refuses', 'retries', 'cannot_start']).default('takes') }),
+  options: z.strictObject({ how: z.enum(['takes', 'refuses', 'retries', 'hangs', 'cannot_start']).default('takes') }),
   examples: [{ title: '', yaml: '' }],
   delivery: LOCAL,
   create: ({ how }) => ({
     async start() {
       if (how === 'cannot_start') throw new Error('not on this machine')
     },
-    async write(request) {
+    async write(request, signal) {
+      if (how === 'hangs') return new Promise((_, reject) => signal.addEventListener('abort', reject))
       if (how === 'refuses') throw new DeliveryError('400', { failure: 'reject', reason: 'status_400' })
       if (how === 'retries') throw new DeliveryError('503', { failure: 'retry', reason: 'status_503' })
       for (const batch of request) for (let i = 0; i < batch.length; i++) got.push(batch.event(i).line.toString())
@@ -84,7 +85,7 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
       return {
         supervisor,
         stop,
-        replace: (next: string) => supervisor.replace(read(next)),
+        replace: (next: string, options?: ReplaceOptions) => supervisor.replace(read(next), options),
         scrape: async () => String(await metrics.render()),
       }
     },
@@ -214,6 +215,50 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
     logged.findLast(({ msg }) => /deleted orphaned data/.test(String(msg))),
     { level: 40, component: 'new' },
   )
+})
+
+t.test('a configuration that would leave buffered events behind is refused where nobody would see that', async t => {
+  const { yaml, start, state, append } = world(t)
+  const app = 'app: { * }'
+  const disk = 'buffer: { type: disk, max_bytes: 1GB }'
+  const safely = { keepsEvents: true }
+  const wrong = { code: 'SLUICE_EVENTS_LEFT_BEHIND', message: /buffer of old holds events.*"renamed_from: old"/ }
+  const buffered = yaml(app, `old: { *, how: retries, ${disk} }`)
+  const one = await start(buffered)
+  const retrying = () => one.supervisor.states()[0]?.state === 'retrying'
+  await until(() => existsSync(join(state, 'buffer/old')) && retrying())
+  const running = () => one.supervisor.config.destinations.map(({ id }) => id)
+  await t.rejects(one.replace(yaml(app, 'new: { * }'), safely), wrong, 'another name')
+  await t.rejects(one.replace(yaml(app, 'old: { * }'), safely), wrong, 'no disk buffer any more')
+  await t.rejects(
+    one.replace(yaml(app, 'new: { *, renamed_from: old }'), safely),
+    wrong,
+    'nor the one that replaces it',
+  )
+  t.same(running(), ['old'])
+  t.same(one.supervisor.orphans, [])
+  await one.replace(yaml(app, `new: { *, renamed_from: old, ${disk} }`), safely)
+  await until(() => got.length === 2)
+  t.same(got, ['one', 'two'])
+
+  // One that delivers is given the time of a reload.
+  await one.replace(yaml(app, 'last: { * }'), safely)
+  await one.replace(yaml(app, `slow: { *, how: hangs, ${disk} }`), safely)
+  append('three\n')
+  await until(() => existsSync(join(state, 'buffer/slow/00000001.buf')) || one.supervisor.undelivered() > 0)
+  await t.rejects(one.replace(yaml(app, 'last: { * }'), safely), { message: /buffer of slow holds events/ })
+  t.same(running(), ['slow'], 'it runs again')
+  append('four\n')
+  await one.replace(yaml(app, 'last: { * }', 'discard_orphans: [slow]'), safely)
+  append('five\n')
+  await until(() => got.includes('five'))
+  t.notOk(existsSync(join(state, 'buffer/slow')), 'it was deleted on purpose')
+
+  const two = await start(yaml('app: { * }', `out: { *, ${disk} }`))
+  append('six\n')
+  await until(() => got.includes('six'))
+  await two.replace(yaml(app, 'other: { * }'), safely)
+  t.same(two.supervisor.orphans, [], 'what is delivered is not left behind')
 })
 
 t.test('what the new name has is never replaced, and a crash in between costs nothing', async t => {

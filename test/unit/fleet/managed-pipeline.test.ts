@@ -9,6 +9,8 @@ import { components } from '../../../src/components.js'
 import type { Config } from '../../../src/config/load.js'
 import { ManagedConfig } from '../../../src/config/managed-config.js'
 import { StateUnreadable } from '../../../src/core/unreadable.js'
+import { EventsLeftBehind } from '../../../src/engine/left-behind.js'
+import { NotNow, type ReplaceOptions } from '../../../src/engine/supervisor.js'
 import { KeptRevision } from '../../../src/fleet/kept-revision.js'
 import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
@@ -219,6 +221,9 @@ function setUp(t: Test, kept?: PublishedRevision) {
     kept,
     keptFails: undefined as Error | undefined,
     unbuildable: new Set<number>(),
+    /** The destinations with events that another configuration has no place for. */
+    left: [] as string[],
+    ending: false,
     states: [{ id: 'out', state: 'ready', reason: undefined as string | undefined }],
     ran: [] as number[],
     reports: [] as Report[],
@@ -253,6 +258,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
       },
     },
     rehearse,
+    leftBehind: async () => it.left,
     clock: { now: () => now, wall: () => now },
     random: () => 0.5,
     log: pino({}, { write: line => void (it.logs += line) }),
@@ -266,8 +272,10 @@ function setUp(t: Test, kept?: PublishedRevision) {
   t.teardown(() => managed.leave())
   const pipeline = {
     states: () => it.states,
-    async replace(config: Config) {
+    async replace(config: Config, { keepsEvents }: ReplaceOptions) {
       await rehearse(config)
+      if (it.ending) throw new NotNow('it is ending')
+      if (keepsEvents && it.left.length > 0) throw new EventsLeftBehind(it.left)
       it.ran.push(limitOf(config))
     },
   }
@@ -408,6 +416,51 @@ t.test('a revision to start with that is refused: reported, and tried again', as
   t.match(both.managed.status, { refused: 2 }, 'the newest matters where the cached one cannot run either')
   both.it.unbuildable.clear()
   t.equal(await none, 2)
+})
+
+t.test('a revision that would leave buffered events behind waits until they are delivered', async t => {
+  const { it, managed, pipeline, first, until } = setUp(t, revisionOf(1))
+  it.published = revisionOf(2)
+  it.left = ['up']
+  t.equal(await first(), 1, 'at a start the cached one runs')
+  t.equal(it.kept!.revision, 1)
+  managed.follow(pipeline, () => ({}))
+  const waits = /^revision 2 cannot run: the disk buffer of up holds events.*"renamed_from: up"/
+  await until(() => it.reports.length > 0)
+  t.match(it.reports.at(-1), { revision: 1, health: 'ready', error: waits })
+  t.match(managed.status, { revision: 1, published: 2, refused: 2, refusal: /the disk buffer of up/ })
+  const asked = it.asked
+  await until(() => it.asked > asked + 3)
+  t.equal(it.logs.match(/SLUICE_REVISION_REFUSED/g)?.length, 1, 'it is logged once')
+  t.same(it.ran, [])
+  it.left = []
+  await until(() => it.reports.at(-1)!.revision === 2)
+  t.match(it.reports.at(-1), { revision: 2, error: null })
+  t.same(it.ran, [2], 'the same revision is tried again')
+  t.equal(it.kept!.revision, 2)
+  it.left = ['up']
+  it.published = revisionOf(3)
+  await until(() => it.reports.at(-1)!.error !== null)
+  it.left = []
+  await until(() => it.reports.at(-1)!.revision === 3)
+  t.match(it.reports.at(-1), { revision: 3, error: null }, 'under way, too')
+  it.ending = true
+  it.published = revisionOf(4)
+  const before = it.asked
+  await until(() => it.asked > before + 3)
+  t.match(it.reports.at(-1), { revision: 3, error: null }, 'an end is no fault of a revision')
+  it.ending = false
+  await until(() => it.reports.at(-1)!.revision === 4)
+
+  const alone = setUp(t)
+  alone.it.published = revisionOf(1)
+  alone.it.left = ['gone']
+  t.equal(await alone.first(), 1, 'what no revision delivers keeps none from running')
+  const broken = setUp(t, revisionOf(1))
+  broken.it.published = revisionOf(2)
+  broken.it.left = ['up']
+  broken.it.unbuildable.add(1)
+  t.equal(await broken.first(), 2, 'nor does one that cannot run')
 })
 
 t.test('what an operator of a managed daemon reads', async t => {

@@ -232,6 +232,35 @@ t.test('a revision that cannot run leaves the one before it', async t => {
   t.same(stage.got.slice(0, 3), [line(1), line(2), line(3)])
 })
 
+t.test('a revision that would leave buffered events behind waits for them', async t => {
+  let passed = 0
+  const clock = { now: () => systemClock.now() + passed, wall: () => systemClock.wall() }
+  const { publish, post, logs, metrics, folder } = await startIngestHost(t, { clock })
+  await publish(BUFFERED)
+  stage.holds = true
+  await post(line(1))
+  const holding = /errors_total\{component_id="p\/out".*kind="status_401"\} [1-9]/
+  for (let i = 0; i < 400 && !holding.test(String(await metrics.render())); i++) await soon(5)
+  const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
+  await publish(other)
+  t.match(await post(line(2)), { status: 202 })
+  const refusals = () => logs().match(/"SLUICE_REVISION_REFUSED","revision":2,"error":"the disk buffer of out holds/g)
+  t.equal(refusals()?.length, 1)
+  passed += 10_000
+  t.match(await post(line(3)), { status: 202 })
+  t.equal(refusals()?.length, 1, 'which is logged once')
+  t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
+  stage.holds = false
+  for (let i = 0; i < 100 && stage.got.length < 3; i++) {
+    passed += 60_000
+    await soon(50)
+  }
+  t.same([...stage.got].sort(), [1, 2, 3].map(line))
+  t.match(await post(line(4)), { status: 202 })
+  t.ok(existsSync(join(folder, 'p/state/buffer/other')), 'then it runs')
+  t.notMatch(logs(), /SLUICE_ORPHANED/)
+})
+
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
   const { publish, post } = await startIngestHost(t)
   await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
