@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
@@ -10,6 +10,7 @@ import { defineSource, type OptionWarning, type Outlet, type Source, type Source
 import { errorCode, errorText } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
+import { LogLimit } from '../lib/log-limit.js'
 import { networkOf } from '../lib/network-address.js'
 import { writeReply } from '../lib/reply.js'
 import { sleep } from '../lib/time.js'
@@ -22,6 +23,7 @@ import { type HttpSourceOptions, options } from './http/options.js'
 import { Outcome } from './http/outcome.js'
 import { type Lease, Quota } from './http/quota.js'
 import { Gone, notReadable, Refusal, stopping } from './http/refusal.js'
+import { addressTest, perAddress } from './listen/addresses.js'
 import { aborted, isLocal, Listener, peerOf } from './listen/listener.js'
 
 /** How exactly the timeouts are kept, where they are not shorter. */
@@ -38,6 +40,8 @@ class HttpSource implements Source {
   readonly #key: AccessKey | undefined
   readonly #quota: Quota
   readonly #pieces: { value: number }
+  readonly #logLimit: LogLimit
+  readonly #isShared: (address: string) => boolean
   /** What is not answered yet, by connection. */
   readonly #open = new Map<Socket, Set<Exchange>>()
   /** Connections on which the rest of a refused body is read past. */
@@ -50,7 +54,10 @@ class HttpSource implements Source {
     this.#context = context
     const closeMs = Math.min(CLOSE_MS, options.headers_timeout)
     this.#listener = new Listener(options, context, { sendMs: options.send_timeout, closeMs })
-    this.#quota = new Quota(options.max_connections, options.max_unsettled_bytes)
+    const { max_connections: most, max_connections_per_address: own, shared_addresses: shared } = options
+    this.#quota = new Quota(most, options.max_unsettled_bytes, perAddress(most, own))
+    this.#isShared = addressTest(shared)
+    this.#logLimit = new LogLimit(context.clock)
     if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
     const { metrics, log } = context
     this.#pieces = metrics.counter(...PIECES)
@@ -89,6 +96,8 @@ class HttpSource implements Source {
   #server(tls: TlsOptions | undefined, out: Outlet, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
     const limits = {
+      // One without is answered here, and counted.
+      requireHostHeader: false,
       headersTimeout: headers_timeout,
       requestTimeout: request_timeout,
       keepAliveTimeout: keep_alive_timeout,
@@ -104,6 +113,10 @@ class HttpSource implements Source {
     }
     server.on('request', (request, response) => answer(request, response, false))
     server.on('checkContinue', (request, response) => answer(request, response, true))
+    server.on('checkExpectation', (request, response) => answer(request, response, false))
+    server.on('connect', (_request, socket) => this.#refuseBare(socket as Socket, 405))
+    // Who closes its side behind a request may still read the answer, and would send the events again without one.
+    Object.assign(server, { httpAllowHalfOpen: true })
     server.on('clientError', (error, socket) => this.#notUnderstood(error, socket as Socket))
     return server
   }
@@ -121,8 +134,11 @@ class HttpSource implements Source {
     try {
       answer = await this.#take(exchange, out, signal)
     } catch (error) {
-      if (error instanceof Gone) return this.#count('aborted')
-      answer = this.#refusal(error)
+      if (error instanceof Gone) {
+        this.#logRefused(socket, 'aborted', 'the client went away before the body had come whole')
+        return this.#count('aborted')
+      }
+      answer = this.#refusal(error, socket)
     }
     const close = signal.aborted || exchange.last || answer.close === true
     const written = writeReply(
@@ -136,9 +152,10 @@ class HttpSource implements Source {
     readPast(request, () => this.#passing.delete(socket))
   }
 
-  #refusal(error: unknown): Answer {
+  #refusal(error: unknown, socket: Socket): Answer {
     if (error instanceof Refusal) {
       const { status, headers, code, message } = error
+      this.#logRefused(socket, code, message, status)
       return { status, headers, body: { code, message }, close: error.close }
     }
     this.#failed(error)
@@ -158,10 +175,9 @@ class HttpSource implements Source {
     if (signal.aborted) throw stopping()
     if (request.method === 'HEAD') return { status: 200 }
     const { content, gzip } = checkRequest(request, path, maxBytes)
-    const lease = this.#quota.lease({
-      sender: networkOf(peerOf(request.socket) ?? ''),
-      refuse: refusal => exchange.refuse(refusal),
-    })
+    const peer = peerOf(request.socket) ?? ''
+    const sender = this.#isShared(peer) ? exchange : networkOf(peer)
+    const lease = this.#quota.lease({ sender, refuse: refusal => exchange.refuse(refusal) })
     try {
       const receiving = this.#receive(exchange, { content, gzip, lease }, out, signal)
       this.#receiving.add(receiving)
@@ -217,12 +233,24 @@ class HttpSource implements Source {
     }
     const last = [...(this.#open.get(socket) ?? [])].at(-1)
     if (this.#passing.has(socket)) socket.destroy()
-    else if (!last) {
-      this.#count(String(status))
-      endWith(socket, status)
-    } else if (last.request.complete)
+    else if (!last) this.#refuseBare(socket, status)
+    else if (last.request.complete)
       last.last = true // What came before stands, and is answered.
     else last.refuse(notReadable(status))
+  }
+
+  /** Refuses what is no request that could be answered. */
+  #refuseBare(socket: Socket, status: number): void {
+    this.#count(String(status))
+    this.#logRefused(socket, 'no_request', STATUS_CODES[status]!, status)
+    endWith(socket, status)
+  }
+
+  #logRefused(socket: Socket, code: string, error: string, status?: number): void {
+    const limited = this.#logLimit.next(code)
+    if (!limited) return
+    const fields = { peer: peerOf(socket), status, code, error, ...limited }
+    this.#context.log.warn(fields, 'refused a request; nothing of it was taken')
   }
 
   #count(status: string): void {

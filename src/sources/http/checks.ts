@@ -29,6 +29,13 @@ export function checkRequest(
   if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `events are taken at ${path}`)
   if (method !== 'POST' && method !== 'PUT')
     throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
+  // 1.0 has none.
+  if (headers.host === undefined && request.httpVersion === '1.1')
+    throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)
+  if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
+    throw new Refusal(417, 'unsupported_expectation', 'expect must be 100-continue')
+  if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
+    throw new Refusal(501, 'unsupported_transfer_encoding', 'transfer-encoding must be chunked', {}, true)
   const type = (headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase()
   const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : undefined
   if (!content)

@@ -23,7 +23,7 @@ export const options = z
     max_unsettled_bytes: byteSize(1024)
       .prefault('32MiB')
       .describe(
-        'Memory that all requests which are not answered yet may hold together. Beyond it, and beyond `max_connections` requests, they are answered 503.',
+        'Memory that all requests which are not answered yet may hold together. Beyond it, and beyond `max_connections` requests, they are answered 503. Several requests of one address get three quarters of it, and `max_connections_per_address` requests; see `shared_addresses`.',
       ),
     max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('1MiB')

@@ -1,80 +1,119 @@
 import { overloaded, type Refusal } from './refusal.js'
 
-/** The request of a sender while its body comes in: it can still be refused. */
-export interface Receiving {
+/** Whose request it is, and how it is refused while its body comes in. */
+export interface Asking {
   /** Senders are told apart by this. */
-  readonly sender: string
+  readonly sender: unknown
   refuse(refusal: Refusal): void
 }
 
 /** A request takes so much besides its body. */
 const REQUEST_BYTES = 4096
+/** A sender with several requests may hold so many times what is left, so that something is left for others. */
+const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {
+  readonly sender: Sender
+  readonly refuse: Asking['refuse'] | undefined
   bytes: number
-  /** Undefined: the body is there, or nobody may refuse it. */
-  receiving: Receiving | undefined
+  /** Whether its body comes in, and it can still be refused. */
+  receiving: boolean
+}
+
+/** What the requests of one sender hold together. */
+class Sender {
+  bytes = 0
+  readonly held = new Set<Held>()
+
+  /** Of incomplete bodies. */
+  get receiving(): number {
+    let bytes = 0
+    for (const one of this.held) if (one.receiving) bytes += one.bytes + REQUEST_BYTES
+    return bytes
+  }
 }
 
 /**
  * Bounds what all requests that are not answered yet hold together. Where there is no room for another one, the sender
- * whose incomplete bodies hold the most gives them up, the largest first, unless it is the one that asks: whoever sends
- * slowly, or never sends the end, must not keep others out.
+ * whose incomplete bodies hold the most gives up the largest, unless it is the one that asks: whoever sends slowly, or
+ * never sends the end, must not keep others out. Nor must whoever sends more than can be delivered: several requests of
+ * one sender leave something for others.
  */
 export class Quota {
+  requests = 0
   bytes = 0
-  readonly #held = new Set<Held>()
   readonly #maxRequests: number
   readonly #maxBytes: number
+  readonly #maxOfSender: number
+  readonly #senders = new Map<unknown, Sender>()
 
-  constructor(maxRequests: number, maxBytes: number) {
+  /** `maxOfSender`: requests of one sender at a time. */
+  constructor(maxRequests: number, maxBytes: number, maxOfSender = maxRequests) {
     this.#maxRequests = maxRequests
     this.#maxBytes = maxBytes
-  }
-
-  get requests(): number {
-    return this.#held.size
+    this.#maxOfSender = maxOfSender
   }
 
   /** The share of one request; throws a Refusal when there are too many. Give it back with `release`. */
-  lease(receiving?: Receiving): Lease {
-    const held: Held = { bytes: 0, receiving }
-    while (this.requests >= this.#maxRequests || this.bytes >= this.#maxBytes) this.#makeRoom(held, 1)
-    this.#held.add(held)
+  lease(asking?: Asking): Lease {
+    // Requests of nobody in particular have nothing to do with each other.
+    const name = asking?.sender ?? {}
+    const sender = this.#senders.get(name) ?? new Sender()
+    const held: Held = { sender, refuse: asking?.refuse, bytes: 0, receiving: asking !== undefined }
+    if (sender.held.size >= this.#maxOfSender) throw overloaded()
+    while (this.requests >= this.#maxRequests || this.bytes >= this.#maxBytes) this.#makeRoom(sender, REQUEST_BYTES)
+    this.#senders.set(name, sender)
+    sender.held.add(held)
+    this.requests++
     return {
-      hold: bytes => {
-        if (!this.#held.has(held)) throw overloaded()
-        const more = bytes - held.bytes
-        while (more > 0 && this.bytes + more > this.#maxBytes) this.#makeRoom(held, more)
-        this.bytes += more
-        held.bytes = bytes
-      },
+      hold: bytes => this.#hold(held, bytes),
       received: () => {
-        held.receiving = undefined
+        held.receiving = false
       },
-      release: () => this.#release(held),
+      release: () => {
+        this.#release(held)
+        if (sender.held.size === 0 && this.#senders.get(name) === sender) this.#senders.delete(name)
+      },
     }
+  }
+
+  #hold(held: Held, bytes: number): void {
+    const { sender } = held
+    // It was refused to make room.
+    if (!sender.held.has(held)) throw overloaded()
+    const more = bytes - held.bytes
+    if (more > 0) {
+      while (this.bytes + more > this.#maxBytes) this.#makeRoom(sender, more)
+      const left = this.#maxBytes - this.bytes - more
+      if (sender.held.size > 1 && sender.bytes + more > TIMES_WHAT_IS_LEFT * left) throw overloaded()
+    }
+    this.#add(held, more)
+  }
+
+  #add(held: Held, bytes: number): void {
+    this.bytes += bytes
+    held.sender.bytes += bytes
+    held.bytes += bytes
   }
 
   #release(held: Held): void {
-    if (this.#held.delete(held)) this.bytes -= held.bytes
+    if (!held.sender.held.delete(held)) return
+    this.requests--
+    this.#add(held, -held.bytes)
   }
 
-  /** Throws a Refusal when nobody can make room. */
-  #makeRoom(by: Held, more: number): void {
-    const asking = by.receiving?.sender ?? ''
-    const bytes = new Map([[asking, more + (this.#held.has(by) ? 0 : REQUEST_BYTES)]])
-    for (const { receiving, bytes: own } of this.#held) {
-      if (receiving) bytes.set(receiving.sender, (bytes.get(receiving.sender) ?? 0) + own + REQUEST_BYTES)
+  /** Throws a Refusal when nobody can make room for `more` bytes of a sender. */
+  #makeRoom(asking: Sender, more: number): void {
+    let heaviest = asking
+    let most = asking.receiving + more
+    for (const sender of this.#senders.values()) {
+      const { receiving } = sender
+      if (receiving > most) [heaviest, most] = [sender, receiving]
     }
-    const [[heaviest] = [asking]] = [...bytes].sort(([, one], [, other]) => other - one)
     if (heaviest === asking) throw overloaded()
-    const [largest] = [...this.#held]
-      .filter(({ receiving }) => receiving?.sender === heaviest)
-      .sort((one, other) => other.bytes - one.bytes)
-    const { receiving } = largest!
+    const [largest] = [...heaviest.held].filter(one => one.receiving).sort((one, other) => other.bytes - one.bytes)
     this.#release(largest!)
-    receiving!.refuse(overloaded())
+    largest!.refuse!(overloaded())
   }
 }
 

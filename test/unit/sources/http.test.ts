@@ -359,7 +359,7 @@ t.test('what waits for its answer is bounded, and the rest is told to come again
   out.settlesAs = 'delivered'
   t.equal((await ask(port, { type: 'text/plain', body: 'x'.repeat(60_000) })).status, 202)
 
-  const few = await start(t, { max_connections: 2 }, new Taker())
+  const few = await start(t, { max_connections: 2, max_connections_per_address: 2 }, new Taker())
   const waiting = await dial(t, few.port, ['a', 'b', 'c'].map(body => head('Content-Length: 1') + body).join(''))
   await until(() => few.out.events === 2)
   few.out.settle('delivered')
@@ -370,6 +370,49 @@ t.test('what waits for its answer is bounded, and the rest is told to come again
     'also of one connection, in order',
   )
   t.equal(count('sluice_http_unanswered_bytes'), 0)
+})
+
+t.test('one sender with many requests leaves room for others', async t => {
+  const out = new Taker()
+  const { port, count } = await start(
+    t,
+    { max_connections: 8, max_unsettled_bytes: '64KiB', max_body_bytes: '64KiB' },
+    out,
+  )
+  const many = await dial(t, port, `${head('Content-Length: 2')}m\n`.repeat(8))
+  await until(() => out.events === 4)
+  const other = ask(port, { localAddress: '127.0.0.2', type: 'text/plain', body: 'other\n' })
+  await until(() => out.events === 5)
+  out.settle('delivered')
+  t.equal((await other).status, 202)
+  await until(() => many.said().split('HTTP/1.1 ').length === 9)
+  t.equal(many.said().split('HTTP/1.1 503').length, 5)
+  const large = Array.from({ length: 4 }, () => ask(port, { type: 'text/plain', body: 'x'.repeat(20_000) }))
+  await until(() => out.events === 7 && count('sluice_http_unanswered_requests') === 2)
+  const third = ask(port, { localAddress: '127.0.0.2', type: 'text/plain', body: 'x'.repeat(20_000) })
+  await until(() => out.events === 8)
+  out.settle('delivered')
+  t.equal((await third).status, 202)
+  t.same((await Promise.all(large)).map(({ status }) => status).sort(), [202, 202, 503, 503])
+})
+
+t.test('who closes its side of the connection behind a request is answered', async t => {
+  const out = new Taker()
+  const { port, count } = await start(t, {}, out)
+  const client = await keepOpen(t, port, `${head('Content-Length: 2')}a\n`)
+  client.socket.end()
+  await until(() => out.events === 1)
+  // The server has seen the end.
+  await new Promise(resolve => setTimeout(resolve, 20))
+  out.settle('delivered')
+  await client.closed
+  t.match(client.said(), /^HTTP\/1.1 202 /)
+  await until(() => count('sluice_source_connections') === 0)
+  const half = await keepOpen(t, port, `${head('Content-Length: 9')}a\n`)
+  half.socket.end()
+  await half.closed
+  t.match(half.said(), /^HTTP\/1.1 400 /)
+  t.equal(out.events, 1)
 })
 
 t.test('there is room only as fast as events are passed on', async t => {
@@ -385,7 +428,7 @@ t.test('there is room only as fast as events are passed on', async t => {
 })
 
 t.test('slow, broken and hostile clients', async t => {
-  const { out, port, count } = await start(t, {
+  const { out, port, count, logs } = await start(t, {
     headers_timeout: '300ms',
     request_timeout: '600ms',
     keep_alive_timeout: '500ms',
@@ -430,10 +473,23 @@ t.test('slow, broken and hostile clients', async t => {
     [`${head('Transfer-Encoding: chunked')}zz\r\n`, /^HTTP\/1.1 400 /],
     [`${head('Transfer-Encoding: chunked')}1\r\nxyz`, /^HTTP\/1.1 400 /],
     [head(`X: ${'y'.repeat(20_000)}`), /^HTTP\/1.1 431 /],
-    ['CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n', /^$/],
+    ['CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n', /^HTTP\/1.1 405 /],
+    [head('Content-Length: 1', 'Connection: close').replace('Host: x\r\n', ''), /^HTTP\/1.1 400 /],
+    [head('Expect: more', 'Content-Length: 1', 'Connection: close'), /^HTTP\/1.1 417 /],
+    [`${head('Transfer-Encoding: gzip, chunked', 'Connection: close')}1\r\nx\r\n0\r\n\r\n`, /^HTTP\/1.1 501 /],
   ]
+  const counted = count('sluice_http_answers_total')
   for (const [text, answer] of malformed) t.match(await said(text), answer, JSON.stringify(text.slice(0, 99)))
   t.equal(out.events, 1)
+  t.equal(count('sluice_http_answers_total'), counted + malformed.length, 'each is counted')
+  const refused = logs().filter(({ msg }) => /^refused a request/.test(String(msg)))
+  t.match(refused.find(({ code }) => code === 'no_request')?.peer, '127.0.0.1', 'and logged with its sender')
+  const codes = ['too_slow', 'no_request', 'aborted', 'malformed', 'no_host', 'unsupported_expectation']
+  t.same(
+    codes.filter(code => refused.filter(one => one.code === code).length !== 1),
+    [],
+    'once in a while',
+  )
   const longer = await dial(t, port, `${head('Content-Length: 2')}a\nb\nc\n`)
   await longer.closed
   t.match(longer.said(), /^HTTP\/1.1 202 /, 'more than announced: what was announced is taken')
