@@ -28,14 +28,19 @@ export function peopleText(value: unknown, width: number): string {
   if (Array.isArray(value)) return listText(value, width)
   if (!isFields(value))
     return `${typeof value === 'string' ? printable(value) : printableJson(JSON.stringify(value, null, 2))}\n`
-  const { key, config, ...fields } = value
+  const { key, config, service_bounds: bounds, ...fields } = value
   const flat = flatten(fields)
   const longest = Math.max(0, ...flat.map(([name]) => name.length))
   const lines = flat.map(([name, text]) => `${name.padEnd(longest + GAP)}${text}`.trimEnd())
+  if (Array.isArray(bounds) && bounds.length > 0) lines.push('', 'where the service runs it', ...bounds.map(boundText))
   if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
   // Alone on its line, it is selected by a double or triple click.
   if (typeof key === 'string') lines.push('', NEW_KEY, key)
   return `${lines.join('\n')}\n`
+}
+
+function boundText({ path, message }: Fields): string {
+  return printable(`  ${path ? `${path}: ` : ''}${message}`)
 }
 
 function listText(items: readonly unknown[], width: number): string {

@@ -9,6 +9,7 @@ import type {
   KeyedServiceAccountDocument,
   PipelineDocument,
   PublishedDocument,
+  PublishedPipelineDocument,
   RevisionDocument,
   SecretDocument,
   ServiceAccountDocument,
@@ -109,7 +110,7 @@ class Pipelines extends Calls {
   delete = (id: string, { ifMatch }: Condition = {}) => this.remove(`/v3/pipeline/${part(id)}`, { 'if-match': ifMatch })
   /** The latest revision; an earlier one rolls back. */
   publish = async (id: string, input: z.input<typeof publishInput> = {}, { ifMatch }: Condition = {}) =>
-    withEtag<PipelineDocument>(
+    withEtag<PublishedPipelineDocument>(
       await this.transport.request('POST', `/v3/pipeline/${part(id)}/publish`, {
         json: input,
         headers: { 'if-match': ifMatch },

@@ -19,7 +19,7 @@ import { peerOf } from '../sources/listen/listener.js'
 import type { AccountKeys } from './account-keys.js'
 import type { AccountQuotas } from './account-quota.js'
 import { type Body, digestOf, Feed } from './feed.js'
-import { hostedConfig, whyNot } from './hosted-config.js'
+import { hostedConfig, textOf, whyNot } from './hosted-config.js'
 import { KnownKeys } from './known-keys.js'
 import type { Attendance } from './room.js'
 import { ScopedCounters } from './scoped-counters.js'
@@ -122,7 +122,7 @@ export class HostedPipeline {
   static async start(published: Published, options: HostedOptions): Promise<HostedPipeline> {
     const feed = new Feed(options.turn)
     const counters = new ScopedCounters(options.metrics, published.id)
-    const config = hostedConfig(published.config, configOptions(published, feed, options))
+    const { config, bounds } = hostedConfig(published.config, configOptions(published, feed, options))
     const { folder, around, log, disk, requests } = options
     const keys = await KnownKeys.open({ folder, clock: around.clock, log, disk, account: options.keys })
     const surroundings = { ...around, log, metrics: counters, disk, requests }
@@ -133,6 +133,7 @@ export class HostedPipeline {
       throw error
     })
     made.hosted = new HostedPipeline(published, options, { feed, counters, keys, supervisor })
+    log.info({ revision: published.revision, bounds: textOf(bounds) }, 'a published pipeline runs')
     return made.hosted
   }
 
@@ -193,11 +194,12 @@ export class HostedPipeline {
     if (next.name === this.#runs.name || (next.name === this.#refused && clock.now() < this.#refusedUntil)) return
     const before = this.#runs
     try {
-      const config = hostedConfig(published.config, configOptions(published, this.#feed, this.#options))
+      const { config, bounds } = hostedConfig(published.config, configOptions(published, this.#feed, this.#options))
       await this.#supervisor.replace(config, { keepsEvents: true })
       this.#before = before
       this.#runs = next
-      this.#options.log.info({ revision: next.revision, before: before.revision }, 'a published revision runs')
+      const fields = { revision: next.revision, before: before.revision, bounds: textOf(bounds) }
+      this.#options.log.info(fields, 'a published revision runs')
     } catch (error) {
       if (error instanceof NotNow) return
       this.#tellRefused(next, error)
@@ -323,11 +325,12 @@ export class HostedPipeline {
 function configOptions(
   { id, revision, secrets }: Published,
   feed: Feed,
-  { folder, components, permitted }: HostedOptions,
+  { folder, components, permitted, disk }: HostedOptions,
 ) {
   const name = `pipeline ${id}, revision ${revision}`
   const dataDir = join(folder, 'state')
-  return { name, dataDir, components, ingest: feed.definition, permitted, secrets: secrets?.values() ?? {} }
+  const own = { name, dataDir, secrets: secrets?.values() ?? {}, maxDisk: disk.max }
+  return { ...own, components, ingest: feed.definition, permitted }
 }
 
 /** The same for the same revision with the same values of its secrets. */

@@ -2,13 +2,16 @@ import { existsSync } from 'node:fs'
 import { readdir, rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
+import { secretNamesIn } from '../config/account-secrets.js'
 import { errorText } from '../core/errors.js'
 import { every } from '../lib/time.js'
 import { Refusal, stopping } from '../sources/http/refusal.js'
 import { AccountDisks } from './account-disk.js'
 import { AccountQuotas } from './account-quota.js'
 import { AccountShares } from './account-shares.js'
-import { whyNot } from './hosted-config.js'
+import { Feed } from './feed.js'
+import type { Bound } from './hosted-bounds.js'
+import { hostedConfig, NotHosted, whyNot } from './hosted-config.js'
 import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
 import { IngestMetrics } from './ingest-metrics.js'
 import { Refusals } from './refusals.js'
@@ -145,6 +148,19 @@ export class IngestHost {
     await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
   }
 
+  /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, if so. */
+  boundsOf(document: unknown): readonly Bound[] {
+    const { folder: dataDir, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
+    const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
+    const { definition: ingest } = new Feed()
+    try {
+      return hostedConfig(document, { name: '', dataDir, components, ingest, permitted, secrets, maxDisk }).bounds
+    } catch (error) {
+      if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]
+      throw error
+    }
+  }
+
   /** Whether the account may save `bytes` more of revisions. */
   hasRoomForRevisions(account: string, bytes: number): boolean {
     return this.#disks.of(account).hasRoomForRevisions(bytes)
@@ -204,7 +220,6 @@ export class IngestHost {
       // From when it counts as running, it could be ended as idle before the request comes to it.
       await this.#measure(published)
       this.#running.set(id, hosted)
-      own.info({ revision }, 'a published pipeline runs')
       return hosted
     } catch (error) {
       this.#accounts.delete(id)

@@ -115,6 +115,18 @@ export const pipelineDocument = z
   .meta({ id: 'Pipeline' })
 export type PipelineDocument = z.output<typeof pipelineDocument>
 
+/** A pipeline whose revision was published just now. */
+export const publishedPipelineDocument = pipelineDocument
+  .extend({
+    service_bounds: z
+      .array(z.object({ path: z.string().describe('Of the option; empty for the whole.'), message: z.string() }))
+      .describe(
+        'What the service bounds where it runs the pipeline itself, and why it cannot run it, if so. Daemons run it as it is.',
+      ),
+  })
+  .meta({ id: 'PipelineJustPublished' })
+export type PublishedPipelineDocument = z.output<typeof publishedPipelineDocument>
+
 export const revisionDocument = z
   .object({
     pipeline_id: id,

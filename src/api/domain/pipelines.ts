@@ -4,8 +4,14 @@ import type { Change } from '../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from './access.js'
 import { type Context, mapPage } from './context.js'
 import { Derived } from './derived.js'
-import type { Page, PipelineDocument, PublishedDocument, RevisionDocument } from './documents.js'
-import { ApiError, notFound } from './errors.js'
+import type {
+  Page,
+  PipelineDocument,
+  PublishedDocument,
+  PublishedPipelineDocument,
+  RevisionDocument,
+} from './documents.js'
+import { ApiError, type Fault, notFound } from './errors.js'
 import { pipelineTag, publishedTag, requireMatch } from './etag.js'
 import { missingFeatures, notEnabled } from './features.js'
 import type { PageQuery, PipelineInput, PipelineUpdate, PublishInput } from './inputs.js'
@@ -44,6 +50,8 @@ export class Pipelines {
   readonly #literals: Literals
   /** What the saved revisions take. */
   readonly sizes = new RevisionSizes()
+  /** What whoever runs pipelines in this service bounds of a configuration. */
+  boundsOf: (config: Readonly<Record<string, unknown>>) => readonly Fault[] = () => []
   readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
   readonly #hidden = new Derived((config: Readonly<Record<string, unknown>>) => hideLiterals(config))
@@ -165,7 +173,7 @@ export class Pipelines {
     id: string,
     input: PublishInput,
     ifMatch?: string,
-  ): Promise<Tagged<PipelineDocument>> {
+  ): Promise<Tagged<PublishedPipelineDocument>> {
     const account = writes(principal)
     const context = this.#context
     return context.turns.take(account.id, async () => {
@@ -183,7 +191,15 @@ export class Pipelines {
         processors.map(({ type }) => type),
       )
       if (missing.length > 0) throw notEnabled(missing)
-      if (before.published_revision === number) return this.#tagged(before)
+      const bounds = await this.#checks.do(account.id, () => this.boundsOf(this.#configOf(revision)))
+      const withBounds = ({ document, etag }: Tagged<PipelineDocument>) => ({
+        document: {
+          ...document,
+          service_bounds: bounds.map(({ path, message }) => ({ path: path && `config.${path}`, message })),
+        },
+        etag,
+      })
+      if (before.published_revision === number) return withBounds(await this.#tagged(before))
       const now = context.time()
       const record: PipelineRecord = {
         ...before,
@@ -206,7 +222,7 @@ export class Pipelines {
       )
       old.done()
       this.#tell(id, this.#publishedOf(record, revision))
-      return this.#tagged(record)
+      return withBounds(await this.#tagged(record))
     })
   }
 

@@ -333,7 +333,8 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   const { publish, post } = await startIngestHost(t)
   await publish(many(33, OUT))
   t.match(await post(line(1)), { status: 503, message: /reach 33 destinations.*at most 32/ })
-  const options = { name: 'p', dataDir: '/x', components: usual, ingest: new Feed().definition, secrets: {} }
+  const given = { name: 'p', dataDir: '/x', components: usual, secrets: {}, maxDisk: 1e9 }
+  const options = { ...given, ingest: new Feed().definition }
   const permitted = { files: [], never: [], urls: 'all', listen: [], credentials: [] } as const
   const wide = {
     type: 'http',
@@ -344,7 +345,7 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
   const hastily = { ...wide, retry: { initial: '1ms', max: '1ms' } }
   const throttle = { type: 'throttle', inputs: ['ingest'], limit: 1, window: '1h', key_field: '.k' }
   const processors = { a: { ...throttle, max_keys: 1e7 }, b: { ...throttle, inputs: ['a'] } }
-  const made = hostedConfig({ ...many(16, hastily), processors }, { ...options, permitted })
+  const { config: made, bounds } = hostedConfig({ ...many(16, hastily), processors }, { ...options, permitted })
   t.match(made.destinations[0]!.delivery, {
     max_in_flight: 4,
     batch: { max_bytes: 4 * 1024 ** 2, max_events: 50_000 },
@@ -354,7 +355,30 @@ t.test('a pipeline takes a bounded part of the memory and the connections of all
     made.processors.map(({ options }) => (options as { max_keys: number }).max_keys),
     [500_000, 100_000],
   )
-  const usualOnes = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), { ...options, permitted })
+  const runsWith = (path: string, message: string) =>
+    t.match(
+      bounds.find(bound => bound.path === path),
+      { message: `the service runs it with ${message}` },
+    )
+  runsWith('processors.a.max_keys', '500000 instead of 10000000')
+  runsWith('destinations.d15.max_in_flight', '4 instead of 1000')
+  runsWith('destinations.d0.batch.max_bytes', '4.2 MB instead of 1.0 GB')
+  runsWith('destinations.d0.batch.max_events', '50000 instead of 1000000')
+  runsWith('destinations.d0.retry.initial', '1s instead of 1ms')
+  runsWith('destinations.d0.retry.max', '10s instead of 1ms')
+  t.match(bounds.at(-1), { path: '', message: /dead letters.* share 1\.0 GB of disk space/ })
+  t.equal(bounds.length, 1 + 16 * 5 + 1)
+  const discards = { ...OUT, type: 'blackhole', on_reject: 'discard' }
+  t.same(hostedConfig(many(1, discards), { ...options, permitted }).bounds, [])
+  const large = { ...discards, buffer: { type: 'disk', max_bytes: '10GB' } }
+  t.match(hostedConfig(many(1, large), { ...options, permitted }).bounds, [
+    { path: 'destinations.d0.buffer.max_bytes', message: /^10\.0 GB are more than the 1\.0 GB / },
+    { path: '', message: /disk buffers/ },
+  ])
+  const { config: usualOnes } = hostedConfig(many(2, { type: 'http', url: 'http://192.0.2.1/' }), {
+    ...options,
+    permitted,
+  })
   t.match(usualOnes.destinations[0]!.delivery, {
     max_in_flight: 4,
     batch: { max_bytes: 1e6, max_events: 1000 },

@@ -1,5 +1,10 @@
 import { DEFAULT_LIMITS } from '../../domain/context.js'
-import { pipelineDocument, publishedDocument, revisionDocument } from '../../domain/documents.js'
+import {
+  pipelineDocument,
+  publishedDocument,
+  publishedPipelineDocument,
+  revisionDocument,
+} from '../../domain/documents.js'
 import { notFound } from '../../domain/errors.js'
 import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../domain/inputs.js'
 import type { Tagged } from '../../domain/pipelines.js'
@@ -111,7 +116,9 @@ export const pipelineRoutes: readonly Route[] = [
     headers: IF_MATCH,
     body: publishInput,
     bodyOptional: true,
-    answers: { 200: { description: 'The pipeline as it is now.', one: ['pipeline', pipelineDocument], headers: ETAG } },
+    answers: {
+      200: { description: 'The pipeline as it is now.', one: ['pipeline', publishedPipelineDocument], headers: ETAG },
+    },
     refusals: {
       403: { feature_not_enabled: 'It has a throttle, and the feature is not enabled in this account.' },
       ...CHANGED,
