@@ -1,6 +1,7 @@
 import { type Stats, statSync } from 'node:fs'
 import { basename, resolve } from 'node:path'
 import type { AnyDefinition } from '../core/component.js'
+import { fileSystems } from '../lib/file-systems.js'
 import { fileIdentity, finalPath } from '../lib/final-path.js'
 import { kernelFolder } from '../lib/kernel-folder.js'
 import { irregular } from '../lib/regular-file.js'
@@ -32,7 +33,8 @@ export function checkOutputs(
 ): void {
   const first = new Map<string, Output>()
   for (const output of outputsOf(drafts)) {
-    const wrong = onThisMachine ? notRegular(output.path) : undefined
+    const mayTouch = onThisMachine && isLocal(output.path)
+    const wrong = mayTouch ? notRegular(output.path) : undefined
     if (wrong !== undefined) {
       problems.add(output.place, pathOf(output), wrong)
       continue
@@ -40,7 +42,7 @@ export function checkOutputs(
     for (const source of sourcesOf(output.draft, drafts)) {
       tellReadAgain(output, source, onThisMachine, problems, warnings)
     }
-    const identity = onThisMachine ? fileIdentity(output.path) : resolve(output.path)
+    const identity = mayTouch ? fileIdentity(output.path) : resolve(output.path)
     const other = first.get(identity)
     if (!other) {
       first.set(identity, output)
@@ -56,13 +58,18 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   return destinations.flatMap(({ id, definition, options }) => {
     const path = outputOf(definition, options)
     if (path === undefined) return []
-    const identity = fileIdentity(path)
+    const identity = isLocal(path) ? fileIdentity(path) : resolve(path)
     const other = first.get(identity)
     if (other)
       return [{ path: `destinations.${id}.${definition.writes}`, message: sharedText(path, other.path, other.id) }]
     first.set(identity, { id, path })
     return []
   })
+}
+
+/** A remote file system may not answer, and would stop the process that waits for it. What links there hide is seen while it runs. */
+function isLocal(path: string): boolean {
+  return fileSystems.mountOf(path) === undefined
 }
 
 function sharedText(path: string, other: string, destination: string, place?: Place): string {
@@ -86,7 +93,7 @@ function tellReadAgain(
 ): void {
   if (!definition?.reads || !config) return
   const reads = testOf(definition, config.options, onThisMachine)
-  const paths = [resolve(output.path), ...(onThisMachine ? [finalPath(output.path)] : [])]
+  const paths = [resolve(output.path), ...(onThisMachine && isLocal(output.path) ? [finalPath(output.path)] : [])]
   const path = paths.find(reads)
   if (path !== undefined) {
     const place = placeText(placeOf(locate(entry.value, ['include'], entry.key)))

@@ -2,6 +2,7 @@ import type { BigIntStats } from 'node:fs'
 import type { Readable, Transform } from 'node:stream'
 import type { Logger } from 'pino'
 import type { z } from 'zod'
+import type { FileSystems } from '../lib/file-systems.js'
 import type { Clock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch } from './batch.js'
@@ -178,11 +179,15 @@ export interface SourceContext extends ComponentContext {
   isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or what stands in for it. */
   readonly stdin: Readable
+  /** Which file systems answer; those of the process when left out. */
+  readonly fileSystems?: FileSystems | undefined
 }
 
 export interface DestinationContext extends ComponentContext {
   /** Standard output, or what stands in for it. */
   readonly stdout: NodeJS.WritableStream
+  /** Which file systems answer; those of the process when left out. */
+  readonly fileSystems?: FileSystems | undefined
   /** It writes to this file until the result is called: sources do not read there what was theirs. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }

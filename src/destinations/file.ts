@@ -1,4 +1,3 @@
-import { type BigIntStats, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
 import { encodeNdjson, RawEncoder } from '../codec/encode.js'
@@ -9,9 +8,10 @@ import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { written } from '../core/explain.js'
 import { OutOfReach, reaches } from '../core/reach.js'
 import { holdChunk } from '../lib/chunk-pool.js'
+import { type FileSystems, fileSystems } from '../lib/file-systems.js'
 import { inTurn } from '../lib/in-turn.js'
 import { makeFolder } from '../lib/make-folder.js'
-import { AppendedFile, calls, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
+import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
   path: reaches('files', z.string().min(1)).describe(
@@ -60,6 +60,7 @@ export class FileDestination implements Destination {
   readonly #options: Options
   readonly #context: DestinationContext
   readonly #os: FileCalls
+  readonly #fileSystems: FileSystems
   readonly #waiting: Job[] = []
   #working: Promise<void> | undefined
   #opened: AppendedFile | undefined
@@ -71,12 +72,16 @@ export class FileDestination implements Destination {
   constructor(options: Options, context: DestinationContext, os: FileCalls = calls) {
     this.#options = options
     this.#context = context
-    this.#os = os
+    this.#fileSystems = context.fileSystems ?? fileSystems
+    this.#os = callsThrough(this.#fileSystems, options.path, os)
     const help = 'Failed writes of which a part is left in the file, because it could not be removed again.'
-    // Known before any source begins: what it holds is not to be read even before it is opened.
-    const there = statsOf(options.path)
-    if (there?.isFile()) this.#release = context.writes?.(there)
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
+  }
+
+  /** Before any source begins: what the file holds is not to be read even before it is opened. */
+  async claim(): Promise<void> {
+    const there = await this.#os.stat(this.#options.path).catch(() => undefined)
+    if (there?.isFile()) this.#release = this.#context.writes?.(there)
   }
 
   async start(): Promise<void> {
@@ -173,7 +178,7 @@ export class FileDestination implements Destination {
     const { mode, encoding } = this.#options
     const { reach } = this.#context
     const path = reach ? reach.realFile(this.#options.path) : this.#options.path
-    await makeFolder(dirname(path))
+    await this.#fileSystems.run(path, () => makeFolder(dirname(path)))
     const continues = !this.#openedBefore
     const options = { path, encoding, mode: Number.parseInt(mode, 8), continues, reach }
     this.#opened = await AppendedFile.open(options, this.#os)
@@ -206,16 +211,7 @@ export class FileDestination implements Destination {
     const cause = error instanceof TornWrite ? error.cause : error
     const code = errorCode(cause) ?? 'unknown'
     const message = `cannot write ${this.#options.path}${HINTS[code] ?? ''} (${errorText(cause)})`
-    return new DeliveryError(message, { failure: 'retry', reason: code.toLowerCase(), cause })
-  }
-}
-
-/** Undefined: it does not exist, or cannot be examined; opening it says why. */
-function statsOf(path: string): BigIntStats | undefined {
-  try {
-    return statSync(path, { bigint: true })
-  } catch {
-    return undefined
+    return new DeliveryError(message, { failure: 'retry', reason: code.toLowerCase().replace(/^sluice_/, ''), cause })
   }
 }
 
@@ -238,7 +234,11 @@ export const file = defineDestination({
   ],
   delivery: LOCAL,
   writes: 'path',
-  create: (options, context) => new FileDestination(options, context),
+  async create(options, context) {
+    const destination = new FileDestination(options, context)
+    await destination.claim()
+    return destination
+  },
   explain:
     ({ path, encoding }) =>
     batch => ({

@@ -5,6 +5,7 @@ import { fieldsOfLines } from '../core/event-fields.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration, refuse } from '../core/options.js'
 import { reaches } from '../core/reach.js'
+import { fileSystems } from '../lib/file-systems.js'
 import { Descriptors } from './file/descriptors.js'
 import { Discovery } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
@@ -13,6 +14,7 @@ import { FINGERPRINT_BYTES } from './file/identity.js'
 import { includeWarnings } from './file/include-warnings.js'
 import { filesOfAnother } from './file/overlap.js'
 import { Reader } from './file/reader.js'
+import { Remote } from './file/remote.js'
 import { Roster } from './file/roster.js'
 import { Saved, type SavedDocument } from './file/saved.js'
 import { Slices } from './file/slices.js'
@@ -102,6 +104,7 @@ class FileSource implements Source {
   readonly #troubles: Troubles
   readonly #descriptors: Descriptors
   readonly #discovery: Discovery
+  readonly #remote: Remote
   readonly #roster: Roster
   readonly #reader: Reader
   readonly #watches: Watches
@@ -111,6 +114,8 @@ class FileSource implements Source {
   /** It stops because another takes its place: the daemon goes on. */
   #replaced = false
   #swept = false
+  /** The last sweep was left out, since a file system does not answer. */
+  #isBlocked = false
   /** Paths that a watch told of, to be looked at. */
   #hinted = new Set<string>()
   #sweepAt = 0
@@ -126,8 +131,10 @@ class FileSource implements Source {
     this.#context = context
     this.#saved = new Saved(checkpoints.read())
     this.#troubles = new Troubles(context)
-    this.#descriptors = new Descriptors(options.max_open_files)
-    this.#discovery = new Discovery(options.include, options.exclude, this.#troubles, clock)
+    this.#remote = new Remote(context.fileSystems ?? fileSystems, log, clock)
+    this.#descriptors = new Descriptors(options.max_open_files, this.#remote)
+    const shared = { troubles: this.#troubles, clock, remote: this.#remote }
+    this.#discovery = new Discovery(options.include, options.exclude, shared)
     const truncations = metrics.counter(
       'sluice_file_truncations_total',
       'Files that were emptied, and read again from their beginning.',
@@ -139,6 +146,7 @@ class FileSource implements Source {
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options),
+      remote: this.#remote,
       pieces: metrics.counter(...PIECES),
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       onCommit: () => checkpoints.changed(),
@@ -164,13 +172,12 @@ class FileSource implements Source {
         ),
     }
     this.#reader = new Reader({
-      clock,
-      troubles: this.#troubles,
+      ...shared,
       splitting: tailing.splitting,
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
-      unfindable: () => this.#roster.unfindable(),
+      unfindable: async () => ((await this.#mayTouchAll()) ? await this.#roster.unfindable() : []),
       onLost: ({ path, unread }) => {
         metrics.failed('vanished')
         lost.value += unread
@@ -181,7 +188,7 @@ class FileSource implements Source {
       },
       open: tailer => this.#roster.open(tailer),
       onTruncated: tailer => this.#roster.truncated(tailer),
-      areHeld: () => this.#isHeld,
+      areHeld: () => this.#isHeld || this.#isBlocked,
     })
     this.#roster = new Roster({
       context,
@@ -203,7 +210,7 @@ class FileSource implements Source {
     })
     this.#watches = new Watches(log, clock, (folder, type, name) => this.#hint(folder, type, name))
     checkpoints.provide(() => this.#snapshot())
-    registerGauges(context, this.#roster, this.#descriptors, this.#troubles)
+    registerGauges(context, this.#roster, this.#descriptors, shared)
     if (this.#saved.unreadable > 0) this.#tellUnreadable()
   }
 
@@ -237,10 +244,6 @@ class FileSource implements Source {
     try {
       if (signal.aborted) end()
       await this.#sweep()
-      // The oldest first: what was rotated comes before what took its place.
-      if (!this.#swept)
-        this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
-      this.#swept = true
       this.#saveNew()
       const both = [this.#reader.run(out, ended.signal, follow), this.#keepSweeping(ended.signal)]
       const results = await Promise.allSettled(both.map(part => part.finally(end)))
@@ -256,8 +259,9 @@ class FileSource implements Source {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
-    this.#descriptors.closeAll()
-    for (const tailer of this.#roster.tailers) tailer.close()
+    // What may never return stays open.
+    const open = [...this.#roster.tailers].filter(({ path }) => !this.#remote.isSilent(path))
+    for (const tailer of open) this.#descriptors.close(tailer)
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {
@@ -269,7 +273,7 @@ class FileSource implements Source {
       else await this.#sweep()
       const hinted = this.#hinted
       this.#hinted = new Set()
-      for (const path of hinted) this.#roster.examine(path)
+      for (const path of hinted) if (!this.#remote.isSilent(path)) this.#roster.examine(path)
       if (this.#isHeld) this.#urgent = true
       else if (!this.#options.follow) this.#reader.look()
       this.#saveNew()
@@ -305,9 +309,18 @@ class FileSource implements Source {
     const slices = new Slices(clock)
     this.#urgent = false
     const found = await this.#discovery.walk(slices)
-    await this.#roster.sweep(found.files, slices)
+    const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
+    this.#isBlocked = found.isBlocked || !mayTouchAll
+    this.#remote.forgetOthers()
     let unwatched = false
-    if (this.#options.follow && !this.#stopped) {
+    if (!this.#isBlocked) {
+      await this.#roster.sweep(found.files, slices)
+      // The oldest first: what was rotated comes before what took its place.
+      if (!this.#swept)
+        this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
+      this.#swept = true
+    }
+    if (!this.#isBlocked && this.#options.follow && !this.#stopped) {
       for (const folder of this.#roster.targetFolders()) found.folders.add(folder)
       unwatched = await this.#watches.sync(found.folders, slices)
     }
@@ -317,6 +330,14 @@ class FileSource implements Source {
     if (unwatched) this.#urgent = true
     this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * slices.busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * slices.busyMs)
+  }
+
+  /** Whether all files that were found, and those that are read, are in file systems that answer. */
+  async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
+    const paths = [...links, ...[...this.#roster.tailers].map(({ path }) => path)]
+    let all = true
+    for (const path of paths) if (this.#remote.has(path) && !(await this.#remote.answers(path))) all = false
+    return all
   }
 
   #hint(folder: string, type: 'change' | 'rename', name: string): void {

@@ -5,6 +5,7 @@ import type { EventBatch } from '../../src/core/batch.js'
 import type { Checkpoints, Outlet, Source, SourceContext } from '../../src/core/component.js'
 import type { Reach } from '../../src/core/reach.js'
 import { ComponentCounters } from '../../src/engine/counters.js'
+import type { FileSystems } from '../../src/lib/file-systems.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { LINE_END } from '../../src/lib/line-splitter.js'
 import { type Clock, sleep, systemClock } from '../../src/lib/time.js'
@@ -101,6 +102,7 @@ export async function tail(
   out = new Receiver(),
   clock: Clock = systemClock,
   reach?: Reach,
+  fileSystems?: FileSystems,
 ): Promise<Tailing> {
   const counters = new ComponentCounters('in', 'source', 'file')
   const log: Tailing['log'] = []
@@ -110,6 +112,7 @@ export async function tail(
     clock,
     metrics: counters,
     reach,
+    fileSystems,
     checkpoints,
     origin: (decode, path) => ({
       source: 'in',

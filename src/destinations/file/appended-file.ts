@@ -4,6 +4,7 @@ import { encodeNdjson, RawEncoder } from '../../codec/encode.js'
 import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { Reach } from '../../core/reach.js'
+import type { FileSystems } from '../../lib/file-systems.js'
 import { irregular } from '../../lib/regular-file.js'
 
 /** The calls to the operating system; tests inject faults here. */
@@ -19,6 +20,15 @@ export const calls = {
   close: promisify(fs.close),
 }
 export type FileCalls = typeof calls
+
+/** The same calls, one at a time where `path` is in a remote file system, and none while that does not answer. */
+export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
+  const through = Object.entries(os).map(([name, call]) => [
+    name,
+    (...args: unknown[]) => fileSystems.run(path, () => (call as (...args: unknown[]) => Promise<unknown>)(...args)),
+  ])
+  return Object.fromEntries(through) as FileCalls
+}
 
 /** O_NONBLOCK and O_NOCTTY: whatever was put in the place of the file since it was checked, opening it returns at once. */
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY

@@ -1,5 +1,6 @@
 import { descriptorLimit } from '../../lib/descriptor-limit.js'
 import { leadsTo } from './identity.js'
+import type { Remote } from './remote.js'
 import type { Tailer } from './tailer.js'
 
 /** The share of the process's descriptors that one source may take. */
@@ -8,9 +9,11 @@ const SHARE = 0.5
 /** Open files, the least recently read first. */
 export class Descriptors {
   readonly #max: number
+  readonly #remote: Remote
   readonly #open = new Set<Tailer>()
 
-  constructor(max: number) {
+  constructor(max: number, remote: Remote) {
+    this.#remote = remote
     this.#max = Math.max(1, Math.min(max, Math.floor(descriptorLimit() * SHARE)))
   }
 
@@ -39,7 +42,7 @@ export class Descriptors {
     for (const unfinished of [false, true]) {
       for (const tailer of this.#open) {
         if (excess <= 0) return
-        if (tailer.pending > 0 !== unfinished) continue
+        if (tailer.pending > 0 !== unfinished || this.#remote.isSilent(tailer.path)) continue
         if (tailer.reading || tailer.awaySince !== undefined || !leadsTo(tailer.path, tailer.key)) continue
         this.close(tailer)
         excess--
@@ -50,10 +53,5 @@ export class Descriptors {
   /** The system gave no descriptor: gives some back. */
   refused(): void {
     this.trim(0, Math.floor(this.#open.size * 0.9))
-  }
-
-  closeAll(): void {
-    for (const tailer of this.#open) tailer.close()
-    this.#open.clear()
   }
 }

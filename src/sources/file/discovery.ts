@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
 import type { Clock } from '../../lib/time.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
+import type { Remote } from './remote.js'
 import type { Slices } from './slices.js'
 import type { Troubles } from './troubles.js'
 
@@ -26,6 +27,10 @@ export interface Found {
   readonly files: Map<string, NameKind>
   /** Folders where a new name could match. */
   readonly folders: Set<string>
+  /** Paths of `files` that may lead elsewhere. */
+  readonly links: string[]
+  /** Whether folders were left out, because their file system does not answer. */
+  isBlocked: boolean
 }
 
 interface Step {
@@ -48,11 +53,17 @@ export class Discovery {
   readonly #excluded: (path: string, name: string) => boolean
   readonly #troubles: Troubles
   readonly #clock: Clock
+  readonly #remote: Remote
   #listings = new Map<string, Listing>()
   #walk = 0
 
-  constructor(include: readonly string[], exclude: readonly string[], troubles: Troubles, clock: Clock) {
+  constructor(
+    include: readonly string[],
+    exclude: readonly string[],
+    { troubles, clock, remote }: { readonly troubles: Troubles; readonly clock: Clock; readonly remote: Remote },
+  ) {
     this.#clock = clock
+    this.#remote = remote
     this.#globs = compileGlobs(include)
     this.#excluded = compileExclude(exclude)
     this.#troubles = troubles
@@ -71,7 +82,7 @@ export class Discovery {
 
   /** Folders are read slice by slice. Symbolic links are followed, but not below `**`: a loop would have no end. */
   async walk(slices: Slices): Promise<Found> {
-    const found: Found = { files: new Map(), folders: new Set() }
+    const found: Found = { files: new Map(), folders: new Set(), links: [], isBlocked: false }
     const known = this.#walk++ % FULL_EVERY === 0 ? new Map<string, Listing>() : this.#listings
     this.#listings = new Map()
     const steps: Step[] = this.#globs.map(segments => ({ folder: '/', segments, at: 0 }))
@@ -82,18 +93,17 @@ export class Discovery {
         this.#troubles.failed(step.folder, 'list', limit)
         break
       }
-      this.#step(step, steps, found, known)
+      const place = belowNames(step)
+      if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
+        found.isBlocked = true
+      else this.#step(place, steps, found, known)
     }
     return found
   }
 
   #step({ folder, segments, at }: Step, steps: Step[], found: Found, known: Map<string, Listing>): void {
-    let segment = segments[at]!
+    const segment = segments[at]!
     const last = segments.length - 1
-    while (typeof segment === 'string' && at < last) {
-      folder = join(folder, segment)
-      segment = segments[++at]!
-    }
     found.folders.add(folder)
     if (typeof segment === 'string') {
       this.#add(folder, segment, 'unknown', found)
@@ -124,7 +134,9 @@ export class Discovery {
 
   #add(folder: string, name: string, kind: NameKind, found: Found): void {
     const path = folder === '/' ? `/${name}` : `${folder}/${name}`
-    if (!this.#excluded(path, name)) found.files.set(path, kind)
+    if (this.#excluded(path, name)) return
+    found.files.set(path, kind)
+    if (kind === 'link' || kind === 'unknown') found.links.push(path)
   }
 
   #list(folder: string, known: Listing | undefined): Listing {
@@ -144,6 +156,16 @@ export class Discovery {
       return { entries: [], stamp: undefined, walk: this.#walk }
     }
   }
+}
+
+/** The same step in the folder that the next segments name. */
+function belowNames({ folder, segments, at }: Step): Step {
+  for (; at < segments.length - 1; at++) {
+    const segment = segments[at]!
+    if (typeof segment !== 'string') break
+    folder = join(folder, segment)
+  }
+  return { folder, segments, at }
 }
 
 function stampOf(stat: BigIntStats): string {

@@ -1,5 +1,6 @@
 import type { SourceContext } from '../../core/component.js'
 import type { Descriptors } from './descriptors.js'
+import type { Remote } from './remote.js'
 import type { Roster } from './roster.js'
 import type { Tailer } from './tailer.js'
 import type { Troubles } from './troubles.js'
@@ -12,11 +13,13 @@ export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
   roster: Roster,
   open: Descriptors,
-  troubles: Troubles,
+  { troubles, remote }: { readonly troubles: Troubles; readonly remote: Remote },
 ): void {
   metrics.gauge('sluice_files_watched', 'Files that are followed.', () => roster.size)
   metrics.gauge('sluice_files_open', 'Files that are open.', () => open.size)
   metrics.gauge('sluice_files_unreadable', 'Files and folders that cannot be read now.', () => troubles.unread)
+  const silent = 'Remote file systems that do not answer now; their files wait.'
+  metrics.gauge('sluice_file_systems_silent', silent, () => remote.silent)
   metrics.gauges(
     'sluice_file_unread_bytes',
     `Bytes of a file that were not read yet, for the ${MAX_SERIES} files with most of them; the rest together is "other".`,

@@ -1,6 +1,7 @@
 import { basename, resolve } from 'node:path'
 import picomatch from 'picomatch'
 import { errorText } from '../../core/errors.js'
+import { fileSystems } from '../../lib/file-systems.js'
 import { finalPath } from '../../lib/final-path.js'
 import { Pattern } from '../../lib/pattern.js'
 
@@ -132,11 +133,12 @@ export function compileReads(
   include: readonly string[],
   exclude: readonly string[],
   links: boolean,
+  systems = fileSystems,
 ): (path: string) => boolean {
   const excluded = compileExclude(exclude)
   const globs = compileGlobs(include).map(segments => {
     const folder = literalFolder(segments)
-    return { segments, folder, real: links ? finalPath(folder) : folder }
+    return { segments, folder, real: links && systems.mountOf(folder) === undefined ? finalPath(folder) : folder }
   })
   return path =>
     globs.some(({ segments, folder, real }) => {

@@ -2,27 +2,28 @@ import { type Dirent, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { OptionWarning } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
+import { type FileSystems, fileSystems } from '../../lib/file-systems.js'
 import { ANY_DEPTH, compileGlobs, matchName, type Segment } from './glob.js'
 
 /** Folders that are read for one pattern. A pattern that needs more gets no warning. */
 const MAX_FOLDERS = 1000
 
 /** Patterns of `include` that name a folder, or nothing that is there now. */
-export function includeWarnings(include: readonly string[]): OptionWarning[] {
+export function includeWarnings(include: readonly string[], systems = fileSystems): OptionWarning[] {
   return include.flatMap((pattern, i) => {
-    const message = warningOf(pattern)
+    const message = warningOf(pattern, systems)
     return message === undefined ? [] : [{ path: ['include', i], message }]
   })
 }
 
-function warningOf(pattern: string): string | undefined {
+function warningOf(pattern: string, systems: FileSystems): string | undefined {
   let globs: Segment[][]
   try {
     globs = compileGlobs([pattern])
   } catch {
     return undefined
   }
-  const found = globs.map(segments => find(segments))
+  const found = globs.map(segments => find(segments, systems))
   if (found.includes('file') || found.includes('unknown')) return undefined
   if (!found.includes('folder')) return `${pattern} matches no file now; files that come later are read`
   const files = `${pattern.replace(/\/+$/, '')}/*`
@@ -32,13 +33,16 @@ function warningOf(pattern: string): string | undefined {
 type Match = 'file' | 'folder' | 'nothing' | 'unknown'
 
 /** The best that matches; unknown: it is not permitted to look, or there is too much. */
-function find(segments: readonly Segment[]): Match {
+function find(segments: readonly Segment[], systems: FileSystems): Match {
   const steps = [{ folder: '/', at: 0 }]
   let best: Match = 'nothing'
   for (let read = 0, step = steps.pop(); step; step = steps.pop()) {
     const { folder, at } = step
     const segment = segments[at]!
     const isLast = at === segments.length - 1
+    // Nobody has asked whether it answers.
+    const literal = typeof segment === 'string' ? join(folder, segment) : folder
+    if (systems.mountOf(literal) !== undefined) return 'unknown'
     const names: readonly (string | Dirent)[] | undefined =
       typeof segment === 'string' ? [segment] : read++ < MAX_FOLDERS ? list(folder) : undefined
     if (!names) return 'unknown'

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs'
 import { basename } from 'node:path'
+import { fileSystems } from '../../lib/file-systems.js'
 import { compileExclude, compileGlobs, matchPath } from './glob.js'
 import { Saved } from './saved.js'
 
@@ -12,5 +13,6 @@ export function filesOfAnother(
   const excluded = compileExclude(exclude)
   const read = [...new Saved(saved).entries()].filter(({ gone, offset }) => !gone && offset > 0)
   const named = (path: string) => globs.some(segments => matchPath(path, segments) === 'whole')
-  return read.map(({ path }) => path).filter(path => named(path) && !excluded(path, basename(path)) && existsSync(path))
+  const isThere = (path: string) => fileSystems.silentAt(path) !== undefined || existsSync(path)
+  return read.map(({ path }) => path).filter(path => named(path) && !excluded(path, basename(path)) && isThere(path))
 }

@@ -2,6 +2,7 @@ import type { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Splitting } from '../../core/multiline-options.js'
 import type { Clock } from '../../lib/time.js'
+import type { Remote } from './remote.js'
 import { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
 import type { Troubles } from './troubles.js'
@@ -20,6 +21,7 @@ export interface ReaderOptions {
   readonly clock: Clock
   readonly troubles: Troubles
   readonly splitting: Splitting
+  readonly remote: Remote
   /** How long a file that was renamed must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
   /** Whether the run ends because the source is stopped. */
@@ -192,7 +194,10 @@ export class Reader {
     const before = this.#options.clock.now() - QUIET_MS
     for (const tailer of this.#unfinished.tailers) {
       // What was read before it and cannot be sent any more is read again: then so is this.
-      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
+      const blocked =
+        tailer.queued ||
+        this.#options.remote.isSilent(tailer.path) ||
+        this.#outbox.some(({ origin }) => origin === tailer.origin)
       if (blocked || tailer.growth.at > before || hasMore(tailer)) continue
       const batch = tailer.flush(out)
       if (batch) void out.send(batch).catch(() => {})
@@ -240,6 +245,12 @@ export class Reader {
     this.#drop(tailer)
   }
 
+  /** Its file system does not answer: the sweep that finds it again comes after the answer. */
+  #postpone(tailer: Tailer): void {
+    tailer.failed = 'read'
+    this.#drop(tailer)
+  }
+
   #drop(tailer: Tailer): void {
     const at = this.#queue.indexOf(tailer)
     if (at >= 0) this.#queue.splice(at, 1)
@@ -262,6 +273,10 @@ export class Reader {
         if (waits) waiting++
         this.#turns = 0
         this.#queue.push(this.#queue.shift()!)
+        continue
+      }
+      if (this.#options.remote.isSilent(tailer.path)) {
+        this.#postpone(tailer)
         continue
       }
       try {
@@ -325,11 +340,17 @@ export class Reader {
     this.#leave = undefined
     const reading = this.#reading
     this.#reading = undefined
-    if (reading) {
-      await reading.result
-      reading.tailer.abandon()
-    }
+    // A read that may never return keeps its memory and its descriptor.
+    if (reading && (await this.#returns(reading))) reading.tailer.abandon()
     // Made and not sent: given back, and read again from the committed position.
     for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
+  }
+
+  /** Resolves when a read has returned, or with false when its file system does not answer. */
+  async #returns({ tailer, result }: Reading): Promise<boolean> {
+    if (!(result instanceof Promise)) return true
+    const returned = result.then(() => true)
+    const { remote } = this.#options
+    return await Promise.race([returned, remote.answers(tailer.path).then(answers => answers && returned)])
   }
 }

@@ -1,5 +1,6 @@
 import { readv, readvSync } from 'node:fs'
 import type { Clock } from '../../lib/time.js'
+import type { Remote } from './remote.js'
 
 /** A read that took longer than this waited for a disk. */
 const SLOW_MS = 1
@@ -8,21 +9,26 @@ const READS_APART = 64
 
 /**
  * The reads of one file. What the system has in memory is read at once: to hand it to another thread and back costs
- * several times as much as the read itself. What waits for a disk is read by another thread, so that nobody else waits.
+ * several times as much as the read itself. What waits for a disk is read by another thread, so that nobody else waits. Files of remote
+ * file systems are always read by another thread.
  */
 export class Reads {
   readonly #clock: Clock
+  readonly #remote: Remote
   #apart = 0
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, remote: Remote) {
     this.#clock = clock
+    this.#remote = remote
   }
 
-  /** Fills `parts` with what stands at `at`: the length, or the error. */
-  read(fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> | number | Error {
+  /** Fills `parts` with what stands at `at` of the file, which was found at `path`: the length, or the error. */
+  read(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> | number | Error {
+    if (this.#remote.has(path))
+      return this.#remote.run(path, () => readApart(fd, parts, at)).catch(error => error as Error)
     if (this.#apart > 0) {
       this.#apart--
-      return new Promise(resolve => readv(fd, parts, at, (error, length) => resolve(error ?? length)))
+      return readApart(fd, parts, at)
     }
     const began = this.#clock.now()
     try {
@@ -33,4 +39,8 @@ export class Reads {
       if (this.#clock.now() - began > SLOW_MS) this.#apart = READS_APART
     }
   }
+}
+
+function readApart(fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
+  return new Promise(resolve => readv(fd, parts, at, (error, length) => resolve(error ?? length)))
 }

@@ -26,6 +26,14 @@ export class Slices {
     this.restart()
   }
 
+  /** Waits for something that is not counted. */
+  async without<T>(wait: () => Promise<T>): Promise<T> {
+    this.stop()
+    const result = await wait()
+    this.restart()
+    return result
+  }
+
   /** The event loop had its turn anyway. */
   restart(): void {
     this.#since = this.#clock.now()

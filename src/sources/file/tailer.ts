@@ -63,7 +63,7 @@ export class Tailer extends Tracked {
     super(path, stat)
     this.origin = origin
     this.#context = context
-    this.#reads = new Reads(context.clock)
+    this.#reads = new Reads(context.clock, context.remote)
     this.#content = start.content
     this.#delivered = start
     this.#at = start.offset
@@ -298,7 +298,7 @@ export class Tailer extends Tracked {
     const before = this.#context.before.subarray(0, this.#tail.bytes)
     if (this.copy) return portion.wait(this.copy.read(before, room, this.#at, this.#tail))
     const parts = before.length === 0 ? [room] : [before, room]
-    const result = this.#reads.read(this.#fd!, parts, this.#at - before.length)
+    const result = this.#reads.read(this.path, this.#fd!, parts, this.#at - before.length)
     return result instanceof Promise ? portion.wait(result) : result
   }
 

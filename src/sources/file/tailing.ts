@@ -1,5 +1,6 @@
 import type { Splitting } from '../../core/multiline-options.js'
 import type { Clock } from '../../lib/time.js'
+import type { Remote } from './remote.js'
 import type { Tailer } from './tailer.js'
 
 /** Bytes of one read at most. */
@@ -9,6 +10,7 @@ export const READ_BYTES = 256 * 1024
 export interface TailerContext {
   readonly clock: Clock
   readonly splitting: Splitting
+  readonly remote: Remote
   /** Pieces of over-long lines, counted. */
   readonly pieces: { value: number }
   /** Takes the bytes before a portion, and its first bytes behind them: one portion is read at a time. */

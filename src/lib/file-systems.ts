@@ -1,0 +1,201 @@
+import { spawn } from 'node:child_process'
+import { readFileSync, statfs } from 'node:fs'
+import { resolve } from 'node:path'
+import { inTurn } from './in-turn.js'
+import { Mounts } from './mounts.js'
+import { after, type Clock, systemClock } from './time.js'
+
+/** How long a file system may take to answer. */
+const PATIENCE_MS = 1000
+/** An answer so long ago still counts. */
+const FRESH_MS = 1000
+/** How long a call may wait for others to return. */
+const TURN_MS = 10_000
+/** The list of mounts is read again, and links are followed again. */
+const MOUNTS_MS = 1000
+const PATHS_MS = 60_000
+/** Calls to remote file systems under way at a time. Node.js has four threads for all files, names and compression. */
+const MOST_CALLS = 2
+/** Probes without an answer; further file systems count as unresponsive until one has its answer. */
+const MOST_PROBES = 32
+
+interface State {
+  /** The probe under way. */
+  probe?: Promise<void> | undefined
+  isSilent: boolean
+  answeredAt: number
+}
+
+export interface FileSystemsOptions {
+  readonly clock?: Clock
+  readonly after?: typeof after
+  readonly readMounts?: () => string
+  /** Resolves when the file system mounted at `mount` has answered, whatever the answer; with false when the probe was ended before. */
+  readonly probe?: (mount: string) => Promise<boolean>
+}
+
+export class SilentFileSystem extends Error {
+  readonly code = 'SLUICE_FILE_SYSTEM_SILENT'
+  constructor(mount: string, why?: string) {
+    super(why === undefined ? `the file system at ${mount} does not answer` : `${mount} has to wait: ${why}`)
+  }
+}
+
+/**
+ * Which remote file systems answer. Before something of them is used, they are asked by a process of its own: a call that never
+ * returns would occupy a thread of this process, and the main one if it is synchronous. Local ones are not asked.
+ */
+export class FileSystems {
+  readonly #clock: Clock
+  readonly #after: typeof after
+  readonly #readMounts: () => string
+  readonly #probe: (mount: string) => Promise<boolean>
+  readonly #states = new Map<string, State>()
+  /** Mounts with a call under way. */
+  readonly #busy = new Set<string>()
+  readonly #waiting: { readonly mount: string; readonly begin: () => void }[] = []
+  #mounts = new Mounts('')
+  #text = ''
+  #readAt = Number.NEGATIVE_INFINITY
+  #followedAt = Number.NEGATIVE_INFINITY
+
+  constructor(options: FileSystemsOptions = {}) {
+    this.#clock = options.clock ?? systemClock
+    this.#after = options.after ?? after
+    this.#readMounts = options.readMounts ?? readMounts
+    this.#probe = options.probe ?? probe
+  }
+
+  /** The remote mount that `path` leads into; undefined: all of the way is local. */
+  mountOf(path: string): string | undefined {
+    const now = this.#clock.now()
+    if (now - this.#readAt >= MOUNTS_MS) {
+      this.#readAt = now
+      const text = this.#readMounts()
+      if (text !== this.#text) this.#mounts = new Mounts(text)
+      this.#text = text
+    }
+    if (now - this.#followedAt >= PATHS_MS) {
+      this.#followedAt = now
+      this.#mounts.forgetPaths()
+    }
+    return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
+  }
+
+  /** The mount of `path` if it did not answer when it was asked last. Asks nobody. */
+  silentAt(path: string): string | undefined {
+    const mount = this.mountOf(path)
+    return mount !== undefined && this.#states.get(mount)?.isSilent ? mount : undefined
+  }
+
+  /** Whether the file system mounted at `mount` answers now, or did a moment ago. */
+  async answers(mount: string): Promise<boolean> {
+    const state = this.#stateOf(mount)
+    if (!state.probe) {
+      if (this.#clock.now() - state.answeredAt < FRESH_MS) return true
+      const pending = [...this.#states.values()].filter(({ probe }) => probe !== undefined).length
+      if (pending >= MOST_PROBES) return false
+      state.probe = this.#probe(mount).then(hasAnswered => {
+        state.probe = undefined
+        state.isSilent = !hasAnswered
+        if (hasAnswered) state.answeredAt = this.#clock.now()
+      })
+    } else if (state.isSilent) return false
+    return await this.#inTime(state)
+  }
+
+  async #inTime(state: State): Promise<boolean> {
+    const { probe } = state
+    let cancel = () => {}
+    const late = new Promise<'late'>(resolve => {
+      cancel = this.#after(PATIENCE_MS, () => resolve('late'))
+    })
+    const first = await Promise.race([probe, late])
+    cancel()
+    if (first === 'late' && state.probe === probe) state.isSilent = true
+    return !state.isSilent
+  }
+
+  /**
+   * Makes a call about `path` that another thread carries out. One call to each remote file system is under way at a time. Throws
+   * SilentFileSystem when that does not answer.
+   */
+  async run<T>(path: string, call: () => Promise<T>): Promise<T> {
+    const mount = this.mountOf(path)
+    if (mount === undefined) return await call()
+    await this.#turn(mount)
+    try {
+      if (!(await this.answers(mount))) throw new SilentFileSystem(mount)
+      return await call()
+    } finally {
+      this.#busy.delete(mount)
+      this.#beginNext()
+    }
+  }
+
+  #turn(mount: string): Promise<void> {
+    return new Promise((begin, reject) => {
+      const turn = {
+        mount,
+        begin: () => {
+          cancel()
+          begin()
+        },
+      }
+      const cancel = this.#after(TURN_MS, () => {
+        this.#waiting.splice(this.#waiting.indexOf(turn), 1)
+        reject(new SilentFileSystem(mount, 'calls to it or to other file systems do not return'))
+      })
+      this.#waiting.push(turn)
+      this.#beginNext()
+    })
+  }
+
+  #beginNext(): void {
+    for (let i = 0; i < this.#waiting.length && this.#busy.size < MOST_CALLS; ) {
+      const { mount, begin } = this.#waiting[i]!
+      if (this.#busy.has(mount)) {
+        i++
+        continue
+      }
+      this.#waiting.splice(i, 1)
+      this.#busy.add(mount)
+      begin()
+    }
+  }
+
+  #stateOf(mount: string): State {
+    let state = this.#states.get(mount)
+    if (!state) {
+      state = { isSilent: false, answeredAt: Number.NEGATIVE_INFINITY }
+      this.#states.set(mount, state)
+    }
+    return state
+  }
+}
+
+function readMounts(): string {
+  try {
+    return readFileSync('/proc/self/mountinfo', 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+/** `stat -f` asks a network file system for its size, which nobody keeps in memory. */
+function probe(mount: string): Promise<boolean> {
+  return new Promise(resolve => {
+    const child = spawn('stat', ['-f', '--', mount], { stdio: 'ignore', detached: true })
+    // It must not keep this process from ending.
+    child.unref()
+    child.once('exit', code => resolve(code !== null))
+    // Where there is no such program, a thread has to do; never more than one.
+    child.once('error', () => {
+      const answered = inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
+      void answered.then(() => resolve(true))
+    })
+  })
+}
+
+/** Those of this process. */
+export const fileSystems = new FileSystems()

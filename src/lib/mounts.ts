@@ -1,0 +1,90 @@
+import { readlinkSync } from 'node:fs'
+
+/**
+ * Types of file systems whose files are on another machine, or are served by a program. A call about one of their files does not
+ * return while that machine or program does not answer, for hours if need be.
+ */
+const REMOTE =
+  /^(nfs4?|cifs|smb3|smbfs|fuse(\..+)?|ceph|9p|afs|autofs|lustre|beegfs|gpfs|glusterfs|ocfs2|gfs2|orangefs|virtiofs|vboxsf)$/
+/** Served by a program that keeps nothing elsewhere, and used for parts of /proc. */
+const NOT_REMOTE = new Set(['fuse.lxcfs'])
+/** Symbolic links in a row, as the kernel follows them. */
+const MOST_LINKS = 40
+const MOST_PATHS = 20_000
+
+/** The mounts of the machine, as `/proc/self/mountinfo` has them. */
+export class Mounts {
+  readonly #remoteAt = new Map<string, boolean>()
+  readonly #hasRemote: boolean
+  readonly #found = new Map<string, string | undefined>()
+
+  constructor(text: string) {
+    for (const line of text.split('\n')) {
+      const [before = '', after = ''] = line.split(' - ')
+      const point = before.split(' ')[4]
+      const type = after.split(' ')[0]!
+      // A later mount hides the ones before it. Without the root nothing works, whatever is done about it.
+      if (point !== undefined) this.#remoteAt.set(unescaped(point), isRemote(type) && point !== '/')
+    }
+    this.#hasRemote = [...this.#remoteAt.values()].includes(true)
+  }
+
+  /** The first remote mount on the way to `path`, an absolute one. No call is made about anything in such a mount. */
+  remoteOn(path: string): string | undefined {
+    if (!this.#hasRemote) return undefined
+    if (this.#found.has(path)) return this.#found.get(path)
+    const found = this.#follow(path)
+    if (this.#found.size >= MOST_PATHS) this.#found.clear()
+    this.#found.set(path, found)
+    return found
+  }
+
+  /** Links may lead elsewhere by now. */
+  forgetPaths(): void {
+    this.#found.clear()
+  }
+
+  #follow(path: string): string | undefined {
+    let parts = namesOf(path)
+    let at = ''
+    for (let links = 0; links <= MOST_LINKS; ) {
+      const name = parts.shift()
+      if (name === undefined) return undefined
+      if (name === '..') {
+        at = at.slice(0, at.lastIndexOf('/'))
+        continue
+      }
+      const next = `${at}/${name}`
+      if (this.#remoteAt.get(next)) return next
+      const target = linkAt(next)
+      if (target === undefined) at = next
+      else {
+        links++
+        if (target.startsWith('/')) at = ''
+        parts = [...namesOf(target), ...parts]
+      }
+    }
+    return undefined
+  }
+}
+
+function isRemote(type: string): boolean {
+  return REMOTE.test(type) && !NOT_REMOTE.has(type)
+}
+
+/** Spaces and the like are written as `\040`. */
+function unescaped(text: string): string {
+  return text.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)))
+}
+
+function namesOf(path: string): string[] {
+  return path.split('/').filter(name => name !== '' && name !== '.')
+}
+
+function linkAt(path: string): string | undefined {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,285 @@
+import { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
+import { FileSystems } from '../../../src/lib/file-systems.js'
+import { Mounts } from '../../../src/lib/mounts.js'
+import { systemClock } from '../../../src/lib/time.js'
+import { compileReads } from '../../../src/sources/file/glob.js'
+import { includeWarnings } from '../../../src/sources/file/include-warnings.js'
+import { linesOf, originOf } from '../../support/lines.js'
+import { ManualTime, settle } from '../../support/manual-time.js'
+import { tail, until } from '../../support/tailing.js'
+
+const never = new AbortController().signal
+
+/** Mounts as /proc/self/mountinfo has them: pairs of a folder and a type. */
+function mountinfo(...mounts: readonly (readonly [string, string])[]): string {
+  const all = [['/', 'ext4'] as const, ...mounts]
+  return all.map(([at, type], n) => `${n} 1 0:${n} / ${at} rw,relatime shared:1 - ${type} server:/x rw\n`).join('')
+}
+
+/** File systems of a test: those at `folders` are remote. While `isHung`, probes do not return. */
+function remoteAt(...folders: readonly string[]) {
+  const it = {
+    isHung: false,
+    probes: [] as string[],
+    waiting: [] as (() => void)[],
+    /** Lets all probes return. */
+    answer() {
+      it.isHung = false
+      for (const done of it.waiting.splice(0)) done()
+    },
+    systems: new FileSystems({
+      // An answer counts at that moment only, and patience is short.
+      clock: {
+        wall: systemClock.wall,
+        now: (
+          () => () =>
+            (now += 2000)
+        )(),
+      },
+      after: (_ms, fn) => {
+        const timer = setTimeout(fn, 20)
+        return () => clearTimeout(timer)
+      },
+      readMounts: () => mountinfo(...folders.map(folder => [folder, 'nfs4'] as const)),
+      async probe(mount) {
+        it.probes.push(mount)
+        if (it.isHung) await new Promise<void>(resolve => it.waiting.push(resolve))
+        return true
+      },
+    }),
+  }
+  let now = 0
+  return it
+}
+
+function foldersOf(t: Test): { dir: string; far: string; near: string } {
+  const dir = t.testdir({ far: { 'a.log': 'far 1\n' }, near: { 'b.log': 'near 1\n' } })
+  return { dir, far: join(dir, 'far'), near: join(dir, 'near') }
+}
+
+t.test('which mounts are remote, and which paths lead there', async t => {
+  const dir = t.testdir({ local: { 'a.log': '' } })
+  symlinkSync(join(dir, 'far'), join(dir, 'local/link'))
+  symlinkSync('link/deeper', join(dir, 'local/again'))
+  symlinkSync('.', join(dir, 'local/self'))
+  symlinkSync('loop', join(dir, 'loop'))
+  const mounts = new Mounts(
+    mountinfo(
+      [join(dir, 'far'), 'nfs4'],
+      [join(dir, 'far/inner'), 'ext4'],
+      [join(dir, 'a\\040b'), 'fuse.sshfs'],
+      [join(dir, 'lx'), 'fuse.lxcfs'],
+      [join(dir, 'twice'), 'cifs'],
+      [join(dir, 'twice'), 'tmpfs'],
+    ),
+  )
+  const cases: [string, string | undefined][] = [
+    ['far', 'far'],
+    ['far/x/y.log', 'far'],
+    ['far/inner/y.log', 'far'],
+    ['farther/y.log', undefined],
+    ['a b/y.log', 'a b'],
+    ['lx/y.log', undefined],
+    ['twice/y.log', undefined],
+    ['local/a.log', undefined],
+    ['local/link/a.log', 'far'],
+    ['local/self/self/again/a.log', 'far'],
+    ['local/../far', 'far'],
+    ['none/a.log', undefined],
+    ['loop/a.log', undefined],
+  ]
+  for (const [path, mount] of cases) t.equal(mounts.remoteOn(`${dir}/${path}`), mount && join(dir, mount), path)
+  t.equal(new Mounts('1 1 0:1 / / rw - 9p x rw\n').remoteOn(dir), undefined, 'without its root nothing works')
+  t.equal(new FileSystems().mountOf('/proc/self/status'), undefined, 'of this machine')
+})
+
+t.test('a file system is asked once at a time, and nobody waits longer than a moment', async t => {
+  const time = new ManualTime()
+  const answers: ((answered: boolean) => void)[] = []
+  const systems = new FileSystems({
+    clock: time,
+    after: time.after,
+    readMounts: () => mountinfo(['/a', 'nfs4'], ['/b', 'cifs'], ['/c', 'nfs4'], ['/d', 'nfs4']),
+    probe: () => new Promise(resolve => answers.push(resolve)),
+  })
+  t.equal(systems.silentAt('/a/x'), undefined, 'not asked yet')
+  const both = Promise.all([systems.answers('/a'), systems.answers('/a')])
+  t.equal(answers.length, 1)
+  await time.advance(1000)
+  t.same(await both, [false, false])
+  t.equal(systems.silentAt('/a/x/y'), '/a')
+  t.equal(await systems.answers('/a'), false, 'at once')
+  t.equal(answers.length, 1, 'the same probe')
+  await t.rejects(
+    systems.run('/a/x', async () => 1),
+    { code: 'SLUICE_FILE_SYSTEM_SILENT' },
+  )
+  answers[0]!(true)
+  await settle()
+  t.equal(systems.silentAt('/a/x'), undefined)
+  t.equal(await systems.answers('/a'), true, 'it answered just now')
+  await time.advance(1000)
+  const ended = systems.answers('/a')
+  answers[1]!(false)
+  t.equal(await ended, false, 'a probe that was ended says nothing')
+
+  const began: string[] = []
+  const returns = new Map<string, () => void>()
+  const call = (path: string) => {
+    const result = systems.run(path, () => {
+      began.push(path)
+      return new Promise<void>(resolve => returns.set(path, resolve))
+    })
+    for (const answer of answers.splice(0)) answer(true)
+    return result
+  }
+  const reply = async () => {
+    await settle()
+    for (const answer of answers.splice(0)) answer(true)
+    await settle()
+  }
+  const calls = ['/b/1', '/b/2', '/c/1', '/d/1', '/local'].map(call)
+  const failed = Promise.all(
+    [calls[1], calls[3]].map(call =>
+      t.rejects(call!, /has to wait: calls to it or to other file systems do not return/),
+    ),
+  )
+  await reply()
+  t.same(began.sort(), ['/b/1', '/c/1', '/local'], 'one of each file system, two in all; local ones at once')
+  await time.advance(10_000)
+  await failed
+  returns.get('/b/1')!()
+  await settle()
+  void call('/d/2')
+  await reply()
+  t.ok(began.includes('/d/2'), 'a call that returns makes room')
+})
+
+t.test('a folder that does not answer stops nobody else, and is read again by itself', async t => {
+  const { far, near } = foldersOf(t)
+  const it = remoteAt(far)
+  it.isHung = true
+  const source = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
+  const other = await tail({ include: [`${near}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
+  await until(() => other.out.texts().length === 1, 'the other source')
+  const silent = () => source.value('sluice_file_systems_silent')
+  await until(() => silent() === 1, 'seen')
+  await until(() => it.systems.silentAt(far) === far && source.log.length > 0, 'reported')
+  appendFileSync(join(near, 'b.log'), 'near 2\n')
+  await until(() => other.out.texts().length === 2, 'the other source goes on')
+  t.same(source.out.texts(), [])
+  t.same(it.probes, [far], 'one probe, however often it was looked for')
+  const told = () => source.log.map(({ level, msg }) => `${level} ${msg}`)
+  t.same(told(), ['50 file system does not answer; its files are read when it answers again'])
+  t.match(source.log[0], { code: 'SLUICE_FILE_SYSTEM_SILENT', folder: far })
+  it.answer()
+  await until(() => source.out.texts().length === 1, 'read')
+  t.match(told().join(), /,30 file system answers again/)
+  t.equal(silent(), 0)
+
+  it.isHung = true
+  await until(() => silent() === 1, 'silent again')
+  appendFileSync(join(far, 'a.log'), 'far 2\n')
+  writeFileSync(join(far, 'c.log'), 'new\n')
+  const probes = it.probes.length
+  await until(() => source.value('sluice_file_systems_silent') === 1, 'still')
+  await new Promise(resolve => setTimeout(resolve, 250))
+  t.same(source.out.texts(), ['far 1'], 'nothing of it is touched')
+  t.equal(it.probes.length, probes)
+  it.answer()
+  await until(() => source.out.texts().length === 3, 'all is read')
+  t.same(source.out.texts().sort(), ['far 1', 'far 2', 'new'])
+  await Promise.all([source.stop(), other.stop()])
+})
+
+t.test('a link to a folder that does not answer; what is open elsewhere is read on; an end is an end', async t => {
+  const { dir, far, near } = foldersOf(t)
+  mkdirSync(join(dir, 'links'))
+  symlinkSync(join(far, 'a.log'), join(dir, 'links/a.log'))
+  symlinkSync(join(near, 'b.log'), join(dir, 'links/b.log'))
+  const it = remoteAt(far)
+  const include = { include: [`${dir}/links/*.log`] }
+  const source = await tail(include, undefined, undefined, undefined, undefined, it.systems)
+  await until(() => source.out.texts().length === 2, 'both')
+  it.isHung = true
+  await until(() => source.value('sluice_file_systems_silent') === 1, 'seen')
+  appendFileSync(join(near, 'b.log'), 'near 2\n')
+  await until(() => source.out.texts().length === 3, 'a file of another file system')
+  appendFileSync(join(far, 'a.log'), 'far 2\n')
+  await source.stop()
+  t.notOk(source.out.texts().includes('far 2'))
+  it.answer()
+  const next = await tail(include, source.checkpoints, undefined, undefined, undefined, it.systems)
+  await until(() => next.out.texts().length === 1, 'where it was')
+  t.same(next.out.texts(), ['far 2'])
+  await next.stop()
+})
+
+t.test('follow: false waits for the answer; a read that does not return keeps nobody from stopping', async t => {
+  const { far } = foldersOf(t)
+  const it = remoteAt(far)
+  it.isHung = true
+  const options = { include: [`${far}/*.log`], follow: false }
+  const source = await tail(options, undefined, undefined, undefined, undefined, it.systems)
+  await until(() => source.value('sluice_file_systems_silent') === 1, 'seen')
+  let isOver = false
+  void source.run.then(() => (isOver = true))
+  await new Promise(resolve => setTimeout(resolve, 150))
+  t.notOk(isOver)
+  it.answer()
+  await source.run
+  t.same(source.out.texts(), ['far 1'])
+  await source.stop()
+
+  const hung = remoteAt(far)
+  void hung.systems.run(join(far, 'x'), () => new Promise(() => {}))
+  await settle()
+  const reading = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, hung.systems)
+  await until(() => reading.value('sluice_files_open') === 1, 'opened')
+  hung.isHung = true
+  await reading.stop()
+  t.same(reading.out.texts(), [])
+})
+
+t.test('a destination in a folder that does not answer fails, and tries again', async t => {
+  const { far } = foldersOf(t)
+  const it = remoteAt(far)
+  const path = join(far, 'out.log')
+  const context = {
+    id: 'out',
+    log: pino({ level: 'silent' }),
+    clock: systemClock,
+    metrics: new ComponentCounters('out', 'destination', 'file'),
+    fileSystems: it.systems,
+  }
+  const destination = new FileDestination(fileDestination.options.parse({ path }), context as never)
+  it.isHung = true
+  await destination.claim()
+  await t.rejects(destination.write(linesOf('1\n', originOf('text')), never), {
+    failure: 'retry',
+    message: `cannot write ${path} (the file system at ${far} does not answer)`,
+  })
+  it.answer()
+  await settle()
+  await destination.write(linesOf('1\n', originOf('text')), never)
+  t.equal(readFileSync(path, 'utf8'), '1\n')
+  t.same([...new Set(it.probes)], [far])
+  await destination.stop(never)
+})
+
+t.test('a configuration is read without a call to a remote file system', async t => {
+  const { dir, far } = foldersOf(t)
+  symlinkSync(far, join(dir, 'near/link'))
+  const it = remoteAt(far)
+  const include = [`${far}/*.none`, `${dir}/near/link/*.none`]
+  t.same(includeWarnings(include, it.systems), [], 'nothing is known')
+  t.equal(includeWarnings(include).length, 2, 'local ones')
+  const linked = [`${dir}/near/link/*.log`]
+  t.notOk(compileReads(linked, [], true, it.systems)(join(far, 'a.log')), 'its links are not followed')
+  t.ok(compileReads(linked, [], true)(join(far, 'a.log')), 'local ones are')
+})
