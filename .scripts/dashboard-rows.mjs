@@ -119,6 +119,7 @@ export const ROWS = {
       [`sum ${BY} (sluice_files_watched{${C}})`, `${EACH} followed`],
       [`sum ${BY} (sluice_files_open{${C}})`, `${EACH} open`],
       [`sum ${BY} (sluice_files_unreadable{${C}})`, `${EACH} unreadable`],
+      [`sum ${BY} (sluice_file_systems_silent{${C}})`, `${EACH} file systems silent`],
     ]),
     lines(
       'Rotations and truncations',

@@ -80,7 +80,15 @@ export function troublesOf(view: DaemonView): Trouble[] {
         todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works.',
       })
   }
+  for (const { labels, value } of scrape.all('sluice_file_systems_silent')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
+        todo: 'Its files wait, and nothing else does. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+      })
+  }
   for (const { labels, value } of scrape.all('sluice_files_watched')) {
+    if (scrape.sum('sluice_file_systems_silent', labels) > 0) continue
     if (value === 0 && scrape.sum('sluice_files_unreadable', labels) === 0)
       troubles.push({
         what: `${labels.component_id}: there is no file that it could read`,

@@ -3,6 +3,7 @@ import { nodeProblem } from '../lib/version.js'
 import { findCommand, type Io } from './command-line.js'
 import { commands } from './commands.js'
 import { describe, dispatch, EXIT } from './dispatch.js'
+import { endProcess } from './end.js'
 import { textStderr } from './stderr.js'
 
 /** The process: its streams, its last resort for errors, its end. */
@@ -46,7 +47,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   // A reader may take its time, as a pager does; what a run could not write is read again after the next start.
   const limitMs = ships(args) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
-  setTimeout(() => exit(), LEFTOVER_MS).unref()
+  setTimeout(() => void endProcess(exit, told), LEFTOVER_MS).unref()
 }
 
 function ships(args: readonly string[]): boolean {

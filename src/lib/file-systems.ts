@@ -133,6 +133,12 @@ export class FileSystems {
     }
   }
 
+  /** A mount with a call under way that will not return by itself. Node.js waits for such a call when the process exits. */
+  async stuck(): Promise<string | undefined> {
+    for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
+    return undefined
+  }
+
   #turn(mount: string): Promise<void> {
     return new Promise((begin, reject) => {
       const turn = {

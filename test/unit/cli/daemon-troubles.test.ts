@@ -99,3 +99,12 @@ t.test('certificates that expire, and refused clients', async t => {
   ])
   t.equal(troubles.length, 3)
 })
+
+t.test('a file system that does not answer is reported, rather than that there are no files', async t => {
+  const silent = 'sluice_file_systems_silent{component_id="in"}'
+  const watched = 'sluice_files_watched{component_id="in"} 0'
+  const [trouble, ...more] = troublesOf(view([], [`${silent} 1`, watched]))
+  t.match(trouble, { what: 'in: 1 file system does not answer', todo: /SLUICE_FILE_SYSTEM_SILENT/ })
+  t.same(more, [])
+  t.match(troublesOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
+})

@@ -1,3 +1,5 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pino } from 'pino'
@@ -9,6 +11,7 @@ import { Mounts } from '../../../src/lib/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileReads } from '../../../src/sources/file/glob.js'
 import { includeWarnings } from '../../../src/sources/file/include-warnings.js'
+import { built } from '../../support/checkout.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { tail, until } from '../../support/tailing.js'
@@ -282,4 +285,33 @@ t.test('a configuration is read without a call to a remote file system', async t
   const linked = [`${dir}/near/link/*.log`]
   t.notOk(compileReads(linked, [], true, it.systems)(join(far, 'a.log')), 'its links are not followed')
   t.ok(compileReads(linked, [], true)(join(far, 'a.log')), 'local ones are')
+})
+
+t.test('a call that never returns does not keep the process from ending', async t => {
+  const { far } = foldersOf(t)
+  execFileSync('mkfifo', [join(far, 'fifo')])
+  const script = `
+import { open } from 'node:fs/promises'
+import { endProcess } from '${built}/src/cli/end.js'
+import { FileSystems } from '${built}/src/lib/file-systems.js'
+const asked = []
+let now = 0
+const systems = new FileSystems({
+  clock: { wall: () => 0, now: () => (now += 2000) },
+  after: (_, fn) => setTimeout(fn, 50).unref,
+  readMounts: () => '1 1 0:1 / ${far} rw - nfs4 x rw\\n',
+  probe: () => new Promise(resolve => (asked.push(1) === 1 ? resolve(true) : 0)),
+})
+// Without a writer, opening it blocks its thread.
+void systems.run('${far}/fifo', () => open('${far}/fifo')).catch(() => {})
+setTimeout(() => void endProcess(() => process.exit(), process.stderr, systems), 100)
+`
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {
+    stdio: ['ignore', 'inherit', 'pipe'],
+  })
+  let stderr = ''
+  child.stderr.on('data', data => (stderr += data))
+  const [, signal] = await once(child, 'exit')
+  t.equal(signal, 'SIGKILL')
+  t.match(stderr, `sluice: a call to the file system at ${far} does not return`)
 })
