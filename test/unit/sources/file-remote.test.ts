@@ -298,7 +298,7 @@ const asked = []
 let now = 0
 const systems = new FileSystems({
   clock: { wall: () => 0, now: () => (now += 2000) },
-  after: (_, fn) => setTimeout(fn, 50).unref,
+  after: (_, fn) => (setTimeout(fn, 50), () => {}),
   readMounts: () => '1 1 0:1 / ${far} rw - nfs4 x rw\\n',
   probe: () => new Promise(resolve => (asked.push(1) === 1 ? resolve(true) : 0)),
 })
