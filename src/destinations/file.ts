@@ -11,6 +11,7 @@ import { holdChunk } from '../lib/chunk-pool.js'
 import { type FileSystems, fileSystems } from '../lib/file-systems.js'
 import { inTurn } from '../lib/in-turn.js'
 import { makeFolder } from '../lib/make-folder.js'
+import { aborted } from '../lib/time.js'
 import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
@@ -213,13 +214,6 @@ export class FileDestination implements Destination {
     const message = `cannot write ${this.#options.path}${HINTS[code] ?? ''} (${errorText(cause)})`
     return new DeliveryError(message, { failure: 'retry', reason: code.toLowerCase().replace(/^sluice_/, ''), cause })
   }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise(resolve => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
 }
 
 export const file = defineDestination({

@@ -7,6 +7,7 @@ import { LOCAL } from '../core/delivery-options.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { written } from '../core/explain.js'
 import { inTurn } from '../lib/in-turn.js'
+import { aborted } from '../lib/time.js'
 import { calls, type FileCalls } from './file/appended-file.js'
 
 const options = z.strictObject({
@@ -44,10 +45,17 @@ export class Stdout implements Destination {
     } else letWait(stdout)
   }
 
-  write(request: readonly EventBatch[]): Promise<void> {
+  async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const fd = this.#file
     // The stream of a file ignores that a full disk took a part of the bytes only.
-    return fd === undefined ? this.#send(request) : inTurn('stdout', () => this.#append(fd, request))
+    if (fd !== undefined) return await inTurn('stdout', () => this.#append(fd, request))
+    try {
+      await this.#send(request)
+    } catch (error) {
+      // Once its reader has left nobody ever takes this. The run ends for it, and to try again would say otherwise.
+      if (error instanceof Error && errorCode(error.cause) === 'EPIPE') await aborted(signal)
+      throw error
+    }
   }
 
   #send(request: readonly EventBatch[]): Promise<void> {

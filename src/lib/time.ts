@@ -62,3 +62,11 @@ export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSigna
 export function monotonicMicros(): string {
   return String(process.hrtime.bigint() / 1000n)
 }
+
+/** Resolves when the signal aborts. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}

@@ -13,7 +13,7 @@ import type { Origin } from '../core/origin.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { networkOf } from '../lib/network-address.js'
 import { writeReply } from '../lib/reply.js'
-import { sleep } from '../lib/time.js'
+import { aborted, sleep } from '../lib/time.js'
 import { type Answer, endWith, readPast, sendAnswer, statusOf } from './http/answers.js'
 import { readBody } from './http/body.js'
 import { type Content, checkAccess, checkRequest } from './http/checks.js'
@@ -24,7 +24,7 @@ import { Outcome } from './http/outcome.js'
 import { type Lease, Quota } from './http/quota.js'
 import { Gone, notReadable, Refusal, stopping } from './http/refusal.js'
 import { addressTest, perAddress } from './listen/addresses.js'
-import { aborted, isLocal, Listener, peerOf } from './listen/listener.js'
+import { isLocal, Listener, peerOf } from './listen/listener.js'
 
 /** How exactly the timeouts are kept, where they are not shorter. */
 const CHECK_MS = 1000

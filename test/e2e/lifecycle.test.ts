@@ -255,6 +255,30 @@ destinations:
   t.notMatch(daemon.stderr, /will be read again/)
 })
 
+t.test('a reader of standard output that took nothing more leaves: it ends at once, and promises nothing', async t => {
+  const daemon = await startDaemon(
+    t,
+    t.testdir({}),
+    'sources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in], retry: { initial: 1ms } } }\n',
+  )
+  const { stdin, stdout } = daemon.child
+  stdin!.on('error', () => {})
+  stdout!.pause()
+  // More than the pipe and the streams on both sides take.
+  for (let n = 0; n < 20; n++) stdin!.write(`${'x'.repeat(99)}\n`.repeat(500))
+  let looks = 0
+  await daemon.scrapedUntil(scrape => {
+    looks = scrape.sum('sluice_delivery_requests_in_flight') > 0 ? looks + 1 : 0
+    return looks === 3
+  })
+  stdout!.destroy()
+  const began = performance.now()
+  t.equal(await daemon.exit, 1)
+  t.ok(performance.now() - began < 10_000, 'it does not wait for its shutdown_timeout')
+  t.notMatch(daemon.stderr, /tried again/)
+  t.match(daemon.logs().at(-1), { msg: 'ended' })
+})
+
 t.test('what keeps it from starting', async t => {
   const folder = t.testdir({ 'in.log': 'one\n' })
   const daemon = await startDaemon(t, folder, TAIL_TO_FILE)

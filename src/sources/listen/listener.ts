@@ -191,11 +191,3 @@ export function peerOf(socket: Socket): string | undefined {
 export function isLocal(address: ListenAddress): boolean {
   return 'host' in address && /^(localhost|127\..*|::1)$/.test(address.host)
 }
-
-/** Resolves when the signal aborts. */
-export function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise(resolve => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
-}

@@ -339,7 +339,7 @@ t.test('stdout that is a file on a full disk, or a terminal that stands still', 
   for (const encoding of ['raw', 'json'] as const) {
     const destination = new Stdout({ encoding }, contextOf(undefined, { fd } as never), os)
     for (const text of ['one\n', 'two\n', 'three\n']) {
-      while (await failureOf(destination.write(lines(text)))) {}
+      while (await failureOf(destination.write(lines(text), signal))) {}
     }
   }
   const written = readFileSync(path, 'utf8').split('\n')
