@@ -26,7 +26,14 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
     )
     return troubles.length === 0 ? EXIT.done : EXIT.failed
   }
-  const { width, color } = lookOf(io)
+  io.stdout.write(`${statusLines(view, lookOf(io)).join('\n')}\n`)
+  return troubles.length === 0 ? EXIT.done : EXIT.failed
+}
+
+/** The screen for people. */
+export function statusLines(view: DaemonView, { width, color }: ReturnType<typeof lookOf>): string[] {
+  const troubles = troublesOf(view)
+  const notices = noticesOf(view)
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
   const lines = [paint(BOLD, headline(view))]
   const managed = managedLine(view)
@@ -53,9 +60,7 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
     return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]
   })
   const head = ['component', 'in', 'out', 'discarded', 'in flight']
-  lines.push('', ...tableWithStates([head, ...rows], view, width), ...backlogLines(view, width, SHOWN_BACKLOG))
-  io.stdout.write(`${lines.join('\n')}\n`)
-  return troubles.length === 0 ? EXIT.done : EXIT.failed
+  return [...lines, '', ...tableWithStates([head, ...rows], view, width), ...backlogLines(view, width, SHOWN_BACKLOG)]
 }
 
 interface Group extends Pick<Trouble, 'todo' | 'commands'> {

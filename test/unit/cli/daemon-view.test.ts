@@ -2,6 +2,7 @@ import t from 'tap'
 import { type DaemonView, lookOf, rateOf, short, stateOf, wrap } from '../../../src/cli/daemon-view.js'
 import { liveBetween } from '../../../src/cli/graph-live.js'
 import { Scrape } from '../../../src/cli/scrape.js'
+import { statusLines } from '../../../src/cli/status.js'
 import { screen } from '../../../src/cli/top.js'
 import { printable } from '../../../src/lib/printable.js'
 
@@ -57,6 +58,40 @@ t.test('a screen of 80 columns and 24 lines, whatever the names and the troubles
   t.notMatch(text, /^f /m, 'the busiest five')
   t.match(text, /\n! out is holding: 401.*\n[\s\S]*see sluice status\n$/)
 })
+
+t.test(
+  'status on 80 columns: what is wrong with each, the same advice once, and the files furthest behind',
+  async t => {
+    const usual = view(0, 1)
+    const failing = ['up', 'out', LONG].map(id => ({
+      id,
+      state: 'retrying',
+      reason: '503 from POST https://logs.example.com/: busy',
+      since: new Date(-60_000).toISOString(),
+      failures: 3,
+    }))
+    const files = [5, 0, 700, 30, 2000, 1, 60].map(
+      (bytes, n) => `sluice_file_unread_bytes{component_id="in",file="/var/log/${n}.log"} ${bytes}`,
+    )
+    const series = [...files, 'sluice_files_watched{component_id="in"} 7'].join('\n')
+    const shown = { ...usual, destinations: failing, scrape: new Scrape(series) } as unknown as DaemonView
+    const lines = statusLines(shown, { width: 80, height: 24, color: false })
+    t.same(
+      lines.filter(line => line.length > 80),
+      [],
+    )
+    const text = lines.join('\n')
+    t.equal(text.match(/^! /gm)!.length, 3)
+    t.equal(text.match(/No events are lost/g)!.length, 1)
+    t.equal(text.match(/3 failed attempts/g)!.length, 3)
+    const [, listed] = text.split('files furthest behind')
+    t.same(
+      listed!.match(/\d\.log \(in\)/g),
+      [4, 2, 6, 3, 0].map(n => `${n}.log (in)`),
+      'the first five of those that have more to read',
+    )
+  },
+)
 
 t.test('what flows between two moments', async t => {
   const live = liveBetween(view(0, 1), view(2, 3))
