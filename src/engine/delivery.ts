@@ -60,7 +60,7 @@ export class Delivery extends Writable {
     this.#context = context
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
     this.#batcher = new Batcher(options.batch, this.#sentSize)
-    this.#slots = new RequestSlots(options.max_in_flight, context.requests)
+    this.#slots = new RequestSlots(options.max_in_flight, context.requests, () => this.#pump())
     const { log, clock, random, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Attempts that failed and are made again.'
@@ -217,7 +217,7 @@ export class Delivery extends Writable {
       while (this.#slots.free && (batcher.full || batcher.dueAt <= now || (this.#finish && !batcher.empty))) {
         this.#begin(batcher.take())
       }
-      if (this.#slots.free && !batcher.empty) this.#wakeAfter(batcher.dueAt - now)
+      if (!batcher.empty && this.#slots.freeOrWait()) this.#wakeAfter(batcher.dueAt - now)
     }
     if (!batcher.full) this.#takeMore()
     if (this.#finish && this.#started && batcher.empty && this.#slots.idle) this.#end()
@@ -246,8 +246,9 @@ export class Delivery extends Writable {
   }
 
   #begin(parts: EventBatch[]): void {
-    this.#slots.begin()
-    void this.#carry(this.#request(parts))
+    const request = this.#request(parts)
+    const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
+    void this.#carry(request)
       .catch(error => {
         // Never expected. What is not settled stays so, and is read again after a restart.
         this.#context.counters.failed('bug')
@@ -255,7 +256,7 @@ export class Delivery extends Writable {
         this.#context.log.error(fields, 'delivery failed on a request')
       })
       .finally(() => {
-        this.#slots.end()
+        end()
         this.#pump()
       })
   }

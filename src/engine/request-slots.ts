@@ -1,23 +1,29 @@
-/** Requests that several destinations may have under way together, beside the first one of each. */
+/** Requests that several destinations may have under way together. */
 export interface RequestPool {
-  hasRoom(): boolean
-  /** Another request is under way, or `-1`: one is not any more. */
-  count(requests: 1 | -1): void
+  /** Whether another request may begin; `first`: the only one of its destination. */
+  hasRoom(first: boolean): boolean
+  begin(first: boolean, bytes: number): void
+  end(first: boolean, bytes: number): void
+  /** Calls `again` once there is room for the first request of a destination. */
+  wait(again: () => void): void
 }
 
 /**
- * The requests under way of one destination. The first may always begin, so that no destination waits for another; more
- * may begin only while the pool has room. A destination that waits for room therefore has a request under way, and checks
- * again when that one ends.
+ * The requests under way of one destination. More than the first may begin only while the pool has room for them. A
+ * destination with a request under way checks again when that one ends, any other when the pool has room.
  */
 export class RequestSlots {
   readonly #max: number
   readonly #pool: RequestPool | undefined
+  readonly #again: () => void
   #running = 0
+  #waits = false
 
-  constructor(max: number, pool: RequestPool | undefined) {
+  /** `again` is called when a request may begin for which there was no room. */
+  constructor(max: number, pool: RequestPool | undefined, again: () => void) {
     this.#max = max
     this.#pool = pool
+    this.#again = again
   }
 
   get idle(): boolean {
@@ -25,14 +31,30 @@ export class RequestSlots {
   }
 
   get free(): boolean {
-    return this.idle || (this.#running < this.#max && (this.#pool?.hasRoom() ?? true))
+    return this.#running < this.#max && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
-  begin(): void {
-    if (++this.#running > 1) this.#pool?.count(1)
+  /** Whether a request may begin. If not, and nothing is under way, it waits for room. */
+  freeOrWait(): boolean {
+    if (this.free) return true
+    if (this.idle && !this.#waits) {
+      this.#waits = true
+      this.#pool?.wait(() => {
+        this.#waits = false
+        this.#again()
+      })
+    }
+    return false
   }
 
-  end(): void {
-    if (--this.#running > 0) this.#pool?.count(-1)
+  /** Returns what ends the request. */
+  begin(bytes: number): () => void {
+    const first = this.idle
+    this.#running++
+    this.#pool?.begin(first, bytes)
+    return () => {
+      this.#running--
+      this.#pool?.end(first, bytes)
+    }
   }
 }

@@ -1,21 +1,22 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../engine/metrics.js'
-import type { RequestPool } from '../engine/request-slots.js'
 import { FairTurns } from '../lib/fair-turns.js'
 import { LogLimit } from '../lib/log-limit.js'
 import type { Clock } from '../lib/time.js'
+import { formatSize } from '../lib/units.js'
 import { PORTION_BYTES } from '../sources/http/frames.js'
 import { AccountKeys } from './account-keys.js'
+import { AccountRequests } from './account-requests.js'
 
-/** Requests of one account to its receivers, beside the first one of each destination. */
-const MOST_REQUESTS = 256
+/** Requests of one account to its receivers. */
+const MOST_REQUESTS = { requests: 256, bytes: 256 * 1024 * 1024 }
 /** Idempotency keys of one account in memory. */
 const MOST_KEYS = 262_144
 
 /** What the pipelines of one account share. */
 export interface AccountShare {
   readonly keys: AccountKeys
-  readonly requests: RequestPool
+  readonly requests: AccountRequests
   readonly turn: (bytes: number) => Promise<void>
 }
 
@@ -47,6 +48,16 @@ export class AccountShares {
       'Idempotency keys of the published pipelines that run, in memory.',
       () => [...this.#accounts.values()].reduce((sum, { keys }) => sum + keys.size, 0),
     )
+    metrics.daemonGauge(
+      'sluice_ingest_request_bytes',
+      'Bytes of the requests to receivers that are under way, of all published pipelines.',
+      () => this.#sumOf(({ bytes }) => bytes),
+    )
+    metrics.daemonGauge(
+      'sluice_ingest_waiting_destinations',
+      'Destinations of published pipelines that wait because the requests of their account take too much memory.',
+      () => this.#sumOf(({ waiting }) => waiting),
+    )
     this.#forgotten = metrics.daemonCounter(
       'sluice_ingest_forgotten_idempotency_keys_total',
       'Idempotency keys that were forgotten early because their account had too many.',
@@ -59,7 +70,7 @@ export class AccountShares {
     if (!share) {
       share = {
         keys: new AccountKeys(MOST_KEYS, forgotten => this.#reportForgotten(account, forgotten)),
-        requests: new Requests(MOST_REQUESTS),
+        requests: new AccountRequests(MOST_REQUESTS, () => this.#reportFull(account)),
         turn: bytes => this.#turns.take(account, bytes),
       }
       this.#accounts.set(account, share)
@@ -67,30 +78,26 @@ export class AccountShares {
     return share
   }
 
+  #sumOf(read: (requests: AccountRequests) => number): number {
+    return [...this.#accounts.values()].reduce((sum, { requests }) => sum + read(requests), 0)
+  }
+
+  #reportFull(account: string): void {
+    const more = this.#limit.next(`requests of ${account}`)
+    if (more)
+      this.#log.warn(
+        { code: 'SLUICE_ACCOUNT_REQUESTS_FULL', account, max: formatSize(MOST_REQUESTS.bytes), ...more },
+        'destinations of an account wait because its requests to receivers take too much memory; find out which receivers do not answer (sluice_delivery_requests_in_flight), or use fewer destinations for each event',
+      )
+  }
+
   #reportForgotten(account: string, forgotten: number): void {
     this.#forgotten.value += forgotten
-    const more = this.#limit.next(account)
+    const more = this.#limit.next(`keys of ${account}`)
     if (more)
       this.#log.warn(
         { code: 'SLUICE_KEYS_FORGOTTEN', account, forgotten, max: MOST_KEYS, ...more },
         'forgot the oldest idempotency keys of an account because its pipelines have too many; a request that is repeated after a long time can be taken twice. Use fewer keys: one for each request with many events',
       )
-  }
-}
-
-class Requests implements RequestPool {
-  readonly #most: number
-  #used = 0
-
-  constructor(most: number) {
-    this.#most = most
-  }
-
-  hasRoom(): boolean {
-    return this.#used < this.#most
-  }
-
-  count(requests: 1 | -1): void {
-    this.#used += requests
   }
 }

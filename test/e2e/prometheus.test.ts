@@ -26,6 +26,7 @@ const rules = (parseDocument(read(rulesPath)).toJS() as Rules).groups.flatMap(gr
 const NOT_HERE = [
   'SluiceAbsent',
   'SluiceAccountDiskFull',
+  'SluiceAccountRequestsFull',
   'SluiceBacklogGrows',
   'SluiceBufferUnwritable',
   'SluiceCertificateExpired',

@@ -3,11 +3,17 @@ import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
+import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
+import { ComponentCounters } from '../../../src/engine/counters.js'
+import { Delivery } from '../../../src/engine/delivery.js'
+import { Input } from '../../../src/engine/junction.js'
 import { AccountKeys } from '../../../src/ingest/account-keys.js'
+import { AccountRequests } from '../../../src/ingest/account-requests.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { FairTurns } from '../../../src/lib/fair-turns.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
+import { linesOf, originOf } from '../../support/lines.js'
 
 const silent = pino({ level: 'silent' })
 const TAKEN = { body: 'd'.repeat(43), received: 1 }
@@ -153,6 +159,88 @@ t.test('the pipelines of an account share the requests to their receivers', asyn
   await until(256 + ids.length + 64)
   open()
   t.same([...new Set((await Promise.all(answers)).map(({ status }) => status))], [202])
+})
+
+t.test('the bodies of the requests of an account take a bounded amount of memory', async t => {
+  let full = 0
+  const pool = new AccountRequests({ requests: 2, bytes: 100 }, () => full++)
+  const open = new Map<string, (() => void)[]>()
+  const began: string[] = []
+  const deliver = (id: string) => {
+    const counters = new ComponentCounters(id, 'destination', 'fake')
+    const { took, sent, discarded, failed } = counters
+    const write = (_: unknown, signal: AbortSignal) =>
+      new Promise<void>((resolve, reject) => {
+        began.push(id)
+        open.set(id, [...(open.get(id) ?? []), resolve])
+        signal.addEventListener('abort', () => reject(signal.reason))
+      })
+    const options = deliveryOptions.parse({ batch: { max_events: 1, max_wait: '1ms' } }) as DeliveryOptions
+    const delivery = new Delivery({ write }, options, {
+      ...{ id, log: silent, clock: systemClock, random: () => 1, requests: pool, metrics: counters },
+      deadLetter: { write: async () => {} },
+      counters: {
+        received: took.bind(counters),
+        sent: sent.bind(counters),
+        discarded: discarded.bind(counters),
+        failed: failed.bind(counters),
+      },
+    })
+    const input = new Input(delivery, counters)
+    input.feed()
+    const stop = new AbortController()
+    t.teardown(() => delivery.stop(AbortSignal.abort()))
+    return {
+      delivery,
+      start: () => delivery.start(stop.signal),
+      put: (...sizes: number[]) => {
+        const text = sizes.map(size => `${'x'.repeat(size - 1)}\n`).join('')
+        void input.write(linesOf(text, originOf('text'))[0]!)
+      },
+      answer: () => open.get(id)?.shift()?.(),
+    }
+  }
+  const until = async (...expected: string[]) => {
+    for (let i = 0; i < 400 && began.length < expected.length; i++) await new Promise(resolve => setTimeout(resolve, 2))
+    await new Promise(resolve => setTimeout(resolve, 5))
+    t.same(began, expected)
+  }
+  const [a, b, c, d] = ['a', 'b', 'c', 'd'].map(deliver) as [
+    ReturnType<typeof deliver>,
+    ...ReturnType<typeof deliver>[],
+  ]
+  await Promise.all([a, b!, c!, d!].map(one => one.start()))
+  a.put(30, 30, 30)
+  await until('a', 'a')
+  b!.put(50)
+  await until('a', 'a', 'b')
+  t.equal(pool.bytes, 110)
+  c!.put(10, 10)
+  d!.put(10)
+  await until('a', 'a', 'b')
+  t.same([pool.waiting, full], [2, 2], 'others wait, the first one of a destination too')
+  a.answer()
+  await until('a', 'a', 'b', 'c', 'd')
+  t.equal(pool.waiting, 0)
+  t.equal(pool.bytes, 100, 'more than one only while half of it is free')
+  b!.answer()
+  a.answer()
+  await until('a', 'a', 'b', 'c', 'd', 'a')
+  c!.answer()
+  await until('a', 'a', 'b', 'c', 'd', 'a', 'c')
+  for (const one of [a, c!, d!]) one.answer()
+  for (let i = 0; i < 400 && pool.bytes > 0; i++) await new Promise(resolve => setTimeout(resolve, 2))
+  t.equal(pool.bytes, 0)
+
+  // One that ends while it waits is in nobody's way.
+  b!.put(200)
+  await until('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b')
+  a.put(5)
+  d!.put(5)
+  for (let i = 0; i < 400 && pool.waiting < 2; i++) await new Promise(resolve => setTimeout(resolve, 2))
+  await a.delivery.stop(AbortSignal.abort())
+  b!.answer()
+  await until('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')
 })
 
 t.test('accounts share the time of the process, whatever their events cost', async t => {
