@@ -5,6 +5,7 @@ import type { Logger } from 'pino'
 import { errorText } from '../core/errors.js'
 import { type ConnectionEvents, Connections } from '../lib/connections.js'
 import { CONTENT_TYPES, type Format } from '../lib/exposition.js'
+import { inOrder } from '../lib/in-order.js'
 import { type ListenAddress, listenOn } from '../lib/inherited-sockets.js'
 import { failReply } from '../lib/reply.js'
 import { answerKeys } from './keys.js'
@@ -77,15 +78,19 @@ function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger, { 
     headersTimeout: timeoutMs,
     connectionsCheckingInterval: Math.min(1000, timeoutMs),
   }
-  const server = createServer(timeouts, (request, response) => {
-    answer(request, response, told, tappable).catch(error => {
-      const { method, url } = request
-      const stack = error instanceof Error ? error.stack : undefined
-      log.error({ method, url, error: errorText(error), stack }, 'cannot answer a request; the client gets status 500')
-      failReply(response)
-    })
-  })
-  return server
+  const handle = inOrder(
+    (request, response) => {
+      answer(request, response, told, tappable).catch(error => {
+        const { method, url } = request
+        const stack = error instanceof Error ? error.stack : undefined
+        const fields = { method, url, error: errorText(error), stack }
+        log.error(fields, 'cannot answer a request; the client gets status 500')
+        failReply(response)
+      })
+    },
+    { atOnce: 1, tooMany: () => told.connections.closed('pipelined', undefined) },
+  )
+  return createServer(timeouts, handle)
 }
 
 async function answer(

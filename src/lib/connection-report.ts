@@ -16,13 +16,14 @@ const CLOSED: Readonly<Record<CloseReason, string>> = {
   slow_sender: 'closed a connection whose request came very slowly, to make room for a new one',
   handshake: 'closed a connection: its TLS handshake was not completed in time',
   slow_reader: 'closed a connection: its client does not read what is sent to it',
+  pipelined: 'closed a connection: its client sent too many requests without waiting for answers',
   left_open: 'closed a connection that its client had left open after the last answer',
 }
 
 const REFUSED_HELP =
   'Connections that were refused, by the bound that was reached: total, address, or descriptors (of the process).'
 const CLOSED_HELP =
-  'Connections that were closed from this side: unused, idle and slow_sender made room for new ones; handshake, slow_reader and left_open took too long.'
+  'Connections that were closed from this side: unused, idle and slow_sender made room for new ones; handshake, slow_reader and left_open took too long; pipelined: too many requests without waiting for answers.'
 
 interface Log {
   warn(fields: object, message: string): void

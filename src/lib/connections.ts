@@ -30,7 +30,7 @@ export interface ConnectionLimits {
 }
 
 /** Why a connection was closed by this side: `unused`, `idle` and `slow_sender` make room for another one. */
-export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open'
+export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
 /** Why a new connection was refused. */
 export type RefuseReason = 'total' | 'address' | 'descriptors'
 
@@ -137,6 +137,12 @@ export class Connections {
       connection.busy--
       this.#sort(connection)
     })
+  }
+
+  /** Too many requests of a connection wait for the ones before them. */
+  pipelined(socket: Socket): void {
+    const connection = this.#bySocket.get(socket)
+    if (connection) this.#end(connection, 'pipelined')
   }
 
   /** A whole message has come, over a connection without requests. */

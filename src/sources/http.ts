@@ -10,6 +10,7 @@ import { defineSource, type OptionWarning, type Outlet, type Source, type Source
 import { errorCode, errorText } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
+import { inOrder } from '../lib/in-order.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { networkOf } from '../lib/network-address.js'
 import { writeReply } from '../lib/reply.js'
@@ -30,6 +31,8 @@ import { isLocal, Listener, peerOf } from './listen/listener.js'
 const CHECK_MS = 1000
 /** How long a client may keep its side of a connection open after the last answer. */
 const CLOSE_MS = 2000
+/** Pipelined requests of one connection that are taken at the same time. */
+const AT_ONCE = 16
 /** How long answers may take to get out when all is settled. */
 const LEAVE_MS = 1000
 
@@ -104,16 +107,20 @@ class HttpSource implements Source {
       connectionsCheckingInterval: Math.min(CHECK_MS, headers_timeout),
     }
     const server = tls ? createTlsServer({ ...limits, ...tls }) : createServer(limits)
-    const answer = (request: IncomingMessage, response: ServerResponse, waits: boolean) => {
-      this.#listener.request(request, response)
-      this.#answer(new Exchange(request, response, waits), out, signal).catch(error => {
-        this.#failed(error)
-        response.destroy()
+    const answer = inOrder(
+      (request, response) => {
+        this.#answer(new Exchange(request, response), out, signal).catch(error => {
+          this.#failed(error)
+          response.destroy()
+        })
+      },
+      { atOnce: AT_ONCE, tooMany: socket => this.#listener.pipelined(socket) },
+    )
+    for (const event of ['request', 'checkContinue', 'checkExpectation'] as const)
+      server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+        this.#listener.request(request, response)
+        answer(request, response)
       })
-    }
-    server.on('request', (request, response) => answer(request, response, false))
-    server.on('checkContinue', (request, response) => answer(request, response, true))
-    server.on('checkExpectation', (request, response) => answer(request, response, false))
     server.on('connect', (_request, socket) => this.#refuseBare(socket as Socket, 405))
     // Who closes its side behind a request may still read the answer, and would send the events again without one.
     Object.assign(server, { httpAllowHalfOpen: true })
@@ -250,7 +257,7 @@ class HttpSource implements Source {
     const limited = this.#logLimit.next(code)
     if (!limited) return
     const fields = { peer: peerOf(socket), status, code, error, ...limited }
-    this.#context.log.warn(fields, 'refused a request; nothing of it was taken')
+    this.#context.log.warn(fields, 'refused a request')
   }
 
   #count(status: string): void {

@@ -8,6 +8,7 @@ import type { z } from 'zod'
 import { parseOptions } from '../../config/parse-options.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import type { Connections } from '../../lib/connections.js'
+import { inOrder } from '../../lib/in-order.js'
 import { type Clock, systemClock } from '../../lib/time.js'
 import { endWithText, statusOf } from '../../sources/http/answers.js'
 import { ApiError } from '../domain/errors.js'
@@ -123,8 +124,20 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
   ) as FastifyInstance
-  options.connections.attach(app.server, tls !== undefined)
-  app.server.on('request', (request, response) => options.connections.request(request, response))
+  const { connections } = options
+  const handlers = app.server.listeners('request') as ((request: IncomingMessage, response: ServerResponse) => void)[]
+  const handle = inOrder(
+    (request, response) => {
+      for (const handler of handlers) handler(request, response)
+    },
+    { atOnce: 1, tooMany: socket => connections.pipelined(socket) },
+  )
+  connections.attach(app.server, tls !== undefined)
+  app.server.removeAllListeners('request')
+  app.server.on('request', (request, response) => {
+    connections.request(request, response)
+    handle(request, response)
+  })
   app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
     const body = JSON.stringify({ code: 'invalid_request', message: 'expect must be 100-continue', errors: [] })
     response.writeHead(417, { 'content-type': 'application/json', 'x-request-id': randomUUID(), connection: 'close' })

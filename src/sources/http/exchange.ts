@@ -14,10 +14,11 @@ export class Exchange {
   #fail: ((refusal: Refusal) => void) | undefined
   #refusal: Refusal | undefined
 
-  constructor(request: IncomingMessage, response: ServerResponse, waits: boolean) {
+  constructor(request: IncomingMessage, response: ServerResponse) {
     this.request = request
     this.response = response
-    this.#waits = waits
+    // An older client does not know of it.
+    this.#waits = request.headers.expect !== undefined && request.httpVersion === '1.1'
     this.closed = new Promise(resolve => onReplyOver(response, resolve))
     response.on('error', () => {})
   }

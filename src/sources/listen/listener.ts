@@ -120,6 +120,11 @@ export class Listener {
     this.#connections.request(request, response)
   }
 
+  /** Too many requests of a connection wait for the ones before them. */
+  pipelined(socket: Socket): void {
+    this.#connections.pipelined(socket)
+  }
+
   /** Something complete has come over a connection without requests. */
   received(socket: Socket): void {
     this.#connections.received(socket)

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
 import t from 'tap'
+import { inOrder } from '../../../src/lib/in-order.js'
 import { failReply, headerText, onConnectionClosed, onReplyOver, writeReply } from '../../../src/lib/reply.js'
 import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
@@ -90,4 +91,38 @@ t.test('replies are over when their connection closes, those that wait for earli
   onReplyOver(responses[5]!, () => late++)
   t.equal(late, 1, 'at once when the connection has closed')
   t.same(warnings, [], 'many pipelined requests are no leak of listeners')
+})
+
+t.test('pipelined requests of a connection are handled one after the other, and are few', async t => {
+  const held: ServerResponse[] = []
+  const closed: number[] = []
+  const handle = inOrder((_request, response) => void held.push(response), {
+    atOnce: 2,
+    tooMany: () => closed.push(held.length),
+  })
+  const server = createServer(handle).listen(0, '127.0.0.1')
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  const dial = (requests: number) => {
+    const client = connect(port, '127.0.0.1').on('error', () => {})
+    t.teardown(() => client.destroy())
+    let said = ''
+    client.on('data', part => (said += part))
+    client.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n'.repeat(requests))
+    return { answers: () => said.split('HTTP/1.1 200').length - 1, ended: once(client, 'close') }
+  }
+  const modest = dial(60)
+  for (let n = 0; n < 60; n++) {
+    await until(() => held.length >= Math.min(n + 2, 60))
+    t.equal(held.length, Math.min(n + 2, 60))
+    held[n]!.end()
+  }
+  await until(() => modest.answers() === 60)
+  await dial(67).ended
+  t.same(closed, [62], 'beside those that are handled 64 wait')
+  const next = dial(1)
+  await until(() => held.length === 63)
+  held[62]!.end()
+  await until(() => next.answers() === 1)
 })
