@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import fs, { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -58,6 +59,31 @@ function remoteAt(...folders: readonly string[]) {
   }
   let now = 0
   return it
+}
+
+/** Notes the synchronous calls about what `isFar` accepts, by path or by descriptor, while `isHung`. */
+function touches(t: Test, isFar: (path: string) => boolean, it: { readonly isHung: boolean }): string[] {
+  const found: string[] = []
+  const far = new Set<number>()
+  const calls = fs as unknown as Record<string, (...args: unknown[]) => unknown>
+  const names = ['statSync', 'readdirSync', 'openSync', 'fstatSync', 'readSync', 'readvSync', 'closeSync', 'watch']
+  const originals = names.map(name => [name, calls[name]!] as const)
+  for (const [name, call] of originals) {
+    calls[name] = (...args) => {
+      const [what] = args
+      const isTouch = typeof what === 'string' ? isFar(what) : far.has(what as number)
+      if (isTouch && it.isHung) found.push(`${name} ${what}`)
+      const result = call(...args)
+      if (name === 'openSync' && isTouch) far.add(result as number)
+      return result
+    }
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    for (const [name, call] of originals) calls[name] = call
+    syncBuiltinESMExports()
+  })
+  return found
 }
 
 function foldersOf(t: Test): { dir: string; far: string; near: string } {
@@ -167,6 +193,7 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
   const { far, near } = foldersOf(t)
   const it = remoteAt(far)
   it.isHung = true
+  const touched = touches(t, path => path.startsWith(far), it)
   const source = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
   const other = await tail({ include: [`${near}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
   await until(() => other.out.texts().length === 1, 'the other source')
@@ -187,12 +214,15 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
 
   it.isHung = true
   await until(() => silent() === 1, 'silent again')
+  // What was under way when the server went away is not meant.
+  touched.length = 0
   appendFileSync(join(far, 'a.log'), 'far 2\n')
   writeFileSync(join(far, 'c.log'), 'new\n')
   const probes = it.probes.length
   await until(() => source.value('sluice_file_systems_silent') === 1, 'still')
   await new Promise(resolve => setTimeout(resolve, 250))
-  t.same(source.out.texts(), ['far 1'], 'nothing of it is touched')
+  t.same(source.out.texts(), ['far 1'])
+  t.same(touched, [], 'nothing of it is touched')
   t.equal(it.probes.length, probes)
   it.answer()
   await until(() => source.out.texts().length === 3, 'all is read')
@@ -206,16 +236,19 @@ t.test('a link to a folder that does not answer; what is open elsewhere is read 
   symlinkSync(join(far, 'a.log'), join(dir, 'links/a.log'))
   symlinkSync(join(near, 'b.log'), join(dir, 'links/b.log'))
   const it = remoteAt(far)
+  const touched = touches(t, path => path.startsWith(far) || path === join(dir, 'links/a.log'), it)
   const include = { include: [`${dir}/links/*.log`] }
   const source = await tail(include, undefined, undefined, undefined, undefined, it.systems)
   await until(() => source.out.texts().length === 2, 'both')
   it.isHung = true
   await until(() => source.value('sluice_file_systems_silent') === 1, 'seen')
+  touched.length = 0
   appendFileSync(join(near, 'b.log'), 'near 2\n')
   await until(() => source.out.texts().length === 3, 'a file of another file system')
   appendFileSync(join(far, 'a.log'), 'far 2\n')
   await source.stop()
   t.notOk(source.out.texts().includes('far 2'))
+  t.same(touched, [], 'at the end, too')
   it.answer()
   const next = await tail(include, source.checkpoints, undefined, undefined, undefined, it.systems)
   await until(() => next.out.texts().length === 1, 'where it was')
