@@ -6,7 +6,7 @@ import { Mounts } from './mounts.js'
 import { after, type Clock, systemClock } from './time.js'
 
 /** How long a file system may take to answer. */
-const PATIENCE_MS = 1000
+const PATIENCE_MS = 3000
 /** An answer so long ago still counts. */
 const FRESH_MS = 1000
 /** How long a call may wait for others to return. */

@@ -139,7 +139,7 @@ t.test('a file system is asked once at a time, and nobody waits longer than a mo
   t.equal(systems.silentAt('/a/x'), undefined, 'not asked yet')
   const both = Promise.all([systems.answers('/a'), systems.answers('/a')])
   t.equal(answers.length, 1)
-  await time.advance(1000)
+  await time.advance(3000)
   t.same(await both, [false, false])
   t.equal(systems.silentAt('/a/x/y'), '/a')
   t.equal(await systems.answers('/a'), false, 'at once')
