@@ -20,6 +20,8 @@ import type { SourceFailure } from './source-run.js'
 /** How long nothing but destinations that fail, or wait for an operator, is waited for: the next configuration may be their cure. */
 const STUCK_MS = 2000
 const LOOK_MS = 100
+/** What a destination may have in a disk buffer that is to be emptied during a replacement. */
+const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 /** So many looks in a row have to find destinations on hold before the end is not put off for them. */
 const HOLD_LOOKS = 2
 
@@ -137,15 +139,16 @@ export class Supervisor {
     if (this.#deadline || !this.#running) throw new NotNow('it is ending, or does not run yet')
     if (config.dataDir !== this.#config.dataDir) throw new Error('another data_dir is used after a restart only')
     refuseRepeats(config)
-    // Those that deliver can do so before they are replaced.
+    // Those that deliver empty their buffers before they are replaced; sources wait for it, so not where that takes long.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
-    if (keepsEvents) await this.#refuseLeftBehind(config, id => !delivering.has(id))
+    if (keepsEvents)
+      await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
     await rehearse(config, this.#around)
     await this.#swap(config, this.#config, keepsEvents)
   }
 
   /** Throws EventsLeftBehind. */
-  async #refuseLeftBehind(config: Config, isMeant: (id: string) => boolean = () => true): Promise<void> {
+  async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
     const left = (await leftBehind(this.#config, config, this.#around.log)).filter(isMeant)
     if (left.length > 0) throw new EventsLeftBehind(left)
   }

@@ -54,8 +54,8 @@ export interface ManagedPipelineOptions {
   readonly kept: Pick<KeptRevision, 'read' | 'write'>
   /** Tries whether a configuration can be built; rejects when not. */
   readonly rehearse: (config: Config) => Promise<void>
-  /** Destinations of `before` whose disk buffers hold events that `next` has no destination for. */
-  readonly leftBehind: (before: Config, next: Config) => Promise<readonly string[]>
+  /** The disk buffers of `before` with events that `next` has no destination for. */
+  readonly leftBehind: (before: Config, next: Config) => Promise<readonly { readonly id: string }[]>
   readonly clock: Clock
   readonly random: Random
   readonly log: Logger

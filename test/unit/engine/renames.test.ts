@@ -254,10 +254,19 @@ t.test('a configuration that would leave buffered events behind is refused where
   await until(() => got.includes('five'))
   t.notOk(existsSync(join(state, 'buffer/slow')), 'it was deleted on purpose')
 
-  const two = await start(yaml('app: { * }', `out: { *, ${disk} }`))
+  // Not where that takes long: the sources would wait.
+  await one.replace(yaml(app, `slow: { *, how: hangs, ${disk} }`), safely)
+  append(`${'x'.repeat(1023)}\n`.repeat(17 * 1024))
+  await until(() => one.supervisor.undelivered() > 17_000)
+  const { stages } = one.supervisor
+  await t.rejects(one.replace(yaml(app, 'last: { * }'), safely), { message: /buffer of slow holds events/ })
+  t.equal(one.supervisor.stages, stages, 'it is not even tried')
+  await one.stop()
+
+  const two = await start(yaml(app, `out: { *, ${disk} }`, 'discard_orphans: [slow]'))
   append('six\n')
   await until(() => got.includes('six'))
-  await two.replace(yaml(app, 'other: { * }'), safely)
+  await two.replace(yaml(app, 'other: { * }', 'discard_orphans: [slow]'), safely)
   t.same(two.supervisor.orphans, [], 'what is delivered is not left behind')
 })
 

@@ -222,7 +222,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     keptFails: undefined as Error | undefined,
     unbuildable: new Set<number>(),
     /** The destinations with events that another configuration has no place for. */
-    left: [] as string[],
+    left: [] as { id: string }[],
     ending: false,
     states: [{ id: 'out', state: 'ready', reason: undefined as string | undefined }],
     ran: [] as number[],
@@ -421,7 +421,7 @@ t.test('a revision to start with that is refused: reported, and tried again', as
 t.test('a revision that would leave buffered events behind waits until they are delivered', async t => {
   const { it, managed, pipeline, first, until } = setUp(t, revisionOf(1))
   it.published = revisionOf(2)
-  it.left = ['up']
+  it.left = [{ id: 'up' }]
   t.equal(await first(), 1, 'at a start the cached one runs')
   t.equal(it.kept!.revision, 1)
   managed.follow(pipeline, () => ({}))
@@ -438,7 +438,7 @@ t.test('a revision that would leave buffered events behind waits until they are 
   t.match(it.reports.at(-1), { revision: 2, error: null })
   t.same(it.ran, [2], 'the same revision is tried again')
   t.equal(it.kept!.revision, 2)
-  it.left = ['up']
+  it.left = [{ id: 'up' }]
   it.published = revisionOf(3)
   await until(() => it.reports.at(-1)!.error !== null)
   it.left = []
@@ -454,11 +454,11 @@ t.test('a revision that would leave buffered events behind waits until they are 
 
   const alone = setUp(t)
   alone.it.published = revisionOf(1)
-  alone.it.left = ['gone']
+  alone.it.left = [{ id: 'gone' }]
   t.equal(await alone.first(), 1, 'what no revision delivers keeps none from running')
   const broken = setUp(t, revisionOf(1))
   broken.it.published = revisionOf(2)
-  broken.it.left = ['up']
+  broken.it.left = [{ id: 'up' }]
   broken.it.unbuildable.add(1)
   t.equal(await broken.first(), 2, 'nor does one that cannot run')
 })

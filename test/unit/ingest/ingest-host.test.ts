@@ -259,6 +259,14 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   t.match(await post(line(4)), { status: 202 })
   t.ok(existsSync(join(folder, 'p/state/buffer/other')), 'then it runs')
   t.notMatch(logs(), /SLUICE_ORPHANED/)
+
+  stage.holds = true
+  t.match(await post(line(5)), { status: 202 })
+  await publish({ ...PIPELINE, discard_orphans: ['other'] })
+  stage.holds = false
+  t.match(await post(line(6)), { status: 202 }, 'unless it says that they are not needed')
+  for (let i = 0; i < 400 && existsSync(join(folder, 'p/state/buffer/other')); i++) await soon(5)
+  t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
 })
 
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
