@@ -141,7 +141,10 @@ export const ROWS = {
       'Positions that cannot be saved',
       '1 while they cannot. After a restart, what was sent since the last save is sent again.',
       'short',
-      [[`max ${BY} (sluice_checkpoint_unsaved{${C}})`, EACH]],
+      [
+        [`max ${BY} (sluice_checkpoint_unsaved{${C}})`, EACH],
+        [`max ${BY} (sluice_buffer_progress_unsaved{${C}})`, `${EACH} (buffer)`],
+      ],
       { thresholds: bounds(undefined, 1) },
     ),
     lines(

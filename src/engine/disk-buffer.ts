@@ -142,6 +142,8 @@ export class DiskBuffer extends Writable {
     counters.gauge('sluice_buffer_events', 'Events in the buffer that were not delivered.', () => this.#kept().events)
     counters.gauge('sluice_buffer_bytes', 'Bytes that the buffer takes on the disk.', () => this.#queue.segments.bytes)
     counters.gauge('sluice_buffer_max_bytes', 'Bytes that the buffer may take on the disk.', () => maxBytes)
+    const unsaved = 'Whether what was delivered from the buffer could not be saved the last time that it was tried.'
+    counters.gauge('sluice_buffer_progress_unsaved', unsaved, () => (this.#settlement.isSaved ? 0 : 1))
     this.#shared = new SharedRoom(context.disk, {
       path: folder.path,
       bytes: () => this.#queue.segments.bytes + this.#waitingBytes,

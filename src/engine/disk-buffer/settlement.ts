@@ -60,6 +60,11 @@ export class Settlement {
     return this.#mark
   }
 
+  /** Whether the ledger could be written the last time. */
+  get isSaved(): boolean {
+    return this.#told === ''
+  }
+
   /** A record was taken. */
   take(incoming: Incoming): Taken {
     const taken = { incoming, settled: false }

@@ -108,3 +108,21 @@ t.test('a file system that does not answer is reported, rather than that there a
   t.same(more, [])
   t.match(troublesOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
 })
+
+t.test('what was delivered and cannot be noted', async t => {
+  const series = (value: number) => [
+    `sluice_checkpoint_age_seconds{component_id="old"} ${value * 90}`,
+    `sluice_checkpoint_age_seconds{component_id="app"} ${value * 5}`,
+    `sluice_checkpoint_unsaved{component_id="app"} ${value}`,
+    `sluice_buffer_progress_unsaved{component_id="up",component_kind="destination"} ${value}`,
+  ]
+  t.match(troublesOf(view([], series(1))), [
+    { what: 'old: its positions were not saved for 90 s' },
+    { what: 'app: its positions cannot be saved', detail: 'They were not saved for 5 s.' },
+    {
+      what: 'up: what was delivered from its buffer cannot be saved',
+      todo: /would be delivered again.*SLUICE_BUFFER_LEDGER_NOT_WRITTEN/,
+    },
+  ])
+  t.same(troublesOf(view([], series(0))), [])
+})

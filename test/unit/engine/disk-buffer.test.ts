@@ -497,7 +497,10 @@ t.test('the ledger: damaged, it costs repetition; not writable, files are remove
   t.equal(run.settled.delivered.length, 40)
   t.ok(full.names().length < 4, full.names().join())
   t.equal(run.logs.filter(({ code }) => code === 'SLUICE_BUFFER_LEDGER_NOT_WRITTEN').length, 1, 'told once')
+  t.equal(run.counter('sluice_buffer_progress_unsaved'), 1)
+  full.fault = () => undefined
   await run.drain()
+  t.equal(run.counter('sluice_buffer_progress_unsaved'), 0)
 })
 
 t.test('rest: after a while nothing more is given out, and what came out can be finished', async t => {
