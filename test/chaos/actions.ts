@@ -208,6 +208,8 @@ function late(world: World, lines: number): boolean {
   const inode = files.kept
   if (!inode) return false
   files.append(inode, undefined, { lines, bytes: LINE_BYTES })
+  // Its compressed copy has less than it from now on, and may be taken for another file.
+  if (inode.content.compressed) inode.content.copied = true
   if (!daemon?.running || daemon.holds(inode.key)) return true
   const paths = files.named().get(inode) ?? []
   if (!paths.some(path => files.matches(path))) model.excuse(inode.content, 'written after it was let go of')
@@ -220,7 +222,9 @@ async function wait(world: World, inode: Inode, path: string, patience: Patience
   if (patience === 'none' || !daemon?.awake || !files.matches(path)) return
   if (patience === 'taken' && world.flowing) return await world.taken(inode)
   if (setup.openFiles < PLAIN.openFiles) return
-  await world.until(`${path} to be opened`, () => daemon.holds(inode.key) || !daemon.awake)
+  // An empty one may be a copy that was just begun, and has nothing to be read.
+  const isEmpty = () => inode.content.size === 0
+  await world.until(`${path} to be opened`, () => isEmpty() || daemon.holds(inode.key) || !daemon.awake)
 }
 
 /** The file at `path`, if there is one, loses this name by `act`. Settles whether it must still be read. */

@@ -22,6 +22,7 @@ const LONGEST_MS = 180_000
 const EXPECTED_ERRORS = [
   'delivery is on hold until the cause is corrected; events wait, nothing is dropped',
   'SLUICE_CHECKPOINT_NOT_SAVED',
+  'SLUICE_ENDED_WITHOUT_POSITIONS',
   'SLUICE_CHECKPOINT_DAMAGED',
   'SLUICE_CHECKPOINT_UNREADABLE',
   'SLUICE_FILE_TRUNCATED',
