@@ -13,7 +13,7 @@ import { errorCode } from '../core/errors.js'
 import { TlsFiles } from '../core/tls-files.js'
 import { StateUnreadable } from '../core/unreadable.js'
 import { lockDataDir } from '../engine/data-dir.js'
-import { leftBehind } from '../engine/left-behind.js'
+import { objectionTo } from '../engine/left-behind.js'
 import { rehearse } from '../engine/supervisor.js'
 import type { Totals } from '../engine/totals.js'
 import { KeptRevision } from '../fleet/kept-revision.js'
@@ -68,7 +68,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),
       kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
       rehearse: config => rehearse(config, around),
-      leftBehind: (before, next) => leftBehind(before, next, log),
+      objectionTo: (next, before) => objectionTo(next, before, log),
       clock: systemClock,
       random: systemRandom,
       log,

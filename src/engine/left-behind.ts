@@ -1,7 +1,9 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
+import { ConfigError } from '../core/errors.js'
 import { findOrphans, type Orphan } from './orphans.js'
 import { renamesOf } from './renames.js'
+import { findRepeats } from './repeats.js'
 
 /** A configuration has no destination for events that wait in disk buffers: nobody would deliver them. */
 export class EventsLeftBehind extends Error {
@@ -24,4 +26,13 @@ export async function leftBehind(before: Config, next: Config, log: Logger): Pro
     return []
   const orphans = await findOrphans(next, log)
   return orphans.filter(({ kind, id }) => kind === 'buffer' && ids.includes(id))
+}
+
+/** Why a start with `next` would lose sight of what `before` has left in data_dir; undefined: it would not. */
+export async function objectionTo(next: Config, before: Config, log: Logger): Promise<Error | undefined> {
+  const known = new Set(findRepeats(before).map(({ message }) => message))
+  const repeats = findRepeats(next).filter(({ message }) => !known.has(message))
+  if (repeats.length > 0) return new ConfigError(repeats)
+  const left = await leftBehind(before, next, log)
+  return left.length > 0 ? new EventsLeftBehind(left) : undefined
 }

@@ -54,8 +54,8 @@ export interface ManagedPipelineOptions {
   readonly kept: Pick<KeptRevision, 'read' | 'write'>
   /** Tries whether a configuration can be built; rejects when not. */
   readonly rehearse: (config: Config) => Promise<void>
-  /** The disk buffers of `before` with events that `next` has no destination for. */
-  readonly leftBehind: (before: Config, next: Config) => Promise<readonly { readonly id: string }[]>
+  /** Why a start with `next` would lose sight of what `before` has left in data_dir; undefined: it would not. */
+  readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
   readonly random: Random
   readonly log: Logger
@@ -163,7 +163,7 @@ export class ManagedPipeline {
       const others = known && known.revision !== published?.revision ? [known] : []
       for (const revision of published ? [published, ...others] : others) {
         const config = await this.#try(revision)
-        if (!config || (revision === published && (await this.#leavesEvents(config, published, others[0])))) {
+        if (!config || (revision === published && (await this.#isObjectedTo(config, published, others[0])))) {
           // The newest one matters.
           refused ??= this.#refused
           this.#refused = refused
@@ -191,15 +191,15 @@ export class ManagedPipeline {
     return undefined
   }
 
-  /** Whether events that the cached revision can deliver would be left behind: then that one runs for as long as it takes. */
-  async #leavesEvents(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
+  /** Whether it would repeat what the cached revision has read, or leave its events behind: then that one runs. */
+  async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
     try {
       const before = this.#local.with(known.config, this.#nameOf(known))
-      const left = await this.#options.leftBehind(before, config)
-      if (left.length === 0) return false
+      const objection = await this.#options.objectionTo(config, before)
+      if (!objection) return false
       await this.#options.rehearse(before)
-      this.#refuse(published, new EventsLeftBehind(left))
+      this.#refuse(published, objection)
       return true
     } catch {
       // The cached one cannot run either.

@@ -14,6 +14,7 @@ import { parseConfig } from '../../../src/config/load.js'
 import { type AnyDefinition, defineDestination } from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
+import { objectionTo } from '../../../src/engine/left-behind.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { carryOver } from '../../../src/engine/renames.js'
 import { type ReplaceOptions, Supervisor } from '../../../src/engine/supervisor.js'
@@ -268,6 +269,28 @@ t.test('a configuration that would leave buffered events behind is refused where
   await until(() => got.includes('six'))
   await two.replace(yaml(app, 'other: { * }', 'discard_orphans: [slow]'), safely)
   t.same(two.supervisor.orphans, [], 'what is delivered is not left behind')
+})
+
+t.test('what a start with another configuration would lose sight of', async t => {
+  const { yaml, start, read } = world(t)
+  const log = pino({ level: 'silent' })
+  const disk = 'buffer: { type: disk, max_bytes: 1GB }'
+  const before = read(yaml('app: { * }', `old: { *, how: retries, ${disk} }`))
+  const one = await start(yaml('app: { * }', `old: { *, how: retries, ${disk} }`))
+  await until(() => one.supervisor.states()[0]?.state === 'retrying')
+  await one.stop()
+  const objection = async (source: string, destination: string, than = before) =>
+    (await objectionTo(read(yaml(source, destination)), than, log))?.message
+  t.match(await objection('app: { * }', 'new: { * }'), /disk buffer of old holds events/)
+  t.match(
+    await objection('logs: { * }', `old: { *, ${disk} }`),
+    /sources\.logs: would begin anew with .*renamed_from: app/,
+  )
+  const renamed = ['logs: { *, renamed_from: app }', `new: { *, renamed_from: old, ${disk} }`] as const
+  t.equal(await objection(...renamed), undefined)
+  t.equal(await objection('app: { *, scan_interval: 3s }', `old: { *, ${disk} }`), undefined)
+  const as = read(yaml('logs: { * }', 'new: { * }'))
+  t.equal(await objection('logs: { * }', 'new: { *, how: refuses }', as), undefined, 'what was lost sight of before')
 })
 
 t.test('what the new name has is never replaced, and a crash in between costs nothing', async t => {

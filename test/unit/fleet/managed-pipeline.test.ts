@@ -258,7 +258,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
       },
     },
     rehearse,
-    leftBehind: async () => it.left,
+    objectionTo: async () => (it.left.length > 0 ? new EventsLeftBehind(it.left) : undefined),
     clock: { now: () => now, wall: () => now },
     random: () => 0.5,
     log: pino({}, { write: line => void (it.logs += line) }),
