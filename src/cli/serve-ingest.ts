@@ -66,7 +66,7 @@ export class ServedIngest implements Ingest {
       revisionBytes: account => service.pipelines.sizes.of(account),
       maxRequests: Math.min(MOST_REQUESTS, max_connections),
     })
-    service.pipelines.boundsOf = config => this.#host.boundsOf(config)
+    service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
     service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)
   }
 

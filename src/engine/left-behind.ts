@@ -19,13 +19,17 @@ export class EventsLeftBehind extends Error {
 
 /** The disk buffers of destinations of `before` with events that `next` has no destination for. */
 export async function leftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
-  const taken = new Set(renamesOf(next).flatMap(({ from, buffered }) => (buffered ? [from] : [])))
-  const buffered = before.destinations.filter(({ delivery }) => delivery?.buffer.type === 'disk')
-  const ids = buffered.map(({ id }) => id).filter(id => !taken.has(id) && !next.discardOrphans.includes(id))
+  const ids = before.destinations.flatMap(({ id, delivery }) => (delivery?.buffer.type === 'disk' ? [id] : []))
   if (ids.every(id => next.destinations.some(other => other.id === id && other.delivery?.buffer.type === 'disk')))
     return []
+  return (await leftInBuffers(next, log)).filter(({ id }) => ids.includes(id))
+}
+
+/** All disk buffers with events that `next` has no destination for. */
+export async function leftInBuffers(next: Config, log: Logger): Promise<Orphan[]> {
+  const taken = new Set(renamesOf(next).flatMap(({ from, buffered }) => (buffered ? [from] : [])))
   const orphans = await findOrphans(next, log)
-  return orphans.filter(({ kind, id }) => kind === 'buffer' && ids.includes(id))
+  return orphans.filter(({ kind, id }) => kind === 'buffer' && !taken.has(id) && !next.discardOrphans.includes(id))
 }
 
 /** Why a start with `next` would lose sight of what `before` has left in data_dir; undefined: it would not. */

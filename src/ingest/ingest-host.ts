@@ -4,6 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import { secretNamesIn } from '../config/account-secrets.js'
 import { errorText } from '../core/errors.js'
+import { EventsLeftBehind, leftInBuffers } from '../engine/left-behind.js'
 import { every } from '../lib/time.js'
 import { Refusal, stopping } from '../sources/http/refusal.js'
 import { AccountDisks } from './account-disk.js'
@@ -148,13 +149,17 @@ export class IngestHost {
     await Promise.all(users.map(hosted => this.#end(hosted, AbortSignal.abort())))
   }
 
-  /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, if so. */
-  boundsOf(document: unknown): readonly Bound[] {
-    const { folder: dataDir, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
+  /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
+  async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
+    const { folder, log, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
+    const dataDir = join(folder, id, 'state')
     const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
     const { definition: ingest } = new Feed()
+    const options = { name: '', dataDir, components, ingest, permitted, secrets, maxDisk }
     try {
-      return hostedConfig(document, { name: '', dataDir, components, ingest, permitted, secrets, maxDisk }).bounds
+      const { config, bounds } = hostedConfig(document, options)
+      const left = await leftInBuffers(config, log)
+      return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
     } catch (error) {
       if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]
       throw error

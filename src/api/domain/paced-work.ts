@@ -13,8 +13,8 @@ export class PacedWork {
   readonly #waiting = new Map<string, (() => void)[]>()
   #working = false
 
-  /** Throws what `work` throws; ApiError 429 when too much of the account waits. */
-  do<T>(account: string, work: () => T): Promise<T> {
+  /** Throws what `work` throws; ApiError 429 when too much of the account waits. What `work` waits for is not paced. */
+  do<T>(account: string, work: () => T | Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const run = () => {
         try {

@@ -51,7 +51,7 @@ export class Pipelines {
   /** What the saved revisions take. */
   readonly sizes = new RevisionSizes()
   /** What whoever runs pipelines in this service bounds of a configuration. */
-  boundsOf: (config: Readonly<Record<string, unknown>>) => readonly Fault[] = () => []
+  boundsOf: (pipeline: string, config: PipelineRecord['config']) => Promise<readonly Fault[]> = async () => []
   readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
   readonly #hidden = new Derived((config: Readonly<Record<string, unknown>>) => hideLiterals(config))
@@ -191,7 +191,7 @@ export class Pipelines {
         processors.map(({ type }) => type),
       )
       if (missing.length > 0) throw notEnabled(missing)
-      const bounds = await this.#checks.do(account.id, () => this.boundsOf(this.#configOf(revision)))
+      const bounds = await this.#checks.do(account.id, () => this.boundsOf(id, this.#configOf(revision)))
       const withBounds = ({ document, etag }: Tagged<PipelineDocument>) => ({
         document: {
           ...document,

@@ -235,13 +235,16 @@ t.test('a revision that cannot run leaves the one before it', async t => {
 t.test('a revision that would leave buffered events behind waits for them', async t => {
   let passed = 0
   const clock = { now: () => systemClock.now() + passed, wall: () => systemClock.wall() }
-  const { publish, post, logs, metrics, folder } = await startIngestHost(t, { clock })
+  const { publish, post, logs, metrics, folder, host } = await startIngestHost(t, { clock })
   await publish(BUFFERED)
   stage.holds = true
   await post(line(1))
   const holding = /errors_total\{component_id="p\/out".*kind="status_401"\} [1-9]/
   for (let i = 0; i < 400 && !holding.test(String(await metrics.render())); i++) await soon(5)
   const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
+  const waits = { path: '', message: /^the disk buffer of out holds events/ }
+  t.match((await host.boundsOf('p', other)).at(-1), waits, 'whoever publishes it is told')
+  t.notMatch((await host.boundsOf('q', other)).at(-1), waits)
   await publish(other)
   t.match(await post(line(2)), { status: 202 })
   const refusals = () => logs().match(/"SLUICE_REVISION_REFUSED","revision":2,"error":"the disk buffer of out holds/g)
