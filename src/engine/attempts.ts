@@ -116,11 +116,15 @@ export class Attempts {
     return this.retrying && this.#context.clock.now() - this.#failingSince >= LONG_MS
   }
 
-  /** How often attempts have failed since one was successful, when the next one is made, and the outage before. */
-  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past'> {
+  /**
+   * How often attempts have failed since one was successful, when the next one is made, and the outage before. `pausedMs`: for
+   * how long nothing at all is sent, because the receiver asked for a pause.
+   */
+  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past'> & { readonly pausedMs: number } {
     const { failures, nextAt, past } = this.#outage
     const next = this.holding ? this.#hold.nextAt : nextAt
-    return { failures, past, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
+    const pausedMs = this.#running.size > 0 ? 0 : Math.max(0, this.#pausedUntil - this.#context.clock.now())
+    return { failures, past, pausedMs, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
   }
 
   /** Why it holds or tries again. */

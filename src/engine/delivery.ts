@@ -11,7 +11,6 @@ import { Batcher, divide, halve } from './batcher.js'
 import { type Amount, add } from './counters.js'
 import type { DeliveryContext, DeliveryState } from './delivery-context.js'
 import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
-import type { Outage } from './outage.js'
 import { isDivided, Refusals } from './refusals.js'
 import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
@@ -102,7 +101,7 @@ export class Delivery extends Writable {
   }
 
   /** How often delivery failed since it last worked, and when it is tried again. */
-  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past'> {
+  get outage(): Attempts['outage'] {
     return this.#attempts.outage
   }
 

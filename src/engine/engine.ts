@@ -377,9 +377,9 @@ export class Engine {
     return open.length > 0 && open.every(({ state }) => state !== 'ready')
   }
 
-  /** While it stops: whether only an operator could bring further what is left, and nothing would be lost without it. */
-  isOnHold(): boolean {
-    return isOnHold(this.#deliveries.values(), this.#sources)
+  /** While it stops: whether what is left cannot be delivered in `leftMs`, and nothing would be lost without that. */
+  isOnHold(leftMs: number): boolean {
+    return isOnHold(this.#deliveries.values(), this.#sources, leftMs)
   }
 
   /** What each destination is up to; the daemon is ready when all of them are. */

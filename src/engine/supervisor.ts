@@ -247,11 +247,13 @@ export class Supervisor {
     this.#stopLooking ??= this.#endOnHold()
   }
 
-  /** Does not wait for an operator where what is left is safe without that. */
+  /** Does not wait for an operator, or for a pause that takes longer, where what is left is safe without that. */
   #endOnHold(): () => void {
+    const { clock } = this.#around
+    const end = clock.now() + this.config.shutdownTimeoutMs
     let looks = 0
     return every(LOOK_MS, () => {
-      looks = this.#engine.isOnHold() ? looks + 1 : 0
+      looks = this.#engine.isOnHold(end - clock.now()) ? looks + 1 : 0
       if (looks < HOLD_LOOKS) return
       this.#stopLooking?.()
       const text = 'destinations are on hold: not waiting for them; they get their events after the next start'

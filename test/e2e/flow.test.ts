@@ -100,6 +100,20 @@ destinations:
   await second.stop(t)
   t.same(receiver.lines(), ['{"n":0}', '{"n":1}'], 'they are delivered after the next start')
 
+  // Nor does a pause that the receiver asked for, where that takes longer.
+  receiver.otherwise = { status: 503, headers: { 'retry-after': '3600' } }
+  writeFileSync(join(folder, 'in.log'), '{"n":0}\n{"n":1}\n{"n":9}\n')
+  const paused = await startDaemon(t, folder, config)
+  await paused.scrapedUntil(scrape => scrape.sum('sluice_delivery_paused_seconds') > 60)
+  const stopped = performance.now()
+  t.match(await paused.stop(t), { undelivered: 1 })
+  t.ok(performance.now() - stopped < 30_000, 'long before the end of shutdown_timeout')
+  receiver.otherwise = 200
+  const resumed = await startDaemon(t, folder, config)
+  await resumed.scrapedUntil(scrape => scrape.events('up').sent === 1)
+  await resumed.stop(t)
+  t.same(receiver.lines(), ['{"n":0}', '{"n":1}', '{"n":9}'])
+
   // Standard input cannot be read again: it is worth waiting for.
   writeFileSync(join(folder, 'key'), 'wrong\n')
   const waiting = await startDaemon(t, folder, config.replace('inputs: [log], url', 'inputs: [log, piped], url'))
@@ -109,7 +123,7 @@ destinations:
   await waiting.until(() => waiting.stderr.includes('ending'))
   writeFileSync(join(folder, 'key'), 'right\n')
   t.match(await waiting.ended(t), { undelivered: 0 })
-  t.equal(receiver.lines().length, 3)
+  t.equal(receiver.lines().length, 4)
 })
 
 t.test('several sources, fan-out, and a side output: what passed and what was discarded is what came in', async t => {

@@ -138,6 +138,9 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
     connections.request(request, response)
     handle(request, response)
   })
+  app.server.on('connect', (_request: IncomingMessage, socket: Socket) =>
+    refuseBare(socket, 405, ['Method Not Allowed', 'CONNECT is not possible here'], 'CONNECT', options),
+  )
   app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
     const body = JSON.stringify({ code: 'invalid_request', message: 'expect must be 100-continue', errors: [] })
     response.writeHead(417, { 'content-type': 'application/json', 'x-request-id': randomUUID(), connection: 'close' })
@@ -152,7 +155,8 @@ function addressOf({ ip, raw }: FastifyRequest): string {
 }
 
 /** What came is not HTTP, or did not come in time. */
-function notUnderstood(error: Error, socket: Socket, { connections, counts, log, requestLog }: AppOptions): void {
+function notUnderstood(error: Error, socket: Socket, options: AppOptions): void {
+  const { connections } = options
   const status = statusOf(errorCode(error))
   if (status === undefined || !socket.writable) {
     socket.destroy()
@@ -169,15 +173,25 @@ function notUnderstood(error: Error, socket: Socket, { connections, counts, log,
     socket.destroy()
     return
   }
-  const requestId = randomUUID()
-  counts?.add('UNKNOWN', 'unknown', status, 0)
-  const fields = { request_id: requestId, status, address: socket.remoteAddress, error: errorText(error) }
-  log[requestLog ? 'info' : 'debug'](fields, 'not a request')
   const texts: Record<number, readonly [string, string]> = {
     408: ['Request Timeout', 'the request did not come in time'],
     431: ['Request Header Fields Too Large', 'the headers are too large'],
   }
-  const [reason, message] = texts[status] ?? ['Bad Request', 'this is not HTTP']
+  refuseBare(socket, status, texts[status] ?? ['Bad Request', 'this is not HTTP'], errorText(error), options)
+}
+
+/** Refuses what is no request that the app could answer. */
+function refuseBare(
+  socket: Socket,
+  status: number,
+  [reason, message]: readonly [string, string],
+  error: string,
+  { counts, log, requestLog }: AppOptions,
+): void {
+  const requestId = randomUUID()
+  counts?.add('UNKNOWN', 'unknown', status, 0)
+  const fields = { request_id: requestId, status, address: socket.remoteAddress, error }
+  log[requestLog ? 'info' : 'debug'](fields, 'not a request')
   endWithText(socket, status, bareAnswer(status, reason, requestId, message))
 }
 

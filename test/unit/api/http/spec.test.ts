@@ -322,6 +322,7 @@ t.test('x-request-id on every answer at all, also to what is no request', async 
     ['GET / HTTP/1.1\r\nHost: x\r\nExpect: more\r\n\r\n', 417],
     [`GET / HTTP/1.1\r\nHost: x\r\nA: ${'b'.repeat(20_000)}\r\n\r\n`, 431],
     ['nonsense\r\n\r\n', 400],
+    ['CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n', 405],
   ]
   for (const [text, status] of texts) {
     const answer = await new Promise<string>((resolve, reject) => {
