@@ -65,6 +65,11 @@ export class ServedIngest implements Ingest {
       maxDiskPerAccount: ingest.max_disk_per_account,
       revisionBytes: account => service.pipelines.sizes.of(account),
       maxRequests: Math.min(MOST_REQUESTS, max_connections),
+      revision: async (published, revision) => {
+        const config = await service.pipelines.configOf(published.id, revision)
+        const secrets = config && (await service.secrets.for(published.account_id, config))
+        return config && secrets && { ...published, revision, config, secrets }
+      },
     })
     service.pipelines.boundsOf = (pipeline, config) => this.#host.boundsOf(pipeline, config)
     service.pipelines.sizes.hasRoom = (account, bytes) => this.#host.hasRoomForRevisions(account, bytes)

@@ -167,6 +167,10 @@ export class HostedPipeline {
     return this.#runs.revision
   }
 
+  get hasDiskBuffers(): boolean {
+    return this.#supervisor.config.destinations.some(({ delivery }) => delivery?.buffer.type === 'disk')
+  }
+
   /** Whether it is this that runs, with the same secrets. */
   runs(published: Published): boolean {
     return this.#runs.name === versionName(published)

@@ -12,9 +12,10 @@ import { AccountQuotas } from './account-quota.js'
 import { AccountShares } from './account-shares.js'
 import { Feed } from './feed.js'
 import type { Bound } from './hosted-bounds.js'
-import { hostedConfig, NotHosted, whyNot } from './hosted-config.js'
+import { type Hosted, hostedConfig, NotHosted, whyNot } from './hosted-config.js'
 import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
 import { IngestMetrics } from './ingest-metrics.js'
+import { LastRevisions } from './last-revision.js'
 import { Refusals } from './refusals.js'
 import { makesRoom } from './room.js'
 
@@ -38,6 +39,8 @@ export interface IngestHostOptions
   readonly revisionBytes: (account: string) => number
   /** Requests that are not answered, of all pipelines. */
   readonly maxRequests: number
+  /** Another revision of what is published; undefined: it is gone. */
+  readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
   /** Usually left out. */
   readonly turnMs?: number
 }
@@ -70,6 +73,7 @@ export class IngestHost {
   readonly #disks: AccountDisks
   readonly #shares: AccountShares
   readonly #refusals: Refusals
+  readonly #last: LastRevisions
   #stopping: AbortSignal | undefined
 
   constructor(options: IngestHostOptions) {
@@ -79,6 +83,9 @@ export class IngestHost {
     this.#refusals = new Refusals(around.clock)
     this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock: around.clock })
     this.#shares = new AccountShares({ log, metrics, clock: around.clock })
+    const { folder, revision } = options
+    const read = ({ id, config }: Published) => this.#read(id, config).config
+    this.#last = new LastRevisions({ folder, log, revision, read })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
       parked: () => this.#parked.size,
@@ -112,6 +119,8 @@ export class IngestHost {
     if (!running) await this.#measure(published)
     if (!this.#hasBuffer(published.id)) return
     await this.#runOrPark(published)
+    const now = this.#running.get(published.id)
+    if (now && !now.runs(published)) await this.#update(now, published)
   }
 
   /** The pipeline is gone, and so is everything that it kept, as soon as its run has ended. */
@@ -151,19 +160,23 @@ export class IngestHost {
 
   /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
   async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
-    const { folder, log, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
-    const dataDir = join(folder, id, 'state')
-    const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
-    const { definition: ingest } = new Feed()
-    const options = { name: '', dataDir, components, ingest, permitted, secrets, maxDisk }
     try {
-      const { config, bounds } = hostedConfig(document, options)
-      const left = await leftInBuffers(config, log)
+      const { config, bounds } = this.#read(id, document)
+      const left = await leftInBuffers(config, this.#options.log)
       return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
     } catch (error) {
       if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]
       throw error
     }
+  }
+
+  /** What of a document would run here, for those who only look at it. Throws NotHosted. */
+  #read(id: string, document: unknown): Hosted {
+    const { folder, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
+    const dataDir = join(folder, id, 'state')
+    const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
+    const { definition: ingest } = new Feed()
+    return hostedConfig(document, { name: '', dataDir, components, ingest, permitted, secrets, maxDisk })
   }
 
   /** Whether the account may save `bytes` more of revisions. */
@@ -214,14 +227,18 @@ export class IngestHost {
     const own = log.child({ pipeline: id })
     const began = this.#options.around.clock.now()
     try {
-      const hosted = await HostedPipeline.start(published, {
+      const options = {
         ...this.#options,
         log: own,
         folder: join(folder, id),
         quotas: this.#quotas,
         disk: this.#disks.of(published.account_id),
         ...this.#shares.of(published.account_id),
-      })
+      }
+      const start = (one: Published) => HostedPipeline.start(one, options)
+      const last = await this.#last.neededBefore(published)
+      const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
+      await this.#last.note(hosted)
       // From when it counts as running, it could be ended as idle before the request comes to it.
       await this.#measure(published)
       this.#running.set(id, hosted)
@@ -240,7 +257,9 @@ export class IngestHost {
 
   /** A new revision may rename what the one before left, or remove it. */
   async #update(hosted: HostedPipeline, published: Published): Promise<void> {
+    const { revision } = hosted
     await hosted.update(published)
+    if (hosted.revision !== revision) await this.#last.note(hosted)
     await this.#measure(published)
   }
 

@@ -65,6 +65,8 @@ interface Options {
   readonly revisionBytes?: number
   readonly turnMs?: number
   readonly clock?: Clock
+  /** Everything that was published, by id and revision. */
+  readonly history?: Map<string, Published>
 }
 
 /** A host behind a server: `POST /{pipeline}` with what was published last. */
@@ -79,6 +81,7 @@ export async function startIngestHost(
     revisionBytes = 0,
     turnMs,
     clock = systemClock,
+    history = new Map<string, Published>(),
   }: Options = {},
 ) {
   let logs = ''
@@ -99,9 +102,11 @@ export async function startIngestHost(
     maxDiskPerAccount,
     revisionBytes: () => revisionBytes,
     maxRequests: 10_000,
+    revision: async ({ id }, revision) => history.get(`${id} ${revision}`),
     ...(turnMs === undefined ? {} : { turnMs }),
   })
   const published = new Map<string, Published>()
+  const nextOf = (id: string) => (published.get(id)?.revision ?? 0) + 1
   const server = createServer((request, response) => {
     const one = published.get(request.url!.slice(1))!
     host
@@ -141,9 +146,10 @@ export async function startIngestHost(
       }
       throw new Error(`never ${requests} requests`)
     },
-    publish(config: unknown, id = 'p', { tell = true, account = 'account' } = {}) {
-      const one = { id, account_id: account, revision: (published.get(id)?.revision ?? 0) + 1, config }
+    publish(config: unknown, id = 'p', { tell = true, account = 'account', revision = nextOf(id) } = {}) {
+      const one = { id, account_id: account, revision, config }
       published.set(id, one)
+      history.set(`${id} ${one.revision}`, one)
       return tell ? host.publish(one) : undefined
     },
     async post(body: string | Buffer, headers: Record<string, string> = {}, id = 'p', signal?: AbortSignal) {

@@ -276,6 +276,12 @@ export class Pipelines {
     }
   }
 
+  /** The configuration of any revision, for the service's own engine; undefined: it is gone. */
+  async configOf(id: string, revision: number): Promise<RevisionRecord['config'] | undefined> {
+    const found = await this.#context.read<RevisionRecord>(at.revision(id, revision))
+    return found && this.#configOf(found)
+  }
+
   /** Pipelines that were removed, and whose files were not yet. */
   async *removed(): AsyncGenerator<string, void, undefined> {
     const entries = await this.#context.store.list(at.allRemovedPipelines)

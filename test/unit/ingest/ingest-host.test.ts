@@ -272,6 +272,44 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
 })
 
+t.test('after a restart, the revision that has buffered events runs first', async t => {
+  const history = new Map()
+  const first = await startIngestHost(t, { history })
+  await first.publish(BUFFERED)
+  stage.holds = true
+  await first.post(line(1))
+  for (let i = 0; i < 400 && !/status_401"\} [1-9]/.test(String(await first.metrics.render())); i++) await soon(5)
+  const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
+  await first.publish(other)
+  await first.stop(AbortSignal.abort())
+
+  let passed = 0
+  const clock = { now: () => systemClock.now() + passed, wall: () => systemClock.wall() }
+  const again = await startIngestHost(t, { history, folder: first.folder, clock })
+  await again.publish(other, 'p', { revision: 2 })
+  t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)
+  t.match(await again.post(line(2)), { status: 202 })
+  stage.holds = false
+  for (let i = 0; i < 100 && stage.got.length < 2; i++) {
+    passed += 60_000
+    await soon(50)
+  }
+  t.same([...stage.got].sort(), [1, 2].map(line))
+  t.match(await again.post(line(3)), { status: 202 })
+  t.match(again.logs(), /"revision":2,"before":1,.*"msg":"a published revision runs"/)
+  t.notMatch(again.logs(), /SLUICE_ORPHANED/)
+  await again.stop()
+
+  const last = await startIngestHost(t, { history, folder: first.folder })
+  await last.publish(other, 'p', { revision: 2 })
+  await last.post(line(4))
+  t.match(
+    last.logs(),
+    /"revision":2,"bounds":"[^"]+","msg":"a published pipeline runs"/,
+    'once they are delivered, no more',
+  )
+})
+
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
   const { publish, post } = await startIngestHost(t)
   await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
