@@ -29,6 +29,7 @@ import { type Running, runLocked } from './run.js'
 import { openLog, tellWarnings } from './run-log.js'
 import { waitForRevision } from './run-waiting.js'
 import { Systemd } from './systemd/systemd.js'
+import { watchDataDir } from './watch-data-dir.js'
 
 /** How long the last report may take. */
 const LAST_REPORT_MS = 2000
@@ -60,6 +61,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })
   const lock = lockDataDir(dataDir)
+  const stopWatching = watchDataDir(lock, dataDir, log)
   try {
     const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
     const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
@@ -106,6 +108,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     }
     return await runLocked(config, origin, log, io)
   } finally {
+    stopWatching()
     lock.release()
   }
 }

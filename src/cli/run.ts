@@ -27,6 +27,7 @@ import { onStdoutGone } from './stdout-gone.js'
 import { DaemonSubject } from './systemd/daemon-subject.js'
 import { Systemd } from './systemd/systemd.js'
 import { reportUnsaved, unsavedMetrics } from './unsaved-positions.js'
+import { watchDataDir } from './watch-data-dir.js'
 
 const CHECK_MS = 10_000
 
@@ -68,11 +69,13 @@ export async function run({ configPath: path, follow, log: usual }: RunOptions, 
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
+  const stopWatching = watchDataDir(lock, config.dataDir, log)
   try {
     const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
     const reloads = { read, applied, files: { path, digest: config.digest } }
     return await runLocked(config, { systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }, log, io)
   } finally {
+    stopWatching()
     lock.release()
   }
 }

@@ -13,6 +13,8 @@ import { makeFolderSync } from '../lib/make-folder.js'
 
 export interface DataDirLock {
   release(): void
+  /** Takes the folder again if it was removed or replaced: true. Throws DataDirError when that is not possible. */
+  renew(): boolean
 }
 
 /** Another daemon holds the folder, or it cannot be used. */
@@ -48,20 +50,30 @@ const LOCK = /^lock\.(\d{1,15})$/
 /** Creates the folder if it is missing, and takes it; throws DataDirError when another living process holds it. */
 export function lockDataDir(dir: string): DataDirLock {
   const mine = JSON.stringify(identify(process.pid))
+  let path = take(dir, mine)
+  let held = true
+  return {
+    release: () => {
+      if (!held) return
+      held = false
+      release(path)
+    },
+    renew: () => {
+      if (!held || has(path, mine)) return false
+      path = take(dir, mine)
+      return true
+    },
+  }
+}
+
+/** Returns the path of the lock. */
+function take(dir: string, mine: string): string {
   const beside = join(dir, `lock-${process.pid}.new`)
   try {
     makeFolderSync(dir, 0o700)
     writeFileSync(beside, mine, { mode: 0o600 })
     try {
-      const path = acquire(dir, beside)
-      let held = true
-      return {
-        release: () => {
-          if (!held) return
-          held = false
-          release(path)
-        },
-      }
+      return acquire(dir, beside)
     } finally {
       unlinkSync(beside)
     }
@@ -69,6 +81,15 @@ export function lockDataDir(dir: string): DataDirLock {
     if (error instanceof DataDirError) throw error
     const why = `data_dir ${dir} cannot be used: ${errorText(error)}; ${adviceFor(error)}`
     throw new DataDirError('SLUICE_DATA_DIR_UNUSABLE', why, error)
+  }
+}
+
+/** Whether the lock is still ours; also where that cannot be found out. */
+function has(path: string, mine: string): boolean {
+  try {
+    return readFileSync(path, 'utf8') === mine
+  } catch (error) {
+    return !['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '')
   }
 }
 

@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { freePort } from '../support/free-port.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
@@ -335,4 +336,36 @@ destinations:
   t.match(none, { code: 0, stdout: /^nothing to send: there are no dead letters in / })
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
+})
+
+t.test('what is acknowledged after data_dir was removed is there after a kill', async t => {
+  const folder = t.testdir({})
+  const counter = await startCounter(t)
+  counter.status = 503
+  const port = await freePort()
+  const config = `
+sources: { web: { type: http, listen: 127.0.0.1:${port} } }
+destinations: { up: { type: http, inputs: [web], url: "${counter.url}", ${DISK}, ${RETRY}, batch: { max_wait: 20ms } } }
+`
+  const post = async (n: number) => {
+    const headers = { 'content-type': 'application/x-ndjson' }
+    const { status } = await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', body: line(n), headers })
+    t.equal(status, 202)
+  }
+  const daemon = await startDaemon(t, folder, config)
+  await post(1)
+  rmSync(join(folder, 'state'), { recursive: true })
+  await post(2)
+  await daemon.until(() => daemon.stderr.includes('SLUICE_DATA_DIR_REPLACED'))
+  await post(3)
+  const other = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
+  t.equal(await other.exit, 1)
+  t.match(other.stderr, /is in use by another sluice/, 'the folder is locked again')
+  daemon.child.kill('SIGKILL')
+  await daemon.exit
+  counter.status = 200
+  const next = await startDaemon(t, folder, config)
+  await next.until(() => counter.seen.size === 2)
+  await next.stop(t)
+  t.same([...counter.seen.keys()], [2, 3])
 })

@@ -26,7 +26,7 @@ export interface BufferFile {
   write(parts: readonly Buffer[], at: number): Promise<void>
   /** Fills `into` from `at` on, as far as the file goes; returns how many bytes. */
   read(into: Buffer, at: number): Promise<number>
-  /** Makes the content and the size safe on the disk. */
+  /** Makes the content and the size safe on the disk; rejects when the file was removed. */
   sync(): Promise<void>
   truncate(size: number): Promise<void>
   size(): Promise<number>
@@ -34,6 +34,8 @@ export interface BufferFile {
 }
 
 const { O_RDWR, O_CREAT, O_EXCL } = constants
+
+const REMOVED = { code: 'ENOENT' }
 
 /** A folder of the real disk, `depth` levels below one that is there. */
 export function folderOnDisk(path: string, depth = 2): BufferFolder {
@@ -88,8 +90,11 @@ class DiskFile implements BufferFile {
     return filled
   }
 
-  sync(): Promise<void> {
-    return this.#file.datasync()
+  async sync(): Promise<void> {
+    await this.#file.datasync()
+    const { nlink } = await this.#file.stat()
+    // Nothing in it could be found again.
+    if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was written to'), REMOVED)
   }
 
   truncate(size: number): Promise<void> {

@@ -1,0 +1,30 @@
+import type { Logger } from 'pino'
+import { DataDirError, type DataDirLock } from '../engine/data-dir.js'
+import { every } from '../lib/time.js'
+
+const LOOK_MS = 1000
+
+/**
+ * Notices when `data_dir` is removed or replaced while the daemon runs, takes the folder that is there now, or makes it again.
+ * Positions are saved there from then on, and so are events for disk buffers. Returns what ends the watch.
+ */
+export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger): () => void {
+  let logged = ''
+  return every(LOOK_MS, () => {
+    try {
+      if (!lock.renew()) return
+      logged = ''
+      const code = 'SLUICE_DATA_DIR_REPLACED'
+      const text =
+        'data_dir was removed or replaced while the daemon runs, and is used again as it is now. Events that were in disk buffers are lost if the daemon is stopped before they are delivered'
+      log.error({ code, data_dir: dataDir }, text)
+    } catch (error) {
+      if (!(error instanceof DataDirError)) throw error
+      if (logged === error.message) return
+      logged = error.message
+      const text =
+        'data_dir was removed or replaced while the daemon runs, and cannot be used: positions may not be saved'
+      log.error({ code: error.code, data_dir: dataDir, error: error.message }, text)
+    }
+  })
+}
