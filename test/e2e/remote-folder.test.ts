@@ -1,0 +1,57 @@
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { startDaemon } from '../support/daemon.js'
+import { remoteFolder } from '../support/remote-folder.js'
+import { sluice } from '../support/sluice.js'
+
+t.test('a file server that goes away stops neither the daemon nor its other sources', async t => {
+  const folder = t.testdir({ server: { 'a.log': 'far 1\n' }, 'near.log': 'near 1\n' })
+  const remote = remoteFolder(t, join(folder, 'server'))
+  if (!remote) return t.pass('needs /dev/fuse', { skip: 'this user cannot mount a file system of its own' })
+  const config = `
+sources:
+  far: { type: file, include: [${remote.path}/*.log], scan_interval: 200ms }
+  near: { type: file, include: [${folder}/near.log] }
+destinations:
+  out: { type: file, inputs: [far, near], path: ${folder}/out.log }
+`
+  const daemon = await startDaemon(t, folder, config)
+  const lines = () => readFileSync(join(folder, 'out.log'), 'utf8').split('\n').filter(Boolean)
+  const logged = (text: string) => daemon.until(() => daemon.stderr.includes(text))
+  await daemon.until(() => daemon.stderr.includes('"started"'))
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_component_sent_events_total', { component_id: 'out' }) === 2)
+
+  remote.hang()
+  await logged('SLUICE_FILE_SYSTEM_SILENT')
+  appendFileSync(join(folder, 'near.log'), 'near 2\n')
+  appendFileSync(join(folder, 'server/a.log'), 'far 2\n')
+  await daemon.until(() => lines().includes('near 2'))
+  t.equal((await daemon.scrape()).sum('sluice_file_systems_silent', { component_id: 'far' }), 1)
+  const status = sluice(['status', '--config', daemon.configPath], { cwd: folder })
+  t.equal(await status.exit, 1)
+  t.match(status.stdout, /^! far: 1 file system does not answer$/m)
+  t.match(
+    daemon.logs().find(({ code }) => code === 'SLUICE_FILE_SYSTEM_SILENT'),
+    {
+      component: 'far',
+      folder: remote.path,
+    },
+  )
+  // All that was read of the configuration at the start is read again.
+  const text = readFileSync(daemon.configPath, 'utf8')
+  writeFileSync(
+    daemon.configPath,
+    `${text.replace('200ms', '201ms')}  more: { type: file, inputs: [near], path: ${remote.path}/more.log }\n`,
+  )
+  daemon.child.kill('SIGHUP')
+  await daemon.scrapedUntil(scrape => scrape.sum('sluice_config_reloads_total', { result: 'done' }) > 0)
+  appendFileSync(join(folder, 'near.log'), 'near 3\n')
+  await daemon.until(() => lines().includes('near 3'))
+  t.notOk(lines().includes('far 2'))
+
+  remote.answer()
+  await logged('file system answers again')
+  await daemon.until(() => lines().includes('far 2'))
+  t.same(lines().sort(), ['far 1', 'far 2', 'near 1', 'near 2', 'near 3'])
+})

@@ -1,0 +1,44 @@
+import { spawn, spawnSync } from 'node:child_process'
+import { closeSync, mkdtempSync, openSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { built } from './checkout.js'
+
+export interface RemoteFolder {
+  readonly path: string
+  /** From the next time on that the file system is asked for its size, it answers nothing. */
+  hang(): void
+  answer(): void
+}
+
+/** Shows the files of `folder` by a file system that may stop to answer. Undefined: this user cannot mount one. */
+export function remoteFolder(t: Test, folder: string): RemoteFolder | undefined {
+  const flag = join(folder, '..', 'hung')
+  let fd: number
+  try {
+    fd = openSync('/dev/fuse', 'r+')
+  } catch {
+    return undefined
+  }
+  // Not in the folder of the test, which is removed before this is over.
+  const path = mkdtempSync(join(tmpdir(), 'sluice-remote-'))
+  const stdio = ['ignore', 'ignore', 'ignore', fd] as const
+  const server = spawn(process.execPath, [join(built, 'test/support/fuse-server.js'), folder, flag], {
+    stdio: [...stdio],
+  })
+  const options = 'fd=3,rootmode=40000,user_id=0,group_id=0,allow_other'
+  const mounted = spawnSync('mount', ['-i', '-t', 'fuse', '-o', options, 'none', path], { stdio: [...stdio] })
+  closeSync(fd)
+  const end = () => {
+    // What waits for it fails then.
+    server.kill('SIGKILL')
+    spawnSync('umount', ['-l', path])
+    rmdirSync(path)
+    process.off('exit', end)
+  }
+  process.once('exit', end)
+  t.teardown(end)
+  if (mounted.status !== 0) return undefined
+  return { path, hang: () => writeFileSync(flag, ''), answer: () => rmSync(flag, { force: true }) }
+}
