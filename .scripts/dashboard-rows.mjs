@@ -131,6 +131,13 @@ export const ROWS = {
       ],
     ),
     lines(
+      'Bytes of files lost',
+      'Seen in files that were removed or truncated before they were read, with no copy left. The log names the files.',
+      'bytes',
+      [[`sum ${BY} (increase(sluice_file_lost_bytes_total{${C}}[$__rate_interval]))`, EACH]],
+      { thresholds: bounds(undefined, 1) },
+    ),
+    lines(
       'Age of positions',
       'How long ago positions were saved.',
       's',
@@ -164,7 +171,7 @@ export const ROWS = {
     lines('Answers of http sources', 'By status: 429 and 503 tell senders to wait.', 'reqps', [
       [`sum by (component_id, status) (${rate('sluice_http_answers_total')})`, '{{component_id}} {{status}}'],
     ]),
-    lines('Trouble', 'Things that went wrong without an event being lost, by kind; the log tells what.', 'short', [
+    lines('Trouble', 'Things that went wrong in components, by kind; the log tells what.', 'short', [
       [
         `sum by (component_id, kind) (increase(sluice_component_errors_total{${C}}[$__rate_interval]))`,
         '{{component_id}}: {{kind}}',

@@ -80,6 +80,13 @@ export function troublesOf(view: DaemonView): Trouble[] {
         todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works.',
       })
   }
+  for (const { labels, value } of scrape.all('sluice_file_lost_bytes_total')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id} has lost ${short(value)}B of its files since the daemon started`,
+        todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
+      })
+  }
   for (const { labels, value } of scrape.all('sluice_file_systems_silent')) {
     if (value > 0)
       troubles.push({

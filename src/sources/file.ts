@@ -12,6 +12,7 @@ import { registerGauges } from './file/gauges.js'
 import { compileReads, globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
 import { includeWarnings } from './file/include-warnings.js'
+import { Losses } from './file/losses.js'
 import { filesOfAnother } from './file/overlap.js'
 import { Reader } from './file/reader.js'
 import { Remote } from './file/remote.js'
@@ -139,10 +140,7 @@ class FileSource implements Source {
       'sluice_file_truncations_total',
       'Files that were emptied, and read again from their beginning.',
     )
-    const lost = metrics.counter(
-      'sluice_file_lost_bytes_total',
-      'Bytes that were seen in files and could not be read before these were truncated or removed, with no copy left.',
-    )
+    const losses = new Losses(context)
     const tailing: TailerContext = {
       clock,
       splitting: new Splitting(options),
@@ -178,13 +176,11 @@ class FileSource implements Source {
       isStopped: () => this.#stopped,
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
       unfindable: async () => ((await this.#mayTouchAll()) ? await this.#roster.unfindable() : []),
-      onLost: ({ path, unread }) => {
-        metrics.failed('vanished')
-        lost.value += unread
-        log.error(
-          { code: 'SLUICE_FILE_VANISHED', file: path, unread_bytes: unread },
-          'stopped before the rest of a file could be delivered that is deleted or was moved to another folder',
-        )
+      onLost: tailer => {
+        const msg =
+          'stopped before the rest of a file could be delivered that is deleted or was moved to another folder'
+        losses.report({ file: tailer.path, bytes: tailer.unread, kind: 'vanished', msg })
+        tailer.isReported = true
       },
       open: tailer => this.#roster.open(tailer),
       onTruncated: tailer => this.#roster.truncated(tailer),
@@ -203,7 +199,7 @@ class FileSource implements Source {
         'sluice_file_rotations_total',
         'New files under the name of one that was read before.',
       ),
-      lost,
+      losses,
       onReady: tailer => this.#reader.ready(tailer),
       onEnd: tailer => this.#reader.finish(tailer, this.#out!),
       onForget: tailer => this.#reader.forget(tailer),

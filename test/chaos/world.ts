@@ -309,12 +309,13 @@ export class World {
     if (daemon.code === 'SIGTERM' && !wasStarted) return
     if (this.stateFault && daemon.code === 1 && !daemon.started) return
     const last = daemon.logs.at(-1)
-    if (daemon.code !== 0 || last?.msg !== 'ended')
+    const expected = daemon.logs.some(({ code }) => code === 'SLUICE_ENDED_WITHOUT_POSITIONS') ? 1 : 0
+    if (daemon.code !== expected || last?.msg !== 'ended')
       throw new Failure(
         'exit',
         `the daemon was told to end and ended with ${daemon.code}: ${last?.msg} ${daemon.noise}`,
       )
-    this.clean = last.undelivered === 0 && !this.stateFault
+    this.clean = last.undelivered === 0 && expected === 0 && !this.stateFault
   }
 
   freeze(): boolean {

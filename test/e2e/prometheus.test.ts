@@ -34,6 +34,7 @@ const NOT_HERE = [
   'SluiceConnectionsRefused',
   'SluiceConservationBroken',
   'SluiceDown',
+  'SluiceFileBytesLost',
   'SluiceFileSystemSilent',
   'SluiceKeysExpireSoon',
   'SluicePositionsNotSaved',

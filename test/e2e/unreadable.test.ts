@@ -1,4 +1,13 @@
-import { appendFileSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
@@ -86,4 +95,42 @@ t.test('positions that cannot be saved are reported at once, and at the end', as
     else t.match(daemon.stderr, last)
     t.match(daemon.stderr, /"msg":"ended"/)
   }
+})
+
+t.test('what is removed or truncated before it was delivered is counted and reported after a kill, once', async t => {
+  const receiver = await startReceiver()
+  const url = receiver.url()
+  await receiver.close()
+  const folder = t.testdir({ 'gone.log': 'one\ntwo\n', 'empty.log': 'three\n', 'there.log': 'four\n' })
+  const config = `
+sources: { log: { type: file, include: ['*.log'], scan_interval: 50ms } }
+destinations: { up: { type: http, inputs: [log], url: "${url}" } }
+`
+  const saved = join(folder, 'state/checkpoints/log.json')
+  const first = await startDaemon(t, folder, config)
+  await first.until(() => existsSync(saved) && readFileSync(saved, 'utf8').split('"size"').length === 4)
+  first.child.kill('SIGKILL')
+  await first.exit
+  rmSync(join(folder, 'gone.log'))
+  truncateSync(join(folder, 'empty.log'))
+
+  const second = await startDaemon(t, folder, config)
+  await second.until(() => second.stderr.includes('SLUICE_FILE_VANISHED'))
+  await second.until(() => second.stderr.includes('SLUICE_FILE_TRUNCATED'))
+  t.match(second.stderr, /"SLUICE_FILE_VANISHED","file":"[^"]*gone.log","unread_bytes":8,/)
+  t.match(second.stderr, /"SLUICE_FILE_TRUNCATED","file":"[^"]*empty.log","unread_bytes":6,/)
+  t.equal((await second.scrape()).sum('sluice_file_lost_bytes_total', { component_id: 'log' }), 14)
+  const asked = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
+  t.equal(await asked.exit, 1)
+  t.match(asked.stdout, /! log has lost 14B of its files/)
+  await second.until(() => readFileSync(saved, 'utf8').split('"away"').length === 3)
+  second.child.kill('SIGKILL')
+  await second.exit
+
+  const third = await startDaemon(t, folder, config)
+  await third.until(async () => (await third.scrape()).sum('sluice_component_received_events_total') > 0)
+  t.equal((await third.scrape()).sum('sluice_file_lost_bytes_total'), 0)
+  t.notMatch(third.stderr, /SLUICE_FILE_(VANISHED|TRUNCATED)/)
+  third.child.kill('SIGKILL')
+  await third.exit
 })

@@ -2,6 +2,7 @@ import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { Copy } from './copy.js'
 import { type BirthTimes, keyOf, leadsTo } from './identity.js'
+import type { Losses } from './losses.js'
 import type { Rotated } from './rotated.js'
 import type { Saved } from './saved.js'
 import { search } from './search.js'
@@ -18,8 +19,7 @@ export interface AwayOptions {
   readonly troubles: Troubles
   readonly births: BirthTimes
   readonly rotated: Rotated
-  /** Bytes that were seen and could not be read, counted. */
-  readonly lost: { value: number }
+  readonly losses: Losses
   /** The file may have more to read. */
   onReady(tailer: Tailer): void
   /** Nothing more will come: what is left of its last line goes out. */
@@ -155,7 +155,7 @@ export class Away {
   #retireIfOver(tailer: Tailer, now: number): void {
     const { context, saved, rotated, rotateWaitMs, forget } = this.#options
     if (now - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
-    if (tailer.unread > 0) this.#tellLost(tailer)
+    if (tailer.unread > 0) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), away: context.clock.wall() }
     if (!tailer.unlinked) saved.put(entry)
     // So that its copy, when it is looked at by the next run, is not taken for that of another.
@@ -163,17 +163,13 @@ export class Away {
     forget(tailer)
   }
 
-  #tellLost({ origin, path, unread, truncatedSince }: Tailer): void {
-    const { context, lost } = this.#options
-    lost.value += unread
+  #reportLost({ origin, path, unread, truncatedSince }: Tailer): void {
+    const { losses } = this.#options
     if (truncatedSince === undefined) {
-      context.metrics.failed('vanished')
-      const fields = { code: 'SLUICE_FILE_VANISHED', file: path, unread_bytes: unread }
-      context.log.error(fields, 'file vanished before it was read to its end')
+      losses.report({ file: path, bytes: unread, kind: 'vanished', msg: 'file vanished before it was read to its end' })
     } else {
-      context.metrics.failed('truncated')
-      const fields = { code: 'SLUICE_FILE_TRUNCATED', file: origin.path, unread_bytes: unread }
-      context.log.error(fields, 'file was truncated before it was read to its end, and no copy has the rest')
+      const msg = 'file was truncated before it was read to its end, and no copy has the rest'
+      losses.report({ file: origin.path!, bytes: unread, kind: 'truncated', msg })
     }
   }
 }

@@ -1,10 +1,11 @@
-import { statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
 import type { Sought } from './copies.js'
 import { Copy } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
+import type { Losses } from './losses.js'
 import type { Rotated, Unseen } from './rotated.js'
 import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from './saved.js'
 import { search } from './search.js'
@@ -22,6 +23,7 @@ export interface MissingOptions {
   readonly troubles: Troubles
   readonly births: BirthTimes
   readonly rotated: Rotated
+  readonly losses: Losses
   /** Takes up the file at `path`, which is the one that the entry is about; undefined when it is not. */
   adopt(path: string, entry: Entry): Tailer | undefined
   /** Takes up what is left of the entry's file, from a compressed copy of it. */
@@ -97,6 +99,7 @@ export class Missing {
     rotated.keep(folders)
     rotated.begin()
     const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
+    const nowhere: Entry[] = []
     for (const [folder, entries] of folders) {
       const names = rotated.namesIn(folder)
       const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
@@ -111,11 +114,26 @@ export class Missing {
         this.#miss(entry)
         const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
+        else if (entry.away === undefined && existsSync(folder)) nowhere.push(entry)
       }
       if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
     }
     found.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     for (const { entry, place } of found) this.#readOn(entry, place)
+    if (!this.isIncomplete) for (const entry of nowhere) this.#reportLost(entry)
+  }
+
+  /** What was not read when the daemon ended is gone. */
+  #reportLost(entry: Entry): void {
+    const { offset, size = 0, gone } = entry
+    const { losses, saved, context } = this.#options
+    if (size <= offset) return
+    saved.remove(entry)
+    saved.put({ ...entry, away: context.clock.wall() })
+    context.checkpoints.changed()
+    const what = gone ? 'was truncated' : 'is gone'
+    const msg = `file ${what} and was not read to its end, and no copy has the rest. Its position is kept for a week, should it come back`
+    losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
   }
 
   #miss(entry: Entry): void {

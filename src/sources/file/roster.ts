@@ -9,6 +9,7 @@ import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
 import { Held } from './held.js'
 import { BirthTimes, keyOf } from './identity.js'
+import type { Losses } from './losses.js'
 import { Missing } from './missing.js'
 import { Newcomers, originalsOf } from './newcomers.js'
 import { Opening } from './opening.js'
@@ -37,8 +38,7 @@ export interface RosterOptions {
   readonly troubles: Troubles
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
-  /** Bytes that were seen and could not be read, counted. */
-  readonly lost: { value: number }
+  readonly losses: Losses
   /** The file may have more to read. */
   onReady(tailer: Tailer): void
   /** Nothing more will come: what is left of its last line goes out. */
@@ -164,7 +164,7 @@ export class Roster {
     // Before anything is read, what was rotated unseen can still come first.
     if (this.#sweep === 1) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
     troubles.nextSweep()
-    if (!thorough) return
+    if (!thorough || this.#missing.isIncomplete) return
     this.#thoroughAt = now + THOROUGH_MS
     saved.prune(context.clock.wall())
   }

@@ -42,7 +42,7 @@ const entrySchema = z.object({
   gone: z.literal(true).optional(),
   /** When it was found to be away, wall clock in milliseconds. */
   away: z.number().optional(),
-  /** Of one that is gone: how many bytes it was seen to have. */
+  /** Of one that is gone, or was not delivered to its end: how many bytes it was seen to have. */
   size: bytes.optional(),
 })
 export type Entry = z.output<typeof entrySchema>
@@ -169,10 +169,11 @@ export class Saved {
   }
 }
 
-/** What is saved of a file that was delivered up to its committed position. `seen`: of one that is gone, its size. */
+/** What is saved of a file that was delivered up to its committed position. `size`: how many bytes it was seen to have. */
 export function entryOf(
   of: { path: string; origin: Origin; key: string; birth: bigint; committed: Position },
-  seen: number | undefined,
+  size: number,
+  gone: boolean,
 ): Entry {
   const { path, origin, key, birth, committed } = of
   const { offset, continues, carry, tail, content } = committed
@@ -188,7 +189,8 @@ export function entryOf(
     ...(carry === 0 ? {} : { carry }),
     head: content.head,
     tail,
-    ...(seen === undefined ? {} : { gone: true, size: seen }),
+    ...(gone ? { gone } : {}),
+    ...(gone || size > offset ? { size } : {}),
   }
 }
 

@@ -394,6 +394,6 @@ export class Tailer extends Tracked {
 
   /** What the checkpoint says of it. */
   entry(): Entry {
-    return entryOf(this, this.#gone ? this.size : undefined)
+    return entryOf(this, this.isReported ? 0 : this.size, this.#gone)
   }
 }

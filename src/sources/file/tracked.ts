@@ -36,6 +36,8 @@ export class Tracked {
   truncatedSince: number | undefined
   /** Of the same: its copies were looked for. */
   wasSought = false
+  /** That the rest of it is lost was reported. */
+  isReported = false
   /** What failed when it was last tried. */
   failed: 'open' | 'read' | undefined
   /** When it was found under another name than before. */

@@ -109,6 +109,12 @@ t.test('a file system that does not answer is reported, rather than that there a
   t.match(troublesOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
 })
 
+t.test('bytes of files that nobody can read any more', async t => {
+  const lost = (bytes: number) => view([], [`sluice_file_lost_bytes_total{component_id="in"} ${bytes}`])
+  t.match(troublesOf(lost(12_000)), [{ what: 'in has lost 12.0kB of its files since the daemon started' }])
+  t.same(troublesOf(lost(0)), [])
+})
+
 t.test('what was delivered and cannot be noted', async t => {
   const series = (value: number) => [
     `sluice_checkpoint_age_seconds{component_id="old"} ${value * 90}`,
