@@ -89,19 +89,29 @@ export class LevelDatabase {
   #stopTrying: (() => void) | undefined
   #failedWrites = 0
   #reopens = 0
+  /** The lock file of what is open. */
+  #lock: string | undefined
+  /** It was removed or replaced while it is open. */
+  #isAway = false
 
   static async open(path: string, log: Logger | undefined): Promise<LevelDatabase> {
-    return new LevelDatabase(path, await openLevel(path, log), log)
+    const level = await openLevel(path, log)
+    return new LevelDatabase(path, level, await lockIn(path), log)
   }
 
-  private constructor(path: string, level: Level, log: Logger | undefined) {
+  private constructor(path: string, level: Level, lock: string | undefined, log: Logger | undefined) {
     this.#path = path
     this.#level = level
+    this.#lock = lock
     this.#log = log
   }
 
   health(): Omit<StoreHealth, 'damagedReads'> {
-    return { writable: this.#failure === undefined, failedWrites: this.#failedWrites, reopens: this.#reopens }
+    return {
+      writable: this.#failure === undefined && !this.#isAway,
+      failedWrites: this.#failedWrites,
+      reopens: this.#reopens,
+    }
   }
 
   async read<T>(work: (level: Level) => Promise<T>): Promise<T> {
@@ -118,6 +128,7 @@ export class LevelDatabase {
   /** One writer at a time. Resolves when it is synced; when it rejects, it is not known whether it is on the disk. */
   async write(operations: Operation[]): Promise<void> {
     try {
+      await this.#requireInPlace()
       if (this.#failure !== undefined) await this.#openAgain()
       try {
         await this.#batch(operations)
@@ -128,6 +139,8 @@ export class LevelDatabase {
         await this.#openAgain()
         await this.#batch(operations)
       }
+      // LevelDB goes on writing to files that were removed.
+      await this.#requireInPlace()
     } catch (error) {
       this.#failedWrites++
       throw this.#closed ? error : unwritable(this.#path, error)
@@ -148,6 +161,22 @@ export class LevelDatabase {
       }
       throw error
     }
+  }
+
+  /** Throws StoreError when what is open is no longer what is at its path. */
+  async #requireInPlace(): Promise<void> {
+    const lock = await lockIn(this.#path)
+    if (lock === undefined || this.#lock === undefined || lock === this.#lock) {
+      if (this.#isAway)
+        this.#log?.info({ path: this.#path }, 'the store is in its place again; changes are saved again')
+      this.#isAway = false
+      return
+    }
+    const message = `the store ${this.#path} was removed or replaced while the service uses it; put it back, or restart the service with the one that is there now`
+    const code = 'SLUICE_STORE_REPLACED'
+    if (!this.#isAway) this.#log?.error({ code, path: this.#path, error: message }, 'changes cannot be saved')
+    this.#isAway = true
+    throw new StoreError('SLUICE_STORE_UNUSABLE', message)
   }
 
   /** For work that may fail while the database is opened again, such as a backup. */
@@ -172,6 +201,7 @@ export class LevelDatabase {
   }
 
   async #closeAndOpen(): Promise<void> {
+    await this.#requireInPlace()
     await requireRoom(this.#path)
     this.#blocked = true
     try {
@@ -180,6 +210,7 @@ export class LevelDatabase {
       this.#level = undefined
       await before?.close()
       this.#level = await openLevel(this.#path, this.#log)
+      this.#lock = await lockIn(this.#path)
     } finally {
       this.#blocked = false
     }
@@ -189,6 +220,19 @@ export class LevelDatabase {
     this.#reopens++
     this.reopened()
     this.#log?.warn({ path: this.#path }, 'the store was opened again after a failed write; changes are saved again')
+  }
+}
+
+/**
+ * What tells one lock file of LevelDB from another: it stays as long as the store, and no other file gets its inode while it
+ * is open. Empty: there is none. Undefined: that cannot be found out, and is no reason to refuse changes.
+ */
+async function lockIn(path: string): Promise<string | undefined> {
+  try {
+    const { dev, ino } = await stat(join(path, 'LOCK'), { bigint: true })
+    return `${dev} ${ino}`
+  } catch (error) {
+    return ['ENOENT', 'ENOTDIR'].includes(errorCode(error) ?? '') ? '' : undefined
   }
 }
 

@@ -1,4 +1,14 @@
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { ClassicLevel } from 'classic-level'
 import { pino } from 'pino'
@@ -239,4 +249,32 @@ t.test('a record that is not what was saved is never given out', async t => {
   await earlier.write([put('k/a', 3)], [put('k/a', { of: 'an earlier version' })])
   t.equal(await earlier.get('k/a'), 3)
   await earlier.close()
+})
+
+t.test('a store that was removed or replaced while it is open acknowledges nothing', async t => {
+  const path = join(t.testdir({}), 'store')
+  const logged: { code?: string; msg: string }[] = []
+  const store = await openLevelStore(path, pino({}, { write: line => logged.push(JSON.parse(line)) }))
+  t.teardown(() => store.close())
+  await store.write([put('a')])
+  renameSync(path, `${path}.away`)
+  const refused = { code: 'SLUICE_STORE_UNUSABLE', message: /was removed or replaced while the service uses it/ }
+  await t.rejects(store.write([put('b')]), refused)
+  t.notOk(store.health().writable)
+  mkdirSync(path)
+  writeFileSync(join(path, 'LOCK'), '')
+  await t.rejects(store.write([put('c')]), refused)
+  t.equal(await store.get('a'), 'a', 'it can still be read')
+  renameSync(path, `${path}.other`)
+  renameSync(`${path}.away`, path)
+  await store.write([put('d')])
+  t.same(
+    await afterKill(path, async left => [await left.get('a'), await left.get('b'), await left.get('d')]),
+    ['a', undefined, 'd'],
+    'when it is put back it is written to again',
+  )
+  t.same(
+    logged.map(({ code, msg }) => code ?? msg),
+    ['SLUICE_STORE_REPLACED', 'the store is in its place again; changes are saved again'],
+  )
 })
