@@ -1,7 +1,6 @@
-import { spawn } from 'node:child_process'
-import { readFileSync, statfs } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { inTurn } from './in-turn.js'
+import { MountProbe } from './mount-probe.js'
 import { Mounts } from './mounts.js'
 import { after, type Clock, systemClock } from './time.js'
 
@@ -30,8 +29,8 @@ export interface FileSystemsOptions {
   readonly clock?: Clock
   readonly after?: typeof after
   readonly readMounts?: () => string
-  /** Resolves when the file system mounted at `mount` has answered, whatever the answer; with false when the probe was ended before. */
-  readonly probe?: (mount: string) => Promise<boolean>
+  /** Resolves when the file system mounted at `mount` has answered, whatever the answer. */
+  readonly probe?: (mount: string) => Promise<void>
 }
 
 export class SilentFileSystem extends Error {
@@ -49,7 +48,7 @@ export class FileSystems {
   readonly #clock: Clock
   readonly #after: typeof after
   readonly #readMounts: () => string
-  readonly #probe: (mount: string) => Promise<boolean>
+  readonly #probe: (mount: string) => Promise<void>
   readonly #states = new Map<string, State>()
   /** Mounts with a call under way. */
   readonly #busy = new Set<string>()
@@ -63,7 +62,8 @@ export class FileSystems {
     this.#clock = options.clock ?? systemClock
     this.#after = options.after ?? after
     this.#readMounts = options.readMounts ?? readMounts
-    this.#probe = options.probe ?? probe
+    const own = new MountProbe()
+    this.#probe = options.probe ?? (mount => own.ask(mount))
   }
 
   /** The remote mount that `path` leads into; undefined: all of the way is local. */
@@ -95,10 +95,10 @@ export class FileSystems {
       if (this.#clock.now() - state.answeredAt < FRESH_MS) return true
       const pending = [...this.#states.values()].filter(({ probe }) => probe !== undefined).length
       if (pending >= MOST_PROBES) return false
-      state.probe = this.#probe(mount).then(hasAnswered => {
+      state.probe = this.#probe(mount).then(() => {
         state.probe = undefined
-        state.isSilent = !hasAnswered
-        if (hasAnswered) state.answeredAt = this.#clock.now()
+        state.isSilent = false
+        state.answeredAt = this.#clock.now()
       })
     } else if (state.isSilent) return false
     return await this.#inTime(state)
@@ -186,21 +186,6 @@ function readMounts(): string {
   } catch {
     return ''
   }
-}
-
-/** `stat -f` asks a network file system for its size, which nobody keeps in memory. */
-function probe(mount: string): Promise<boolean> {
-  return new Promise(resolve => {
-    const child = spawn('stat', ['-f', '--', mount], { stdio: 'ignore', detached: true })
-    // It must not keep this process from ending.
-    child.unref()
-    child.once('exit', code => resolve(code !== null))
-    // Where there is no such program, a thread has to do; never more than one.
-    child.once('error', () => {
-      const answered = inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
-      void answered.then(() => resolve(true))
-    })
-  })
 }
 
 /** Those of this process. */

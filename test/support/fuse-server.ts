@@ -2,14 +2,16 @@ import { existsSync, readdirSync, readFileSync, readSync, statSync, writeSync } 
 import { basename, join } from 'node:path'
 
 /**
- * A file system that shows the files of one folder, at /dev/fuse as descriptor 3: `node fuse-server.js FOLDER FLAG`. Asked for its size
- * while the file FLAG exists, it answers nothing at all until that is gone, as a server that is away.
+ * A file system that shows the files of one folder, at /dev/fuse as descriptor 3: `node fuse-server.js FOLDER FLAG`. Asked for its size,
+ * or to close a file, while the file FLAG exists, it answers nothing at all until that is gone, as a server that is away.
  */
 
 const [, , folder = '', flag = ''] = process.argv
 const ROOT = 1n
 const [ENOENT, ENOSYS] = [2, 38]
 const NO_REPLY = new Set([2, 42])
+/** Asked for the size, or when a file is closed. */
+const HANGS = new Set([17, 25])
 const names = ['']
 const request = Buffer.alloc(1024 * 1024)
 
@@ -73,7 +75,6 @@ function reply(opcode: number, node: bigint, body: Buffer): Buffer | number {
       return readFileSync(pathOf(node)).subarray(from, from + body.readUInt32LE(16))
     }
     case 17: {
-      while (existsSync(flag)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
       const out = Buffer.alloc(80)
       out.writeUInt32LE(4096, 40)
       out.writeUInt32LE(255, 44)
@@ -103,6 +104,7 @@ for (;;) {
   const length = readSync(3, request)
   const opcode = request.readUInt32LE(4)
   if (NO_REPLY.has(opcode)) continue
+  while (HANGS.has(opcode) && existsSync(flag)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
   const body = Buffer.from(request.subarray(40, length))
   let answer: Buffer | number
   try {
