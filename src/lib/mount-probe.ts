@@ -3,13 +3,16 @@ import { statfs } from 'node:fs'
 import { inTurn } from './in-turn.js'
 
 /**
- * Each line is a number and a mount; the number comes back when `stat -f` has an answer. That asks a network file system for its size, which
- * nobody keeps in memory.
+ * Each line is a number and a mount; the number and the exit code of `stat -f` come back when that has an answer. It asks a network file
+ * system for its size, which nobody keeps in memory. Signals that end the service end `stat`, and leave the rest to the end of the input.
  */
 const SCRIPT = `trap '' TERM INT HUP
 while IFS= read -r line; do
-  (stat -f -- "\${line#* }"; [ $? -lt 128 ] && echo "\${line%% *}" >&3) >/dev/null 2>&1 &
+  (trap - TERM INT HUP; stat -f -- "\${line#* }"; echo "\${line%% *} $?" >&3) >/dev/null 2>&1 &
 done 3>&1`
+
+/** Exit codes of the shell. */
+const ENDED_BY_SIGNAL = 128
 
 /**
  * Asks file systems whether they answer, by a process that was started before anything of them was opened. A process that is started
@@ -21,7 +24,7 @@ export class MountProbe {
   #isUsable = true
   #asked = 0
   #text = ''
-  readonly #waiting = new Map<string, () => void>()
+  readonly #waiting = new Map<string, { readonly mount: string; readonly resolve: () => void }>()
 
   /** Resolves when the file system mounted at `mount` has answered, whatever the answer. */
   ask(mount: string): Promise<void> {
@@ -30,7 +33,7 @@ export class MountProbe {
     if (!stdin?.writable || mount.includes('\n')) return byThread(mount)
     return new Promise(resolve => {
       const id = String(++this.#asked)
-      this.#waiting.set(id, resolve)
+      this.#waiting.set(id, { mount, resolve })
       stdin.write(`${id} ${mount}\n`)
     })
   }
@@ -50,16 +53,23 @@ export class MountProbe {
   #hear(text: string): void {
     const lines = (this.#text + text).split('\n')
     this.#text = lines.pop()!
-    for (const id of lines) {
-      this.#waiting.get(id)?.()
-      this.#waiting.delete(id)
+    for (const line of lines) {
+      const [id = '', code] = line.split(' ')
+      const asked = this.#waiting.get(id)
+      if (!asked) continue
+      if (Number(code) < ENDED_BY_SIGNAL) {
+        this.#waiting.delete(id)
+        asked.resolve()
+      } else this.#helper?.stdin?.write(`${id} ${asked.mount}\n`)
     }
   }
 
-  /** It is not started again. What it was asked counts as not answered. */
+  /** It is not started again. */
   #end(): void {
     this.#isUsable = false
     this.#helper = undefined
+    for (const { mount, resolve } of this.#waiting.values()) void byThread(mount).then(resolve)
+    this.#waiting.clear()
   }
 }
 

@@ -8,6 +8,7 @@ import t, { type Test } from 'tap'
 import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
 import { FileSystems } from '../../../src/lib/file-systems.js'
+import { MountProbe } from '../../../src/lib/mount-probe.js'
 import { Mounts } from '../../../src/lib/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileReads } from '../../../src/sources/file/glob.js'
@@ -183,6 +184,30 @@ t.test('a file system is asked once at a time, and nobody waits longer than a mo
   void call('/d/2')
   await reply()
   t.ok(began.includes('/d/2'), 'a call that returns makes room')
+})
+
+t.test('file systems are asked by one process, or by a thread where there is none', async t => {
+  const folder = t.testdir({ bin: {} })
+  const calls = join(folder, 'calls')
+  // It is ended by a signal once, and asked again.
+  const stat = `#!/bin/sh\necho "$@" >> ${calls}\n[ $(wc -l < ${calls}) -gt 1 ] || kill -TERM $$\n`
+  writeFileSync(join(folder, 'bin/stat'), stat, { mode: 0o755 })
+  const { PATH } = process.env
+  t.teardown(() => (process.env.PATH = PATH))
+  process.env.PATH = `${folder}/bin:${PATH}`
+  // Nobody is kept from ending by a probe.
+  const alive = setInterval(() => {}, 1000)
+  t.teardown(() => clearInterval(alive))
+  const probe = new MountProbe()
+  await probe.ask("/not there's one")
+  await Promise.all([probe.ask('/a'), probe.ask('/b')])
+  const asked = readFileSync(calls, 'utf8').trimEnd().split('\n')
+  t.same(asked.slice(0, 2), ["-f -- /not there's one", "-f -- /not there's one"])
+  t.same(asked.slice(2).sort(), ['-f -- /a', '-f -- /b'])
+  process.env.PATH = folder
+  const alone = new MountProbe()
+  await alone.ask('/')
+  await alone.ask('/none')
 })
 
 t.test('a folder that does not answer stops nobody else, and is read again by itself', async t => {
