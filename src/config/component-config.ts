@@ -6,7 +6,16 @@ import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
 import type { Problems } from './problems.js'
-import { commonSchema, deliverySchema, ID, inputs as inputsSchema, KINDS, SECTIONS, shapeOf } from './schema.js'
+import {
+  commonSchema,
+  deliverySchema,
+  ID,
+  inputs as inputsSchema,
+  KINDS,
+  LONGEST_ID,
+  SECTIONS,
+  shapeOf,
+} from './schema.js'
 
 /** One component of the configuration, its options parsed by the schema of its definition. */
 export interface ComponentConfig<K extends Kind = Kind> {
@@ -55,7 +64,8 @@ export class ComponentReader {
   read(kind: Kind, id: string, entry: Entry): Draft {
     const path = [SECTIONS[kind], id]
     const subject: Subject = { node: entry.value, path, key: entry.key }
-    if (!ID.test(id)) {
+    if (id.length > LONGEST_ID) this.#problems.add(entry.key, path, `an id has at most ${LONGEST_ID} characters`)
+    else if (!ID.test(id)) {
       this.#problems.add(entry.key, path, `an id is made of a-z, 0-9 and _, and begins with a letter${possibleId(id)}`)
     }
     const draft = { id, kind, entry, inputs: [], definition: undefined, config: undefined }

@@ -13,6 +13,8 @@ export { SECTIONS } from './sections.js'
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
 export const ID = /^[a-z][a-z0-9_]*$/
+/** Ids are in the names of files and in the labels of metrics. */
+export const LONGEST_ID = 128
 
 /** The options beside the sections of components. */
 export const settings = z.strictObject({
@@ -122,7 +124,7 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
   const section = (kind: Kind) => {
     const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)
     return z.record(
-      z.string().regex(ID),
+      z.string().regex(ID).max(LONGEST_ID),
       z.discriminatedUnion('type', schemas as unknown as [z.ZodObject<{ type: z.ZodLiteral }>]),
     )
   }

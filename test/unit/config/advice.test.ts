@@ -209,3 +209,11 @@ t.test('an error in the structure hides no other of its file, and none of the gr
     '18 destinations.out.colour: unknown option of stdout; known are type, inputs, encoding, batch, retry, timeout, max_in_flight, hold_after_refusals, on_reject, buffer, renamed_from',
   ])
 })
+
+t.test('ids are short enough for the names of files and the labels of metrics', async t => {
+  const named = (id: string) =>
+    problemsOf(`sources: { in: { type: stdin } }\ndestinations:\n  ${id}: { type: blackhole, inputs: [in] }\n`)
+  t.same(named('d'.repeat(128)), [])
+  t.match(named('d'.repeat(129)), [{ line: 3, column: 3, message: 'an id has at most 128 characters' }])
+  t.equal(named('d'.repeat(129)).length, 1)
+})
