@@ -35,7 +35,7 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** All unfinished messages together may take so much memory; beyond it connections give up theirs, when it is large. */
+/** All unfinished messages together may take so much memory; beyond it the largest ones are given up, down to LARGE. */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
 
@@ -51,6 +51,8 @@ class TcpSource implements Source {
   /** While a batch waits for room: nobody reads. */
   #waiting: Promise<void> | undefined
   #pending = 0
+  /** Connections with a large unfinished message, and what delivers that as it is. */
+  readonly #large = new Map<Framer, () => void>()
 
   constructor(options: Options, context: SourceContext) {
     this.#options = options
@@ -109,6 +111,11 @@ class TcpSource implements Source {
     const framer = framerOf({ framing, maxLineBytes, tidy })
     const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
     const counted = { pending: 0, pieces: 0, broken: 0 }
+    const giveUp = () => {
+      const piece = framer.flush()
+      if (piece) this.#send(piece, origin, out)
+      this.#count(framer, counted)
+    }
     const why = await readConnection(
       {
         socket,
@@ -124,10 +131,9 @@ class TcpSource implements Source {
         },
         pendingChanged: () => {
           this.#count(framer, counted)
-          if (this.#pending <= MOST_PENDING_BYTES || framer.pending <= LARGE_PENDING_BYTES) return
-          const piece = framer.flush()
-          if (piece) this.#send(piece, origin, out)
-          this.#count(framer, counted)
+          if (framer.pending > LARGE_PENDING_BYTES) this.#large.set(framer, giveUp)
+          else this.#large.delete(framer)
+          while (this.#pending > MOST_PENDING_BYTES && this.#large.size > 0) this.#giveUpLargest()
         },
       },
       signal,
@@ -142,6 +148,14 @@ class TcpSource implements Source {
     this.#pieces.value += pieces - counted.pieces
     this.#broken.value += broken - counted.broken
     Object.assign(counted, { pending, pieces, broken })
+  }
+
+  /** Not that of whoever sends now: others could fill the memory, and have every long message cut that comes later. */
+  #giveUpLargest(): void {
+    const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)
+    const [framer, giveUp] = largest!
+    this.#large.delete(framer)
+    giveUp()
   }
 
   /** Sends without waiting; others wait, until there is room for more. */

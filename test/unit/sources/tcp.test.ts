@@ -366,3 +366,19 @@ t.test('a renewed certificate is used without a restart, and a broken one is not
   for (const end = performance.now() + 5000; served === first && performance.now() < end; ) served = await serial()
   t.not(served, first)
 })
+
+t.test('many unfinished lines of others do not cut a long line', async t => {
+  const { out, port } = await start(t)
+  const others = await Promise.all(Array.from({ length: 37 }, () => dial(t, port)))
+  for (const socket of others) socket.write(Buffer.alloc(900_000, 'x'))
+  // The last one has read all of it when nothing more is to be written.
+  await until(() => others.every(({ writableLength }) => writableLength === 0))
+  const honest = await dial(t, port)
+  const line = 'y'.repeat(300_000)
+  honest.write(line)
+  await until(() => out.events > 0)
+  honest.write('z\n')
+  await until(() => out.lines.some(one => one.endsWith('z')))
+  t.ok(out.lines.includes(`${line}z`), 'it comes whole')
+  t.ok(out.lines.filter(one => one.startsWith('x')).length > 0, 'the largest of the others were given up')
+})
