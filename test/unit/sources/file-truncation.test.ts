@@ -266,3 +266,27 @@ t.test('a copy that was never seen is renamed before it is its turn', async t =>
   t.equal(run.log.filter(({ level }) => level >= 50).length, 0)
   await run.stop()
 })
+
+t.test('copies that begin alike are told apart by what stands before the position', async t => {
+  const banner = `# ${'the header of every file '.repeat(50)}\n`
+  const dir = t.testdir({ 'app.log': banner + asText(numbered(0, 100)) })
+  const path = join(dir, 'app.log')
+  const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
+  const run = await tail(options)
+  await settled(run, 101)
+  await run.stop()
+  await sleep(30)
+  const others = numbered(0, 300, ' of another file')
+  writeFileSync(`${path}.2`, banner + asText(others))
+  compress(`${path}.2`)
+  await sleep(30)
+  appendFileSync(path, asText(numbered(100, 200)))
+  copyTruncate(path, `${path}.1`)
+  compress(`${path}.1`)
+  const next = await tail(options, run.checkpoints)
+  await settled(next, 401)
+  const texts = next.out.texts()
+  t.strictSame(new Set(texts), new Set([banner.slice(0, -1), ...others, ...numbered(100, 200)]))
+  t.equal(texts.length, 401, 'nothing comes twice')
+  await next.stop()
+})
