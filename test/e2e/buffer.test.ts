@@ -353,6 +353,7 @@ destinations: { up: { type: http, inputs: [web], url: "${counter.url}", ${DISK},
     t.equal(status, 202)
   }
   const daemon = await startDaemon(t, folder, config)
+  await daemon.until(() => daemon.stderr.includes('"msg":"listening"'))
   await post(1)
   rmSync(join(folder, 'state'), { recursive: true })
   await post(2)

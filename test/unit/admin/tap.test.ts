@@ -1,3 +1,4 @@
+import { EventEmitter } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { Writable } from 'node:stream'
 import t from 'tap'
@@ -10,6 +11,7 @@ import { until } from '../../support/tailing.js'
 class Answer extends Writable {
   status = 0
   text = ''
+  readonly req = { socket: new EventEmitter() }
   /** While true nothing is taken. */
   slow = false
   #waiting: (() => void) | undefined
