@@ -29,7 +29,6 @@ import { type Running, runLocked } from './run.js'
 import { openLog, tellWarnings } from './run-log.js'
 import { waitForRevision } from './run-waiting.js'
 import { Systemd } from './systemd/systemd.js'
-import { watchDataDir } from './watch-data-dir.js'
 
 /** How long the last report may take. */
 const LAST_REPORT_MS = 2000
@@ -61,7 +60,6 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   const { dataDir } = local.local
   const systemd = Systemd.from(env, { log })
   const lock = lockDataDir(dataDir)
-  const stopWatching = watchDataDir(lock, dataDir, log)
   try {
     const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
     const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
@@ -92,6 +90,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     }
     log.info({ pipeline: where.id, revision: managed.revision }, 'a published revision is taken up')
     const origin = {
+      lock,
       systemd,
       reloads: {
         read: () => managed.reread(readLocal()),
@@ -108,7 +107,6 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     }
     return await runLocked(config, origin, log, io)
   } finally {
-    stopWatching()
     lock.release()
   }
 }

@@ -27,6 +27,12 @@ export class Servers {
   async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
     const prepared = await this.prepare(metrics)
     prepared.use()
+    await this.openSocket(dataDir, tappable)
+  }
+
+  /** Opens the socket in data_dir, also where that is another folder by now. */
+  async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
+    if (this.#socket) close(this.#socket)
     const path = socketPath(dataDir)
     try {
       this.#socket = await serveSocket(path, this.#told, tappable, this.#log)

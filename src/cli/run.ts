@@ -4,7 +4,7 @@ import { isReady } from '../admin/server.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
 import { errorText } from '../core/errors.js'
-import { lockDataDir } from '../engine/data-dir.js'
+import { type DataDirLock, lockDataDir } from '../engine/data-dir.js'
 import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
 import { Supervisor } from '../engine/supervisor.js'
@@ -50,6 +50,8 @@ export type Follow = (running: Running) => () => Promise<void>
 
 /** Where the configuration came from, and another one may. */
 export interface ConfigOrigin {
+  /** Of its data_dir. */
+  readonly lock: DataDirLock
   readonly systemd: Systemd
   /** The configuration as a command can be given it; undefined: it is not a file of this machine. */
   readonly configPath?: string
@@ -69,13 +71,12 @@ export async function run({ configPath: path, follow, log: usual }: RunOptions, 
   tellWarnings(log, config.warnings)
   const systemd = Systemd.from(io.env, { log })
   const lock = lockDataDir(config.dataDir)
-  const stopWatching = watchDataDir(lock, config.dataDir, log)
   try {
     const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
     const reloads = { read, applied, files: { path, digest: config.digest } }
-    return await runLocked(config, { systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }, log, io)
+    const origin = { lock, systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }
+    return await runLocked(config, origin, log, io)
   } finally {
-    stopWatching()
     lock.release()
   }
 }
@@ -130,6 +131,8 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     log,
   )
   await servers.open(config, pipeline)
+  const { dataDir } = config
+  const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const timeout = () => pipeline.config.shutdownTimeoutMs
   const ended = untilStopped(pipeline, systemd, timeout)
@@ -151,6 +154,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     reader.remove()
     reloads?.stop()
     stopChecks()
+    stopWatching()
     servers.close()
     systemd.ending(0, 'ended')
     await systemd.close()

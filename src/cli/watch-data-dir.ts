@@ -6,9 +6,9 @@ const LOOK_MS = 1000
 
 /**
  * Notices when `data_dir` is removed or replaced while the daemon runs, takes the folder that is there now, or makes it again.
- * Positions are saved there from then on, and so are events for disk buffers. Returns what ends the watch.
+ * Positions are saved there from then on, and so are events for disk buffers. `renewed` is called then. Returns what ends the watch.
  */
-export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger): () => void {
+export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''
   return every(LOOK_MS, () => {
     try {
@@ -18,6 +18,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger): (
       const text =
         'data_dir was removed or replaced while the daemon runs, and is used again as it is now. Events that were in disk buffers are lost if the daemon is stopped before they are delivered'
       log.error({ code, data_dir: dataDir }, text)
+      renewed()
     } catch (error) {
       if (!(error instanceof DataDirError)) throw error
       if (logged === error.message) return

@@ -359,6 +359,7 @@ destinations: { up: { type: http, inputs: [web], url: "${counter.url}", ${DISK},
   await post(2)
   await daemon.until(() => daemon.stderr.includes('SLUICE_DATA_DIR_REPLACED'))
   await post(3)
+  await daemon.until(() => existsSync(join(folder, 'state/sluice.sock')))
   const other = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   t.equal(await other.exit, 1)
   t.match(other.stderr, /is in use by another sluice/, 'the folder is locked again')

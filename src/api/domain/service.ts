@@ -144,11 +144,11 @@ export class Service {
     await this.audit.forgetOld()
   }
 
-  /** Ends what it does by itself, and flushes. The store stays open. */
+  /** Ends what it does by itself, and flushes as far as that is possible. The store stays open. */
   async close(): Promise<void> {
     this.#stopTicking()
     await this.#busy
-    await this.flush()
+    await this.flush().catch(error => this.#cannotFlush(error))
   }
 
   #tick(): void {
@@ -164,7 +164,11 @@ export class Service {
       if (ticks % USES_EVERY === 0) await this.#keys.flush()
       if (ticks % SWEEP_EVERY === 0) await this.sweep()
     } catch (error) {
-      this.#context.log.error({ err: error }, 'the service cannot write down what it has in memory')
+      this.#cannotFlush(error)
     }
+  }
+
+  #cannotFlush(error: unknown): void {
+    this.#context.log.error({ err: error }, 'the service cannot write down what it has in memory')
   }
 }
