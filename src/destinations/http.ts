@@ -232,7 +232,9 @@ class HttpDestination implements Destination {
 
   #told({ statusCode: status, headers }: Dispatcher.ResponseData, place: string, text: string): string {
     const said = cutText(this.#withoutSecrets(text))
-    return `${status} from ${place}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
+    const proxy = this.#transport.answeringProxy(this.#options.url)
+    const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
+    return `${status} from ${place}${through}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
   }
 
   /** How many events the receiver can tell apart; 0: its lines are not our events. */

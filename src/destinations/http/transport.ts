@@ -81,6 +81,12 @@ export class Transport {
     })
   }
 
+  /** The proxy that answers for an address, which it may do by itself; undefined: none does, or it makes a tunnel only. */
+  answeringProxy(url: string): string | undefined {
+    const target = new URL(url)
+    return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined
+  }
+
   /** What must not be shown. */
   get secrets(): readonly string[] {
     return this.#proxy?.secrets ?? []
