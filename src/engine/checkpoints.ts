@@ -19,8 +19,10 @@ import { after, type Clock } from '../lib/time.js'
 
 const FORMAT = 1
 const INTERVAL_MS = 1000
-/** Writing takes at most this share of the time. */
-const SHARE = 20
+/** Making a document takes at most this share of the time of the process. */
+const BUSY_SHARE = 20
+/** Writing takes at most this share of the time, in which other work may make it wait. */
+const WRITING_SHARE = 4
 const RETRY_MAX_MS = 30_000
 /** Damaged files kept for each source. */
 const MAX_CORRUPT = 5
@@ -199,6 +201,7 @@ class SourceCheckpoints implements Checkpoints {
     try {
       const document = JSON.stringify(this.#snapshot())
       const head = { sluice_checkpoint: FORMAT, source: this.#id, crc32: crc32(document) }
+      const busyMs = clock.now() - started
       await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.#path, `${JSON.stringify(head)}\n${document}\n`, `${this.#path}.1`)
       counts.written++
@@ -206,7 +209,8 @@ class SourceCheckpoints implements Checkpoints {
       this.#failures = 0
       this.#failure = undefined
       const now = clock.now()
-      this.#notBefore = Math.max(this.#notBefore, now + Math.max(urgent ? 0 : intervalMs, SHARE * (now - started)))
+      const restMs = Math.max(urgent ? 0 : intervalMs, BUSY_SHARE * busyMs, WRITING_SHARE * (now - started))
+      this.#notBefore = Math.max(this.#notBefore, now + restMs)
       if (this.#told) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
       this.#told = ''
     } catch (error) {
