@@ -73,6 +73,9 @@ export class DeliveryError extends Error {
   }
 }
 
+/** A source ends its run since events were given back undelivered: it is started again, and reads them once more. */
+export class GivenBackError extends Error {}
+
 /** The `code` of a system error, or undefined. */
 export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined

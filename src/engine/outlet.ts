@@ -75,6 +75,8 @@ export class SourceOutlet implements Outlet {
   #moved = false
   /** The source is being replaced: its successor reads again what is given back. */
   #replaced = false
+  /** Whether events were given back to the source since the components behind it are being replaced. */
+  gaveBack = false
   readonly #notJson: { value: number }
   readonly #notSyslog: { value: number }
 
@@ -122,6 +124,7 @@ export class SourceOutlet implements Outlet {
   }
 
   #gotBack({ events, bytes }: Open): void {
+    this.gaveBack = true
     add(this.#counters.toRead, events, bytes)
   }
 

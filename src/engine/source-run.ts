@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
 import type { ComponentConfig } from '../config/load.js'
 import type { REPLACED, Source } from '../core/component.js'
-import { errorCode, errorText } from '../core/errors.js'
+import { errorCode, errorText, GivenBackError } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { after, sleep } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
@@ -108,18 +108,25 @@ export class SourceRun {
         this.#failure = undefined
         backoff.reset()
       })
+      outlet.gaveBack = false
       try {
         await source.start?.(signal)
         await source.run(outlet, signal)
         break
       } catch (error) {
         if (signal.aborted) break
-        counters.failed('source')
-        this.#failure = { id: config.id, state: 'failing', reason: errorText(error) }
         const waitMs = backoff.next()
         const again_in = formatDuration(waitMs)
-        const fields = { component: config.id, code: errorCode(error), error: errorText(error), again_in }
-        log.error(fields, 'source failed and is started again from its checkpoint')
+        if (error instanceof GivenBackError && outlet.gaveBack) {
+          // The reload ended before everything was delivered: nothing is wrong with the source.
+          const text = 'the reload left events undelivered; the source reads them again from its checkpoint'
+          log.info({ component: config.id, again_in }, text)
+        } else {
+          counters.failed('source')
+          this.#failure = { id: config.id, state: 'failing', reason: errorText(error) }
+          const fields = { component: config.id, code: errorCode(error), error: errorText(error), again_in }
+          log.error(fields, 'source failed and is started again from its checkpoint')
+        }
         calm()
         await sleep(waitMs, signal)
       } finally {

@@ -1,6 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { defineSource, type Outlet, REPLACED, type Source, type SourceContext } from '../core/component.js'
+import { GivenBackError } from '../core/errors.js'
 import { fieldsOfLines } from '../core/event-fields.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
 import { byteSize, decodeOption, duration, refuse } from '../core/options.js'
@@ -153,7 +154,7 @@ class FileSource implements Source {
         if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
         this.#reader.fail(
-          new Error('a batch was given back undelivered; its file is read again from the last checkpoint'),
+          new GivenBackError('a batch was given back undelivered; its file is read again from the last checkpoint'),
         )
       },
       onTruncated: (path, read, unread) => {

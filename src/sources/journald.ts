@@ -1,5 +1,6 @@
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type MadeLines, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { GivenBackError } from '../core/errors.js'
 import type { Origin } from '../core/origin.js'
 import { refuseNewer } from '../core/unreadable.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
@@ -89,7 +90,7 @@ class Journald implements Source {
       while (!signal.aborted) {
         const why = await this.#follow(out, leaving.signal)
         if (signal.aborted) return
-        if (why === undefined) throw new Error(GIVEN_BACK)
+        if (why === undefined) throw new GivenBackError(GIVEN_BACK)
         await sleep(END_TOGETHER_MS, leaving.signal)
         if (signal.aborted) return
         this.#complaints.ended(why)

@@ -89,6 +89,29 @@ t.test('SIGHUP: another configuration takes over, and a wrong one changes nothin
   t.match(logs().at(-1), { msg: 'ended', received: 300, undelivered: 0 })
 })
 
+t.test('a reload during an outage is no failure of the source, which reads again what was not delivered', async t => {
+  const receiver = await startReceiver()
+  const url = receiver.url()
+  await receiver.close()
+  const config = (wait: string) =>
+    `${SOURCE}metrics: false
+destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wait: ${wait} } } }
+`
+  const { daemon, logs, write, reload, folder } = await reloading(t, config('10ms'))
+  write(10)
+  await daemon.until(() => daemon.stderr.includes('delivery fails and is tried again'))
+  t.match(await reload(config('20ms')), { msg: RUNS })
+  const again = 'the reload left events undelivered; the source reads them again from its checkpoint'
+  await daemon.until(() => logs().some(({ msg }) => msg === again))
+  const failures = () => daemon.stderr.split('delivery fails and is tried again').length - 1
+  await daemon.until(() => failures() === 2)
+  t.notMatch(daemon.stderr, /source failed/)
+  const status = sluice(['status', '--socket', socketPath(join(folder, 'state'))])
+  await status.exit
+  t.notMatch(status.stdout, /app fails/)
+  t.match(status.stdout, /^! up is retrying/m, 'what is wrong is the destination')
+})
+
 t.test('what stays the same keeps what it has: open windows and connections', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
