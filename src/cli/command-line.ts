@@ -85,6 +85,11 @@ function suggest(word: string, candidates: readonly string[]): string {
   return near === undefined ? '' : `; did you mean ${near}?`
 }
 
+/** The commands whose first word is `word` and whose name has more words, such as `admin init`. */
+export function commandsBelow(word: string | undefined, commands: readonly Command[]): readonly Command[] {
+  return commands.filter(({ name }) => name.startsWith(`${word} `))
+}
+
 /** The command that `argv` begins with, and what is behind its name; throws UsageError. */
 export function findCommand(argv: readonly string[], commands: readonly Command[]): [Command, string[]] {
   const found = commands.find(({ name }) => name.split(' ').every((word, i) => argv[i] === word))
@@ -92,8 +97,8 @@ export function findCommand(argv: readonly string[], commands: readonly Command[
   const word = argv[0] ?? ''
   if (word.startsWith('-')) throw new UsageError(`expected a command before ${word}, as in: sluice run ${word}`)
   const names = commands.map(({ name }) => name)
-  const rest = names.filter(name => name.startsWith(`${word} `))
-  if (rest.length > 0) throw new UsageError(`${word} is incomplete: ${rest.map(name => `sluice ${name}`).join(', ')}`)
+  const below = commandsBelow(word, commands).map(({ name }) => `sluice ${name}`)
+  if (below.length > 0) throw new UsageError(`${word} is incomplete: ${below.join(', ')}`, word)
   throw new UsageError(`unknown command ${word}${suggest(word, names)}`)
 }
 

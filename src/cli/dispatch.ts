@@ -1,8 +1,8 @@
 import { ConfigError, errorText } from '../core/errors.js'
 import { printableText } from '../lib/printable.js'
 import { packageVersion } from '../lib/version.js'
-import { type Command, findCommand, type Io, readCall, UsageError } from './command-line.js'
-import { commandHelp, globalHelp } from './help.js'
+import { type Command, commandsBelow, findCommand, type Io, readCall, UsageError } from './command-line.js'
+import { commandHelp, globalHelp, groupHelp } from './help.js'
 
 export const EXIT = { done: 0, failed: 1, usage: 2, config: 78 } as const
 
@@ -33,10 +33,19 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
     io.stdout.write(`sluice ${packageVersion()}\n`)
     return EXIT.done
   }
-  const [command, args] = findCommand(first === 'help' ? rest : argv, commands)
+  const words = first === 'help' ? rest : argv
+  const word = words[0]!
+  const below = commandsBelow(word, commands)
+  const isOnlyGroup = below.length > 0 && !commands.some(({ name }) => name === word)
+  if (isOnlyGroup && (HELP.has(words[1] ?? '') || (first === 'help' && words.length === 1))) {
+    io.stdout.write(groupHelp(word, below))
+    return EXIT.done
+  }
+  const [command, args] = findCommand(words, commands)
   const end = args.indexOf('--')
   if (first === 'help' || args.slice(0, end < 0 ? undefined : end).some(arg => HELP.has(arg))) {
     io.stdout.write(commandHelp(command))
+    if (command.name === word && below.length > 0) io.stdout.write(`\n${groupHelp(word, below)}`)
     return EXIT.done
   }
   return command.run(readCall(command, args), io)

@@ -87,6 +87,14 @@ export function commandHelp(command: Command): string {
   ].join('\n')
 }
 
+/** The commands that `word` begins. */
+export function groupHelp(word: string, commands: readonly Command[]): string {
+  return [
+    `Commands of sluice ${word}:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,
+    `The options of each: sluice ${commands[0]!.name} --help\n`,
+  ].join('\n')
+}
+
 export function globalHelp(commands: readonly Command[]): string {
   return [
     wrap(`${ABOUT}\n`),

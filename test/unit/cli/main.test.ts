@@ -177,12 +177,28 @@ t.test('what resend --dry-run tells, without more', async t => {
   t.match(await call(['resend', '-c', file, '--destination', 'a']), { code: 0 }, 'as it says')
 })
 
+t.test('the help of a word that several commands begin with lists them', async t => {
+  for (const argv of [
+    ['two', '--help'],
+    ['two', '-h'],
+    ['help', 'two'],
+  ])
+    t.match(
+      await call(argv, table),
+      { code: 0, stdout: /^Commands of sluice two:\n {2}two words +Fails\./ },
+      argv.join(' '),
+    )
+  const { stdout } = await call(['api', '--help'])
+  t.match(stdout, /^Calls the service/)
+  t.match(stdout, /^ {2}api pipelines /m, 'those of a command that is one itself, too')
+})
+
 t.test('a wrong command line is told with what was probably meant, exit code 2', async t => {
   const cases: [string[], string, string][] = [
     [['tkae'], 'unknown command tkae; did you mean take?', '--help'],
     [['qqqqqqqq'], 'unknown command qqqqqqqq', '--help'],
-    [['two'], 'two is incomplete: sluice two words', '--help'],
-    [['two', 'wrods'], 'two is incomplete: sluice two words', '--help'],
+    [['two'], 'two is incomplete: sluice two words', 'two --help'],
+    [['two', 'wrods'], 'two is incomplete: sluice two words', 'two --help'],
     [['--file', 'x'], 'expected a command before --file, as in: sluice run --file', '--help'],
     [['take', '--flie', 'x'], 'unknown option --flie; did you mean --file?', 'take --help'],
     [['take', '-x'], 'unknown option -x', 'take --help'],
