@@ -3,7 +3,7 @@ import { everything } from '../client/client.js'
 import { printable } from '../lib/printable.js'
 import { type Connection, withClient } from './api.js'
 import type { Io } from './command-line.js'
-import { lookOf, short, table } from './daemon-view.js'
+import { lookOf, short, table, wrap } from './daemon-view.js'
 
 /** Every daemon under management: what it runs, whether that is what is published, and how it is. */
 export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
@@ -36,7 +36,8 @@ export function fleetText(daemons: readonly DaemonDocument[], width: number): st
   const head = ['host', 'pipeline', 'revision', 'state', 'in', 'out', 'version']
   const behind = daemons.filter(daemon => daemon.behind).length
   const silent = daemons.filter(daemon => daemon.silent).length
-  const told = daemons.filter(({ error }) => error !== null).map(({ host, error }) => printable(`! ${host}: ${error}`))
+  const failed = daemons.filter(({ error }) => error !== null)
+  const told = failed.flatMap(({ host, error }) => wrap(printable(`! ${host}: ${error}`), width, '  '))
   const sum = `${daemons.length} daemon${daemons.length === 1 ? '' : 's'}, ${behind} behind, ${silent} silent`
   return [...table([head, ...rows], width), '', ...told, sum].join('\n')
 }

@@ -510,6 +510,12 @@ t.test('the fleet as a table', async t => {
       ...more,
     }) as DaemonDocument
   t.match(fleetText([], 80), /No daemon/)
+  const refused = fleetText([daemon('web-1', { error: 'the pipeline cannot run on this host '.repeat(5) })], 80)
+  t.same(
+    refused.split('\n').filter(line => line.length > 80),
+    [],
+    'nothing is wider than the terminal',
+  )
   const text = fleetText(
     [
       daemon('web-1', {}),
