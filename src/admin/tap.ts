@@ -63,7 +63,9 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   }
   let remove = tappable.tap(query.component, seen)
   if (!remove) {
-    response.writeHead(404).end(`there is no ${query.component}; there are ${tappable.outputs().join(', ')}\n`)
+    const ids = tappable.outputs()
+    const known = ids.length > 0 ? `there are ${ids.join(', ')}` : 'no pipeline runs now, see: sluice status'
+    response.writeHead(404).end(`there is no ${query.component}; ${known}\n`)
     return
   }
   const tellMissed = () => {

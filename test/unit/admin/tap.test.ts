@@ -34,12 +34,12 @@ class Answer extends Writable {
   }
 }
 
-function watching(query: { limit?: number; where?: string; component?: string } = {}) {
+function watching(query: { limit?: number; where?: string; component?: string; outputs?: string[] } = {}) {
   const answer = new Answer()
   const taps = new Set<(batch: EventBatch) => void>()
   let there = true
   const tappable: Tappable = {
-    outputs: () => ['app'],
+    outputs: () => query.outputs ?? ['app'],
     watchKeys: () => undefined,
     tap(output, tap) {
       if (output !== 'app' || !there) return undefined
@@ -111,5 +111,7 @@ t.test('a limit, a condition, and the end', async t => {
   await until(() => replaced.answer.writableEnded, 'what is watched is gone', 20_000)
 
   t.match(watching({ component: 'other' }).answer, { status: 404, text: 'there is no other; there are app\n' })
+  const none = watching({ component: 'other', outputs: [] }).answer
+  t.match(none, { status: 404, text: 'there is no other; no pipeline runs now, see: sluice status\n' })
   t.match(watching({ where: 'if (x)' }).answer, { status: 400, text: /the condition/ })
 })
