@@ -39,6 +39,8 @@ const MEANT: Readonly<Record<string, readonly string[]>> = {
   after_count: ['limit'],
   group_bucket_limit: ['limit'],
   window_secs: ['window'],
+  window_ms: ['window'],
+  mode: ['window_mode'],
   window_size: ['window'],
   period: ['window'],
   interval: ['window'],

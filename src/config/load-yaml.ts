@@ -294,7 +294,7 @@ class TreeReader {
     if (!this.#whole && !this.#anchors.has(name)) return scalar(at, null, true)
     const message = this.#anchors.has(name)
       ? `the alias *${name} is inside of what it stands for`
-      : `there is no anchor &${name} above`
+      : `*${name} is an alias of YAML, and there is no anchor &${name} above; for the text, write '*${name}'`
     return this.#broken(at, path, message)
   }
 
