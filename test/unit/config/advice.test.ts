@@ -20,6 +20,7 @@ const ADVICE: readonly [RegExp, (rest: string, advised: string) => string][] = [
   [/did you mean "([^"]+)"\?/, (rest, name) => name + rest.replace(/^[\w."]+/, '')],
   [/; write (\S+) for /, (rest, value) => value + rest.replace(/^[^\s,}]+/, '')],
   [/write: (if \(.*\)) \(column/, (_rest, condition) => condition],
+  [/; for the text, write ('[^']+')$/, (rest, text) => rest.replace(/^[^\s,}\]]+/, text)],
   [/put it in quotes$/, rest => rest.replace(/^[^\s,}\]]+/, '"$&"')],
   [/remove the quotes$/, rest => rest.replace(/^"([^"]*)"/, '$1')],
 ]
@@ -75,6 +76,8 @@ t.test('whoever does what an error says has a configuration that holds', async t
     config({ top: 'metrics: { listen: ":9598" }' }),
     config({ top: 'shutdown_timeout: 30' }),
     config({ top: 'path.data: x' }),
+    config({ top: 'data_dir: *x' }),
+    config({ lim: 'limit: 5\nwindow_ms: 1s\nmode: sliding' }),
     config({ processors: 'transforms', destinations: 'sinks' }),
     config({ sources: 'receivers', processors: 'filters', destinations: 'exporters' }),
     config({ sources: 'inputs', processors: 'procesors', destinations: 'outputs' }),
