@@ -84,6 +84,10 @@ t.test('whoever does what an error says has a configuration that holds', async t
     config({}).replace('type: stdout', 'type: console'),
     config({}).replace('type: throttle', 'type: rate_limit'),
     config({}).replace('decode: json', 'codec: ndjson'),
+    config({}).replace(
+      'type: stdout',
+      'type: http, url: "http://127.0.0.1:1/", batch: { timeout_secs: 1s }, retry: { max_delay: 1s }, buffer: { type: disk, max_size: 1MiB }',
+    ),
   ]
   for (const text of cases) {
     let now = text

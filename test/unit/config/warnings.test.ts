@@ -107,6 +107,7 @@ t.test('what validate warns of, and what it says to do', async t => {
       none,
     )
   t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
+  t.match(await run(reading('~/logs/*.log')), /matches no file: ~ is not expanded, write the whole path/)
   const hidden = await run(reading('logs').replace(`'${dir}/logs'`, '"${LOGS}"'), { LOGS: join(dir, 'logs') })
   t.match(hidden, /warning: \$\{LOGS\} is a folder/, 'not what the environment says')
 
