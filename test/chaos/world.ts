@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Scrape } from '../support/daemon.js'
 import { fill, Mounts } from '../support/mounts.js'
@@ -365,7 +365,7 @@ export class World {
   makeWritable(): void {
     if (this.#mounts.has(this.state)) this.#mounts.toBeWritten(this.state)
     for (const folder of [this.state, this.files.logs]) rmSync(join(folder, 'filler'), { force: true })
-    if (existsSync(this.#obstacle) && statSync(this.#obstacle).isDirectory()) rmdirSync(this.#obstacle)
+    if (statSync(this.#obstacle, { throwIfNoEntry: false })?.isDirectory()) rmdirSync(this.#obstacle)
     this.stateFault = false
   }
 
