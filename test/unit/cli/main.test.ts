@@ -5,25 +5,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import t from 'tap'
-import { type Command, command, type Io } from '../../../src/cli/command-line.js'
+import { type Command, command } from '../../../src/cli/command-line.js'
 import { commands } from '../../../src/cli/commands.js'
 import { dispatch } from '../../../src/cli/dispatch.js'
 import { createLog } from '../../../src/cli/run-log.js'
 import { ConfigError } from '../../../src/core/errors.js'
 import { nodeProblem } from '../../../src/lib/version.js'
 import { sluiceMain } from '../../support/checkout.js'
+import { commandIo } from '../../support/command-io.js'
 
 /** Runs `argv` against a table, with streams that remember. */
 async function call(argv: readonly string[], table: readonly Command[] = commands, env: NodeJS.ProcessEnv = {}) {
-  const text = { stdout: '', stderr: '' }
-  const stream = (name: keyof typeof text) =>
-    new Writable({
-      write(chunk, _encoding, done) {
-        text[name] += chunk
-        done()
-      },
-    })
-  const io = { stdin: process.stdin, stdout: stream('stdout'), stderr: stream('stderr'), env } as unknown as Io
+  const { io, text } = commandIo(env, process.stdin)
   const code = await dispatch(argv, table, io)
   return { code, ...text }
 }

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Readable, Writable } from 'node:stream'
+import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { Io } from '../../../src/cli/command-line.js'
 import { commands } from '../../../src/cli/commands.js'
@@ -12,6 +12,7 @@ import { dispatch } from '../../../src/cli/dispatch.js'
 import { fleetText } from '../../../src/cli/fleet.js'
 import { createLog } from '../../../src/cli/run-log.js'
 import { daemonState } from '../../../src/cli/systemd/service-state.js'
+import { commandIo } from '../../support/command-io.js'
 
 /** Clears the screen with one character and with two, hides text, and turns its direction round. */
 const BAD = 'a\x9b2Jb\x1b[8mc\u202ed\x7f'
@@ -25,16 +26,8 @@ interface Ran {
 }
 
 async function run(t: Test, argv: readonly string[], { stdin = '', env = {} } = {}): Promise<Ran> {
-  const text = { stdout: '', stderr: '' }
-  const stream = (name: keyof typeof text) =>
-    new Writable({
-      write(chunk, _encoding, done) {
-        text[name] += chunk
-        done()
-      },
-    })
-  const io = { stdin: Readable.from([Buffer.from(stdin)]), stdout: stream('stdout'), stderr: stream('stderr'), env }
-  const code = await dispatch(argv, commands, io as unknown as Io)
+  const { io, text } = commandIo(env, Readable.from([Buffer.from(stdin)]))
+  const code = await dispatch(argv, commands, io)
   for (const [name, shown] of Object.entries(text)) t.notMatch(shown, CONTROLS, `${argv[0]}: ${name}`)
   return { code, ...text }
 }
