@@ -114,7 +114,7 @@ export class Missing {
         this.#miss(entry)
         const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
         if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
-        else if (entry.away === undefined && existsSync(folder)) nowhere.push(entry)
+        else if (entry.away === undefined && (entry.size ?? 0) > entry.offset && existsSync(folder)) nowhere.push(entry)
       }
       if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
     }
@@ -127,7 +127,6 @@ export class Missing {
   #reportLost(entry: Entry): void {
     const { offset, size = 0, gone } = entry
     const { losses, saved, context } = this.#options
-    if (size <= offset) return
     saved.remove(entry)
     saved.put({ ...entry, away: context.clock.wall() })
     context.checkpoints.changed()
