@@ -1,5 +1,5 @@
 import type { Metrics } from '../engine/metrics.js'
-import type { ManagedStatus } from '../fleet/managed-pipeline.js'
+import type { ManagedStatus } from '../fleet/managed-status.js'
 
 /** What a managed daemon shows of its pipeline and its service, in /readyz. */
 export interface ManagedReport extends ManagedStatus {

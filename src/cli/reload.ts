@@ -15,13 +15,15 @@ export interface ReloadOrigin {
   readonly read: () => Config
   /** Called with each configuration that takes the place of another one. */
   readonly applied: (config: Config) => void
+  /** Lets nobody else replace what runs while `work` reads and replaces it; undefined: there is nobody else. */
+  readonly inTurn?: (work: () => Promise<void>) => Promise<void>
   /** The files it is read from, for those who want them watched, and their digest when that was done first. */
   readonly files?: { readonly path: string; readonly digest: string } | undefined
 }
 
 export interface Reloads {
-  /** What was taken cannot start, and the one before it goes on. */
-  wentBack(error: Error): void
+  /** What was taken cannot start, and `back`, which ran before it, goes on. */
+  wentBack(error: Error, back: Config): void
   stop(): void
 }
 
@@ -30,7 +32,7 @@ export interface Reloads {
  * the one that runs. One that is wrong changes nothing.
  */
 export function onReload(
-  { read, applied, files }: ReloadOrigin,
+  { read, applied, inTurn = work => work(), files }: ReloadOrigin,
   pipeline: Supervisor,
   servers: Servers,
   metrics: Metrics,
@@ -50,11 +52,8 @@ export function onReload(
   metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
   const hash = 'Which configuration runs, by a hash of its files; always 1.'
   metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
-  /** What ran before the present one. */
-  let former = pipeline.config
   const reload = async () => {
     watch?.read()
-    const present = pipeline.config
     try {
       const next = read()
       tellWarnings(log, next.warnings)
@@ -65,7 +64,6 @@ export function onReload(
       })
       listening.use()
       applied(next)
-      former = present
       counts.done++
       last = true
       lastDone = systemClock.wall()
@@ -82,32 +80,32 @@ export function onReload(
     }
   }
   /** The metrics and the log are as the one that runs again has them. */
-  const moveBack = async () => {
-    applied(former)
+  const moveBack = async (back: Config) => {
+    applied(back)
     try {
-      const listening = await servers.prepare(former.metrics)
+      const listening = await servers.prepare(back.metrics)
       listening.use()
-      watch?.set(former.watched)
+      watch?.set(back.watched)
     } catch (error) {
       log.error({ code: 'SLUICE_RELOAD_FAILED', error: errorText(error) }, 'the metrics stay at the other address')
     }
   }
   // One at a time: the next one goes by the addresses that the one before has left.
   let queue = Promise.resolve()
-  const inTurn = () => {
-    queue = queue.then(reload)
+  const reloadNext = () => {
+    queue = queue.then(() => inTurn(reload))
     return queue
   }
-  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(inTurn))
+  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(reloadNext))
   watch?.set(pipeline.config.watched)
-  const onSignal = () => void systemd.reload(inTurn)
+  const onSignal = () => void systemd.reload(reloadNext)
   const removeHandler = onHeldSignal('SIGHUP', onSignal)
   return {
-    wentBack(error) {
+    wentBack(error, back) {
       counts.failed++
       last = false
       told.refused = errorText(error)
-      queue = queue.then(moveBack)
+      queue = queue.then(() => moveBack(back))
     },
     stop() {
       removeHandler()

@@ -14,7 +14,7 @@ import { TlsFiles } from '../core/tls-files.js'
 import { StateUnreadable } from '../core/unreadable.js'
 import { lockDataDir } from '../engine/data-dir.js'
 import { objectionTo } from '../engine/left-behind.js'
-import { rehearse } from '../engine/supervisor.js'
+import { rehearse, type WentBack } from '../engine/supervisor.js'
 import type { Totals } from '../engine/totals.js'
 import { KeptRevision } from '../fleet/kept-revision.js'
 import { ManagedPipeline } from '../fleet/managed-pipeline.js'
@@ -94,12 +94,13 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       systemd,
       reloads: {
         read: () => managed.reread(readLocal()),
+        inTurn: (work: () => Promise<void>) => managed.inTurn(work),
         applied,
         files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
       },
       ...(configPath !== undefined && { configPath: resolve(configPath) }),
       managed: { report, held: (reason: string) => managed.held(reason) },
-      wentBack: (error: Error) => managed.wentBack(error),
+      wentBack: (...about: Parameters<WentBack>) => managed.wentBack(...about),
       follow: ({ pipeline, totals }: Running) => {
         const leave = managed.follow(pipeline, () => reported(totals()))
         return () => Promise.race([leave(), sleep(LAST_REPORT_MS)])

@@ -7,7 +7,7 @@ import { errorText } from '../core/errors.js'
 import { type DataDirLock, lockDataDir } from '../engine/data-dir.js'
 import type { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
-import { Supervisor } from '../engine/supervisor.js'
+import { Supervisor, type WentBack } from '../engine/supervisor.js'
 import { type Totals, totalsOf } from '../engine/totals.js'
 import { systemRandom } from '../lib/backoff.js'
 import { ConnectionReport } from '../lib/connection-report.js'
@@ -60,7 +60,7 @@ export interface ConfigOrigin {
   readonly follow?: Follow
   readonly managed?: Managed
   /** A configuration that took the place of another cannot start. */
-  readonly wentBack?: (error: Error) => void
+  readonly wentBack?: WentBack
 }
 
 /** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
@@ -86,13 +86,13 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const metrics = new Metrics(log)
   const { stdin, stdout, env } = io
   const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, env }
-  const wentBack = (error: Error) => {
+  const wentBack: WentBack = (error, failed, back) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
       'the new configuration cannot start: the one before it goes on',
     )
-    reloads?.wentBack(error)
-    origin.wentBack?.(error)
+    reloads?.wentBack(error, back)
+    origin.wentBack?.(error, failed, back)
   }
   const { systemd, managed } = origin
   if (managed) managedMetrics(metrics, managed.report)

@@ -25,8 +25,8 @@ const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 /** So many looks in a row have to find destinations on hold before the end is not put off for them. */
 const HOLD_LOOKS = 2
 
-/** Told when a configuration that was built could not start, and the one before it runs again. */
-export type WentBack = (error: Error) => void
+/** Told when `failed` was built and could not start: `back`, which ran before it, runs again. */
+export type WentBack = (error: Error, failed: Config, back: Config) => void
 
 /** Nothing is wrong with the configuration: none can take the place of another at this moment. */
 export class NotNow extends Error {}
@@ -59,6 +59,8 @@ export class Supervisor {
   #queue: Promise<unknown> = Promise.resolve()
   #deadline: AbortSignal | undefined
   #aborted = false
+  /** Whether another engine is about to take the place of the present one. */
+  #isDraining = false
   #stopLooking: (() => void) | undefined
   #failed = false
   #replaced = 0
@@ -103,14 +105,21 @@ export class Supervisor {
   }
 
   #cannotStart(error: Error): void {
+    if (this.#isDraining) {
+      // It is being replaced anyway, and delivers nothing.
+      this.#engine.abort()
+      return
+    }
     const fallback = this.#fallback
     if (!fallback) {
       this.abort()
       return
     }
+    const failed = this.#config
     this.#fallback = undefined
-    this.#wentBack?.(error)
-    const back = this.#queue.then(() => this.#swap(fallback, undefined))
+    this.#wentBack?.(error, failed, fallback)
+    // Unless the replacement that is under way has taken its place by then.
+    const back = this.#queue.then(() => (this.#config === failed ? this.#swap(fallback, undefined) : undefined))
     this.#queue = back.catch(() => this.abort())
   }
 
@@ -156,7 +165,6 @@ export class Supervisor {
   /** `fallback` runs again when `config` cannot start. */
   async #swap(config: Config, fallback: Config | undefined, keepsEvents = false): Promise<void> {
     if (this.#deadline) throw new NotNow('it is ending')
-    this.#fallback = undefined
     const before = this.#engine
     await this.#drain(before, config)
     const heritage = before.heritage()
@@ -220,6 +228,7 @@ export class Supervisor {
       !next.destinations.some(
         other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
       )
+    this.#isDraining = true
     const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline)
     const giveUp = new AbortController()
     limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
@@ -234,6 +243,7 @@ export class Supervisor {
       engine.leave(same, emptied, giveUp.signal)
       await this.#running
     } finally {
+      this.#isDraining = false
       stopLooking()
       cancel?.()
       limit.clear()

@@ -9,6 +9,7 @@ import { NotNow, type ReplaceOptions } from '../engine/supervisor.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Clock, sleep } from '../lib/time.js'
 import type { KeptRevision } from './kept-revision.js'
+import type { ManagedStatus } from './managed-status.js'
 import { type Present, Reporter } from './reporter.js'
 import type { Link, PublishedRevision, Report } from './service-link.js'
 
@@ -28,24 +29,6 @@ export interface Replaceable {
 interface Refused {
   readonly revision: number
   readonly why: string
-}
-
-/** How a managed daemon and its service get along. */
-export interface ManagedStatus {
-  /** Undefined: nothing runs. */
-  readonly revision: number | undefined
-  /** The newest revision that the service has published, as far as is known. */
-  readonly published: number | undefined
-  /** The newest revision, where it cannot run here, and why. */
-  readonly refused: number | undefined
-  readonly refusal: string | undefined
-  /** When the service last answered, in seconds since 1970. */
-  readonly last_contact: number | undefined
-  /** Undefined: it answers. */
-  readonly unreachable_seconds: number | undefined
-  readonly unreachable: string | undefined
-  /** Why the last report was not accepted. */
-  readonly report_problem: string | undefined
 }
 
 export interface ManagedPipelineOptions {
@@ -74,8 +57,10 @@ export class ManagedPipeline {
   readonly #sleep: typeof sleep
   #local: ManagedConfig
   #running: PublishedRevision | undefined
-  /** What ran before it, in case it cannot start. */
-  #before: PublishedRevision | undefined
+  /** The revision that each configuration was made of. */
+  readonly #revisions = new WeakMap<Config, PublishedRevision>()
+  /** What is to take the place of what runs, until it has, or cannot. */
+  #next: Config | undefined
   /** Of what was answered last, whether it runs or not. */
   #etag: string | undefined
   /** The newest revision, where it cannot run. */
@@ -104,6 +89,8 @@ export class ManagedPipeline {
   /** Ends the wait between two tries to start. */
   #retry = new AbortController()
   #keeping: Promise<void> = Promise.resolve()
+  /** Replacements of what runs come one after the other. */
+  #turns: Promise<void> = Promise.resolve()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
     this.#local = local
@@ -195,7 +182,7 @@ export class ManagedPipeline {
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
     try {
-      const before = this.#local.with(known.config, this.#nameOf(known))
+      const before = this.#configOf(known)
       const objection = await this.#options.objectionTo(config, before)
       if (!objection) return false
       await this.#options.rehearse(before)
@@ -230,9 +217,16 @@ export class ManagedPipeline {
     }
   }
 
-  /** The revision that runs with another local part: for a reload. Throws ConfigError. */
+  /** Waits until nothing else replaces what runs, and lets nothing else do so during `work`. */
+  inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#turns.then(work)
+    this.#turns = done.catch(() => {})
+    return done
+  }
+
+  /** The revision that runs with another local part: for a reload, in its turn. Throws ConfigError. */
   reread(local: ManagedConfig): Config {
-    const config = local.with(this.#running!.config, this.#nameOf(this.#running!))
+    const config = this.#configOf(this.#running!, local)
     this.#local = local
     // What was refused may be permitted now.
     if (this.#refused) this.#etag = undefined
@@ -263,14 +257,15 @@ export class ManagedPipeline {
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** The revision that took the place of another cannot start, and that one runs again. */
-  wentBack(error: Error): void {
-    const refused = this.#running
-    if (!refused || !this.#before) return
-    this.#running = this.#before
-    this.#before = undefined
+  /** `failed` took the place of `back` and cannot start: `back` runs again. */
+  wentBack(error: Error, failed: Config, back: Config): void {
+    if (this.#next === failed) this.#next = undefined
+    const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
+    // With the same revision in both it is the local part that cannot start.
+    if (!refused || !running || refused.revision === running.revision) return
+    this.#running = running
     this.#refuse(refused, error)
-    void this.#keep(this.#running)
+    void this.#keep(running)
   }
 
   #jitter(): number {
@@ -286,7 +281,7 @@ export class ManagedPipeline {
       await this.#sleep(waitMs * this.#jitter(), signal)
       if (signal.aborted) return
       const published = await this.#ask()
-      if (published && !signal.aborted) await this.#apply(published, pipeline)
+      if (published && !signal.aborted) await this.inTurn(() => this.#apply(published, pipeline))
     }
   }
 
@@ -297,19 +292,21 @@ export class ManagedPipeline {
       return
     }
     try {
-      const config = this.#local.with(published.config, this.#nameOf(published))
-      this.#before = before
-      this.#running = published
+      const config = this.#configOf(published)
+      this.#next = config
       await pipeline.replace(config, { keepsEvents: true })
+      // Else it has gone back already.
+      if (this.#next !== config) return
+      this.#running = published
       this.#refused = undefined
       this.#logged.clear()
       this.#options.log.info({ revision: published.revision, before: before.revision }, 'a published revision runs')
-      if (this.#running === published) await this.#keep(published)
+      await this.#keep(published)
     } catch (error) {
-      this.#running = before
-      this.#before = undefined
       if (error instanceof NotNow) this.#etag = undefined
       else this.#refuse(published, error)
+    } finally {
+      this.#next = undefined
     }
   }
 
@@ -344,7 +341,7 @@ export class ManagedPipeline {
 
   async #try(revision: PublishedRevision): Promise<Config | undefined> {
     try {
-      const config = this.#local.with(revision.config, this.#nameOf(revision))
+      const config = this.#configOf(revision)
       await this.#options.rehearse(config)
       return config
     } catch (error) {
@@ -367,8 +364,11 @@ export class ManagedPipeline {
     this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
   }
 
-  #nameOf({ revision }: PublishedRevision): string {
-    return `${this.#options.name}, revision ${revision}`
+  /** Throws ConfigError. */
+  #configOf(revision: PublishedRevision, local = this.#local): Config {
+    const config = local.with(revision.config, `${this.#options.name}, revision ${revision.revision}`)
+    this.#revisions.set(config, revision)
+    return config
   }
 
   #present(): Present {

@@ -87,8 +87,9 @@ t.test('a reload that is asked for during another one comes after it', async t =
 t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
   const servers = serversHere()
   const [before, after] = [await freePort(), await freePort()]
+  const first = configOf(before, 'a')
   const pipeline = {
-    config: configOf(before, 'a'),
+    config: first,
     async replace(config: Config) {
       pipeline.config = config
     },
@@ -101,7 +102,7 @@ t.test('a configuration that cannot start gives the address of the metrics back 
   await until(() => pipeline.config.digest === 'b')
   await untilAnswer(after, 'here')
   await untilAnswer(before, 'gone')
-  reloads.wentBack(new Error('no such thing here'))
+  reloads.wentBack(new Error('no such thing here'), first)
   await untilAnswer(before, 'here')
   await untilAnswer(after, 'gone')
   t.equal(told.refused, 'no such thing here')

@@ -279,6 +279,26 @@ t.test('what cannot start gives way to what ran before', async t => {
   await it.end(t)
 })
 
+t.test('what cannot start has been replaced by the time it would give way', async t => {
+  const it = await start(t, SHAPES[0]!)
+  await it.send(5)
+  const bad = it.replace(
+    `destinations: { a: { type: collect, ${INPUTS} }, z: { type: collect, ${INPUTS}, how: cannot_start } }`,
+  )
+  const good = it.replace(SHAPES[1]!)
+  await Promise.all([bad, good])
+  await it.send(5)
+  // Comes behind whatever was to follow.
+  await t.rejects(it.supervisor.replace({ ...it.supervisor.config, dataDir: '/nowhere' }), { message: /data_dir/ })
+  t.same(
+    it.supervisor.config.destinations.map(({ id }) => id),
+    ['b'],
+  )
+  await until(() => new Set(Object.values(got).flat()).size === 30, 10_000)
+  t.notOk(it.supervisor.failed)
+  await it.end(t)
+})
+
 t.test('a source whose options changed goes on from its checkpoint', async t => {
   const it = await start(t, SHAPES[0]!)
   await it.send(20)

@@ -225,7 +225,9 @@ function setUp(t: Test, kept?: PublishedRevision) {
     left: [] as { id: string }[],
     ending: false,
     states: [{ id: 'out', state: 'ready', reason: undefined as string | undefined }],
-    ran: [] as number[],
+    ran: [] as Config[],
+    /** What a replacement waits for. */
+    replacing: Promise.resolve(),
     reports: [] as Report[],
     slept: [] as number[],
     logs: '',
@@ -274,11 +276,13 @@ function setUp(t: Test, kept?: PublishedRevision) {
     states: () => it.states,
     async replace(config: Config, { keepsEvents }: ReplaceOptions) {
       await rehearse(config)
+      await it.replacing
       if (it.ending) throw new NotNow('it is ending')
       if (keepsEvents && it.left.length > 0) throw new EventsLeftBehind(it.left)
-      it.ran.push(limitOf(config))
+      it.ran.push(config)
     },
   }
+  const ran = () => it.ran.map(limitOf)
   const first = async (signal = new AbortController().signal) => {
     const config = await managed.first(signal)
     return config && limitOf(config)
@@ -286,7 +290,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
   const until = async (test: () => boolean) => {
     for (let i = 0; i < 2000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 1))
   }
-  return { it, managed, pipeline, first, until }
+  return { it, managed, pipeline, first, until, ran }
 }
 
 t.test('what to start with', async t => {
@@ -334,7 +338,7 @@ t.test('what to start with', async t => {
 })
 
 t.test('revisions that follow, and reports of them', async t => {
-  const { it, managed, pipeline, first, until } = setUp(t)
+  const { it, managed, pipeline, first, until, ran } = setUp(t)
   it.published = revisionOf(1)
   await first()
   const leave = managed.follow(pipeline, () => ({ received: 5 }))
@@ -342,7 +346,7 @@ t.test('revisions that follow, and reports of them', async t => {
   t.match(it.reports[0], { daemon_id: 'd', revision: 1, health: 'ready', error: null, totals: { received: 5 } })
   it.published = revisionOf(2)
   await until(() => it.kept?.revision === 2)
-  t.same(it.ran, [2])
+  t.same(ran(), [2])
   await until(() => it.reports.at(-1)!.revision === 2)
 
   it.unbuildable.add(3)
@@ -363,7 +367,7 @@ t.test('revisions that follow, and reports of them', async t => {
   it.published = revisionOf(5)
   await until(() => it.reports.at(-1)!.revision === 5)
   t.match(it.reports.at(-1), { revision: 5, error: null })
-  managed.wentBack(new Error('its destination cannot start'))
+  managed.wentBack(new Error('its destination cannot start'), it.ran[1]!, it.ran[0]!)
   await until(() => it.reports.at(-1)!.revision === 2)
   t.match(it.reports.at(-1), { revision: 2, error: /revision 5 cannot run: its destination/ })
   t.equal(it.kept!.revision, 2, 'what runs is kept')
@@ -381,7 +385,7 @@ t.test('revisions that follow, and reports of them', async t => {
   it.published = revisionOf(6)
   await until(() => it.reports.at(-1)!.revision === 6)
   t.ok(it.reports.length > before)
-  t.same(it.ran, [2, 5, 6])
+  t.same(ran(), [2, 5, 6])
   const reports = it.reports.length
   await leave()
   t.ok(it.reports.length > reports, 'a last report')
@@ -419,7 +423,7 @@ t.test('a revision to start with that is refused: reported, and tried again', as
 })
 
 t.test('a revision that would leave buffered events behind waits until they are delivered', async t => {
-  const { it, managed, pipeline, first, until } = setUp(t, revisionOf(1))
+  const { it, managed, pipeline, first, until, ran } = setUp(t, revisionOf(1))
   it.published = revisionOf(2)
   it.left = [{ id: 'up' }]
   t.equal(await first(), 1, 'at a start the cached one runs')
@@ -436,7 +440,7 @@ t.test('a revision that would leave buffered events behind waits until they are 
   it.left = []
   await until(() => it.reports.at(-1)!.revision === 2)
   t.match(it.reports.at(-1), { revision: 2, error: null })
-  t.same(it.ran, [2], 'the same revision is tried again')
+  t.same(ran(), [2], 'the same revision is tried again')
   t.equal(it.kept!.revision, 2)
   it.left = [{ id: 'up' }]
   it.published = revisionOf(3)
@@ -461,6 +465,63 @@ t.test('a revision that would leave buffered events behind waits until they are 
   broken.it.left = [{ id: 'up' }]
   broken.it.unbuildable.add(1)
   t.equal(await broken.first(), 2, 'nor does one that cannot run')
+})
+
+t.test('a revision that is tried is not reported as the one that runs', async t => {
+  const { it, managed, pipeline, first, until, ran } = setUp(t)
+  it.published = revisionOf(1)
+  await first()
+  managed.follow(pipeline, () => ({}))
+  it.left = [{ id: 'up' }]
+  it.published = revisionOf(2)
+  await until(() => it.reports.at(-1)?.error != null)
+  const waits = { revision: 1, error: /^revision 2 cannot run: the disk buffer of up/ }
+  let go = () => {}
+  it.replacing = new Promise(resolve => {
+    go = resolve
+  })
+  const asked = it.asked
+  await until(() => it.asked > asked)
+  const before = it.reports.length
+  await until(() => it.reports.length > before + 2)
+  t.match(it.reports.at(-1), waits, 'while it is tried again')
+  t.match(managed.status, { revision: 1, refused: 2 })
+
+  const local = localOf(t)
+  let reread: Config | undefined
+  const reload = managed.inTurn(async () => {
+    reread = managed.reread(local)
+    it.ran.push(reread)
+  })
+  await until(() => it.reports.length > before + 4)
+  t.equal(reread, undefined, 'a reload waits for that')
+  go()
+  await reload
+  t.same(ran(), [1], 'and keeps the revision that runs')
+
+  it.left = []
+  await until(() => it.reports.at(-1)!.revision === 2)
+  const two = it.ran[1]!
+  await managed.inTurn(async () => {
+    it.ran.push(managed.reread(local))
+  })
+  managed.wentBack(new Error('the port is taken'), it.ran[2]!, two)
+  t.match(
+    managed.status,
+    { revision: 2, refused: undefined },
+    'a local part that cannot start is no fault of a revision',
+  )
+  t.equal(it.kept!.revision, 2)
+
+  const replace = pipeline.replace
+  pipeline.replace = async (config, options) => {
+    await replace(config, options)
+    managed.wentBack(new Error('not on this machine'), config, two)
+  }
+  it.published = revisionOf(3)
+  await until(() => it.reports.at(-1)!.error !== null)
+  t.match(it.reports.at(-1), { revision: 2, error: /^revision 3 cannot run: not on this machine/ }, 'gone back at once')
+  t.equal(it.kept!.revision, 2)
 })
 
 t.test('what an operator of a managed daemon reads', async t => {
