@@ -1,5 +1,7 @@
+import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { hostname } from 'node:os'
+import { finished } from 'node:stream/promises'
 import { RawEncoder } from '../codec/encode.js'
 import { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
@@ -42,9 +44,11 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
   const stop = () => io.stdin.destroy()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop)
   const failed = new Promise<never>((_resolve, reject) => rest?.once('error', reject))
-  await Promise.race([failed, readAll(io.stdin, chunk => take(splitter.push(chunk)))])
-  await take(splitter.flush())
-  if (rest) await Promise.race([failed, new Promise<void>(resolve => rest.end(resolve))])
+  if (rest) await Promise.race([failed, once(rest, 'open')])
+  const taken = readAll(io.stdin, chunk => take(splitter.push(chunk))).then(() => take(splitter.flush()))
+  await Promise.race([failed, taken])
+  // The callback of end() comes for a write that failed, too.
+  if (rest) await finished(rest.end())
   const { columns, isTTY } = io.stderr
   if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
   return EXIT.done

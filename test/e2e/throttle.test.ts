@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { sluice } from '../support/sluice.js'
@@ -49,6 +49,15 @@ t.test('--time makes windows in the time of the events, --quiet leaves the summa
   t.equal(running.stderr, '')
 })
 
+const noFullDevice = existsSync('/dev/full') ? false : 'there is no /dev/full'
+t.test('discarded lines that cannot be written are no success', { skip: noFullDevice }, async t => {
+  const running = sluice(['throttle', '--limit', '1', '--window', '1h', '--discarded', '/dev/full'])
+  running.child.stdin!.end('one\ntwo\n')
+  t.equal(await running.exit, 1)
+  t.match(running.stderr, /ENOSPC/)
+  t.notMatch(running.stderr, /2 events/)
+})
+
 t.test('wrong flags are named, and the exit code is 2', async t => {
   for (const [flags, message] of [
     [['--limit', '0', '--window', '1s'], '--limit: must be at least 1'],
@@ -69,4 +78,5 @@ t.test('wrong flags are named, and the exit code is 2', async t => {
   running.child.stdin!.end('a\nb\n')
   t.equal(await running.exit, 1)
   t.match(running.stderr, 'no/such/folder')
+  t.equal(running.stdout, '', 'nothing is read before the file is open')
 })
