@@ -234,6 +234,7 @@ class HttpSource implements Source {
   #notUnderstood(error: NodeJS.ErrnoException, socket: Socket): void {
     const code = errorCode(error)
     const status = statusOf(code)
+    if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
     if (status === undefined || !socket.writable) {
       socket.destroy()
       return

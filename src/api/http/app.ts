@@ -158,6 +158,7 @@ function addressOf({ ip, raw }: FastifyRequest): string {
 function notUnderstood(error: Error, socket: Socket, options: AppOptions): void {
   const { connections } = options
   const status = statusOf(errorCode(error))
+  if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
   if (status === undefined || !socket.writable) {
     socket.destroy()
     return

@@ -293,6 +293,23 @@ t.test('clients without a key that send little or nothing hold no connection', a
   t.same(closed.slice(0, 6), Array(6).fill('unused'), 'what nobody uses makes room')
 })
 
+t.test('a client that was told that it does not speak HTTP has a moment to read that, whatever it does', async t => {
+  const closed: string[] = []
+  const limits = { max: 4, sendMs: 300, closeMs: 200, closesUsed: true }
+  const connections = new Connections(limits, { closed: reason => void closed.push(reason), refused: () => {} })
+  const { url } = await start(t, { connections, headersTimeoutMs: 200, requestTimeoutMs: 300 })
+  const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true })
+  t.teardown(() => socket.destroy())
+  socket.write('no HTTP\r\n\r\n')
+  const [answer] = await once(socket, 'data')
+  t.match(String(answer), /^HTTP\/1.1 400 /)
+  socket.write('nor this\r\n\r\n')
+  // Node.js finds it overdue meanwhile.
+  for (const end = performance.now() + 500; performance.now() < end; );
+  while (connections.size > 0) await new Promise(resolve => setTimeout(resolve, 5))
+  t.same(closed, ['left_open'])
+})
+
 t.test('a request that came whole is answered, whatever comes behind it', async t => {
   let answer = () => {}
   const asked = new Promise<void>(resolve => {
