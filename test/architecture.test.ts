@@ -48,6 +48,13 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'a timer', pattern: /\bset(Timeout|Interval)\b|['"](node:)?timers/, allowed: /^(lib|cli)\// },
   // It never returns in /proc: makeFolder does.
   { what: 'mkdir with recursive', pattern: /\bmkdir(Sync)?\([^\n]*recursive/, allowed: /^$/ },
+  { what: 'a thread', pattern: /['"](node:)?worker_threads/, allowed: /^lib\/fs-/ },
+  {
+    // It would wait for a remote file system for ever: lib/guarded-fs.ts has the same calls. reads.ts asks whether the file is a local one.
+    what: 'a synchronous call of node:fs',
+    pattern: /import (fs\b|[^;]*?\b\w+Sync\b)[^;]*?from ['"]node:fs['"]/,
+    allowed: /^(?!sources\/file)|^sources\/file\/reads\.ts$/,
+  },
   { what: 'chance', pattern: /\bMath\.random\b/, allowed: /^(lib|cli)\// },
 ]
 

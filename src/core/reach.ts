@@ -1,6 +1,7 @@
-import { constants, openSync } from 'node:fs'
+import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
+import { openSync } from '../lib/guarded-fs.js'
 
 /**
  * What a component can reach outside of its configuration. A configuration that comes from elsewhere is bounded in it:

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { MountProbe } from './mount-probe.js'
 import { Mounts } from './mounts.js'
-import { after, type Clock, systemClock } from './time.js'
+import { after, type Clock, every, systemClock } from './time.js'
 
 /** How long a file system may take to answer. */
 const PATIENCE_MS = 3000
@@ -10,6 +10,8 @@ const PATIENCE_MS = 3000
 const FRESH_MS = 1000
 /** How long a call may wait for others to return. */
 const TURN_MS = 10_000
+/** A call that was given up keeps its file system silent for so long at most, should that answer again before the call returns. */
+const STUCK_MS = 60_000
 /** The list of mounts is read again, and links are followed again. */
 const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
@@ -19,9 +21,11 @@ const MOST_CALLS = 2
 const MOST_PROBES = 32
 
 interface State {
-  /** The probe under way. */
+  /** What the next answer is expected of: the probe under way. */
   probe?: Promise<void> | undefined
   isSilent: boolean
+  /** Synchronous calls that were given up, and have not returned. */
+  stuck: number
   answeredAt: number
 }
 
@@ -35,8 +39,10 @@ export interface FileSystemsOptions {
 
 export class SilentFileSystem extends Error {
   readonly code = 'SLUICE_FILE_SYSTEM_SILENT'
+  readonly mount: string
   constructor(mount: string, why?: string) {
     super(why === undefined ? `the file system at ${mount} does not answer` : `${mount} has to wait: ${why}`)
+    this.mount = mount
   }
 }
 
@@ -85,7 +91,43 @@ export class FileSystems {
   /** The mount of `path` if it did not answer when it was asked last. Asks nobody. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
-    return mount !== undefined && this.#states.get(mount)?.isSilent ? mount : undefined
+    return mount !== undefined && this.isSilent(mount) ? mount : undefined
+  }
+
+  isSilent(mount: string): boolean {
+    return this.#states.get(mount)?.isSilent === true
+  }
+
+  /** A call to the file system mounted at `mount` did not return in time, and may still do so. */
+  silence(mount: string, returned: Promise<void>): void {
+    const state = this.#stateOf(mount)
+    state.isSilent = true
+    state.stuck++
+    const isOver = new Promise<void>(resolve => {
+      const cancel = this.#after(STUCK_MS, resolve)
+      void returned.then(() => {
+        state.stuck--
+        cancel()
+        resolve()
+      })
+    })
+    this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
+  }
+
+  /** Resolves when the file system mounted at `mount`, which did not answer, may do so again. */
+  async answered(mount: string): Promise<void> {
+    const probe = this.#states.get(mount)?.probe
+    await (probe ?? aMoment())
+  }
+
+  #expect(state: State, answer: Promise<unknown>): void {
+    const probe = answer.then(() => {
+      if (state.probe !== probe) return
+      state.probe = undefined
+      state.isSilent = false
+      state.answeredAt = this.#clock.now()
+    })
+    state.probe = probe
   }
 
   /** Whether the file system mounted at `mount` answers now, or did a moment ago. */
@@ -95,11 +137,7 @@ export class FileSystems {
       if (this.#clock.now() - state.answeredAt < FRESH_MS) return true
       const pending = [...this.#states.values()].filter(({ probe }) => probe !== undefined).length
       if (pending >= MOST_PROBES) return false
-      state.probe = this.#probe(mount).then(() => {
-        state.probe = undefined
-        state.isSilent = false
-        state.answeredAt = this.#clock.now()
-      })
+      this.#expect(state, this.#probe(mount))
     } else if (state.isSilent) return false
     return await this.#inTime(state)
   }
@@ -135,6 +173,7 @@ export class FileSystems {
 
   /** A mount with a call under way that will not return by itself. Node.js waits for such a call when the process exits. */
   async stuck(): Promise<string | undefined> {
+    for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
     return undefined
   }
@@ -173,11 +212,21 @@ export class FileSystems {
   #stateOf(mount: string): State {
     let state = this.#states.get(mount)
     if (!state) {
-      state = { isSilent: false, answeredAt: Number.NEGATIVE_INFINITY }
+      state = { isSilent: false, stuck: 0, answeredAt: Number.NEGATIVE_INFINITY }
       this.#states.set(mount, state)
     }
     return state
   }
+}
+
+/** Does not keep the process from ending. */
+function aMoment(): Promise<void> {
+  return new Promise(resolve => {
+    const stop = every(FRESH_MS, () => {
+      stop()
+      resolve()
+    })
+  })
 }
 
 function readMounts(): string {

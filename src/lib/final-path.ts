@@ -1,15 +1,17 @@
-import { readlinkSync, realpathSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
+import { readlinkSync, realpathSync, unlessSilent } from './guarded-fs.js'
 
 /** Symbolic links in a row, as the kernel follows them. */
 const MOST_LINKS = 40
 
-/** Where a path leads once all its symbolic links are resolved, also when there is nothing yet. */
+/** Where a path leads once all its symbolic links are resolved, also when there is nothing yet. Throws when a file system does not answer. */
 export function finalPath(path: string, links = MOST_LINKS): string {
   const whole = resolve(path)
   try {
     return realpathSync(whole)
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     // It does not exist, or a link in it leads to nothing.
   }
   const folder = dirname(whole)
@@ -17,7 +19,8 @@ export function finalPath(path: string, links = MOST_LINKS): string {
   const real = join(finalPath(folder, links), basename(whole))
   try {
     return links > 0 ? finalPath(resolve(dirname(real), readlinkSync(real)), links - 1) : real
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     return real
   }
 }

@@ -8,7 +8,7 @@ import { byteSize, decodeOption, duration, refuse } from '../core/options.js'
 import { reaches } from '../core/reach.js'
 import { fileSystems } from '../lib/file-systems.js'
 import { Descriptors } from './file/descriptors.js'
-import { Discovery } from './file/discovery.js'
+import { Discovery, type Found } from './file/discovery.js'
 import { registerGauges } from './file/gauges.js'
 import { compileReads, globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
@@ -134,7 +134,7 @@ class FileSource implements Source {
     this.#saved = new Saved(checkpoints.read())
     this.#troubles = new Troubles(context)
     this.#remote = new Remote(context.fileSystems ?? fileSystems, log, clock)
-    this.#descriptors = new Descriptors(options.max_open_files, this.#remote)
+    this.#descriptors = new Descriptors(options.max_open_files)
     const shared = { troubles: this.#troubles, clock, remote: this.#remote }
     this.#discovery = new Discovery(options.include, options.exclude, shared)
     const truncations = metrics.counter(
@@ -176,7 +176,7 @@ class FileSource implements Source {
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
-      unfindable: async () => ((await this.#mayTouchAll()) ? await this.#roster.unfindable() : []),
+      unfindable: () => this.#roster.unfindable(),
       onLost: tailer => {
         const msg =
           'stopped before the rest of a file could be delivered that is deleted or was moved to another folder'
@@ -185,7 +185,7 @@ class FileSource implements Source {
       },
       open: tailer => this.#roster.open(tailer),
       onTruncated: tailer => this.#roster.truncated(tailer),
-      areHeld: () => this.#isHeld || this.#isBlocked,
+      areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })
     this.#roster = new Roster({
       context,
@@ -256,9 +256,7 @@ class FileSource implements Source {
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
-    // What may never return stays open.
-    const open = [...this.#roster.tailers].filter(({ path }) => !this.#remote.isSilent(path))
-    for (const tailer of open) this.#descriptors.close(tailer)
+    for (const tailer of [...this.#roster.tailers]) this.#descriptors.close(tailer)
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {
@@ -270,7 +268,7 @@ class FileSource implements Source {
       else await this.#sweep()
       const hinted = this.#hinted
       this.#hinted = new Set()
-      for (const path of hinted) if (!this.#remote.isSilent(path)) this.#roster.examine(path)
+      for (const path of hinted) await this.#remote.unlessSilent(() => this.#roster.examine(path))
       if (this.#isHeld) this.#urgent = true
       else if (!this.#options.follow) this.#reader.look()
       this.#saveNew()
@@ -307,26 +305,29 @@ class FileSource implements Source {
     this.#urgent = false
     const found = await this.#discovery.walk(slices)
     const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
-    this.#isBlocked = found.isBlocked || !mayTouchAll
     this.#remote.forgetOthers()
-    let unwatched = false
-    if (!this.#isBlocked) {
-      await this.#roster.sweep(found.files, slices)
-      // The oldest first: what was rotated comes before what took its place.
-      if (!this.#swept)
-        this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
-      this.#swept = true
-    }
-    if (!this.#isBlocked && this.#options.follow && !this.#stopped) {
-      for (const folder of this.#roster.targetFolders()) found.folders.add(folder)
-      unwatched = await this.#watches.sync(found.folders, slices)
-    }
+    const unwatched =
+      found.isBlocked || !mayTouchAll ? undefined : await this.#remote.unlessSilent(() => this.#lookAt(found, slices))
+    this.#isBlocked = unwatched === undefined
+    // To have waited for a file system is no work.
+    if (this.#isBlocked) slices.restart()
     slices.stop()
     const now = clock.now()
     // What came into a folder after it was listed and before it was watched is looked for at once.
     if (unwatched) this.#urgent = true
     this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * slices.busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * slices.busyMs)
+  }
+
+  /** True when folders were not watched before, and something may have come into them meanwhile. */
+  async #lookAt({ files, folders }: Found, slices: Slices): Promise<boolean> {
+    await this.#roster.sweep(files, slices)
+    // The oldest first: what was rotated comes before what took its place.
+    if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
+    this.#swept = true
+    if (!this.#options.follow || this.#stopped) return false
+    for (const folder of this.#roster.targetFolders()) folders.add(folder)
+    return await this.#watches.sync(folders, slices)
   }
 
   /** Whether all files that were found, and those that are read, are in file systems that answer. */

@@ -1,5 +1,7 @@
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
+import { SilentFileSystem } from '../../lib/file-systems.js'
+import { unlessSilent } from '../../lib/guarded-fs.js'
 import { Copy } from './copy.js'
 import { type BirthTimes, keyOf, leadsTo } from './identity.js'
 import type { Losses } from './losses.js'
@@ -48,14 +50,27 @@ export class Away {
     const sought = new Map<string, Tailer>()
     for (const tailer of tailers) {
       if (slices.due) await slices.pause()
-      if (tailer.isOpen && !tailer.copy && !leadsTo(tailer.path, tailer.key)) sought.set(tailer.key, tailer)
+      if (tailer.isOpen && !tailer.copy && !this.#mayBeThere(tailer)) sought.set(tailer.key, tailer)
     }
     for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
-      for await (const [path, stat] of search(folder, sought, slices)) {
-        if (dirname(sought.get(keyOf(stat))!.path) === dirname(path)) sought.delete(keyOf(stat))
+      try {
+        for await (const [path, stat] of search(folder, sought, slices))
+          if (dirname(sought.get(keyOf(stat))!.path) === dirname(path)) sought.delete(keyOf(stat))
+      } catch (error) {
+        if (!(error instanceof SilentFileSystem)) throw error
+        for (const [key, { path }] of sought) if (dirname(path) === folder) sought.delete(key)
       }
     }
     return [...sought.values()]
+  }
+
+  #mayBeThere({ path, key }: Tailer): boolean {
+    try {
+      return leadsTo(path, key)
+    } catch {
+      // Its file system does not answer.
+      return true
+    }
   }
 
   /** Looks after those that the sweep did not come across. */
@@ -81,10 +96,16 @@ export class Away {
       tailer.awaySince = now
       return
     }
+    // What it was quiet for in the meantime is not known.
+    if (tailer.failed === 'silent') {
+      tailer.failed = undefined
+      tailer.awaySince = now
+    }
     let left = 0
     try {
       left = tailer.left()
     } catch (error) {
+      unlessSilent(error)
       tailer.failed = 'read'
       troubles.failed(tailer.path, 'read', error)
     }
@@ -155,11 +176,13 @@ export class Away {
   #retireIfOver(tailer: Tailer, now: number): void {
     const { context, saved, rotated, rotateWaitMs, forget } = this.#options
     if (now - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    const { unlinked } = tailer
+    // So that its copy, when it is looked at by the next run, is not taken for that of another.
+    const mayBeCopied = unlinked && rotated.areCompressedIn(dirname(tailer.path))
     if (tailer.unread > 0) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), away: context.clock.wall() }
-    if (!tailer.unlinked) saved.put(entry)
-    // So that its copy, when it is looked at by the next run, is not taken for that of another.
-    else if (rotated.areCompressedIn(dirname(tailer.path))) saved.put({ ...entry, gone: true })
+    if (!unlinked) saved.put(entry)
+    else if (mayBeCopied) saved.put({ ...entry, gone: true })
     forget(tailer)
   }
 

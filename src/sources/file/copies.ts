@@ -1,6 +1,7 @@
-import { type BigIntStats, constants, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
+import { type BigIntStats, constants } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
+import { fstatSync, openSync, readdirSync, readSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import { type Candidate, Copy, Slots } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, keyOf } from './identity.js'
 import { Inflated } from './inflated.js'
@@ -100,7 +101,8 @@ export class Copies {
     // Asked for each file that is let go of: not as thorough as `list`.
     try {
       return readdirSync(folder).some(name => copyStat(folder, name) !== undefined)
-    } catch {
+    } catch (error) {
+      unlessSilent(error)
       return false
     }
   }
@@ -259,6 +261,7 @@ export class Copies {
         inflated.close()
       }
     } catch (error) {
+      unlessSilent(error)
       if (errorCode(error) === 'ENOENT') return 'moved'
       this.#troubles.damaged(path, error)
       return undefined
@@ -318,7 +321,8 @@ function list(folder: string): Listed[] {
       if (names.has(original) && isMadeOf(stat, join(folder, original))) continue
       found.push({ path: join(folder, name), stat, stamp: `${stat.dev}:${stat.ino}:${stat.size}:${stat.mtimeNs}` })
     }
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     // Gone or not to be read, or a loop of links: then what there is more is not found.
   }
   found.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1))

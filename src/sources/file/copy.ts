@@ -1,5 +1,6 @@
-import { closeSync, constants, fstatSync, openSync } from 'node:fs'
+import { constants } from 'node:fs'
 import { errorCode } from '../../core/errors.js'
+import { closeSync, fstatSync, openSync, unlessSilent } from '../../lib/guarded-fs.js'
 import { type Fingerprint, fingerprint, keyOf, same } from './identity.js'
 import { Inflated } from './inflated.js'
 import type { Troubles } from './troubles.js'
@@ -126,6 +127,7 @@ export class Copy {
       }
       return before.length + length
     } catch (error) {
+      unlessSilent(error)
       if (errorCode(error) === 'ENOENT') return this.#lose()
       this.#troubles.damaged(candidate.path, error)
       return this.#refuse(candidate)

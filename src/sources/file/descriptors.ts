@@ -1,6 +1,5 @@
 import { descriptorLimit } from '../../lib/descriptor-limit.js'
 import { leadsTo } from './identity.js'
-import type { Remote } from './remote.js'
 import type { Tailer } from './tailer.js'
 
 /** The share of the process's descriptors that one source may take. */
@@ -9,11 +8,9 @@ const SHARE = 0.5
 /** Open files, the least recently read first. */
 export class Descriptors {
   readonly #max: number
-  readonly #remote: Remote
   readonly #open = new Set<Tailer>()
 
-  constructor(max: number, remote: Remote) {
-    this.#remote = remote
+  constructor(max: number) {
     this.#max = Math.max(1, Math.min(max, Math.floor(descriptorLimit() * SHARE)))
   }
 
@@ -42,11 +39,20 @@ export class Descriptors {
     for (const unfinished of [false, true]) {
       for (const tailer of this.#open) {
         if (excess <= 0) return
-        if (tailer.pending > 0 !== unfinished || this.#remote.isSilent(tailer.path)) continue
-        if (tailer.reading || tailer.awaySince !== undefined || !leadsTo(tailer.path, tailer.key)) continue
+        if (tailer.pending > 0 !== unfinished || tailer.reading || tailer.awaySince !== undefined) continue
+        if (!this.#canBeFound(tailer)) continue
         this.close(tailer)
         excess--
       }
+    }
+  }
+
+  #canBeFound({ path, key }: Tailer): boolean {
+    try {
+      return leadsTo(path, key)
+    } catch {
+      // Its file system does not answer.
+      return false
     }
   }
 

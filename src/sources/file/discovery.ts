@@ -1,6 +1,8 @@
-import { type BigIntStats, type Dirent, readdirSync, statSync } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
+import { SilentFileSystem } from '../../lib/file-systems.js'
+import { type Entry, readdirSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import type { Clock } from '../../lib/time.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
 import type { Remote } from './remote.js'
@@ -40,7 +42,7 @@ interface Step {
 }
 
 interface Listing {
-  readonly entries: Dirent[]
+  readonly entries: Entry[]
   /** The folder itself and its time of change; undefined: not to be trusted. */
   readonly stamp: string | undefined
   /** The number of the walk that read the names. */
@@ -96,12 +98,23 @@ export class Discovery {
       const place = belowNames(step)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
-      else this.#step(place, steps, found, known)
+      else if (!this.#step(place, steps, found, known)) found.isBlocked = true
     }
     return found
   }
 
-  #step({ folder, segments, at }: Step, steps: Step[], found: Found, known: Map<string, Listing>): void {
+  /** False: its file system does not answer any more. */
+  #step(step: Step, steps: Step[], found: Found, known: Map<string, Listing>): boolean {
+    try {
+      this.#take(step, steps, found, known)
+      return true
+    } catch (error) {
+      if (error instanceof SilentFileSystem) return false
+      throw error
+    }
+  }
+
+  #take({ folder, segments, at }: Step, steps: Step[], found: Found, known: Map<string, Listing>): void {
     const segment = segments[at]!
     const last = segments.length - 1
     found.folders.add(folder)
@@ -151,6 +164,7 @@ export class Discovery {
         walk: this.#walk,
       }
     } catch (error) {
+      unlessSilent(error)
       const code = errorCode(error)
       if (code !== 'ENOENT' && code !== 'ENOTDIR') this.#troubles.failed(folder, 'list', error)
       return { entries: [], stamp: undefined, walk: this.#walk }

@@ -1,6 +1,7 @@
-import { type BigIntStats, closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs'
+import { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
+import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import { type Frame, LINE_END } from '../../lib/line-splitter.js'
 
 /**
@@ -86,7 +87,8 @@ export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 export function leadsTo(path: string, key: string): boolean {
   try {
     return keyOf(statSync(path, { bigint: true })) === key
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     return false
   }
 }
@@ -101,10 +103,14 @@ export function goneKey(key: string): string {
 /** Opens the file at `path`; undefined when that is not the one of this key and birth. */
 export function openKnown(path: string, key: string, birth: bigint, births: BirthTimes): number | undefined {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-  const stat = fstatSync(fd, { bigint: true })
-  if (keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth, path)) return fd
-  closeSync(fd)
-  return undefined
+  let isKnown = false
+  try {
+    const stat = fstatSync(fd, { bigint: true })
+    isKnown = keyOf(stat) === key && stat.isFile() && !births.differ(stat, birth, path)
+    return isKnown ? fd : undefined
+  } finally {
+    if (!isKnown) closeSync(fd)
+  }
 }
 
 /** What is remembered of a file, and compared with what is found later. */

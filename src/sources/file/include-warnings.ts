@@ -1,8 +1,8 @@
-import { type Dirent, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { OptionWarning } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
 import { type FileSystems, fileSystems } from '../../lib/file-systems.js'
+import { type Entry, readdirSync, statSync } from '../../lib/guarded-fs.js'
 import { ANY_DEPTH, compileGlobs, matchName, type Segment } from './glob.js'
 
 /** Folders that are read for one pattern. A pattern that needs more gets no warning. */
@@ -46,7 +46,7 @@ function find(segments: readonly Segment[], systems: FileSystems): Match {
     // Nobody has asked whether it answers.
     const literal = typeof segment === 'string' ? join(folder, segment) : folder
     if (systems.mountOf(literal) !== undefined) return 'unknown'
-    const names: readonly (string | Dirent)[] | undefined =
+    const names: readonly (string | Entry)[] | undefined =
       typeof segment === 'string' ? [segment] : read++ < MAX_FOLDERS ? list(folder) : undefined
     if (!names) return 'unknown'
     if (segment === ANY_DEPTH && !isLast) steps.push({ folder, at: at + 1 })
@@ -64,7 +64,7 @@ function find(segments: readonly Segment[], systems: FileSystems): Match {
   return best
 }
 
-function list(folder: string): Dirent[] | undefined {
+function list(folder: string): Entry[] | undefined {
   try {
     return readdirSync(folder, { withFileTypes: true })
   } catch (error) {

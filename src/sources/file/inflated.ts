@@ -1,5 +1,5 @@
-import { close, read } from 'node:fs'
 import { createGunzip, type Gunzip } from 'node:zlib'
+import { closeLater, readLater, unlessSilent } from '../../lib/guarded-fs.js'
 import { FINGERPRINT_BYTES } from './identity.js'
 
 /** Compressed bytes fed at a time. They inflate to a thousand times as many at most: that is all there is in memory. */
@@ -118,6 +118,7 @@ export class Inflated {
       else for (let i = 0; i < length && !this.#ended; i++) await this.#write(this.#feed.subarray(i, i + 1))
       this.#fedTo += length
     } catch (error) {
+      unlessSilent(error)
       if (singly || (error as NodeJS.ErrnoException).code === 'Z_BUF_ERROR' || !isOfZlib(error)) {
         this.#damage = error as Error
         return
@@ -130,9 +131,7 @@ export class Inflated {
   }
 
   #fill(want: number): Promise<number> {
-    return new Promise((resolve, reject) => {
-      read(this.#fd, this.#feed, 0, want, this.#fedTo, (error, length) => (error ? reject(error) : resolve(length)))
-    })
+    return readLater(this.#fd, this.#feed.subarray(0, want), this.#fedTo)
   }
 
   /** Resolves when what came of the bytes is in the parts. */
@@ -155,7 +154,7 @@ export class Inflated {
   /** Not while a call is under way. */
   close(): void {
     this.#gunzip.destroy()
-    close(this.#fd, () => {})
+    closeLater(this.#fd)
   }
 }
 

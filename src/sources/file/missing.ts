@@ -1,7 +1,8 @@
-import { existsSync, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode } from '../../core/errors.js'
+import { SilentFileSystem } from '../../lib/file-systems.js'
+import { existsSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import type { Sought } from './copies.js'
 import { Copy } from './copy.js'
 import { type BirthTimes, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
@@ -68,8 +69,18 @@ export class Missing {
 
   /** Looks for all that there are positions of and no tailers. */
   async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
-    const { saved, births } = this.#options
     this.isIncomplete = false
+    try {
+      await this.#findCopies(await this.#findThere(slices), [...tailers], slices)
+    } catch (error) {
+      this.isIncomplete = true
+      throw error
+    }
+  }
+
+  /** What is still there, and reads on in it. */
+  async #findThere(slices: Slices): Promise<ReadonlySet<Entry>> {
+    const { saved, births } = this.#options
     const there = new Set<Entry>()
     for (const [folder, entries] of saved.byFolder()) {
       const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
@@ -89,7 +100,7 @@ export class Missing {
         }
       }
     }
-    await this.#findCopies(there, [...tailers], slices)
+    return there
   }
 
   /** What is nowhere, but for `there`, may have been copied. The oldest is read first: what is later comes after it. */
@@ -162,13 +173,16 @@ export class Missing {
         if (now) delays.add(now)
         continue
       }
-      this.#displaced.delete(path)
       const fd = at(path)?.fd
       const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.isCopyOf(place.path, fd)
-      this.#readUnseen(
-        path,
-        unseen.filter(one => !isCopy(one)),
-      )
+      const whole = unseen.filter(one => !isCopy(one))
+      this.#displaced.delete(path)
+      try {
+        this.#readUnseen(path, whole)
+      } catch (error) {
+        this.#displaced.set(path, since)
+        throw error
+      }
     }
     this.#isStarting &&= this.isWaiting
   }
@@ -216,7 +230,7 @@ export class Missing {
     const { gone: _gone, size: _size, ...rest } = entry
     const moved = { ...rest, path, file, ...identityOf(place) }
     saved.remove(entry)
-    if (stat.size > BigInt(entry.offset)) this.#begin(path, moved)
+    if (stat.size > BigInt(entry.offset)) this.#begin(path, moved, entry)
     else saved.put(moved)
   }
 
@@ -239,8 +253,8 @@ export class Missing {
     }
   }
 
-  /** Reads a file from the position of the entry. */
-  #begin(path: string, entry: Entry): void {
+  /** Reads a file from the position of the entry. `former`: what was saved before, for when its file system does not answer. */
+  #begin(path: string, entry: Entry, former?: Entry): void {
     const { saved, adopt, precede, context } = this.#options
     const file = nameOf(entry)
     saved.put(entry)
@@ -256,11 +270,16 @@ export class Missing {
       context.log.info({ file, now: path, offset }, 'reading the rest of a file where rotation left it')
       this.#follow(tailer, path)
     } catch (error) {
+      if (error instanceof SilentFileSystem) {
+        saved.remove(entry)
+        if (former) saved.put(former)
+      }
       this.#failed(path, error)
     }
   }
 
   #failed(path: string, error: unknown): void {
+    unlessSilent(error)
     // It was just renamed.
     if (errorCode(error) === 'ENOENT') this.isIncomplete = true
     else this.#options.troubles.failed(path, 'open', error)

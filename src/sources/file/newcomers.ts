@@ -1,5 +1,6 @@
-import { type BigIntStats, statSync } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { statSync } from '../../lib/guarded-fs.js'
 import type { NameKind } from './discovery.js'
 import { originalNames } from './names.js'
 import type { Rotated } from './rotated.js'

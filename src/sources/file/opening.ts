@@ -1,4 +1,5 @@
 import { errorCode } from '../../core/errors.js'
+import { unlessSilent } from '../../lib/guarded-fs.js'
 import type { Descriptors } from './descriptors.js'
 import { type BirthTimes, openKnown } from './identity.js'
 import type { Tailer } from './tailer.js'
@@ -27,8 +28,8 @@ export class Opening {
         tailer.open(fd)
       }
     } catch (error) {
-      tailer.failed = 'open'
       this.failed(tailer.path, error)
+      tailer.failed = 'open'
       return false
     }
     this.#descriptors.used(tailer)
@@ -39,8 +40,9 @@ export class Opening {
     return true
   }
 
-  /** Notes why a file cannot be opened. */
+  /** Notes why a file cannot be opened. Throws when it is its file system that does not answer. */
   failed(path: string, error: unknown): void {
+    unlessSilent(error)
     const code = errorCode(error)
     if (code === 'EMFILE' || code === 'ENFILE') this.#descriptors.refused()
     if (code !== 'ENOENT') this.#troubles.failed(path, 'open', error)

@@ -1,6 +1,6 @@
-import { existsSync } from 'node:fs'
 import { basename } from 'node:path'
 import { fileSystems } from '../../lib/file-systems.js'
+import { existsSync } from '../../lib/guarded-fs.js'
 import { compileExclude, compileGlobs, matchPath } from './glob.js'
 import { Saved } from './saved.js'
 

@@ -1,4 +1,4 @@
-import { fstatSync } from 'node:fs'
+import { fstatSync, unlessSilent } from '../../lib/guarded-fs.js'
 import { fingerprintAt, same } from './identity.js'
 import type { Slices } from './slices.js'
 import type { Tailer } from './tailer.js'
@@ -17,7 +17,8 @@ export async function findOverwritten(
     try {
       if (isOverwritten(tailer)) onTruncated(tailer)
       else tailer.learnHead()
-    } catch {
+    } catch (error) {
+      unlessSilent(error)
       // The next read fails as well, and is reported.
     }
   }

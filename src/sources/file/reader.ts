@@ -1,6 +1,7 @@
 import type { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Splitting } from '../../core/multiline-options.js'
+import { SilentFileSystem } from '../../lib/file-systems.js'
 import type { Clock } from '../../lib/time.js'
 import type { Remote } from './remote.js'
 import { Slices } from './slices.js'
@@ -77,6 +78,7 @@ export class Reader {
   /** The file may have more to read. */
   ready(tailer: Tailer): void {
     if (tailer.queued || tailer.held) return
+    if (tailer.failed === 'silent') tailer.failed = undefined
     tailer.queued = true
     this.#queue.push(tailer)
     this.#waker.wake()
@@ -171,6 +173,8 @@ export class Reader {
       try {
         await this.#readOut(tailer, out)
       } catch (error) {
+        // The next start finds out what became of it.
+        if (error instanceof SilentFileSystem) continue
         this.#options.troubles.failed(tailer.path, 'read', error)
       }
       if (tailer.unread > 0) this.#options.onLost(tailer)
@@ -194,11 +198,8 @@ export class Reader {
     const before = this.#options.clock.now() - QUIET_MS
     for (const tailer of this.#unfinished.tailers) {
       // What was read before it and cannot be sent any more is read again: then so is this.
-      const blocked =
-        tailer.queued ||
-        this.#options.remote.isSilent(tailer.path) ||
-        this.#outbox.some(({ origin }) => origin === tailer.origin)
-      if (blocked || tailer.growth.at > before || hasMore(tailer)) continue
+      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
+      if (blocked || tailer.growth.at > before || hasMore(tailer) !== false) continue
       const batch = tailer.flush(out)
       if (batch) void out.send(batch).catch(() => {})
     }
@@ -240,6 +241,10 @@ export class Reader {
 
   /** It is tried again when the next sweep finds it. */
   #failed(tailer: Tailer, error: unknown): void {
+    if (error instanceof SilentFileSystem) {
+      this.#postpone(tailer)
+      return
+    }
     tailer.failed = 'read'
     this.#options.troubles.failed(tailer.path, 'read', error)
     this.#drop(tailer)
@@ -247,7 +252,7 @@ export class Reader {
 
   /** Its file system does not answer: the sweep that finds it again comes after the answer. */
   #postpone(tailer: Tailer): void {
-    tailer.failed = 'read'
+    tailer.failed = 'silent'
     this.#drop(tailer)
   }
 

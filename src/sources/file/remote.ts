@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
-import type { FileSystems } from '../../lib/file-systems.js'
+import { type FileSystems, SilentFileSystem } from '../../lib/file-systems.js'
+import { prepareCalls } from '../../lib/guarded-fs.js'
 import type { Clock } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 
@@ -36,8 +37,10 @@ export class Remote {
     if (mount === undefined) return true
     this.#met.add(mount)
     const answers = await this.#fileSystems.answers(mount)
-    if (answers) this.#over(mount)
-    else if (!this.#silent.has(mount)) {
+    if (answers) {
+      this.#over(mount)
+      await prepareCalls()
+    } else if (!this.#silent.has(mount)) {
       this.#silent.set(mount, this.#clock.now())
       this.#log.error(
         { code: 'SLUICE_FILE_SYSTEM_SILENT', folder: mount },
@@ -45,6 +48,17 @@ export class Remote {
       )
     }
     return answers
+  }
+
+  /** What `look` finds; undefined: a file system does not answer any more. */
+  async unlessSilent<T>(look: () => Promise<T> | T): Promise<T | undefined> {
+    try {
+      return await look()
+    } catch (error) {
+      if (!(error instanceof SilentFileSystem)) throw error
+      await this.answers(error.mount)
+      return undefined
+    }
   }
 
   /** Whether `path` is in a file system that did not answer when it was asked last. */

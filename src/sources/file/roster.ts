@@ -1,14 +1,15 @@
-import { type BigIntStats, closeSync, fstatSync, statSync } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import type { SourceContext } from '../../core/component.js'
 import type { Decode } from '../../core/origin.js'
 import { openWithinSync } from '../../core/reach.js'
+import { closeSync, fstatSync, realpathSync, statSync } from '../../lib/guarded-fs.js'
 import { Away } from './away.js'
 import { Copy } from './copy.js'
 import type { Descriptors } from './descriptors.js'
 import type { NameKind } from './discovery.js'
 import { Held } from './held.js'
-import { BirthTimes, keyOf } from './identity.js'
+import { BirthTimes, keyOf, type Verdict } from './identity.js'
 import type { Losses } from './losses.js'
 import { Missing } from './missing.js'
 import { Newcomers, originalsOf } from './newcomers.js'
@@ -20,12 +21,10 @@ import { openSibling, type Sibling } from './siblings.js'
 import { Slices } from './slices.js'
 import { beginningOf, judgeEntry, positionOf, startOf } from './start.js'
 import { Succession } from './succession.js'
+import { Sweeps } from './sweeps.js'
 import { Tailer } from './tailer.js'
 import type { TailerContext } from './tailing.js'
 import type { Troubles } from './troubles.js'
-
-/** How often files that are away are looked for in their folders: one may have been written to after it was let go. */
-const THOROUGH_MS = 600_000
 
 export interface RosterOptions {
   readonly context: SourceContext
@@ -63,15 +62,12 @@ export class Roster {
   readonly #newcomers: Newcomers
   readonly #missing: Missing
   readonly #away: Away
-  #sweep = 0
-  #thoroughAt = 0
-  /** When the last three sweeps began, the latest first, wall clock in milliseconds. */
-  #began: readonly number[]
+  readonly #sweeps: Sweeps
 
   constructor(options: RosterOptions) {
     this.#options = options
     const { saved, troubles, context } = options
-    this.#began = [saved.lookedAt ?? context.clock.wall()]
+    this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
     const births = this.#births
     this.#held = new Held(options)
     this.#opening = new Opening(options.descriptors, troubles, births)
@@ -121,7 +117,7 @@ export class Roster {
 
   /** What was rotated before this time was seen, wall clock in milliseconds. */
   get lookedAt(): number {
-    return this.#began.at(-1)!
+    return this.#sweeps.lookedAt
   }
 
   get displaced(): Displaced[] {
@@ -143,29 +139,31 @@ export class Roster {
 
   /** Looks at what is found under `files` now, and at what was found before and is not any more. */
   async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
+    await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices))
+  }
+
+  async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     const { troubles, saved, context } = this.#options
-    this.#sweep++
-    this.#began = [context.clock.wall(), ...this.#began].slice(0, 3)
     for (const [path, kind] of files) {
       if (slices.due) await slices.pause()
       if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
     }
     for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
     const now = context.clock.now()
-    const thorough = now >= this.#thoroughAt || this.#missing.isIncomplete
+    const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete
     if (thorough) await this.#missing.find(this.#tailers.values(), slices)
     this.#names.succeed()
     const held = this.#held.now
     await this.#away.visit(this.#unseen(), slices)
-    await this.#missing.findUnseen(this.#began[0]!, slices)
+    await this.#missing.findUnseen(this.#sweeps.beganAt, slices)
     await this.#newcomers.takeUp(slices)
     await findOverwritten(this.#tailers.values(), tailer => this.truncated(tailer), slices)
     this.#held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
     // Before anything is read, what was rotated unseen can still come first.
-    if (this.#sweep === 1) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
+    if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
     troubles.nextSweep()
     if (!thorough || this.#missing.isIncomplete) return
-    this.#thoroughAt = now + THOROUGH_MS
+    this.#sweeps.wasThorough(now)
     saved.prune(context.clock.wall())
   }
 
@@ -189,7 +187,7 @@ export class Roster {
         tailer.movedAt = this.#options.context.clock.now()
         if (tailer.pending > 0 || tailer.growth.parked) this.#options.onReady(tailer)
       }
-      if (tailer.seen !== this.#sweep) unseen.push(tailer)
+      if (tailer.seen !== this.#sweeps.number) unseen.push(tailer)
     }
     return unseen
   }
@@ -203,7 +201,7 @@ export class Roster {
   }
 
   #seen(tailer: Tailer, path: string, changed: boolean): void {
-    tailer.seen = this.#sweep
+    tailer.seen = this.#sweeps.number
     tailer.found = path
     tailer.awaySince = undefined
     if (changed || tailer.failed) this.#options.onReady(tailer)
@@ -265,10 +263,15 @@ export class Roster {
       if (known || !stat.isFile()) return known
       // A folder has changed since its birth: it tells at once whether its file system keeps times of birth.
       if (!this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
-      const entry = this.#resumable(fd, stat, path, saved.take(stat.dev, stat.ino, away?.path ?? path))
-      if (away && !entry) return undefined
-      const atEnd = fromEnd && this.#sweep === 1
+      const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
+      const verdict = remembered && judgeEntry(fd, stat, remembered, this.#births)
+      const entry = verdict === 'same' ? remembered : undefined
+      const target = kind === 'link' || kind === 'unknown' ? realpathSync(path) : path
+      const atEnd = fromEnd && this.#sweeps.isFirst
       const start = entry ? positionOf(entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
+      // From here on nothing fails: a position leaves what is saved only when its file is taken up.
+      if (remembered) this.#resumed(path, remembered, verdict!)
+      if (away && !entry) return undefined
       // A file that was renamed keeps the name that its lines were written under.
       const tailer = new Tailer(path, stat, context.origin(decode, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry && entry.path !== path) {
@@ -279,7 +282,7 @@ export class Roster {
       taken = true
       this.#tailers.set(tailer.key, tailer)
       descriptors.used(tailer)
-      if (kind === 'link' || kind === 'unknown') this.#names.setTarget(path, tailer)
+      this.#names.setTarget(path, target, tailer)
       troubles.over(path)
       if (!entry) this.unsaved++
       context.checkpoints.changed()
@@ -304,7 +307,7 @@ export class Roster {
   /** The name leads to another file than before: what had it in between may be found. */
   #displace(path: string): void {
     // Who reads for the first time does not look for what was before.
-    if (this.#sweep > 1 || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, this.lookedAt)
+    if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, this.lookedAt)
   }
 
   /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
@@ -320,19 +323,18 @@ export class Roster {
    */
   truncated(former: Tailer): void {
     const { context, decode, tailing, descriptors, onForget } = this.#options
-    if (former.fd === undefined || former.reading) return
+    const { fd } = former
+    if (fd === undefined || former.reading) return
+    const stat = fstatSync(fd, { bigint: true })
+    const start = beginningOf(fd)
     onForget(former)
-    let fd = former.fd
-    this.#rekey(former, () => {
-      fd = former.detach()
-    })
+    this.#rekey(former, () => former.detach())
     descriptors.close(former)
     former.truncatedSince = this.lookedAt
     // Its copy is looked for at once.
     former.seen = 0
-    const stat = fstatSync(fd, { bigint: true })
-    const tailer = new Tailer(former.path, stat, context.origin(decode, former.origin.path), beginningOf(fd), tailing)
-    tailer.seen = this.#sweep
+    const tailer = new Tailer(former.path, stat, context.origin(decode, former.origin.path), start, tailing)
+    tailer.seen = this.#sweeps.number
     tailer.after = former
     tailer.open(fd)
     this.#tailers.set(tailer.key, tailer)
@@ -354,7 +356,7 @@ export class Roster {
       this.#options.descriptors.trim(1)
       const fd = openSibling(place, this.#options.context.reach)
       if (fd === undefined) return false
-      this.#rekey(tailer, () => tailer.moveTo(place.path, fstatSync(fd, { bigint: true }), fd))
+      this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))
     } catch (error) {
       this.#opening.failed(place.path, error)
       return false
@@ -370,18 +372,18 @@ export class Roster {
     this.#tailers.set(tailer.key, tailer)
   }
 
-  /** The entry, if the file is still the one that it is about. */
-  #resumable(fd: number, stat: BigIntStats, path: string, entry: Entry | undefined): Entry | undefined {
-    const verdict = entry && judgeEntry(fd, stat, entry, this.#births)
+  /** The file at `path` has the inode that the entry is about. */
+  #resumed(path: string, entry: Entry, verdict: Verdict): void {
+    const { saved, tailing, context } = this.#options
+    saved.remove(entry)
     // It may hold something else that begins with the same bytes.
-    if (entry) this.#displace(entry.file ?? entry.path)
-    if (verdict === 'same') return entry
+    this.#displace(entry.file ?? entry.path)
+    if (verdict === 'same') return
     // What it held may be in a copy.
-    if (entry) this.#options.saved.put({ ...entry, gone: true })
-    if (verdict === 'truncated')
-      this.#options.tailing.onTruncated(path, entry!.offset, Math.max(0, (entry!.size ?? 0) - entry!.offset))
-    else if (verdict) this.#options.context.log.info({ file: path }, 'file is gone and its inode was given to another')
-    return undefined
+    saved.put({ ...entry, gone: true })
+    const { offset, size = 0 } = entry
+    if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
+    else context.log.info({ file: path }, 'file is gone and its inode was given to another')
   }
 
   #forget(tailer: Tailer): void {

@@ -117,15 +117,12 @@ export class Saved {
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
-  /** Takes the entry of a file out: the one under its device and inode, or, when devices were renumbered, its path. */
-  take(dev: bigint, ino: bigint, path: string): Entry | undefined {
-    let entry = this.#entries.get(`${dev}:${ino}`)
-    if (!entry) {
-      const there = this.#paths.get(path)
-      if (there?.ino === String(ino) && there.head.bytes > 0 && !there.gone) entry = there
-    }
-    if (entry) this.remove(entry)
-    return entry
+  /** The entry of a file: the one under its device and inode, or, when devices were renumbered, its path. */
+  find(dev: bigint, ino: bigint, path: string): Entry | undefined {
+    const entry = this.#entries.get(`${dev}:${ino}`)
+    if (entry) return entry
+    const there = this.#paths.get(path)
+    return there?.ino === String(ino) && there.head.bytes > 0 && !there.gone ? there : undefined
   }
 
   /** Whether there is a position in this file. */

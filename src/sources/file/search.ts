@@ -1,5 +1,6 @@
-import { type BigIntStats, readdirSync, statSync } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
+import { readdirSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import { keyOf } from './identity.js'
 import type { Slices } from './slices.js'
 
@@ -12,7 +13,8 @@ export async function* search(
   let names: string[] = []
   try {
     names = readdirSync(folder)
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     // Gone or not to be read: then nothing of it is found.
   }
   for (const name of names) {
@@ -21,7 +23,8 @@ export async function* search(
     let stat: BigIntStats | undefined
     try {
       stat = statSync(path, { bigint: true, throwIfNoEntry: false })
-    } catch {
+    } catch (error) {
+      unlessSilent(error)
       // A loop of links, for one: not what is looked for.
     }
     if (stat?.isFile() && wanted.has(keyOf(stat))) yield [path, stat]

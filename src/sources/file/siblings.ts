@@ -1,6 +1,7 @@
-import { type BigIntStats, closeSync, constants, fstatSync, openSync, readdirSync, statSync } from 'node:fs'
+import { type BigIntStats, constants } from 'node:fs'
 import { join } from 'node:path'
 import { openWithinSync, type Reach } from '../../core/reach.js'
+import { closeSync, fstatSync, openSync, readdirSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import type { Sought, Unseen } from './copies.js'
 import {
   type BirthTimes,
@@ -141,9 +142,13 @@ export class Siblings {
 /** Opens a file that was found; undefined when its name leads to another one by now. */
 export function openSibling({ path, stat }: Sibling, reach: Reach | undefined): number | undefined {
   const fd = openWithinSync(reach, path)
-  if (keyOf(fstatSync(fd, { bigint: true })) === keyOf(stat)) return fd
-  closeSync(fd)
-  return undefined
+  let isIt = false
+  try {
+    isIt = keyOf(fstatSync(fd, { bigint: true })) === keyOf(stat)
+    return isIt ? fd : undefined
+  } finally {
+    if (!isIt) closeSync(fd)
+  }
 }
 
 /** Whether this much is known of a content that no other has the same by chance. */
@@ -154,7 +159,8 @@ export function isStrong({ head, tail }: { head: Fingerprint; tail: Fingerprint 
 function readNames(folder: string): readonly string[] {
   try {
     return readdirSync(folder)
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     // Gone or not to be read: then nothing of it is found.
     return []
   }
@@ -164,7 +170,8 @@ function readNames(folder: string): readonly string[] {
 function statOf(path: string): BigIntStats | undefined {
   try {
     return statSync(path, { bigint: true, throwIfNoEntry: false })
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     return undefined
   }
 }
@@ -175,7 +182,8 @@ function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
   try {
     fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
     return use(fd)
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     return undefined
   } finally {
     if (fd !== undefined) closeSync(fd)

@@ -1,4 +1,3 @@
-import { realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Tailer } from './tailer.js'
 
@@ -37,9 +36,8 @@ export class Succession {
     for (const target of this.#targets.keys()) yield dirname(target)
   }
 
-  /** The path may be that of a link. */
-  setTarget(path: string, tailer: Tailer): void {
-    const target = realpathSync(path)
+  /** The path, that of a link perhaps, leads to the one without links. */
+  setTarget(path: string, target: string, tailer: Tailer): void {
     if (target === path) return
     tailer.target = target
     this.#targets.set(target, tailer)

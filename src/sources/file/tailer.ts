@@ -1,8 +1,9 @@
-import { type BigIntStats, closeSync, fstatSync } from 'node:fs'
+import type { BigIntStats } from 'node:fs'
 import { basename } from 'node:path'
 import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Origin } from '../../core/origin.js'
+import { closeSync, fstatSync } from '../../lib/guarded-fs.js'
 import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
 import { Positions } from '../positions.js'
 import type { Sought } from './copies.js'
@@ -173,13 +174,11 @@ export class Tailer extends Tracked {
   }
 
   /** Its open file was truncated: gives up the descriptor. What was read of an unfinished line stays here. */
-  detach(): number {
-    const fd = this.#fd!
+  detach(): void {
     this.#fd = undefined
     // A larger size may be that of what the file holds now.
     this.size = Math.max(this.#at, this.sureSize)
     this.leave()
-    return fd
   }
 
   /** What it reads goes on in another file, which is a copy. */
@@ -296,7 +295,8 @@ export class Tailer extends Tracked {
     const portion = this.#portion
     const room = portion.begin(this.#splitter, want)
     const before = this.#context.before.subarray(0, this.#tail.bytes)
-    if (this.copy) return portion.wait(this.copy.read(before, room, this.#at, this.#tail))
+    if (this.copy)
+      return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
     const parts = before.length === 0 ? [room] : [before, room]
     const result = this.#reads.read(this.path, this.#fd!, parts, this.#at - before.length)
     return result instanceof Promise ? portion.wait(result) : result

@@ -38,8 +38,8 @@ export class Tracked {
   wasSought = false
   /** That the rest of it is lost was reported. */
   isReported = false
-  /** What failed when it was last tried. */
-  failed: 'open' | 'read' | undefined
+  /** What failed when it was last tried. `silent`: its file system did not answer. */
+  failed: 'open' | 'read' | 'silent' | undefined
   /** When it was found under another name than before. */
   movedAt = Number.NEGATIVE_INFINITY
 

@@ -1,9 +1,13 @@
 import type { Splitting } from '../../core/multiline-options.js'
+import { SilentFileSystem } from '../../lib/file-systems.js'
 import type { Clock } from '../../lib/time.js'
 import type { Tailer } from './tailer.js'
 
 /** All unfinished lines of a source together; beyond it the first ones are given up, and read again later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
+
+/** What is unfinished in a file system that does not answer is looked at again after this time. */
+const SILENT_MS = 1000
 
 export interface UnfinishedOptions {
   readonly clock: Clock
@@ -87,9 +91,14 @@ export class Unfinished {
         this.#dueAt = Math.min(this.#dueAt, dueAt)
         continue
       }
+      const more = tailer.queued || tailer.growth.parked !== undefined || hasMore(tailer)
+      if (more === undefined) {
+        this.#dueAt = Math.min(this.#dueAt, now + SILENT_MS)
+        continue
+      }
       this.forget(tailer)
       // One that has more to read is noted again when its end is reached.
-      if (tailer.queued || tailer.growth.parked || hasMore(tailer)) {
+      if (more) {
         tailer.growth.parked = undefined
         onReady(tailer)
       } else yield tailer
@@ -97,11 +106,12 @@ export class Unfinished {
   }
 }
 
-/** Whether the file grew, and nobody said so: no folder can be watched everywhere. */
-export function hasMore(tailer: Tailer): boolean {
+/** Whether the file grew, and nobody said so: no folder can be watched everywhere. Undefined: its file system does not answer. */
+export function hasMore(tailer: Tailer): boolean | undefined {
   try {
     return tailer.isOpen && tailer.left() !== 0
-  } catch {
+  } catch (error) {
+    if (error instanceof SilentFileSystem) return undefined
     // The next sweep finds out, and tells.
     return false
   }

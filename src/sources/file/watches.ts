@@ -1,7 +1,8 @@
-import { type FSWatcher, statSync, watch } from 'node:fs'
+import { type FSWatcher, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
+import { statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import type { Clock } from '../../lib/time.js'
 import type { Slices } from './slices.js'
 
@@ -109,7 +110,8 @@ function identityOf(folder: string): string | undefined {
   try {
     const stat = statSync(folder, { bigint: true, throwIfNoEntry: false })
     return stat?.isDirectory() ? `${stat.dev}:${stat.ino}:${stat.birthtimeNs}` : undefined
-  } catch {
+  } catch (error) {
+    unlessSilent(error)
     return undefined
   }
 }

@@ -1,13 +1,26 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import fs, { appendFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import fs, { appendFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
+import { MessagePort } from 'node:worker_threads'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
 import { FileSystems } from '../../../src/lib/file-systems.js'
+import {
+  closeSync,
+  fstatSync,
+  guardBy,
+  openSync,
+  prepareCalls,
+  readdirSync,
+  readlinkSync,
+  readSync,
+  realpathSync,
+  statSync,
+} from '../../../src/lib/guarded-fs.js'
 import { MountProbe } from '../../../src/lib/mount-probe.js'
 import { Mounts } from '../../../src/lib/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
@@ -27,7 +40,7 @@ function mountinfo(...mounts: readonly (readonly [string, string])[]): string {
 }
 
 /** File systems of a test: those at `folders` are remote. While `isHung`, probes do not return. */
-function remoteAt(...folders: readonly string[]) {
+function remoteAt(t: Test, ...folders: readonly string[]) {
   const it = {
     isHung: false,
     probes: [] as string[],
@@ -58,10 +71,11 @@ function remoteAt(...folders: readonly string[]) {
     }),
   }
   let now = 0
+  t.teardown(guardBy(it.systems))
   return it
 }
 
-/** Notes the synchronous calls about what `isFar` accepts, by path or by descriptor, while `isHung`. */
+/** Notes the synchronous calls about what `isFar` accepts, by path or by descriptor, and those of other threads, while `isHung`. */
 function touches(t: Test, isFar: (path: string) => boolean, it: { readonly isHung: boolean }): string[] {
   const found: string[] = []
   const far = new Set<number>()
@@ -79,7 +93,13 @@ function touches(t: Test, isFar: (path: string) => boolean, it: { readonly isHun
     }
   }
   syncBuiltinESMExports()
+  const { postMessage } = MessagePort.prototype
+  MessagePort.prototype.postMessage = function (message, ...rest) {
+    if (it.isHung) found.push(JSON.stringify(message))
+    Reflect.apply(postMessage, this, [message, ...rest])
+  }
   t.teardown(() => {
+    MessagePort.prototype.postMessage = postMessage
     for (const [name, call] of originals) calls[name] = call
     syncBuiltinESMExports()
   })
@@ -210,9 +230,82 @@ t.test('file systems are asked by one process, or by a thread where there is non
   await alone.ask('/none')
 })
 
+t.test('calls about remote files: the same answers, and none is waited for long', async t => {
+  const { dir, far } = foldersOf(t)
+  symlinkSync('a.log', join(far, 'link'))
+  mkdirSync(join(far, 'folder'))
+  const file = join(far, 'a.log')
+  const fifo = join(far, 'fifo')
+  execFileSync('mkfifo', [fifo])
+  let isHung = false
+  let answer = () => {}
+  const systems = new FileSystems({
+    readMounts: () => mountinfo([far, 'nfs4']),
+    probe: () => new Promise<void>(resolve => (isHung ? (answer = resolve) : resolve())),
+  })
+  t.teardown(guardBy(systems))
+  await prepareCalls()
+  t.same(statSync(file, { bigint: true }), fs.statSync(file, { bigint: true }))
+  t.ok(statSync(file).isFile())
+  t.equal(statSync(join(far, 'none'), { throwIfNoEntry: false }), undefined)
+  t.same(readdirSync(far).sort(), ['a.log', 'fifo', 'folder', 'link'])
+  const kinds = readdirSync(far, { withFileTypes: true }).map(
+    one => `${one.name} ${one.isFile()} ${one.isDirectory()} ${one.isSymbolicLink()}`,
+  )
+  t.same(kinds.sort(), [
+    'a.log true false false',
+    'fifo false false false',
+    'folder false true false',
+    'link false false true',
+  ])
+  t.equal(realpathSync(join(far, 'link')), file)
+  t.equal(readlinkSync(join(far, 'link')), 'a.log')
+  const fd = openSync(file, fs.constants.O_RDONLY)
+  t.equal(fstatSync(fd).size, 6)
+  const bytes = Buffer.alloc(8, '.')
+  t.equal(readSync(fd, bytes, 1, 6, 2), 4)
+  t.equal(String(bytes), '.r 1\n...')
+  closeSync(fd)
+  await until(() => !existsSync(`/proc/self/fd/${fd}`), 'closed')
+  const thrown = (call: () => unknown) => {
+    try {
+      call()
+    } catch (error) {
+      return { ...(error as Error), message: (error as Error).message }
+    }
+  }
+  for (const path of [join(far, 'none'), join(file, 'x')])
+    t.same(
+      thrown(() => statSync(path)),
+      thrown(() => fs.statSync(path)),
+    )
+
+  isHung = true
+  // Without a writer, opening it does not return.
+  const began = performance.now()
+  t.throws(() => openSync(fifo, fs.constants.O_RDONLY), { code: 'SLUICE_FILE_SYSTEM_SILENT', mount: far })
+  const took = performance.now() - began
+  t.ok(took > 900 && took < 5000, `${took} ms`)
+  t.equal(systems.silentAt(file), far)
+  t.throws(() => statSync(file), { message: `the file system at ${far} does not answer` })
+  t.ok(performance.now() - began - took < 500, 'at once')
+  t.ok(statSync(dir), 'others are at hand')
+  t.equal(await systems.stuck(), far)
+  answer()
+  await settle()
+  t.equal(systems.silentAt(file), far, 'the call has not returned')
+  const writer = fs.openSync(fifo, fs.constants.O_WRONLY | fs.constants.O_NONBLOCK)
+  await systems.answered(far)
+  t.equal(systems.silentAt(file), undefined)
+  t.equal(await systems.stuck(), undefined)
+  t.throws(() => fs.writeSync(writer, 'x'), { code: 'EPIPE' }, 'what was opened for nobody was closed')
+  fs.closeSync(writer)
+  t.ok(statSync(file), 'by another thread')
+})
+
 t.test('a folder that does not answer stops nobody else, and is read again by itself', async t => {
   const { far, near } = foldersOf(t)
-  const it = remoteAt(far)
+  const it = remoteAt(t, far)
   it.isHung = true
   const touched = touches(t, path => path.startsWith(far), it)
   const source = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, it.systems)
@@ -256,7 +349,7 @@ t.test('a link to a folder that does not answer; what is open elsewhere is read 
   mkdirSync(join(dir, 'links'))
   symlinkSync(join(far, 'a.log'), join(dir, 'links/a.log'))
   symlinkSync(join(near, 'b.log'), join(dir, 'links/b.log'))
-  const it = remoteAt(far)
+  const it = remoteAt(t, far)
   const touched = touches(t, path => path.startsWith(far) || path === join(dir, 'links/a.log'), it)
   const include = { include: [`${dir}/links/*.log`] }
   const source = await tail(include, undefined, undefined, undefined, undefined, it.systems)
@@ -279,7 +372,7 @@ t.test('a link to a folder that does not answer; what is open elsewhere is read 
 
 t.test('follow: false waits for the answer; a read that does not return keeps nobody from stopping', async t => {
   const { far } = foldersOf(t)
-  const it = remoteAt(far)
+  const it = remoteAt(t, far)
   it.isHung = true
   const options = { include: [`${far}/*.log`], follow: false }
   const source = await tail(options, undefined, undefined, undefined, undefined, it.systems)
@@ -293,7 +386,7 @@ t.test('follow: false waits for the answer; a read that does not return keeps no
   t.same(source.out.texts(), ['far 1'])
   await source.stop()
 
-  const hung = remoteAt(far)
+  const hung = remoteAt(t, far)
   void hung.systems.run(join(far, 'x'), () => new Promise(() => {}))
   await settle()
   const reading = await tail({ include: [`${far}/*.log`] }, undefined, undefined, undefined, undefined, hung.systems)
@@ -305,7 +398,7 @@ t.test('follow: false waits for the answer; a read that does not return keeps no
 
 t.test('a destination in a folder that does not answer fails, and tries again', async t => {
   const { far } = foldersOf(t)
-  const it = remoteAt(far)
+  const it = remoteAt(t, far)
   const path = join(far, 'out.log')
   const context = {
     id: 'out',
@@ -332,7 +425,7 @@ t.test('a destination in a folder that does not answer fails, and tries again', 
 t.test('a configuration is read without a call to a remote file system', async t => {
   const { dir, far } = foldersOf(t)
   symlinkSync(far, join(dir, 'near/link'))
-  const it = remoteAt(far)
+  const it = remoteAt(t, far)
   const include = [`${far}/*.none`, `${dir}/near/link/*.none`]
   t.same(includeWarnings(include, it.systems), [], 'nothing is known')
   t.equal(includeWarnings(include).length, 2, 'local ones')

@@ -1,0 +1,50 @@
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads'
+import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './fs-messages.js'
+
+/** How long a thread may take to begin. */
+const START_MS = 5000
+
+/**
+ * A thread that makes synchronous calls of node:fs, which this one waits for only so long. Descriptors are those of the process. A
+ * thread whose call does not return in time makes no other; it closes what it opened for nobody, and ends.
+ */
+export class FsThread {
+  /** Resolves when it can be called, or has failed. */
+  readonly ready: Promise<void>
+  /** Resolves when it has ended. */
+  readonly ended: Promise<void>
+  hasFailed = false
+  readonly #flag = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+  readonly #port: MessagePort
+
+  constructor() {
+    const { port1, port2 } = new MessageChannel()
+    this.#port = port1
+    const worker = new Worker(new URL('./fs-worker.js', import.meta.url), {
+      name: 'remote files',
+      workerData: { port: port2, flag: this.#flag },
+      transferList: [port2],
+      execArgv: [],
+      env: {},
+      // Else it closes what it opened when it ends.
+      trackUnmanagedFds: false,
+    })
+    worker.unref()
+    worker.once('error', () => (this.hasFailed = true))
+    this.ended = new Promise(resolve => worker.once('exit', () => resolve()))
+    this.ready = Promise.race([this.ended, new Promise<void>(resolve => worker.once('message', () => resolve()))])
+  }
+
+  /** The answer; undefined: there was none in time, and this is not to be called again. */
+  call(call: Call, ms: number): Answer | undefined {
+    if (!this.#isDone(START_MS)) return undefined
+    Atomics.store(this.#flag, 0, WAITING)
+    this.#port.postMessage(call)
+    return this.#isDone(ms) ? (receiveMessageOnPort(this.#port)!.message as Answer) : undefined
+  }
+
+  #isDone(ms: number): boolean {
+    Atomics.wait(this.#flag, 0, WAITING, ms)
+    return Atomics.compareExchange(this.#flag, 0, WAITING, GIVEN_UP) === DONE
+  }
+}
