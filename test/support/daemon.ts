@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { PATIENCE_MS } from './patience.js'
 import { type Running, sluice } from './sluice.js'
 
 /** What one scrape of /metrics said: the value of each series, by its name and labels as printed. */
@@ -144,7 +145,7 @@ export async function startDaemon(
     logs,
     get,
     scrape,
-    async scrapedUntil(test: (scrape: Scrape) => boolean, ms = 15_000) {
+    async scrapedUntil(test: (scrape: Scrape) => boolean, ms = PATIENCE_MS) {
       for (const end = performance.now() + ms; ; await new Promise(resolve => setTimeout(resolve, 30))) {
         const found = await scrape()
         if (test(found)) return found

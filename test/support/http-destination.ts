@@ -10,6 +10,7 @@ import { DeadLetterFile } from '../../src/engine/dead-letter.js'
 import { Delivery } from '../../src/engine/delivery.js'
 import { systemClock } from '../../src/lib/time.js'
 import { linesOf, originOf } from './lines.js'
+import { PATIENCE_MS } from './patience.js'
 import { type Receiver, type ReceiverOptions, startReceiver } from './receiver.js'
 
 export const KEY = 'c0ffee-Very-Secret-Key'
@@ -92,8 +93,8 @@ export function deliver(
 }
 
 export async function until(test: () => boolean): Promise<void> {
-  for (let i = 0; i < 1000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 5))
-  if (!test()) throw new Error('it did not come about')
+  for (const end = performance.now() + PATIENCE_MS; !test(); await new Promise(resolve => setTimeout(resolve, 5)))
+    if (performance.now() > end) throw new Error(`it did not come about: ${test}`)
 }
 
 export const ns = (lines: string[]) => lines.map(line => (JSON.parse(line) as { n: number }).n)

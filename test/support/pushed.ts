@@ -9,6 +9,7 @@ import type { Fields } from '../../src/core/event.js'
 import { ComponentCounters } from '../../src/engine/counters.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { type Clock, systemClock } from '../../src/lib/time.js'
+import { PATIENCE_MS } from './patience.js'
 
 /** Takes what a source sends. Settles it when told to, and has room as long as `room` is open. */
 export class Taker implements Outlet {
@@ -150,7 +151,7 @@ export async function startPushed<S extends z.ZodObject>(
 }
 
 /** Resolves when `test`, asked every now and then, holds; rejects after `ms`. */
-export async function until(test: () => boolean, ms = 10_000, everyMs = 2): Promise<void> {
+export async function until(test: () => boolean, ms = PATIENCE_MS, everyMs = 2): Promise<void> {
   for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, everyMs))) {
     if (performance.now() > end) throw new Error(`not within ${ms} ms: ${test}`)
   }

@@ -50,6 +50,7 @@ export interface TestServiceOptions
       | 'connections'
       | 'headersTimeoutMs'
       | 'requestTimeoutMs'
+      | 'keepAliveTimeoutMs'
     >
   > {
   readonly limits?: Partial<ServiceLimits>

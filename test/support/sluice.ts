@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { sluiceMain } from './checkout.js'
+import { PATIENCE_MS } from './patience.js'
 
 export interface Running {
   readonly child: ChildProcess
@@ -36,7 +37,7 @@ export function sluice(args: readonly string[], options: { cwd?: string; env?: N
       process.removeListener('exit', kill)
       return (code ?? signal) as number | string
     }),
-    async until(test, ms = 20_000) {
+    async until(test, ms = PATIENCE_MS) {
       for (const end = performance.now() + ms; performance.now() < end; ) {
         const gone = ended
         const result = test()

@@ -10,6 +10,7 @@ import { WantedNames } from '../../src/lib/json-scan.js'
 import { LINE_END } from '../../src/lib/line-splitter.js'
 import { type Clock, sleep, systemClock } from '../../src/lib/time.js'
 import { file } from '../../src/sources/file.js'
+import { PATIENCE_MS } from './patience.js'
 
 /** Takes batches, keeps a copy of their bytes by file, and settles them at once, later or never. */
 export class Receiver implements Outlet {
@@ -160,7 +161,7 @@ export async function tail(
 }
 
 /** Resolves when `condition` holds; fails after `ms`. */
-export async function until(condition: () => boolean, what: string | (() => string), ms = 5000): Promise<void> {
+export async function until(condition: () => boolean, what: string | (() => string), ms = PATIENCE_MS): Promise<void> {
   const end = systemClock.now() + ms
   while (!condition()) {
     if (systemClock.now() > end) throw new Error(`timed out: ${typeof what === 'string' ? what : what()}`)

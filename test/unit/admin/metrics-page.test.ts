@@ -8,6 +8,7 @@ import { type AdminLimits, serveAdmin } from '../../../src/admin/server.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { ConnectionReport } from '../../../src/lib/connection-report.js'
 import { type ConnectionEvents, Connections } from '../../../src/lib/connections.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 import { until } from '../../support/pushed.js'
 
 const OPEN = 'application/openmetrics-text'
@@ -171,19 +172,16 @@ t.test('an id that had several types one after the other', async t => {
 
 t.test('the delay of the event loop is without the interval at which it is measured', async t => {
   const metrics = new Metrics({ error: () => {} } as unknown as Logger)
+  // Nothing is measured before the interval has passed for the first time; it is NaN until then. The event loop of a busy
+  // machine may really be late at times, but not at the best of them, and not for ever.
   let shown: number[] = []
-  // Nothing is measured before the interval has passed for the first time; it is NaN until then.
-  while (shown.length === 0) {
+  const isLess = () => shown.length === 2 && shown.every(delay => delay < 0.09)
+  for (const end = performance.now() + PATIENCE_MS; !isLess() && performance.now() < end; ) {
     await new Promise(resolve => setTimeout(resolve, 250))
     const text = String(await metrics.render())
     shown = [...text.matchAll(/^nodejs_eventloop_lag_(?:min|p50)_seconds (\S+)$/gm)].map(([, n]) => Number(n))
-    if (shown.some(Number.isNaN)) shown = []
   }
-  t.equal(shown.length, 2)
-  t.ok(
-    shown.every(delay => delay < 0.09),
-    `${shown}`,
-  )
+  t.ok(isLess(), `${shown}`)
 })
 
 t.test('many series: all of them, while the event loop turns', async t => {

@@ -6,6 +6,7 @@ import type { Config } from '../../../src/config/load.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import type { Supervisor } from '../../../src/engine/supervisor.js'
 import { freePort } from '../../support/free-port.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 import { until } from '../../support/pushed.js'
 
 const log = pino({ level: 'silent' })
@@ -21,7 +22,7 @@ const answer = async (port: number) =>
   )
 
 async function untilAnswer(port: number, text: string): Promise<void> {
-  for (let i = 0; i < 500; i++) {
+  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
     if ((await answer(port)) === text) return
     await new Promise(resolve => setTimeout(resolve, 10))
   }

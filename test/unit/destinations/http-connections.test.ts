@@ -18,6 +18,7 @@ import {
   upTo,
 } from '../../support/http-destination.js'
 import { needs } from '../../support/needs.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 
 /** A server on loopback that gets each request as soon as it is whole, and writes what it likes. */
 async function rawServer(t: Test, answer: (socket: Socket, request: string) => void): Promise<number> {
@@ -160,7 +161,8 @@ t.test('TLS: files that are replaced are used, and requests under way end as the
     return serials.at(-1)
   }
   const until = async (test: () => Promise<boolean>) => {
-    for (let i = 0; i < 300 && !(await test()); i++) await new Promise(resolve => setTimeout(resolve, 20))
+    for (const end = performance.now() + PATIENCE_MS; !(await test()) && performance.now() < end; )
+      await new Promise(resolve => setTimeout(resolve, 20))
     t.ok(await test())
   }
 

@@ -185,7 +185,9 @@ t.test('when there is no answer', async t => {
     const reason = new DeliveryError('no answer within 20ms', { failure: 'retry', reason: 'timeout' })
     const controller = new AbortController()
     const attempt = failure(destination.write(events(1), controller.signal))
-    setTimeout(() => controller.abort(reason), 20)
+    const before = to.requests.length
+    await until(() => to.requests.length > before)
+    controller.abort(reason)
     t.equal(await attempt, reason, 'at once')
   }
   t.equal(counters.counter('sluice_http_requests_total', '', { status: 'timeout' }).value, 2)

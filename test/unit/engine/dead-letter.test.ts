@@ -42,6 +42,7 @@ import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { batchOf } from '../../support/batches.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
@@ -122,7 +123,8 @@ async function run(config: ReturnType<typeof configOf>) {
 }
 
 async function until(test: () => boolean): Promise<void> {
-  for (let i = 0; !test() && i < 1000; i++) await new Promise(resolve => setTimeout(resolve, 5))
+  for (const end = performance.now() + PATIENCE_MS; !test() && performance.now() < end; )
+    await new Promise(resolve => setTimeout(resolve, 5))
 }
 
 const sent = (id = 'out') => (taken[id] ?? []).map(fields => (fields as { n: number }).n)

@@ -20,6 +20,7 @@ import { WantedNames } from '../../../src/lib/json-scan.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { batchOf } from '../../support/batches.js'
 import { BufferRun, numbersOf } from '../../support/buffer-run.js'
+import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
 import { SimulatedDisk } from '../../support/simulated-disk.js'
 
@@ -168,12 +169,14 @@ for (const kind of ['memory', 'disk'] as const) {
 
   t.test(`${kind}: what is not delivered in time is there at the next start`, async t => {
     const folder = t.testdir({})
+    let tries = 0
     const refuse = () => {
+      tries++
       throw new DeliveryError('away', { failure: 'retry', reason: 'refused' })
     }
     const first = await stage(kind, folder, refuse)
     for (let i = 0; i < 20; i++) await first.put(numbered(i * 10, 10))
-    await new Promise(resolve => setTimeout(resolve, 50))
+    await until(() => tries > 0 && (kind === 'memory' || first.settled.every(statuses => statuses.length > 0)))
     const deadline = new AbortController()
     setTimeout(() => deadline.abort(), 30)
     await first.end(deadline.signal)
@@ -527,9 +530,9 @@ t.test('rest: after a while nothing more is given out, and what came out can be 
 
 t.test('buffers without a destination are found and kept', async t => {
   const dataDir = t.testdir({})
-  const { put, end } = await stage('disk', dataDir, () => new Promise(() => {}))
+  const { put, end, settled } = await stage('disk', dataDir, () => new Promise(() => {}))
   await put(numbered(0, 7))
-  await new Promise(resolve => setTimeout(resolve, 100))
+  await until(() => settled.flat().length === 1)
   await end(AbortSignal.timeout(10))
   mkdirSync(join(dataDir, 'buffer', 'empty'))
   writeFileSync(join(dataDir, 'buffer', 'a file'), 'x')

@@ -24,6 +24,7 @@ import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
+import { until } from '../../support/pushed.js'
 
 /** What the made-up components of a test share, by the test's name. */
 interface Stage {
@@ -214,17 +215,15 @@ destinations:
 `
   const gentle = await build(t, yaml)
   const run = gentle.engine.run()
-  await new Promise(resolve => setTimeout(resolve, 20))
+  await until(() => (stage.written.out?.length ?? 0) > 0)
   gentle.engine.stop(new AbortController().signal)
   await run
-  t.ok(stage.written.out!.length > 0)
   t.equal(stage.written.out!.length, gentle.metrics.components.get('a')!.received.events)
 
   const { engine, metrics } = await build(t, yaml)
   stage.refuse = () => new DeliveryError('away', { failure: 'retry', reason: 'refused' })
   const refused = engine.run()
-  await new Promise(resolve => setTimeout(resolve, 50))
-  t.equal(engine.states()[0]!.state, 'retrying')
+  await until(() => engine.states()[0]!.state === 'retrying')
   const deadline = new AbortController()
   engine.stop(deadline.signal)
   setTimeout(() => deadline.abort(), 20)

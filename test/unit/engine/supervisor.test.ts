@@ -21,6 +21,7 @@ import { throttle } from '../../../src/processors/throttle.js'
 import { file } from '../../../src/sources/file.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { tcp } from '../../../src/sources/tcp.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 
 /** What the destinations of a test got, by their id. */
 let got: Record<string, string[]> = {}
@@ -134,7 +135,7 @@ async function start(t: Tap, config: string, timeout = '3s') {
 }
 type Tap = Test
 
-async function until(test: () => boolean, ms = 5000): Promise<void> {
+async function until(test: () => boolean, ms = PATIENCE_MS): Promise<void> {
   for (const end = performance.now() + ms; !test(); await new Promise(resolve => setTimeout(resolve, 2)))
     if (performance.now() > end) throw new Error(`not within ${ms} ms: ${test}`)
 }

@@ -14,6 +14,7 @@ import { NotNow, type ReplaceOptions } from '../../../src/engine/supervisor.js'
 import { KeptRevision } from '../../../src/fleet/kept-revision.js'
 import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 
 const LOCAL = `
 data_dir: /state
@@ -288,7 +289,8 @@ function setUp(t: Test, kept?: PublishedRevision) {
     return config && limitOf(config)
   }
   const until = async (test: () => boolean) => {
-    for (let i = 0; i < 2000 && !test(); i++) await new Promise(resolve => setTimeout(resolve, 1))
+    for (const end = performance.now() + PATIENCE_MS; !test() && performance.now() < end; )
+      await new Promise(resolve => setTimeout(resolve, 1))
   }
   return { it, managed, pipeline, first, until, ran }
 }

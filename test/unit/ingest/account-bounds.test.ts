@@ -14,6 +14,7 @@ import { FairTurns } from '../../../src/lib/fair-turns.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { linesOf, originOf } from '../../support/lines.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 
 const silent = pino({ level: 'silent' })
 const TAKEN = { body: 'd'.repeat(43), received: 1 }
@@ -118,8 +119,10 @@ t.test('revisions are a part of the disk space, and events always leave some to 
   t.match(await alone.post(`"${'x'.repeat(29_000)}"\n`), { status: 202 })
   const waits = alone.post(`"${'x'.repeat(1500)}"\n`)
   const full = /kind="account_disk_full"\} [1-9]/
-  for (let i = 0; i < 1000 && !full.test(String(await alone.metrics.render())); i++)
+  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
+    if (full.test(String(await alone.metrics.render()))) break
     await new Promise(resolve => setTimeout(resolve, 5))
+  }
   t.match(String(await alone.metrics.render()), full)
   t.ok(alone.host.hasRoomForRevisions('account', 2000), 'a sixteenth')
   t.notOk(alone.host.hasRoomForRevisions('account', 3000))
@@ -150,7 +153,8 @@ t.test('the pipelines of an account share the requests to their receivers', asyn
   await publish({ destinations: { out: SIX } }, 'other', { account: 'another' })
   const answers = ids.map(id => post(lines, {}, id))
   const until = async (count: number) => {
-    for (let i = 0; i < 400 && waiting < count; i++) await new Promise(resolve => setTimeout(resolve, 5))
+    for (const end = performance.now() + PATIENCE_MS; waiting < count && performance.now() < end; )
+      await new Promise(resolve => setTimeout(resolve, 5))
     await new Promise(resolve => setTimeout(resolve, 20))
     t.equal(waiting, count)
   }
@@ -201,7 +205,8 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
     }
   }
   const until = async (...expected: string[]) => {
-    for (let i = 0; i < 400 && began.length < expected.length; i++) await new Promise(resolve => setTimeout(resolve, 2))
+    for (const end = performance.now() + PATIENCE_MS; began.length < expected.length && performance.now() < end; )
+      await new Promise(resolve => setTimeout(resolve, 2))
     await new Promise(resolve => setTimeout(resolve, 5))
     t.same(began, expected)
   }

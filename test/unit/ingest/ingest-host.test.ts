@@ -20,6 +20,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { limitFileSize } from '../../support/file-limit.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { needs } from '../../support/needs.js'
+import { PATIENCE_MS } from '../../support/patience.js'
 
 function closeGate(): () => void {
   let open = () => {}
@@ -533,7 +534,7 @@ t.test('what an account takes on the disk is bounded, counted, and removed with 
   const gauge = async (name: string) =>
     Number(new RegExp(`^${name} (\\d+)`, 'm').exec(String(await metrics.render()))?.[1])
   const until = async (what: string, check: () => boolean | Promise<boolean>) => {
-    for (let i = 0; i < 1000 && !(await check()); i++) await soon(5)
+    for (const end = performance.now() + PATIENCE_MS; !(await check()) && performance.now() < end; ) await soon(5)
     t.ok(await check(), what)
   }
   const REFUSING = { destinations: { out: { ...OUT, refuses: true } } }

@@ -600,10 +600,10 @@ t.test('a refused client gets to see why, though it goes on sending; not for eve
   const endless = await dial(t, port, head('Content-Length: 500000000000'))
   const more = setInterval(() => endless.socket.write('x'.repeat(100_000)), 1)
   t.teardown(() => clearInterval(more))
-  await until(() => endless.socket.destroyed, 5000)
+  await until(() => endless.socket.destroyed)
   const stalled = await dial(t, port, `${head('Content-Length: 5000')}x`)
   await until(() => / 413 /.test(stalled.said()))
-  await until(() => stalled.socket.destroyed, 5000)
+  await until(() => stalled.socket.destroyed)
   t.same(stalled.said().match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 413'], 'one answer')
 })
 

@@ -92,7 +92,7 @@ t.test('what is encrypted opens with the same key in the same place only', async
 t.test('texts that are made to take long to read', async t => {
   const { service, first } = await openService(t)
   const me = await as(service, first.manager.key)
-  const began = performance.now()
+  const before = process.cpuUsage()
   t.same(secretInput.safeParse({ value: `${'\n'.repeat(400_000)}x` }).success, false)
   t.same(secretInput.parse({ value: `x${'\r\n'.repeat(200_000)}` }), { value: 'x' })
   const texts = ['${secret:'.repeat(14_000), `${'$'.repeat(100_000)}{secret:`, '$${secret:'.repeat(12_000)]
@@ -100,7 +100,8 @@ t.test('texts that are made to take long to read', async t => {
     const created = service.pipelines.create(me, { title: 'x', config: http({ headers: { a: text } }) })
     t.equal(await outcome(created), '400 invalid_pipeline')
   }
-  t.ok(performance.now() - began < 1500, 'the time grows with the length alone')
+  const { user } = process.cpuUsage(before)
+  t.ok(user < 5e6, `the time grows with the length alone: ${user / 1e6} s`)
 })
 
 t.test('no key stands in a pipeline itself', async t => {

@@ -745,9 +745,15 @@ t.test('an end waits for what is under way, and for no connection that is open',
   const held = new Promise<void>(resolve => {
     release = resolve
   })
+  let came = () => {}
+  const taken = new Promise<void>(resolve => {
+    came = resolve
+  })
   const running = await startService(join(t.testdir({}), 'state'), {
+    keepAliveTimeoutMs: 600_000,
     ingest: {
       async ingest() {
+        came()
         await held
         return { status: 202 }
       },
@@ -756,14 +762,13 @@ t.test('an end waits for what is under way, and for no connection that is open',
   const { key } = running.made.manager
   await running.send('HEAD', '/v3/pipeline', { key })
   const under = running.send('POST', '/v3/ingest/x', { key, body: '{}' })
-  await new Promise(resolve => setTimeout(resolve, 100))
+  await taken
   const closed = running.close()
   await new Promise(resolve => setTimeout(resolve, 50))
   release()
   const got = await under
   t.equal(got.status, 202)
   t.equal(got.headers.get('connection'), 'close')
-  const begin = performance.now()
   await closed
-  t.ok(performance.now() - begin < 2000, 'though the client would have kept its connection')
+  t.pass('though the client would have kept its connection for minutes')
 })
