@@ -121,6 +121,8 @@ class FileSource implements Source {
   /** Paths that a watch told of, to be looked at. */
   #hinted = new Set<string>()
   #sweepAt = 0
+  /** What the last sweep took of the time of this process. */
+  #busyMs = 0
   #saving = false
   #saveAt = 0
   /** Something new asks for a sweep before its time, and when it may come. */
@@ -313,10 +315,13 @@ class FileSource implements Source {
     if (this.#isBlocked) slices.restart()
     slices.stop()
     const now = clock.now()
+    // What a single one took may be the time for which the machine had others to serve.
+    const busyMs = Math.min(slices.busyMs, this.#busyMs)
+    this.#busyMs = slices.busyMs
     // What came into a folder after it was listed and before it was watched is looked for at once.
     if (unwatched) this.#urgent = true
-    this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * slices.busyMs)
-    this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * slices.busyMs)
+    this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
+    this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
   }
 
   /** True when folders were not watched before, and something may have come into them meanwhile. */

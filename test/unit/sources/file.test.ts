@@ -13,7 +13,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { LimitedReach } from '../../../src/config/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../src/lib/line-splitter.js'
-import { sleep } from '../../../src/lib/time.js'
+import { sleep, systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
 import { Seeded } from '../../support/seeded.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
@@ -412,5 +412,28 @@ t.test('a file that grows while it is read is read to its present end', async t 
   await settled(run, written)
   t.ok(run.out.bytes(path).equals(readFileSync(path)))
   t.equal(run.value('sluice_file_truncations_total'), 0)
+  await run.stop()
+})
+
+t.test('a sweep during which the machine served others does not put off the next ones', async t => {
+  const dir = t.testdir({ 'app.log': 'first\n' })
+  const path = join(dir, 'app.log')
+  let [lateMs, isLate] = [0, false]
+  const clock = {
+    now: () => systemClock.now() + lateMs,
+    // Each sweep asks for it.
+    wall: () => {
+      if (isLate) lateMs += 60_000
+      isLate = false
+      return systemClock.wall()
+    },
+  }
+  const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
+  const run = await tail(options, undefined, undefined, clock)
+  await settled(run, 1)
+  isLate = true
+  await until(() => lateMs > 0, 'the sweep')
+  unlinkSync(path)
+  await until(() => run.value('sluice_files_watched') === 0, 'another sweep lets go of the file')
   await run.stop()
 })
