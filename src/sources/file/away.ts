@@ -81,7 +81,8 @@ export class Away {
       if (slices.due) await slices.pause()
       tailer.awaySince ??= now
       if (tailer.copy?.isLost) {
-        tailer.copyKey = tailer.copy.key
+        // One that was only a candidate may be another's copy, or one that nobody read.
+        if (tailer.copy.isFound) tailer.copyKey = tailer.copy.key
         tailer.copy = undefined
       }
       if (tailer.isOpen) this.#visit(tailer, now)
