@@ -3,7 +3,7 @@ import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../core/errors.js'
 import { fstatSync, openSync, readdirSync, readSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import { type Candidate, Copy, Slots } from './copy.js'
-import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, keyOf } from './identity.js'
+import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from './identity.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
 import type { Slices } from './slices.js'
@@ -142,6 +142,8 @@ export class Copies {
     }
     if (matching.length === 0) return undefined
     const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
+    const its = isCopyOnly(sought.key) ? matching.filter(({ changedAt }) => changedAt === sought.birth) : []
+    if (its.length > 0) return this.whole(its.find(named) ?? its[0]!, sought.key)
     // What was changed before the file was last seen has nothing that was not.
     const isSince = ({ changedAt }: Candidate) => sought.since === undefined || Number(changedAt) / 1e6 >= sought.since
     const order = (one: Candidate) =>
@@ -176,7 +178,7 @@ export class Copies {
     return found.reverse()
   }
 
-  /** All of a candidate. */
+  /** The only candidate, which is of no one else. */
   whole(candidate: Candidate, key: string): Copy {
     candidate.owner = key
     return new Copy([candidate], key, this.#troubles, this.#slots)

@@ -149,6 +149,7 @@ export class Copy {
   /** It is not the one: on to the next. */
   #refuse(candidate: Candidate): number {
     candidate.not.add(this.#key)
+    if (candidate.owner === this.#key) candidate.owner = undefined
     this.#candidates.shift()
     this.close()
     return this.#candidates.length === 0 ? this.#lose() : ON_THE_WAY

@@ -93,6 +93,17 @@ export function leadsTo(path: string, key: string): boolean {
   }
 }
 
+/**
+ * In place of a device and an inode: a file that was never seen but as a compressed copy. The time of the last change of
+ * that stands for its time of birth.
+ */
+export const COPY_ONLY = { dev: '0', ino: '0' }
+
+/** Whether a file of this key is known as a compressed copy only. */
+export function isCopyOnly(key: string): boolean {
+  return key.startsWith(`${COPY_ONLY.dev}:${COPY_ONLY.ino}:`)
+}
+
 let gone = 0
 
 /** What a file is known by that is gone while something of it is still to be read: its inode is another's by now. */

@@ -5,7 +5,7 @@ import { SilentFileSystem } from '../../lib/file-systems.js'
 import { existsSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import type { Sought } from './copies.js'
 import { Copy } from './copy.js'
-import { type BirthTimes, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
+import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from './identity.js'
 import type { Losses } from './losses.js'
 import type { Rotated, Unseen } from './rotated.js'
 import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from './saved.js'
@@ -239,7 +239,7 @@ export class Missing {
     const { rotated, adoptCopy, precede, context, onReady } = this.#options
     unseen.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
     for (const { place, changedAt } of unseen) {
-      const at = 'stat' in place ? identityOf(place) : { dev: '0', ino: '0', birth: String(changedAt) }
+      const at = 'stat' in place ? identityOf(place) : { ...COPY_ONLY, birth: String(changedAt) }
       const head = fingerprint(place.first, 0, place.first.length)
       const entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
       if ('stat' in place) this.#begin(place.path, { ...entry, path: place.path, file: name })

@@ -1,7 +1,7 @@
 import { basename, dirname } from 'node:path'
 import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
-import { type BirthTimes, type Fingerprint, fingerprint, keyOf } from './identity.js'
+import { type BirthTimes, type Fingerprint, fingerprint, isCopyOnly, keyOf } from './identity.js'
 import type { Saved } from './saved.js'
 import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
 import type { Slices } from './slices.js'
@@ -63,8 +63,8 @@ export class Rotated {
 
   /** The copy of a file that is gone or was truncated. To be asked first for what more is known of. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
-    const isFound = this.#copies.isFound(folder, sought)
-    const sibling = isFound ? undefined : await this.#siblings.find(folder, sought, slices)
+    const isCompressed = this.#copies.isFound(folder, sought) || isCopyOnly(sought.key)
+    const sibling = isCompressed ? undefined : await this.#siblings.find(folder, sought, slices)
     return sibling ?? (await this.#copies.find(folder, sought, slices))
   }
 

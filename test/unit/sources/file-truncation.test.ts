@@ -2,6 +2,7 @@ import {
   appendFileSync,
   closeSync,
   copyFileSync,
+  existsSync,
   openSync,
   readFileSync,
   renameSync,
@@ -288,5 +289,95 @@ t.test('copies that begin alike are told apart by what stands before the positio
   const texts = next.out.texts()
   t.strictSame(new Set(texts), new Set([banner.slice(0, -1), ...others, ...numbered(100, 200)]))
   t.equal(texts.length, 401, 'nothing comes twice')
+  await next.stop()
+})
+
+const BANNER = `# ${'the header of every file '.repeat(50)}\n`
+
+/** Takes one batch, and no more before `makeRoom`. */
+function blocked(): { out: Receiver; makeRoom: () => void } {
+  const out = new Receiver()
+  let makeRoom = () => {}
+  out.room = new Promise<void>(resolve => {
+    makeRoom = resolve
+  })
+  return { out, makeRoom }
+}
+
+const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone, looking for its rest'))
+
+t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
+  const dir = t.testdir({ 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
+  const path = join(dir, 'app.log')
+  const { out, makeRoom } = blocked()
+  const { room } = out
+  out.room = Promise.resolve()
+  // For longer than compressed files that nobody saw must be quiet.
+  const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '10s' }
+  const run = await tail(options, undefined, out)
+  await settled(run, 51)
+  out.room = room
+  appendFileSync(join(dir, 'other.log'), 'other\n')
+  await settled(run, 52)
+  const first = gzipSync(readFileSync(path))
+  const at = statSync(path).mtimeMs / 1000
+  writeFileSync(`${path}.1`, BANNER + asText(numbered(50, 90)))
+  compress(`${path}.1`)
+  truncateSync(path)
+  appendFileSync(path, `${BANNER}last\n`)
+  await until(
+    () => isSearching(run),
+    () => `a copy is found, log ${JSON.stringify(run.log)}`,
+  )
+  renameSync(`${path}.1.gz`, `${path}.2.gz`)
+  writeFileSync(`${path}.3.gz`, first)
+  utimesSync(`${path}.3.gz`, at, at)
+  makeRoom()
+  await settled(run, 52 + 2 + 41)
+  const texts = out.texts(path).filter(text => !text.startsWith('#'))
+  t.strictSame(texts.toSorted(), [...numbered(0, 90), 'last'].toSorted(), 'every line comes once')
+  await run.stop()
+})
+
+t.test('killed while copies that nobody saw were read: the next start finds the same ones', async t => {
+  const dir = t.testdir({ 'app.log': BANNER })
+  const path = join(dir, 'app.log')
+  const rotate = () => {
+    if (existsSync(`${path}.1.gz`)) renameSync(`${path}.1.gz`, `${path}.2.gz`)
+    copyTruncate(path, `${path}.1`)
+    compress(`${path}.1`)
+    appendFileSync(path, BANNER)
+  }
+  const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
+  const run = await tail(options)
+  await settled(run, 1)
+  await run.stop()
+  await sleep(30)
+  appendFileSync(path, asText(numbered(0, 50)))
+  rotate()
+  appendFileSync(path, asText(numbered(50, 80)))
+  const changed = Date.now()
+  await sleep(30)
+  const out = new Receiver()
+  out.hold = true
+  const { checkpoints } = run
+  const killed = await tail(options, checkpoints, out)
+  await settled(killed, 51 + 30)
+  const saved = () => checkpoints.document as { looked: number; displaced: [] }
+  await until(
+    () => {
+      void checkpoints.flush()
+      return saved().looked > changed && saved().displaced.length === 0
+    },
+    () => `what was rotated is known, saved ${JSON.stringify(saved())}`,
+  )
+  await killed.kill()
+  rotate()
+  appendFileSync(path, asText(numbered(80, 90)))
+  const next = await tail(options, checkpoints)
+  await settled(next, 51 + 31 + 10)
+  const texts = new Set(next.out.texts())
+  t.strictSame([...texts].filter(text => !text.startsWith('#')).toSorted(), numbered(0, 90).toSorted())
+  t.equal(next.log.filter(({ level }) => level >= 50).length, 0)
   await next.stop()
 })
