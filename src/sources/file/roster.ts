@@ -354,7 +354,7 @@ export class Roster {
     }
     try {
       this.#options.descriptors.trim(1)
-      const fd = openSibling(place, this.#options.context.reach)
+      const fd = openSibling(place, this.#births, this.#options.context.reach)
       if (fd === undefined) return false
       this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))
     } catch (error) {

@@ -187,7 +187,8 @@ export function entryOf(
     head: content.head,
     tail,
     ...(gone ? { gone } : {}),
-    ...(gone || size > offset ? { size } : {}),
+    // By its size alone nothing could be found again.
+    ...(gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
   }
 }
 

@@ -140,11 +140,12 @@ export class Siblings {
 }
 
 /** Opens a file that was found; undefined when its name leads to another one by now. */
-export function openSibling({ path, stat }: Sibling, reach: Reach | undefined): number | undefined {
+export function openSibling({ path, stat }: Sibling, births: BirthTimes, reach: Reach | undefined): number | undefined {
   const fd = openWithinSync(reach, path)
   let isIt = false
   try {
-    isIt = keyOf(fstatSync(fd, { bigint: true })) === keyOf(stat)
+    const now = fstatSync(fd, { bigint: true })
+    isIt = keyOf(now) === keyOf(stat) && !births.differ(now, stat.birthtimeNs)
     return isIt ? fd : undefined
   } finally {
     if (!isIt) closeSync(fd)

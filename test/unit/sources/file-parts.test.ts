@@ -1,14 +1,20 @@
-import { closeSync, mkdirSync, openSync, rmSync, statSync, watch, writeFileSync } from 'node:fs'
+import { closeSync, mkdirSync, openSync, rmSync, statSync, truncateSync, watch, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t from 'tap'
+import { Splitting } from '../../../src/core/multiline-options.js'
+import type { Origin } from '../../../src/core/origin.js'
 import { compileExclude, compileGlobs, expandBraces, globFault, matchPath } from '../../../src/sources/file/glob.js'
 import { BirthTimes, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
 import { emptyStart } from '../../../src/sources/file/positions.js'
 import { type Entry, Saved } from '../../../src/sources/file/saved.js'
 import { Slices } from '../../../src/sources/file/slices.js'
+import { beginningOf } from '../../../src/sources/file/start.js'
+import { Tailer } from '../../../src/sources/file/tailer.js'
+import type { TailerContext } from '../../../src/sources/file/tailing.js'
 import { Watches } from '../../../src/sources/file/watches.js'
+import { file } from '../../../src/sources/file.js'
 import { Positions } from '../../../src/sources/positions.js'
 import { ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/tailing.js'
@@ -262,4 +268,28 @@ t.test('saved positions', async t => {
   t.notOk(saved.has('/many/9'), 'the oldest go')
   t.ok(saved.has('/many/10'))
   t.equal(new Saved(undefined).unreadable, 0)
+})
+
+t.test('a file of which more than its size was seen is known by its first bytes', async t => {
+  const path = join(t.testdir({ 'app.log': '' }), 'app.log')
+  const fd = openSync(path, 'r')
+  t.teardown(() => closeSync(fd))
+  const context: Partial<TailerContext> = {
+    clock: new ManualTime(),
+    splitting: new Splitting(file.options.parse({ include: [path] })),
+    onCommit: () => {},
+  }
+  const stat = statSync(path, { bigint: true })
+  const tailer = new Tailer(path, stat, { path } as Origin, beginningOf(fd), context as TailerContext)
+  tailer.open(fd)
+  writeFileSync(path, 'first\n')
+  tailer.look(6, 1n)
+  t.equal(tailer.entry().size, undefined, 'what nothing can be found by is not said to be missing')
+  t.equal(tailer.holds(), true)
+  const head = fingerprintAt(fd, 0, 6)
+  t.match(tailer.entry(), { offset: 0, size: 6, head })
+  truncateSync(path)
+  t.equal(tailer.holds(), false)
+  tailer.detach()
+  t.match(tailer.sought, { offset: 0, head, read: false })
 })
