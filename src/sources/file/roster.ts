@@ -19,7 +19,7 @@ import { Rotated } from './rotated.js'
 import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
 import { openSibling, type Sibling } from './siblings.js'
 import { Slices } from './slices.js'
-import { beginningOf, judgeEntry, positionOf, startOf } from './start.js'
+import { beginningOf, judgeEntry, positionOf, resumeOf, startOf } from './start.js'
 import { Succession } from './succession.js'
 import { Sweeps } from './sweeps.js'
 import { Tailer } from './tailer.js'
@@ -268,7 +268,7 @@ export class Roster {
       const entry = verdict === 'same' ? remembered : undefined
       const target = kind === 'link' || kind === 'unknown' ? realpathSync(path) : path
       const atEnd = fromEnd && this.#sweeps.isFirst
-      const start = entry ? positionOf(entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
+      const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
       // From here on nothing fails: a position leaves what is saved only when its file is taken up.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined

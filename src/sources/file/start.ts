@@ -16,6 +16,11 @@ export function positionOf({ offset, continues, carry = 0, head, tail }: Entry):
   return { offset, continues, carry, tail, content: { head } }
 }
 
+/** The same of the open file. More of its first bytes may be there by now. */
+export function resumeOf(fd: number, entry: Entry): Position {
+  return entry.offset === 0 ? beginningOf(fd) : positionOf(entry)
+}
+
 /** Where to begin with a file of which nothing is known. `fromEnd`: the options ask for it, and it may be that old. */
 export function startOf(
   fd: number,

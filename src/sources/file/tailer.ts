@@ -273,7 +273,6 @@ export class Tailer extends Tracked {
     const { size } = fstatSync(this.#fd!)
     const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
     if (!isSame || size < this.size) return false
-    // By the size alone nobody could find it.
     this.learnHead()
     this.sureSize = size
     return true

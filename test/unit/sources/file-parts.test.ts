@@ -10,7 +10,7 @@ import { BirthTimes, fingerprintAt, judge, NO_BYTES } from '../../../src/sources
 import { emptyStart } from '../../../src/sources/file/positions.js'
 import { type Entry, Saved } from '../../../src/sources/file/saved.js'
 import { Slices } from '../../../src/sources/file/slices.js'
-import { beginningOf } from '../../../src/sources/file/start.js'
+import { beginningOf, resumeOf } from '../../../src/sources/file/start.js'
 import { Tailer } from '../../../src/sources/file/tailer.js'
 import type { TailerContext } from '../../../src/sources/file/tailing.js'
 import { Watches } from '../../../src/sources/file/watches.js'
@@ -288,6 +288,7 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   t.equal(tailer.holds(), true)
   const head = fingerprintAt(fd, 0, 6)
   t.match(tailer.entry(), { offset: 0, size: 6, head })
+  t.same(resumeOf(fd, { ...tailer.entry(), head: NO_BYTES }).content, { head }, 'also by the next run')
   truncateSync(path)
   t.equal(tailer.holds(), false)
   tailer.detach()
