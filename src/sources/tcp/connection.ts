@@ -7,6 +7,8 @@ import type { Framer } from './framer.js'
 /** When the run ends: how long a sender may go on with what it had begun, and how long it may pause then. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
+/** What may be on its way then, in the buffers of both systems. It is read as fast as there is room. */
+const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {
   readonly socket: Socket
@@ -28,15 +30,17 @@ export interface Reading {
  */
 export async function readConnection(reading: Reading, signal: AbortSignal): Promise<'ended' | 'idle' | 'stopped'> {
   const { socket, framer, clock, idleMs } = reading
-  let leaveAt = Number.POSITIVE_INFINITY
+  let leaving: { readonly until: number; readonly from: number } | undefined
   let why: 'ended' | 'idle' | 'stopped' = 'ended'
   for (;;) {
     await reading.room()
-    if (signal.aborted && leaveAt === Number.POSITIVE_INFINITY) {
-      leaveAt = clock.now() + LEAVE_MS
+    if (signal.aborted && !leaving) {
+      leaving = { until: clock.now() + LEAVE_MS, from: socket.bytesRead }
       socket.end()
     }
-    const bytes = clock.now() < leaveAt ? (socket.read() as Buffer | null) : null
+    const isLate = leaving !== undefined && clock.now() >= leaving.until
+    const isOver = isLate && socket.bytesRead - leaving!.from > MOST_ON_ITS_WAY_BYTES
+    const bytes = isOver ? null : (socket.read() as Buffer | null)
     if (bytes !== null) {
       const frame = framer.push(bytes)
       if (frame) reading.take(frame)
@@ -44,13 +48,12 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
       continue
     }
     if (socket.readableEnded || socket.destroyed) break
-    if (clock.now() >= leaveAt) {
+    if (isOver) {
       why = 'stopped'
       break
     }
     framer.release()
-    const leaving = signal.aborted
-    const woken = await untilReadable(socket, leaving ? { idleMs: PAUSE_MS } : { signal, idleMs })
+    const woken = await untilReadable(socket, leaving ? { idleMs: isLate ? 0 : PAUSE_MS } : { signal, idleMs })
     if (woken === 'go') continue
     why = leaving ? 'stopped' : 'idle'
     break
