@@ -58,4 +58,17 @@ destinations:
   await logged('file system answers again')
   await daemon.until(() => lines().includes('far 2'))
   t.same(lines().sort(), ['far 1', 'far 2', 'near 1', 'near 2', 'near 3'])
+
+  // It goes away right behind its answer, in the middle of a sweep.
+  const silences = () => daemon.logs().filter(({ code }) => code === 'SLUICE_FILE_SYSTEM_SILENT').length
+  const before = silences()
+  remote.hang('calls')
+  appendFileSync(join(folder, 'server/a.log'), 'far 3\n')
+  await daemon.until(() => silences() > before)
+  appendFileSync(join(folder, 'near.log'), 'near 4\n')
+  await daemon.until(() => lines().includes('near 4'))
+  t.notOk(lines().includes('far 3'))
+  remote.answer()
+  await daemon.until(() => lines().includes('far 3'))
+  t.equal(lines().length, 7, 'each line once')
 })

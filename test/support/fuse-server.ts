@@ -2,18 +2,28 @@ import { existsSync, readdirSync, readFileSync, readSync, statSync, writeSync } 
 import { basename, join } from 'node:path'
 
 /**
- * A file system that shows the files of one folder, at /dev/fuse as descriptor 3: `node fuse-server.js FOLDER FLAG`. Asked for its size,
- * or to close a file, while the file FLAG exists, it answers nothing at all until that is gone, as a server that is away.
+ * A file system that shows the files of one folder, at /dev/fuse as descriptor 3: `node fuse-server.js FOLDER FLAG`. While the file FLAG
+ * exists it may answer nothing at all until that is gone, as a server that is away: what it does not answer stands in the file.
  */
 
 const [, , folder = '', flag = ''] = process.argv
 const ROOT = 1n
 const [ENOENT, ENOSYS] = [2, 38]
 const NO_REPLY = new Set([2, 42])
-/** Asked for the size, or when a file is closed. */
-const HANGS = new Set([17, 25])
+const [SIZE, CLOSE] = [17, 25]
 const names = ['']
 const request = Buffer.alloc(1024 * 1024)
+
+/** `size`: asked for its size, or to close a file. `calls`: asked for anything but its size. `all`: whatever it is asked. */
+function isHung(opcode: number): boolean {
+  let mode: string
+  try {
+    mode = readFileSync(flag, 'utf8')
+  } catch {
+    return false
+  }
+  return mode === 'all' || (mode === 'calls' ? opcode !== SIZE : opcode === SIZE || opcode === CLOSE)
+}
 
 function pathOf(node: bigint): string {
   return node === ROOT ? folder : join(folder, names[Number(node) - 1]!)
@@ -74,14 +84,14 @@ function reply(opcode: number, node: bigint, body: Buffer): Buffer | number {
       const from = Number(body.readBigUInt64LE(8))
       return readFileSync(pathOf(node)).subarray(from, from + body.readUInt32LE(16))
     }
-    case 17: {
+    case SIZE: {
       const out = Buffer.alloc(80)
       out.writeUInt32LE(4096, 40)
       out.writeUInt32LE(255, 44)
       return out
     }
     case 18:
-    case 25:
+    case CLOSE:
     case 29:
       return Buffer.alloc(0)
     case 26: {
@@ -104,7 +114,7 @@ for (;;) {
   const length = readSync(3, request)
   const opcode = request.readUInt32LE(4)
   if (NO_REPLY.has(opcode)) continue
-  while (HANGS.has(opcode) && existsSync(flag)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
+  while (isHung(opcode)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5)
   const body = Buffer.from(request.subarray(40, length))
   let answer: Buffer | number
   try {

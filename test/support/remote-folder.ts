@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { closeSync, mkdtempSync, openSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -7,9 +7,18 @@ import { built } from './checkout.js'
 
 export interface RemoteFolder {
   readonly path: string
-  /** From the next time on that the file system is asked for its size, it answers nothing. */
-  hang(): void
+  /**
+   * From now on the file system answers nothing to what it is asked: from the next time on that it is asked for its size (`size`), that it
+   * is asked for anything else (`calls`), or whatever it is (`all`).
+   */
+  hang(what?: 'size' | 'calls' | 'all'): void
   answer(): void
+}
+
+/** At once: the file is never seen empty. */
+function hangBy(flag: string, what: string): void {
+  writeFileSync(`${flag}.new`, what)
+  renameSync(`${flag}.new`, flag)
 }
 
 /** Shows the files of `folder` by a file system that may stop to answer. Undefined: this user cannot mount one. */
@@ -40,5 +49,5 @@ export function remoteFolder(t: Test, folder: string): RemoteFolder | undefined 
   process.once('exit', end)
   t.teardown(end)
   if (mounted.status !== 0) return undefined
-  return { path, hang: () => writeFileSync(flag, ''), answer: () => rmSync(flag, { force: true }) }
+  return { path, hang: (what = 'size') => hangBy(flag, what), answer: () => rmSync(flag, { force: true }) }
 }

@@ -98,7 +98,11 @@ export class Discovery {
       const place = belowNames(step)
       if (this.#remote.has(place.folder) && !(await slices.without(() => this.#remote.answers(place.folder))))
         found.isBlocked = true
-      else if (!this.#step(place, steps, found, known)) found.isBlocked = true
+      else if (!this.#step(place, steps, found, known)) {
+        found.isBlocked = true
+        // To have waited for it is no work.
+        slices.restart()
+      }
     }
     return found
   }
