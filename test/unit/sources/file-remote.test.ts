@@ -1,9 +1,20 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import fs, { appendFileSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import fs, {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { MessagePort } from 'node:worker_threads'
+import { gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
@@ -29,7 +40,7 @@ import { includeWarnings } from '../../../src/sources/file/include-warnings.js'
 import { built } from '../../support/checkout.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
-import { tail, until } from '../../support/tailing.js'
+import { Receiver, tail, until } from '../../support/tailing.js'
 
 const never = new AbortController().signal
 
@@ -342,6 +353,81 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
   await until(() => source.out.texts().length === 3, 'all is read')
   t.same(source.out.texts().sort(), ['far 1', 'far 2', 'new'])
   await Promise.all([source.stop(), other.stop()])
+})
+
+/** A thread that makes the calls at once, and leaves the one of the number `nth` without an answer for a moment. */
+function forgetful(nth: number) {
+  const it = { calls: 0, name: '', newThread }
+  const calls = fs as unknown as Record<string, (...args: unknown[]) => unknown>
+  function newThread() {
+    let end = () => {}
+    const ended = new Promise<void>(resolve => (end = resolve))
+    const call = ({ name, args }: { name: string; args: readonly unknown[] }) => {
+      if (++it.calls === nth) {
+        it.name = `${name} ${args[0]}`
+        setTimeout(end, 5)
+        return undefined
+      }
+      try {
+        if (name !== 'readSync') return { result: calls[name]!(...args) }
+        const [fd, length, at] = args as [number, number, number]
+        const bytes = new Uint8Array(length)
+        return { result: bytes.subarray(0, fs.readSync(fd, bytes, 0, length, at)) }
+      } catch (error) {
+        return { error: error as Error }
+      }
+    }
+    return { ready: Promise.resolve(), ended, hasFailed: false, call }
+  }
+  return it
+}
+
+/** Reads a file through rotations of all kinds, while nothing reads it and while something does: how many calls that takes. */
+async function rotate(t: Test, folder: string, nth: number): Promise<number> {
+  mkdirSync(folder)
+  const path = (name = '') => join(folder, `app.log${name}`)
+  const thread = forgetful(nth)
+  const systems = new FileSystems({ readMounts: () => mountinfo([folder, 'nfs4']), probe: async () => {} })
+  const undo = guardBy(systems, thread.newThread)
+  const options = { include: [`${folder}/*`], exclude: ['*.gz'], scan_interval: '30ms', max_open_files: 1 + (nth % 3) }
+  const out = new Receiver()
+  const has = (...numbers: number[]) =>
+    until(
+      () => numbers.every(number => out.texts().includes(String(number))),
+      () => `call ${nth} (${thread.name}): ${out.texts()}`,
+    )
+  writeFileSync(path(), '1\n2\n')
+  const first = await tail(options, undefined, out, undefined, undefined, systems)
+  await has(1, 2)
+  await first.stop()
+  writeFileSync(path('.2.gz'), gzipSync('1\n2\n3\n'))
+  rmSync(path())
+  writeFileSync(path('.1'), '4\n')
+  writeFileSync(path(), '5\n')
+  const source = await tail(options, first.checkpoints, out, undefined, undefined, systems)
+  await has(3, 4, 5)
+  // One that was just compressed holds up what comes behind it.
+  rmSync(path('.2.gz'))
+  appendFileSync(path(), '6\n')
+  copyFileSync(path(), path('.3'))
+  writeFileSync(path(), '7\n')
+  await has(6, 7)
+  appendFileSync(path(), '8\n')
+  renameSync(path(), path('.4'))
+  writeFileSync(path(), '9\n')
+  await has(8, 9)
+  await source.stop()
+  undo()
+  t.same(out.texts().map(Number).sort(), [1, 2, 3, 4, 5, 6, 7, 8, 9], `call ${nth}: ${thread.name}`)
+  return thread.calls
+}
+
+t.test('wherever in a sweep a file system stops to answer, every line is read once', async t => {
+  const dir = t.testdir()
+  const calls = await rotate(t, join(dir, 'none'), 0)
+  t.ok(calls > 100, `${calls} calls`)
+  // Each of them was tried when this was written; one in ten takes three seconds.
+  for (let nth = 1; nth <= calls; nth += 10) await rotate(t, join(dir, String(nth)), nth)
 })
 
 t.test('a link to a folder that does not answer; what is open elsewhere is read on; an end is an end', async t => {
