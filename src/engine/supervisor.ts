@@ -25,7 +25,10 @@ const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 /** So many looks in a row have to find destinations on hold before the end is not put off for them. */
 const HOLD_LOOKS = 2
 
-/** Told when `failed` was built and could not start: `back`, which ran before it, runs again. */
+/**
+ * Told when `failed` was built and could not start: `back`, which ran before it, runs again. Whoever replaced `back` has
+ * heard of that before.
+ */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
 /** Nothing is wrong with the configuration: none can take the place of another at this moment. */
@@ -53,6 +56,8 @@ export class Supervisor {
   #config: Config
   /** What ran before, until the present one is known to start. */
   #fallback: Config | undefined
+  /** A configuration that cannot start, until another one has taken its place. */
+  #broken: Config | undefined
   #engine: Engine
   #running: Promise<void> | undefined
   /** Replacements come one after the other. */
@@ -116,10 +121,15 @@ export class Supervisor {
       return
     }
     const failed = this.#config
-    this.#fallback = undefined
-    this.#wentBack?.(error, failed, fallback)
-    // Unless the replacement that is under way has taken its place by then.
-    const back = this.#queue.then(() => (this.#config === failed ? this.#swap(fallback, undefined) : undefined))
+    // Another destination of the same configuration.
+    if (failed === this.#broken) return
+    this.#broken = failed
+    const back = this.#queue.then(nextTurn).then(async () => {
+      // A replacement that was under way has taken its place.
+      if (this.#config !== failed) return
+      this.#wentBack?.(error, failed, fallback)
+      await this.#swap(fallback, undefined)
+    })
     this.#queue = back.catch(() => this.abort())
   }
 
@@ -153,7 +163,7 @@ export class Supervisor {
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
     await rehearse(config, this.#around)
-    await this.#swap(config, this.#config, keepsEvents)
+    await this.#swap(config, this.#config === this.#broken ? this.#fallback : this.#config, keepsEvents)
   }
 
   /** Throws EventsLeftBehind. */
@@ -178,6 +188,7 @@ export class Supervisor {
       await this.#lookForOrphans(config)
       this.#config = config
       this.#fallback = fallback
+      this.#broken = undefined
       this.#replaced++
     } catch (error) {
       failure = error
@@ -338,6 +349,9 @@ export class Supervisor {
     return this.#engine.undelivered()
   }
 }
+
+/** After whatever follows from what has happened already. */
+const nextTurn = () => new Promise<void>(resolve => setImmediate(resolve))
 
 /** Ids of the components that have the same options in both. */
 function sameComponents(before: Config, next: Config): Set<string> {

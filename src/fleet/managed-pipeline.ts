@@ -59,8 +59,6 @@ export class ManagedPipeline {
   #running: PublishedRevision | undefined
   /** The revision that each configuration was made of. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
-  /** What is to take the place of what runs, until it has, or cannot. */
-  #next: Config | undefined
   /** Of what was answered last, whether it runs or not. */
   #etag: string | undefined
   /** The newest revision, where it cannot run. */
@@ -259,7 +257,6 @@ export class ManagedPipeline {
 
   /** `failed` took the place of `back` and cannot start: `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
-    if (this.#next === failed) this.#next = undefined
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
     // With the same revision in both it is the local part that cannot start.
     if (!refused || !running || refused.revision === running.revision) return
@@ -292,11 +289,7 @@ export class ManagedPipeline {
       return
     }
     try {
-      const config = this.#configOf(published)
-      this.#next = config
-      await pipeline.replace(config, { keepsEvents: true })
-      // Else it has gone back already.
-      if (this.#next !== config) return
+      await pipeline.replace(this.#configOf(published), { keepsEvents: true })
       this.#running = published
       this.#refused = undefined
       this.#logged.clear()
@@ -305,8 +298,6 @@ export class ManagedPipeline {
     } catch (error) {
       if (error instanceof NotNow) this.#etag = undefined
       else this.#refuse(published, error)
-    } finally {
-      this.#next = undefined
     }
   }
 

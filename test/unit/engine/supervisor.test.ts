@@ -280,6 +280,28 @@ t.test('what cannot start gives way to what ran before', async t => {
   await it.end(t)
 })
 
+t.test('what cannot start in several places gives way once, after whoever asked for it was answered', async t => {
+  const it = await start(t, SHAPES[0]!)
+  const fails = `{ type: collect, ${INPUTS}, how: cannot_start }`
+  const bad = `destinations: { a: { type: collect, ${INPUTS} }, y: ${fails}, z: ${fails} }`
+  let answered = false
+  const replaced = it.replace(bad).then(() => {
+    answered = true
+    t.equal(it.wentBack.length, 0)
+  })
+  await until(() => it.wentBack.length > 0)
+  t.ok(answered)
+  await replaced
+  // Comes behind whatever was to follow.
+  await t.rejects(it.supervisor.replace({ ...it.supervisor.config, dataDir: '/nowhere' }), { message: /data_dir/ })
+  t.match(it.wentBack, [{ message: 'destination y cannot start: not on this machine' }])
+  await it.replace(SHAPES[1]!)
+  await it.send(5)
+  await it.arrived(t)
+  t.notOk(it.supervisor.failed)
+  await it.end(t)
+})
+
 t.test('what cannot start has been replaced by the time it would give way', async t => {
   const it = await start(t, SHAPES[0]!)
   await it.send(5)

@@ -514,16 +514,6 @@ t.test('a revision that is tried is not reported as the one that runs', async t 
     'a local part that cannot start is no fault of a revision',
   )
   t.equal(it.kept!.revision, 2)
-
-  const replace = pipeline.replace
-  pipeline.replace = async (config, options) => {
-    await replace(config, options)
-    managed.wentBack(new Error('not on this machine'), config, two)
-  }
-  it.published = revisionOf(3)
-  await until(() => it.reports.at(-1)!.error !== null)
-  t.match(it.reports.at(-1), { revision: 2, error: /^revision 3 cannot run: not on this machine/ }, 'gone back at once')
-  t.equal(it.kept!.revision, 2)
 })
 
 t.test('what an operator of a managed daemon reads', async t => {
