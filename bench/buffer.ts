@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { pino } from 'pino'
+import { JSON_OBJECTS } from '../src/codecs/json.js'
 import { Ack } from '../src/core/ack.js'
 import { EventBatch } from '../src/core/batch.js'
 import { type DeliveryOptions, deliveryOptionsWith, LOCAL } from '../src/core/delivery-options.js'
@@ -35,7 +36,7 @@ const BUDGET = 32 * 1024 * 1024
 
 const log = pino({ level: 'warn' }, pino.destination({ dest: 2, sync: true }))
 const wanted = new WantedNames()
-const origin: Origin = { source: 'bench', path: '/var/log/app.log', host: 'bench', decode: 'json', wanted }
+const origin: Origin = { source: 'bench', path: '/var/log/app.log', host: 'bench', codec: JSON_OBJECTS, wanted }
 const line = (i: number) =>
   `{"timestamp":"2026-01-01T00:00:00.000Z","level":"info","host":"web-07","app":"app-${i % 1000}","request_id":"${1e9 + i}","method":"GET","path":"/api/v1/orders/${i}","status":200,"took_ms":1.5,"message":"request completed"}\n`
 const perBatch = Math.floor(READ_SIZE / line(0).length)

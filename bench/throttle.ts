@@ -1,5 +1,6 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import { JSON_OBJECTS } from '../src/codecs/json.js'
 import { Ack } from '../src/core/ack.js'
 import { EventBatch } from '../src/core/batch.js'
 import { parseFieldPath } from '../src/core/field-path.js'
@@ -60,7 +61,7 @@ function takes(mode: WindowMode): number {
 function decisions(mode: WindowMode): number {
   const wanted = new WantedNames()
   const keyField = new FieldReader(parseFieldPath('.app'), wanted)
-  const origin: Origin = { source: 'bench', host: 'bench', decode: 'json', wanted }
+  const origin: Origin = { source: 'bench', host: 'bench', codec: JSON_OBJECTS, wanted }
   const lines = Array.from({ length: KEYS }, (_, i) => `{"level":"info","app":"app-${(i * 7) % KEYS}","message":"x"}\n`)
   const frame = new LineSplitter(1 << 20).push(Buffer.from(lines.join('')))!
   const batch = new EventBatch(frame, origin, 0, new Ack(() => {}))

@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto'
 import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream'
 import type { z } from 'zod'
+import { JSON_OBJECTS } from './codecs/json.js'
 import { OptionsError, parseOptions } from './config/parse-options.js'
 import { Ack } from './core/ack.js'
 import { EventBatch } from './core/batch.js'
@@ -86,7 +87,7 @@ class EventThrottle extends Transform implements Throttle {
   constructor(decider: BatchDecider, wanted: WantedNames, highWaterMark: number | undefined) {
     super({ objectMode: true, ...(highWaterMark === undefined ? {} : { highWaterMark }) })
     this.#decider = decider
-    this.#origin = { source: '', host: '', decode: 'json', wanted }
+    this.#origin = { source: '', host: '', codec: JSON_OBJECTS, wanted }
     this.#one = this.#batch(NO_LINE)
   }
 

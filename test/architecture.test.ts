@@ -8,7 +8,7 @@ import { checkout } from './support/checkout.js'
 const LAYERS = [
   ['lib'],
   ['core'],
-  ['condition', 'codec', 'throttle'],
+  ['condition', 'codecs', 'throttle'],
   ['sources', 'processors', 'destinations'],
   ['components.ts'],
   ['config'],

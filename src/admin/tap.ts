@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import { JSON_OBJECTS } from '../codecs/json.js'
 import { compileCondition, type EventTest } from '../condition/condition.js'
 import { parseCondition } from '../condition/parse.js'
 import { Ack } from '../core/ack.js'
@@ -97,7 +98,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
 function conditionOn(text: string): (fields: object) => boolean {
   const wanted = new WantedNames()
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))
-  const origin = { source: 'tap', host: '', decode: 'json', wanted } as const
+  const origin = { source: 'tap', host: '', codec: JSON_OBJECTS, wanted }
   const splitter = new LineSplitter(Number.MAX_SAFE_INTEGER)
   return fields => {
     const frame = splitter.push(Buffer.from(`${jsonText(fields)}\n`))

@@ -1,10 +1,13 @@
 import { hostname } from 'node:os'
+import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ComponentConfig } from '../config/load.js'
 import { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
-import { OBJECT } from '../core/flags.js'
+import type { Codec } from '../core/codec.js'
+import { type EventFields, fieldsOfLines } from '../core/event-fields.js'
+import { DECODED } from '../core/flags.js'
 import { type SplitOptions, Splitting } from '../core/multiline-options.js'
-import type { Decode, Origin } from '../core/origin.js'
+import type { Origin } from '../core/origin.js'
 import { frameOf, originOf } from '../engine/dead-letter/letters.js'
 import { decodeLetter, type Letter } from '../engine/dead-letter/record.js'
 import { WantedNames } from '../lib/json-scan.js'
@@ -30,56 +33,62 @@ const SET_BY_SOURCE = new Map([
   ['tcp', '.peer'],
   ['http', '.peer'],
 ])
-/** What an event of a line of syslog can have. */
-const SYSLOG_FIELDS = new Set(
-  'message timestamp host app pid msgid facility severity severity_code structured_data file peer partial raw'.split(
-    ' ',
-  ),
-)
+/** Fields that say where a line came from. */
+const OF_ORIGIN = ['file', 'peer']
 
 /** How objects of JSON are read, of sources too that are not asked how to read a line. */
-export const AS_OBJECTS: SplitOptions = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0 }
+export const AS_OBJECTS: SplitOptions = {
+  decode: JSON_OBJECTS,
+  max_line_bytes: MOST_LINE_BYTES,
+  partial_line_timeout: 0,
+}
 
 /** The first event of `bytes`. */
 export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, wanted: WantedNames): ReadEvent {
   const host = hostname()
   const made = source.definition.linesOf?.(source.options, bytes, host)
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
-  if (options.decode !== 'json') {
+  if (options.decode.form !== 'object') {
     const tapped = readTapped(source.id, options.decode, framesOf(AS_OBJECTS, bytes), wanted)
     if (tapped) return tapped
   }
   const frames = framesOf(options, made?.lines ?? bytes)
-  const batch = firstOf(frames, { source: source.id, host, decode: options.decode, wanted })
-  const unset = batch.flags[0]! & OBJECT ? undefined : SET_BY_SOURCE.get(source.definition.type)
+  const batch = firstOf(frames, { source: source.id, host, codec: options.decode, wanted })
+  const unset = batch.isObject(0) ? undefined : SET_BY_SOURCE.get(source.definition.type)
   return { batch, as: made?.of ?? readAs(batch), unset, more: behind(frames) }
 }
 
 /** Whether the first of the lines is an event as `sluice tap` shows those of a source that does not read JSON. */
-export function isTapped(source: string, decode: Decode, lines: Buffer): boolean {
+export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
   const end = lines.indexOf('\n')
   const line = end < 0 ? lines : lines.subarray(0, end)
-  return line.length > 0 && readTapped(source, decode, framesOf(AS_OBJECTS, line), new WantedNames()) !== undefined
+  return line.length > 0 && readTapped(source, codec, framesOf(AS_OBJECTS, line), new WantedNames()) !== undefined
 }
 
 /** An event of lines that are not JSON, when it is given as `sluice tap` shows it. */
-function readTapped(source: string, decode: Decode, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
+function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
   const { chunk, starts, ends } = frames[0]!
   const given = tappedFields(chunk.subarray(starts[0], ends[0]))
   if (!given) return undefined
   const more = behind(frames)
-  if (decode === 'syslog') {
-    if (!Object.keys(given).every(name => SYSLOG_FIELDS.has(name))) return undefined
-    const batch = firstOf(frames, { source, host: '', decode: 'json', wanted })
+  if (codec.form === 'fields') {
+    const hasMessage = typeof given.message === 'string' || !codec.eventFields?.names.includes('message')
+    if (!hasMessage || !canHave(fieldsOfLines(codec, OF_ORIGIN), Object.keys(given))) return undefined
+    const batch = firstOf(frames, { source, host: '', codec: JSON_OBJECTS, wanted })
     return { batch, as: 'an event as sluice tap shows it, whose line is not known', more }
   }
   const letter = lineOf(given)
-  if (letter?.decode !== 'text') return undefined
+  if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
   // The line has to make the same event again: with more in it what is given is a line that is JSON itself.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, as: 'the text of an event as sluice tap shows it', more } : undefined
+}
+
+/** Whether events with these fields can have all of `names`. */
+function canHave(fields: EventFields | undefined, names: readonly string[]): boolean {
+  return fields === undefined || names.every(name => fields.names.includes(name) || fields.others?.test(name))
 }
 
 /** Undefined when it says nothing of where a line came from, as the events of lines do. */
@@ -88,7 +97,7 @@ function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   try {
     const fields = JSON.parse(json.toString()) as Record<string, unknown>
     const tells = 'file' in fields || 'peer' in fields || ('host' in fields && 'timestamp' in fields)
-    return tells && typeof fields.message === 'string' ? fields : undefined
+    return tells ? fields : undefined
   } catch {
     return undefined
   }
@@ -121,9 +130,6 @@ function firstOf([frame]: readonly Frame[], origin: Origin, receivedAt = systemC
 }
 
 function readAs(batch: EventBatch): string {
-  const { decode } = batch.origin
-  if (decode === 'text') return 'text'
-  const fits = decode === 'json' ? (batch.look(0) & OBJECT) !== 0 : batch.isSyslog(0)
-  if (fits) return decode === 'json' ? 'an object of JSON' : 'a syslog message'
-  return `text, since it is not ${decode === 'json' ? 'an object of JSON' : 'a syslog message'}`
+  const { form, expects } = batch.origin.codec.definition
+  return form === 'message' || batch.look(0) & DECODED ? expects : `text, since it is not ${expects}`
 }

@@ -52,10 +52,10 @@ export async function* replayed(replay: Replay, { path, source }: Input, io: Io)
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
   const chunks = chunksOf(path === '-' ? io.stdin : createReadStream(path, { highWaterMark: READ_BYTES }))
   const first = await firstLines(chunks)
-  const isRecorded = options.decode !== 'json' && isTapped(source.id, options.decode, first)
+  const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
   const read = isRecorded ? AS_OBJECTS : options
   const file = path !== '-' && source.type === 'file' ? { path: resolve(path) } : {}
-  replay.enter({ source: source.id, host: hostname(), decode: read.decode, ...file }, systemClock.wall())
+  replay.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
   const splitter = new Splitting(read).splitter()
   for await (const bytes of madeLines(source, first, chunks)) yield replay.replay(splitter.push(bytes))
   yield replay.replay(splitter.flush())

@@ -2,12 +2,10 @@ import { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import { type FieldPath, fieldPathText } from '../core/field-path.js'
 import { FieldReader } from '../core/field-reader.js'
-import { OBJECT } from '../core/flags.js'
 import type { Origin } from '../core/origin.js'
 import { WantedNames } from '../lib/json-scan.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { printableJson } from '../lib/printable.js'
-import { partStarts, TIME } from '../lib/syslog.js'
 import { deciderOptions, type ThrottleOptions } from '../processors/throttle/options.js'
 import { Decider, type Decision, EXCLUDED as EXEMPT, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
 import { EventDecider } from '../throttle/event-decider.js'
@@ -65,6 +63,8 @@ export class Replay {
   readonly #wanted = new WantedNames()
   readonly #timePath: FieldPath
   readonly #time: FieldReader
+  /** Slot of the field that events have from their origin where the line has none. */
+  readonly #timestamp: number
   readonly #key: FieldReader | undefined
   readonly #wantsDecisions: boolean
   readonly #ack = new Ack(() => {})
@@ -78,6 +78,7 @@ export class Replay {
     const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
     this.#timePath = time
     this.#time = context.field(time)
+    this.#timestamp = this.#wanted.slot('timestamp')
     const compiled = deciderOptions(options, context, 0)
     this.#decider = compiled.eventTime
       ? new EventDecider(compiled, compiled.eventTime, STOPPED_CLOCK)
@@ -152,19 +153,14 @@ export class Replay {
 
   /** The time that event `i` says; NaN where it says none. A line that has none has the time when it was read. */
   #timeOf(batch: EventBatch, i: number): number {
-    const isOwn = (batch.look(i) & OBJECT) !== 0 || this.#timePath.text !== '.timestamp' || hasSyslogTime(batch, i)
+    const isOwn = this.#timePath.text !== '.timestamp' || batch.hasOwn(i, this.#timestamp)
     return isOwn ? eventTime(this.#time, batch, i) : Number.NaN
   }
 
   #sample(batch: EventBatch, i: number): void {
     if (this.fields.size >= MOST_FIELDS) return
-    const isObject = (batch.look(i) & OBJECT) !== 0
     for (const name of Object.keys(batch.fields(i))) {
-      if (isObject || name !== 'timestamp' || hasSyslogTime(batch, i)) this.fields.add(fieldPathText(name))
+      if (name !== 'timestamp' || batch.hasOwn(i, this.#timestamp)) this.fields.add(fieldPathText(name))
     }
   }
-}
-
-function hasSyslogTime(batch: EventBatch, i: number): boolean {
-  return batch.isSyslog(i) && partStarts[TIME]! >= 0
 }

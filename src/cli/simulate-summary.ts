@@ -1,4 +1,6 @@
+import { JSON_OBJECTS } from '../codecs/json.js'
 import type { Condition } from '../condition/parse.js'
+import type { Codec } from '../core/codec.js'
 import { formatDuration } from '../lib/units.js'
 import { LATENESS, type ThrottleOptions } from '../processors/throttle/options.js'
 import { looksLikeSeconds } from '../throttle/event-time.js'
@@ -103,15 +105,15 @@ export function remarks({ replay, time, way }: Simulation): (readonly [string, s
 }
 
 function undecodedText(undecoded: number, { sources }: Way): string {
-  const forms = new Set(sources.map(({ options }) => (options as { decode?: string }).decode ?? 'json'))
-  const names = [...forms].filter(form => form !== 'text').map(form => FORMS.get(form)!)
+  const expected = new Set(sources.map(({ options }) => decodingOf(options)?.definition ?? JSON_OBJECTS.definition))
+  const names = [...expected].flatMap(({ form, expects }) => (form === 'message' ? [] : [expects]))
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
 }
 
-const FORMS = new Map([
-  ['json', 'a JSON object'],
-  ['syslog', 'a syslog message'],
-])
+/** How a source reads lines; undefined: it is not asked. */
+function decodingOf(options: unknown): Codec | undefined {
+  return (options as { decode?: Codec }).decode
+}
 
 /** Why the numbers would say nothing about the throttle. */
 export function problems({ replay, time, key, way }: Simulation): string[] {
@@ -149,8 +151,8 @@ export function subject({
 /** What was applied before the throttle: decoding other than that of JSON, and processors. */
 function wayText({ sources, processors }: Way): string {
   const decoding = sources.flatMap(({ id, options }) => {
-    const { decode } = options as { decode?: string }
-    return decode === undefined || decode === 'json' ? [] : [`decode: ${decode} of ${id}`]
+    const codec = decodingOf(options)
+    return codec === undefined || codec.form === 'object' ? [] : [`decode: ${codec} of ${id}`]
   })
   return [...decoding, ...processors.map(({ id, type }) => `${id} (${type})`)].join(', ')
 }

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
+import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ConfigTest, TestEvent } from '../config/config-tests.js'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { EventBatch } from '../core/batch.js'
@@ -42,7 +43,7 @@ class GivenSource implements Source {
 
   constructor(options: Partial<SplitOptions>, context: SourceContext) {
     // Sources that are not asked how to read a line give objects.
-    this.#options = { decode: 'json', max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...options }
+    this.#options = { decode: JSON_OBJECTS, max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...options }
     this.#splitting = new Splitting(this.#options)
     this.#context = context
   }

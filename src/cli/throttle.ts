@@ -2,7 +2,8 @@ import { once } from 'node:events'
 import { createWriteStream } from 'node:fs'
 import { hostname } from 'node:os'
 import { finished } from 'node:stream/promises'
-import { RawEncoder } from '../codec/encode.js'
+import { RawEncoder } from '../codecs/encode.js'
+import { JSON_OBJECTS } from '../codecs/json.js'
 import { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import { FieldReader } from '../core/field-reader.js'
@@ -85,7 +86,7 @@ class ThrottlePipe {
     const compiled = deciderOptions(options, { field: path => new FieldReader(path, wanted) }, 0)
     this.#decider = createDecider(compiled, systemClock)
     this.#key = compiled.keyField
-    this.#origin = { source: 'stdin', host: hostname(), decode: 'json', wanted }
+    this.#origin = { source: 'stdin', host: hostname(), codec: JSON_OBJECTS, wanted }
     this.#keys = new KeyTally(options.window, options.window_mode === 'aligned')
   }
 

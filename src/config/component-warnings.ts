@@ -1,3 +1,4 @@
+import type { Codec } from '../core/codec.js'
 import type { EventFields } from '../core/event-fields.js'
 import type { Draft } from './component-config.js'
 import type { Explainer } from './diagnostics.js'
@@ -46,7 +47,7 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
 
 interface SourceFields extends EventFields {
   readonly id: string
-  readonly decode: unknown
+  readonly codec: Codec | undefined
 }
 
 /** The fields of all these sources; undefined where one of them can have any, or is not known. */
@@ -55,15 +56,15 @@ function fieldsOf(sources: readonly Draft[]): SourceFields[] | undefined {
   for (const { id, config } of sources) {
     const fields = config?.definition.fields?.(config.options as never)
     if (!fields) return undefined
-    all.push({ ...fields, id, decode: (config!.options as { decode?: unknown }).decode })
+    all.push({ ...fields, id, codec: (config!.options as { decode?: Codec }).decode })
   }
   return all.length === 0 ? undefined : all
 }
 
-function shownFields({ id, names, others, decode }: SourceFields): string {
+function shownFields({ id, names, others, codec }: SourceFields): string {
   const listed = [...names.map(name => `.${name}`), ...(others ? [others.text] : [])].join(', ')
-  const how = decode === undefined ? '' : ` (decode: ${decode})`
-  const advice = decode === 'text' ? `; if its lines are JSON objects, set "decode: json" in ${id}` : ''
+  const how = codec === undefined ? '' : ` (decode: ${codec})`
+  const advice = codec?.form === 'message' ? `; if its lines are JSON objects, set "decode: json" in ${id}` : ''
   return `${id}${how} has ${listed}${advice}`
 }
 

@@ -83,7 +83,8 @@ export class Explainer {
         return
       }
       if (issue.code === 'invalid_union') {
-        const branch = nearestBranch(issue.errors)
+        const { node } = locate(subject.node, path, subject.key)
+        const branch = nearestBranch(issue.errors) ?? (node?.kind === 'scalar' ? wordsBranch(issue.errors) : undefined)
         if (branch) {
           for (const inner of branch) tell(inner, path)
           return
@@ -150,6 +151,11 @@ export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly
     if (!otherKind && branch.length > 0 && (!best || faults(branch) < faults(best))) best = branch
   }
   return best
+}
+
+/** The branch of a union that takes one of several words. */
+function wordsBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
+  return branches.find(([issue]) => issue?.code === 'invalid_value' && issue.values.length > 1)
 }
 
 /** A literal that differs tells two variants of a mapping apart, so it weighs most. */

@@ -32,7 +32,7 @@ export interface JsonSchema {
 }
 
 /** Pieces that stand in many places are defined once, by their title. */
-const SHARED: readonly string[] = ['duration', 'size']
+const SHARED: readonly string[] = ['duration', 'size', 'codec', 'encoding']
 
 /** What an option's input side is, without the bounds that only say "a safe integer". */
 export function inputSchema(schema: z.ZodType): JsonSchema {
@@ -76,7 +76,8 @@ function orVariable(node: JsonSchema): JsonSchema {
 function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
   const { title, anyOf, ...rest } = node
   if (title === undefined || !anyOf || !SHARED.includes(title)) return node
-  shared[title] ??= { title, anyOf }
+  const words = anyOf.some(variant => variant.enum)
+  shared[title] ??= { title, anyOf: words ? [...anyOf, { $ref: '#/$defs/variable' }] : anyOf }
   return { ...rest, $ref: `#/$defs/${title}` }
 }
 

@@ -1,10 +1,9 @@
 import { isAscii, isUtf8 } from 'node:buffer'
-import { SLOT, scanObject } from '../lib/json-scan.js'
+import { SLOT } from '../lib/json-scan.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../lib/line-splitter.js'
-import { scanSyslog } from '../lib/syslog.js'
 import type { Ack } from './ack.js'
 import { type Fields, LogEvent, lineFields } from './event.js'
-import { INVALID, MODIFIED, OBJECT, SCANNED } from './flags.js'
+import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 
 /** What a batch costs beyond its bytes, so that many small ones are bounded too. */
@@ -77,7 +76,7 @@ export class EventBatch {
     const event = this.#events?.[i]
     if (event) return event.fields
     const flags = this.look(i)
-    if (flags & OBJECT) return this.event(i).fields
+    if (this.isObject(i)) return this.event(i).fields
     return lineFields(this.origin, this.receivedAt, flags, this.chunk, this.starts[i]!, this.ends[i]!)
   }
 
@@ -87,7 +86,7 @@ export class EventBatch {
     this.flags[i]! |= MODIFIED
   }
 
-  /** Makes sure that the flags SCANNED, OBJECT and INVALID of event `i` are known, and returns its flags. */
+  /** Makes sure that the flags SCANNED, DECODED and INVALID of event `i` are known, and returns its flags. */
   look(i: number): number {
     const flags = this.flags[i]!
     return flags & SCANNED ? flags : this.#scan(i)
@@ -99,32 +98,33 @@ export class EventBatch {
     const start = this.starts[i]!
     const end = this.ends[i]!
     if (this.#text === 'invalid' && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
-    if (this.origin.decode === 'json') {
+    const { codec, wanted } = this.origin
+    if (codec.form !== 'message') {
       const slots = this.#slots ?? this.#rescan()
-      const whole = (flags & (PIECE | CONTINUES)) === 0
-      if (whole && scanObject(this.chunk, start, end, this.origin.wanted, slots, i * this.#stride)) flags |= OBJECT
+      const piece = flags & (PIECE | CONTINUES)
+      const isWanted = piece === 0 || (piece === PIECE && codec.definition.decodesFirstPiece === true)
+      if (isWanted && codec.scan(this.chunk, start, end, wanted, slots, i * this.#stride)) flags |= DECODED
     }
     this.flags[i] = flags
     return flags
   }
 
-  /** Looks at every event; returns how many are not what they should be by `origin.decode`. */
+  /** Looks at every event; returns how many lines the codec of the origin could not decode. */
   scan(): number {
-    let strange = 0
-    switch (this.origin.decode) {
-      case 'json':
-        for (let i = 0; i < this.length; i++) if ((this.look(i) & OBJECT) === 0) strange++
-        break
-      case 'syslog':
-        for (let i = 0; i < this.length; i++) if (!this.isSyslog(i)) strange++
-    }
-    return strange
+    if (this.origin.codec.form === 'message') return 0
+    let undecoded = 0
+    for (let i = 0; i < this.length; i++) if ((this.look(i) & DECODED) === 0) undecoded++
+    return undecoded
   }
 
-  /** Whether event `i` is a syslog line, or the first piece of one; then its parts are those last scanned. */
-  isSyslog(i: number): boolean {
-    if (this.origin.decode !== 'syslog' || this.flags[i]! & CONTINUES) return false
-    return scanSyslog(this.chunk, this.starts[i]!, this.ends[i]!)
+  /** Whether the line of event `i` is the event itself, to which nothing of its origin is added. */
+  isObject(i: number): boolean {
+    return (this.look(i) & DECODED) !== 0 && this.origin.codec.form === 'object'
+  }
+
+  /** Whether the line of event `i` has the field of this slot: its value does not come from the origin. */
+  hasOwn(i: number, slot: number): boolean {
+    return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
 
   #textKind(): 'ascii' | 'utf8' | 'invalid' {
@@ -139,23 +139,24 @@ export class EventBatch {
     return this.#text === 'ascii'
   }
 
-  /** Where the value in `slot` of event `i` starts, 0 when the name is missing. Only after `look` said OBJECT. */
+  /** The first number in `slot` of event `i`, 0 when the name is missing (see Codec.scan). Only after `look` said DECODED. */
   slotStart(i: number, slot: number): number {
     const slots = this.#slots ?? this.#rescan()
     return slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** Where it ends, shifted left by one; the lowest bit tells of a string whether it has escapes. */
+  /** The second one: where the value ends, shifted left by one; the lowest bit marks text that is not its bytes. */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
-  /** Room for the slots; finds the wanted names of the objects that were scanned before the bytes moved. */
+  /** Room for the slots; finds the wanted names of the lines that were decoded before the bytes moved. */
   #rescan(): Int32Array {
+    const { codec, wanted } = this.origin
     const slots = new Int32Array(this.length * this.#stride)
     for (let i = 0; i < this.length; i++) {
-      if ((this.flags[i]! & OBJECT) === 0) continue
-      scanObject(this.chunk, this.starts[i]!, this.ends[i]!, this.origin.wanted, slots, i * this.#stride)
+      if ((this.flags[i]! & DECODED) === 0) continue
+      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.#stride)
     }
     this.#slots = slots
     return slots

@@ -6,12 +6,13 @@ import type { FileSystems } from '../lib/file-systems.js'
 import type { Clock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch } from './batch.js'
+import type { Codec } from './codec.js'
 import type { DeliveryDefaults } from './delivery-options.js'
 import type { EventFields, UsedField } from './event-fields.js'
 import type { Explain } from './explain.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
-import type { Decode, Origin } from './origin.js'
+import type { Origin } from './origin.js'
 import type { Reach } from './reach.js'
 
 /** start and stop are called by the engine only; stop may come twice, and without a start. */
@@ -174,7 +175,7 @@ export interface ComponentContext {
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
   /** The origin of lines from `path`, or of the source as a whole. */
-  origin(decode: Decode, path?: string): Origin
+  origin(codec: Codec, path?: string): Origin
   /** Whether a file, as `device:inode` and with its time of birth, was written by a destination with events of this source. */
   isOwnOutput?(key: string, birth: bigint): boolean
   /** Standard input, or what stands in for it. */

@@ -1,5 +1,5 @@
+import type { Codec } from './codec.js'
 import type { FieldPath } from './field-path.js'
-import type { Decode } from './origin.js'
 
 /** The fields that the events of a source can have. */
 export interface EventFields {
@@ -17,12 +17,10 @@ export interface UsedField {
   readonly without?: string
 }
 
-/** Fields of every line that is not a JSON object (core/event.ts). */
+/** Fields that every line can have: it may be kept as text, or be cut (core/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
-const OF_SYSLOG = ['app', 'pid', 'msgid', 'facility', 'severity', 'severity_code', 'structured_data']
 
-/** The fields of lines; `own` are those that their source adds. Undefined: any, since lines are JSON objects. */
-export function fieldsOfLines(decode: Decode, own: readonly string[] = []): EventFields | undefined {
-  if (decode === 'json') return undefined
-  return { names: [...OF_A_LINE, ...(decode === 'syslog' ? OF_SYSLOG : []), ...own] }
+/** The fields of lines that `codec` reads; `own` are those that their source adds. Undefined: any. */
+export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
+  return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

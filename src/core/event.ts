@@ -1,6 +1,5 @@
 import { CONTINUES, PIECE } from '../lib/line-splitter.js'
-import { parseSyslog } from '../lib/syslog.js'
-import { INVALID, OBJECT } from './flags.js'
+import { DECODED, INVALID } from './flags.js'
 import type { Origin } from './origin.js'
 
 export type Fields = Record<string, unknown>
@@ -41,22 +40,13 @@ export class LogEvent {
 
   /** Treat as read-only: `EventBatch.modify` changes them. */
   get fields(): Fields {
-    this.#fields ??=
-      this.flags & OBJECT
-        ? this.#parse()
-        : lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
+    this.#fields ??= lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
     return this.#fields
   }
 
   set fields(fields: Fields) {
     this.#fields = fields
     this.#modified = true
-  }
-
-  #parse(): Fields {
-    const fields = JSON.parse(this.line.toString()) as Fields
-    if (this.flags & INVALID) setOwn(fields, 'raw', this.line.toString('base64'))
-    return fields
   }
 
   /** A copy whose fields may be replaced without this one seeing it. */
@@ -75,7 +65,7 @@ export class LogEvent {
   }
 }
 
-/** The fields of the line [start, end) that is not a JSON object, made anew. */
+/** The fields of the line [start, end), made anew; `flags` are those after the line was looked at. */
 export function lineFields(
   origin: Origin,
   receivedAt: number,
@@ -84,33 +74,39 @@ export function lineFields(
   start: number,
   end: number,
 ): Fields {
-  const fields: Fields = syslogFields(origin, receivedAt, flags, chunk, start, end) ?? {
-    message: chunk.toString('utf8', start, end),
+  const { codec } = origin
+  const fields: Fields =
+    flags & DECODED ? codec.fields(chunk, start, end, receivedAt) : { message: chunk.toString('utf8', start, end) }
+  if (!(flags & DECODED && codec.form === 'object')) {
+    for (const name of ORIGIN_FIELDS) {
+      if (Object.hasOwn(fields, name)) continue
+      const value = originField(origin, receivedAt, flags, name)
+      if (value !== undefined) fields[name] = value
+    }
   }
-  if (origin.path !== undefined) fields.file = origin.path
-  if (origin.peer !== undefined) fields.peer = origin.peer
-  fields.host ??= origin.host
-  fields.timestamp ??= new Date(receivedAt).toISOString()
-  const partial = partialMark(flags)
-  if (partial) fields.partial = partial
-  if (flags & INVALID) fields.raw = chunk.toString('base64', start, end)
+  if (flags & INVALID) setOwn(fields, 'raw', chunk.toString('base64', start, end))
   return fields
 }
 
-function syslogFields(
-  origin: Origin,
-  receivedAt: number,
-  flags: number,
-  chunk: Buffer,
-  start: number,
-  end: number,
-): Fields | undefined {
-  // The rest of a line may look like the beginning of one.
-  if (origin.decode !== 'syslog' || flags & CONTINUES) return undefined
-  const fields: Fields | undefined = parseSyslog(chunk, start, end, receivedAt)
-  // Who sends without a name is known by the address.
-  if (fields && origin.peer !== undefined) fields.host ??= origin.peer
-  return fields
+const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
+
+/** The value of a field that does not come from the line but from where and when it was read. */
+export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {
+  switch (name) {
+    case 'file':
+      return origin.path
+    case 'peer':
+      return origin.peer
+    case 'host':
+      // Who sends without a name is known by the address.
+      return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
+    case 'timestamp':
+      return new Date(receivedAt).toISOString()
+    case 'partial':
+      return partialMark(flags)
+    default:
+      return undefined
+  }
 }
 
 /** Which piece of a line an event is, when it is not a whole one. */

@@ -1,20 +1,9 @@
 import { SLOT, scanValue, WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
-import {
-  APP,
-  facility,
-  HOST,
-  MESSAGE,
-  MSGID,
-  PID,
-  partEnds,
-  partStarts,
-  severity,
-  severityCode,
-} from '../lib/syslog.js'
 import type { EventBatch } from './batch.js'
+import { originField } from './event.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
-import { INVALID, MODIFIED, OBJECT } from './flags.js'
+import { DECODED, INVALID, MODIFIED } from './flags.js'
 
 /** What a path leads to. */
 export const MISSING = 0
@@ -29,15 +18,6 @@ export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 /** A canonical whole number: its bytes are its text. */
 const LONGEST_PLAIN_NUMBER = 15
 const EMPTY = Buffer.alloc(0)
-
-/** Fields of a syslog line whose bytes are their text. */
-const SYSLOG_PARTS = new Map([
-  ['.message', MESSAGE],
-  ['.host', HOST],
-  ['.app', APP],
-  ['.pid', PID],
-  ['.msgid', MSGID],
-])
 
 /**
  * Reads one field of the events of a batch, from the line's bytes as long as nothing changed the event. `load` moves
@@ -54,6 +34,7 @@ export class FieldReader {
 
   readonly #path: FieldPath
   readonly #slot: number
+  readonly #isMessage: boolean
   readonly #rest: readonly Segment[]
   /** The name of the second segment, found by a scan of the object that the first leads to. */
   readonly #inner: WantedNames | undefined
@@ -65,6 +46,7 @@ export class FieldReader {
     this.#path = path
     this.#slot = wanted.slot(path.segments[0])
     this.#rest = path.segments.slice(1)
+    this.#isMessage = path.segments[0] === 'message' && this.#rest.length === 0
     if (typeof this.#rest[0] === 'string') {
       this.#inner = new WantedNames()
       this.#inner.slot(this.#rest[0])
@@ -74,33 +56,33 @@ export class FieldReader {
   load(batch: EventBatch, i: number): ValueKind {
     const flags = batch.look(i)
     if (flags & (MODIFIED | INVALID)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
-    if (flags & OBJECT) return this.#loadJson(batch, i)
-    if (batch.isSyslog(i)) return this.#loadSyslog(batch, i)
-    switch (this.#path.text) {
-      case '.message':
-        return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
-      case '.file':
-        return this.#setValue(batch.origin.path)
-      case '.host':
-        return this.#setValue(batch.origin.host)
+    if (flags & DECODED) {
+      return batch.origin.codec.form === 'object' ? this.#loadJson(batch, i) : this.#loadField(batch, i, flags)
     }
-    return this.#setValue(valueAt(batch.fields(i), this.#path.segments))
+    if (this.#isMessage) {
+      return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
+    }
+    return this.#loadOrigin(batch, flags)
   }
 
-  /** Of the line that was scanned just now. */
-  #loadSyslog(batch: EventBatch, i: number): ValueKind {
-    const part = SYSLOG_PARTS.get(this.#path.text)
-    if (part !== undefined && partStarts[part]! >= 0)
-      return this.#setBytes(STRING, batch.chunk, partStarts[part]!, partEnds[part]!, true)
-    switch (this.#path.text) {
-      case '.facility':
-        return this.#setValue(facility())
-      case '.severity':
-        return this.#setValue(severity())
-      case '.severity_code':
-        return this.#setValue(severityCode())
+  /** Of a line whose slots were written by `putSlot`. */
+  #loadField(batch: EventBatch, i: number, flags: number): ValueKind {
+    const start = batch.slotStart(i, this.#slot) - 1
+    if (start < 0) return this.#loadOrigin(batch, flags)
+    const end = batch.slotEnd(i, this.#slot)
+    if (end & 1) {
+      const value = batch.origin.codec.value(batch.chunk, start, end >> 1, this.#path.segments[0], batch.receivedAt)
+      return value === undefined ? this.#loadOrigin(batch, flags) : this.#setValue(valueAt(value, this.#rest))
     }
-    return this.#setValue(valueAt(batch.fields(i), this.#path.segments))
+    if (this.#rest.length > 0) return this.#setValue(undefined)
+    return this.#setBytes(STRING, batch.chunk, start, end >> 1, true)
+  }
+
+  /** A field that the line does not have. */
+  #loadOrigin(batch: EventBatch, flags: number): ValueKind {
+    const [name] = this.#path.segments
+    const value = this.#rest.length === 0 ? originField(batch.origin, batch.receivedAt, flags, name) : undefined
+    return this.#setValue(value)
   }
 
   #loadJson(batch: EventBatch, i: number): ValueKind {

@@ -3,8 +3,8 @@ import { continuesWith, endsWith, startsWith } from '../lib/line-patterns.js'
 import { LineSplitter } from '../lib/line-splitter.js'
 import { type Joiner, RecordSplitter } from '../lib/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../lib/stack-traces.js'
+import type { Codec } from './codec.js'
 import { byteSize, duration, refuse, refuseAt, regex } from './options.js'
-import type { Decode } from './origin.js'
 
 const FORMS = ['start', 'continue', 'until', 'preset'] as const
 
@@ -70,7 +70,7 @@ export const MULTILINE_NOTES =
 
 /** The options that say how a source finds its events. */
 export interface SplitOptions {
-  readonly decode: Decode
+  readonly decode: Codec
   readonly max_line_bytes: number
   /** Undefined: an unfinished line waits for as long as more may come. */
   readonly partial_line_timeout?: number | undefined
@@ -79,8 +79,9 @@ export interface SplitOptions {
 
 /** Refuses what does not fit together. */
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
-  if (decode === 'json' && multiline) {
-    refuseAt(context, ['multiline'], 'cannot be used with decode: json, where every line is an event; use decode: text')
+  if (multiline && !decode.definition.joinsLines) {
+    const message = `cannot be used with decode: ${decode.name}, where every line is an event; use decode: text`
+    refuseAt(context, ['multiline'], message)
   }
 }
 

@@ -134,14 +134,6 @@ function isPort(value: unknown): boolean {
   return /^\d{1,5}$/.test(text) && Number(text) <= 65_535
 }
 
-/** How a source reads lines (origin.ts). */
-export function decodeOption() {
-  return z
-    .enum(['json', 'text', 'syslog'])
-    .default('text')
-    .describe('What a line is: a JSON object, text, or a syslog message (RFC 5424 or RFC 3164).')
-}
-
 /** `.app`, `.a."x-y"`, `.list[0]`. */
 export function fieldPath() {
   return z.string().meta({ title: 'field path' }).transform(readPath)

@@ -1,7 +1,5 @@
 import type { WantedNames } from '../lib/json-scan.js'
-
-/** What a line is. One that is not what it should be is kept as text, and counted. */
-export type Decode = 'json' | 'text' | 'syslog'
+import type { Codec } from './codec.js'
 
 /** Where lines come from: shared by all batches of one file, connection or stream. */
 export interface Origin {
@@ -11,7 +9,8 @@ export interface Origin {
   /** The address of the sender, where lines come over a connection. */
   readonly peer?: string
   readonly host: string
-  readonly decode: Decode
+  /** What reads the lines. A line that it cannot decode is kept as text, and counted. */
+  readonly codec: Codec
   /** The names that the pipeline's processors read, found in one scan. All are added before the first batch. */
   readonly wanted: WantedNames
 }

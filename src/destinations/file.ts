@@ -1,6 +1,6 @@
 import { dirname } from 'node:path'
 import { z } from 'zod'
-import { encodeNdjson, RawEncoder } from '../codec/encode.js'
+import { encodeNdjson, RawEncoder } from '../codecs/encode.js'
 import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
 import { LOCAL } from '../core/delivery-options.js'

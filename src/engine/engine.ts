@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
+import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { SideOutlet } from '../core/batch-transform.js'
 import {
@@ -31,7 +32,7 @@ import { directly, finish, Input, Junction, pump } from './junction.js'
 import { Legacies } from './legacies.js'
 import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
-import { SourceOutlet, shareOf } from './outlet.js'
+import { SourceOutlet, shareOf, undecodedCounter } from './outlet.js'
 import { OwnOutputs } from './own-outputs.js'
 import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
 import { type SourceFailure, SourceRun } from './source-run.js'
@@ -190,7 +191,7 @@ export class Engine {
     showDeadLetters(metrics, dataDir, destination, clock)
     const output = `${destination}.${REJECTED}`
     if (!this.#isRead(output)) return new DeadLetterFile({ dataDir, destination, log, clock, disk: this.#around.disk })
-    const origin: Origin = { source: destination, host: hostname(), decode: 'json', wanted: this.#wanted }
+    const origin: Origin = { source: destination, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
     return new RejectedOutlet(this.#junction(output), origin, clock)
   }
 
@@ -236,13 +237,17 @@ export class Engine {
       checkpoints: this.checkpoints.forSource(config.id),
       stdin: this.#around.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
-      origin: (decode, path) => ({
-        source: config.id,
-        ...(path === undefined ? {} : { path }),
-        host: hostname(),
-        decode,
-        wanted: this.#wanted,
-      }),
+      origin: (codec, path) => {
+        // It can be seen at 0 before there are lines.
+        undecodedCounter(base.metrics, codec)
+        return {
+          source: config.id,
+          ...(path === undefined ? {} : { path }),
+          host: hostname(),
+          codec,
+          wanted: this.#wanted,
+        }
+      },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#around.random)
     const outlet = new SourceOutlet(junction, base.metrics, this.#share, source.once)

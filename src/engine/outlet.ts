@@ -1,6 +1,7 @@
 import { Ack, type AckStatus } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
-import type { Outlet } from '../core/component.js'
+import type { Codec } from '../core/codec.js'
+import type { ComponentMetrics, Outlet } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
@@ -77,22 +78,12 @@ export class SourceOutlet implements Outlet {
   #replaced = false
   /** Whether events were given back to the source since the components behind it are being replaced. */
   gaveBack = false
-  readonly #notJson: { value: number }
-  readonly #notSyslog: { value: number }
 
   constructor(junction: Junction, counters: ComponentCounters, maxBytes: number, keeps = false) {
     this.#junction = junction
     this.#counters = counters
     this.#maxBytes = maxBytes
     this.#keeps = keeps
-    this.#notJson = counters.counter(
-      'sluice_not_json_lines_total',
-      'Lines that are not a JSON object though the source decodes JSON. They are kept as text.',
-    )
-    this.#notSyslog = counters.counter(
-      'sluice_not_syslog_lines_total',
-      'Lines that are not syslog though the source decodes it. They are kept as text.',
-    )
     counters.gauge('sluice_source_unacknowledged_bytes', 'Memory held by what is not settled yet.', () => this.#held)
   }
 
@@ -150,8 +141,8 @@ export class SourceOutlet implements Outlet {
     // Made when the processors may have read something else.
     if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
     const { length, bytes } = batch
-    const strange = batch.scan()
-    if (strange > 0) (batch.origin.decode === 'json' ? this.#notJson : this.#notSyslog).value += strange
+    const undecoded = batch.scan()
+    if (undecoded > 0) undecodedCounter(this.#counters, batch.origin.codec)!.value += undecoded
     open.held = batch.held
     this.#held += open.held
     open.events = length
@@ -227,6 +218,12 @@ export class SourceOutlet implements Outlet {
     this.#gate = undefined
     gate?.open()
   }
+}
+
+/** Counts the lines that `codec` cannot decode; undefined: it decodes every line. */
+export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
+  const { name, form, undecodedHelp } = codec.definition
+  return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
 }
 
 function frameOf({ chunk, length, starts, ends, flags, bytes }: EventBatch): Frame {

@@ -1,13 +1,15 @@
+import { Codec } from '../core/codec.js'
 import { Secret } from '../core/options.js'
 import { Pattern } from '../lib/pattern.js'
 
-/** Whether parsed options mean the same: also secrets and patterns, which compare as equal by their properties alone. */
+/** Whether parsed options mean the same: also secrets, patterns and codecs, which compare as equal by their properties alone. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
   if (a instanceof Secret || b instanceof Secret) {
     return a instanceof Secret && b instanceof Secret && a.reveal() === b.reveal()
   }
+  if (a instanceof Codec || b instanceof Codec) return a instanceof Codec && b instanceof Codec && a.isSame(b)
   if (a instanceof Pattern || b instanceof Pattern)
     return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
   const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]

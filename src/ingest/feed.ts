@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
+import { JSON_OBJECTS } from '../codecs/json.js'
+import { PLAIN_TEXT } from '../codecs/text.js'
 import type { AckStatus } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type SourceContext } from '../core/component.js'
@@ -100,7 +102,7 @@ export class Feed {
   async #send({ bytes, size, content, peer }: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     if (!this.#open) throw stopping()
     const { context, out } = this.#open
-    const base = context.origin(content === 'text' ? 'text' : 'json')
+    const base = context.origin(content === 'text' ? PLAIN_TEXT : JSON_OBJECTS)
     const origin: Origin = peer === undefined ? base : { ...base, peer }
     const outcome = new Outcome()
     let received = 0

@@ -1,3 +1,17 @@
+const LF = 0x0a
+const CR = 0x0d
+const SPACE = 0x20
+
+/** Makes valid JSON fit in a line, in place: line ends in it stand between values only. Returns how many LFs it had. */
+export function flatten(json: Buffer, start: number, end: number): number {
+  let lines = 0
+  for (let p = start; p < end; p++) {
+    if (json[p] === LF) lines++
+    if (json[p] === LF || json[p] === CR) json[p] = SPACE
+  }
+  return lines
+}
+
 /** JSON.stringify for values of JSON of any depth: where that runs out of stack, in a loop. */
 export function jsonText(value: unknown): string {
   try {

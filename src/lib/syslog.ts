@@ -18,13 +18,17 @@ export const PID = 3
 export const MSGID = 4
 export const DATA = 5
 export const MESSAGE = 6
-const PARTS = 7
+/** The digits of the priority. */
+export const PRIORITY = 7
+const PARTS = 8
 
 /** Where the parts of the line scanned last stand; a start of -1: the line has no such part. */
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
-/** Facility * 8 + severity of the line scanned last, or -1. */
+/** Facility * 8 + severity of the line scanned last, or -1, and where its digits are. */
 let priority = -1
+let digitsStart = 0
+let digitsEnd = 0
 /** Whether its timestamp has neither year nor zone. */
 let classic = false
 
@@ -66,7 +70,15 @@ function priorityEnd(b: Uint8Array, p: number, end: number): number {
   while (p < end && p < digits + 3 && isDigit(b[p]!)) value = value * 10 + b[p++]! - 0x30
   if (p === digits || p === end || b[p] !== 0x3e || value > HIGHEST_PRIORITY) return -1
   priority = value
+  digitsStart = digits
+  digitsEnd = p
   return p + 1
+}
+
+/** At the beginning of a line, of which the priority is known. */
+function clearParts(): void {
+  partStarts.fill(-1)
+  if (priority >= 0) put(PRIORITY, digitsStart, digitsEnd)
 }
 
 function isDigit(byte: number): boolean {
@@ -81,7 +93,7 @@ function wordEnd(b: Uint8Array, p: number, end: number): number {
 
 /** What follows the version in RFC 5424. */
 function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
-  partStarts.fill(-1)
+  clearParts()
   classic = false
   for (let part = TIME; part <= MSGID; part++) {
     const stop = wordEnd(b, p, end)
@@ -111,7 +123,7 @@ function putMessage(b: Uint8Array, p: number, end: number): void {
 
 /** What follows the priority in RFC 3164, or the whole line of a file. */
 function scanClassic(b: Uint8Array, p: number, end: number): boolean {
-  partStarts.fill(-1)
+  clearParts()
   if (priority >= 0 && p < end && b[p] === SPACE) p++
   classic = true
   let stop = classicTimeEnd(b, p, end)
@@ -186,18 +198,15 @@ function allDigits(b: Uint8Array, p: number, end: number): boolean {
   return p === end
 }
 
-/** Of the line scanned last: undefined when it has no priority. */
-export function facility(): string | undefined {
-  return priority < 0 ? undefined : FACILITIES[priority >> 3]
+/** Whether the timestamp of the line scanned last has neither year nor zone: `classicTime` reads it. */
+export function isClassicTime(): boolean {
+  return classic
 }
 
-export function severity(): string | undefined {
-  return priority < 0 ? undefined : SEVERITIES[priority & 7]
-}
-
-/** 0 (emerg) to 7 (debug). */
-export function severityCode(): number | undefined {
-  return priority < 0 ? undefined : priority & 7
+/** The field `facility`, `severity` or `severity_code` (0, emerg, to 7, debug) of a priority. */
+export function fieldOfPriority(priority: number, name: string): string | number | undefined {
+  if (name === 'severity_code') return priority & 7
+  return name === 'facility' ? FACILITIES[priority >> 3] : SEVERITIES[priority & 7]
 }
 
 /** What a syslog line says; parts that it does not have are missing. */
@@ -229,9 +238,9 @@ export function parseSyslog(b: Buffer, start: number, end: number, wall: number)
     if (value !== undefined) fields[name] = value
   }
   if (priority >= 0) {
-    fields.facility = facility()!
-    fields.severity = severity()!
-    fields.severity_code = severityCode()!
+    fields.facility = FACILITIES[priority >> 3]!
+    fields.severity = SEVERITIES[priority & 7]!
+    fields.severity_code = priority & 7
   }
   const data = text(DATA)
   if (data !== undefined) fields.structured_data = structuredData(data)

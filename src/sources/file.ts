@@ -1,10 +1,11 @@
 import { join } from 'node:path'
 import { z } from 'zod'
+import { decodeOption } from '../codecs/options.js'
 import { defineSource, type Outlet, REPLACED, type Source, type SourceContext } from '../core/component.js'
 import { GivenBackError } from '../core/errors.js'
 import { fieldsOfLines } from '../core/event-fields.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
-import { byteSize, decodeOption, duration, refuse } from '../core/options.js'
+import { byteSize, duration, refuse } from '../core/options.js'
 import { reaches } from '../core/reach.js'
 import { fileSystems } from '../lib/file-systems.js'
 import { Descriptors } from './file/descriptors.js'
@@ -191,7 +192,7 @@ class FileSource implements Source {
     })
     this.#roster = new Roster({
       context,
-      decode: options.decode,
+      codec: options.decode,
       fromEnd: options.read_from === 'end',
       rotateWaitMs: options.rotate_wait,
       saved: this.#saved,

@@ -2,6 +2,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse, S
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
+import { JSON_OBJECTS } from '../codecs/json.js'
+import { PLAIN_TEXT } from '../codecs/text.js'
 import { AccessKey } from '../core/access-key.js'
 import type { AckStatus } from '../core/ack.js'
 import { keyFileWarnings } from '../core/auth-options.js'
@@ -217,7 +219,7 @@ class HttpSource implements Source {
     // From here on the run waits until all is passed on.
     if (signal.aborted) throw stopping()
     const origin: Origin = {
-      ...this.#context.origin(content === 'text' ? 'text' : 'json'),
+      ...this.#context.origin(content === 'text' ? PLAIN_TEXT : JSON_OBJECTS),
       ...(peer === undefined ? {} : { peer }),
     }
     let received = 0

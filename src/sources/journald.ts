@@ -1,3 +1,4 @@
+import { JSON_OBJECTS } from '../codecs/json.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type MadeLines, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { GivenBackError } from '../core/errors.js'
@@ -53,7 +54,7 @@ class Journald implements Source {
     const place = saved === undefined ? undefined : placeIn(saved)
     this.#options = options
     this.#context = context
-    this.#origin = context.origin('json')
+    this.#origin = context.origin(JSON_OBJECTS)
     this.#event = eventOptions(options, this.#origin.host)
     this.#complaints = new Complaints(context)
     this.#lag = new Lag(context)

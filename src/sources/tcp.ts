@@ -1,17 +1,17 @@
 import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { z } from 'zod'
+import { decodeOption } from '../codecs/options.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import { fieldsOfLines } from '../core/event-fields.js'
 import { PIECES } from '../core/multiline-options.js'
-import { byteSize, decodeOption, duration } from '../core/options.js'
+import { byteSize, duration } from '../core/options.js'
 import type { Origin } from '../core/origin.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { aborted } from '../lib/time.js'
 import { Listener, listenOptions, peerOf } from './listen/listener.js'
-import { flattenObject } from './listen/one-line.js'
 import { readConnection } from './tcp/connection.js'
 import { type Framer, framerOf } from './tcp/framer.js'
 
@@ -106,8 +106,8 @@ class TcpSource implements Source {
   async #read(socket: Socket, peer: string | undefined, out: Outlet, signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#context
     const { idle_timeout: idleMs, decode, max_line_bytes: maxLineBytes } = this.#options
-    const framing = this.#options.framing ?? (decode === 'syslog' ? 'auto' : 'newline')
-    const tidy = decode === 'json' ? flattenObject : undefined
+    const framing = this.#options.framing ?? (decode.definition.mayBeCounted ? 'auto' : 'newline')
+    const tidy = decode.flatten?.bind(decode)
     const framer = framerOf({ framing, maxLineBytes, tidy })
     const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
     const counted = { pending: 0, pieces: 0, broken: 0 }

@@ -1,3 +1,4 @@
+import { codecOf } from '../../src/codecs/list.js'
 import { Ack, type AckStatus } from '../../src/core/ack.js'
 import { EventBatch } from '../../src/core/batch.js'
 import { parseFieldPath } from '../../src/core/field-path.js'
@@ -7,7 +8,8 @@ import { WantedNames } from '../../src/lib/json-scan.js'
 import { type Frame, LineSplitter } from '../../src/lib/line-splitter.js'
 
 export interface BatchOptions {
-  readonly decode?: 'json' | 'text'
+  /** The codec, by its name alone or with options. */
+  readonly decode?: string | { readonly codec: string }
   /** The names that readers of this batch look for; make the readers first. */
   readonly wanted?: WantedNames
   readonly path?: string
@@ -25,7 +27,14 @@ export interface BatchOptions {
 /** A batch of lines, each with an LF (write \r for CRLF); an object becomes its JSON. Its chunk is its own. */
 export function batchOf(lines: readonly (string | Buffer | object)[], options: BatchOptions = {}): EventBatch {
   const { decode = 'json', host = 'test-host', source = 'test', receivedAt = 0, wanted = new WantedNames() } = options
-  const origin = { source, host, decode, wanted, ...(options.path === undefined ? {} : { path: options.path }) }
+  const { codec: name, ...rest } = typeof decode === 'string' ? { codec: decode } : decode
+  const origin = {
+    source,
+    host,
+    codec: codecOf(name, rest)!,
+    wanted,
+    ...(options.path === undefined ? {} : { path: options.path }),
+  }
   const ack = new Ack(options.onSettled ?? (() => {}), options.onShrink)
   return new EventBatch(frameOf(lines, options), origin, receivedAt, ack)
 }

@@ -1,11 +1,18 @@
+import { codecOf } from '../../src/codecs/list.js'
 import { Ack, type AckStatus } from '../../src/core/ack.js'
 import { EventBatch } from '../../src/core/batch.js'
 import type { Origin } from '../../src/core/origin.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { LineSplitter } from '../../src/lib/line-splitter.js'
 
-export function originOf(decode: 'json' | 'text', path?: string): Origin {
-  return { source: 'in', host: 'h', decode, wanted: new WantedNames(), ...(path === undefined ? {} : { path }) }
+export function originOf(decode: string, path?: string): Origin {
+  return {
+    source: 'in',
+    host: 'h',
+    codec: codecOf(decode)!,
+    wanted: new WantedNames(),
+    ...(path === undefined ? {} : { path }),
+  }
 }
 
 /** The lines of `bytes` as a reader would frame them, its last unfinished one too. */

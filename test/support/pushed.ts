@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { z } from 'zod'
-import { RawEncoder } from '../../src/codec/encode.js'
+import { RawEncoder } from '../../src/codecs/encode.js'
 import { Ack, type AckStatus } from '../../src/core/ack.js'
 import type { EventBatch } from '../../src/core/batch.js'
 import type { Definition, Outlet, Source, SourceContext } from '../../src/core/component.js'
@@ -97,7 +97,7 @@ export function contextOf(type: string, clock: Clock = systemClock) {
     log: pino({ level: 'debug' }, { write: line => void (text += line) }),
     clock,
     metrics: counters,
-    origin: decode => ({ source: 'in', host: 'here', decode, wanted: new WantedNames() }),
+    origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),
   } as Partial<SourceContext> as SourceContext
   const logs = () =>
     text

@@ -115,10 +115,10 @@ export async function tail(
     reach,
     fileSystems,
     checkpoints,
-    origin: (decode, path) => ({
+    origin: (codec, path) => ({
       source: 'in',
       host: hostname(),
-      decode,
+      codec,
       wanted: new WantedNames(),
       ...(path ? { path } : {}),
     }),

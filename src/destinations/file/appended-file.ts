@@ -1,6 +1,6 @@
 import fs, { type BigIntStats, constants } from 'node:fs'
 import { promisify } from 'node:util'
-import { encodeNdjson, RawEncoder } from '../../codec/encode.js'
+import { encodeNdjson, RawEncoder } from '../../codecs/encode.js'
 import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { Reach } from '../../core/reach.js'

@@ -1,5 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
+import { PLAIN_TEXT } from '../../codecs/text.js'
 import { EventBatch } from '../../core/batch.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
 import type { Origin } from '../../core/origin.js'
@@ -124,7 +125,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
     examples: [{ title: 'Dead letters', yaml: '' }],
     create: (_options, context) => ({
       async run(out, signal) {
-        const { wanted } = context.origin('text')
+        const { wanted } = context.origin(PLAIN_TEXT)
         let last: Letter | undefined
         let origin: Origin | undefined
         for await (const records of readRecords(path, progress.done)) {
@@ -147,11 +148,11 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
 }
 
 /** Where the event of a letter came from. */
-export function originOf({ path, peer, host, decode }: Letter, source: string, wanted: WantedNames): Origin {
+export function originOf({ path, peer, host, codec }: Letter, source: string, wanted: WantedNames): Origin {
   return {
     source,
     host,
-    decode,
+    codec,
     wanted,
     ...(path === undefined ? {} : { path }),
     ...(peer === undefined ? {} : { peer }),
@@ -160,7 +161,7 @@ export function originOf({ path, peer, host, decode }: Letter, source: string, w
 
 /** Whether two letters may have come from one file or connection: then the pieces of a line find each other. */
 function isAlike(a: Letter, b: Letter): boolean {
-  return a.decode === b.decode && a.path === b.path && a.peer === b.peer && a.host === b.host
+  return a.codec.isSame(b.codec) && a.path === b.path && a.peer === b.peer && a.host === b.host
 }
 
 const LF = Buffer.from('\n')

@@ -1,16 +1,21 @@
-import { encodeNdjson } from '../../codec/encode.js'
+import { encodeNdjson } from '../../codecs/encode.js'
+import { JSON_OBJECTS } from '../../codecs/json.js'
+import { codecOf } from '../../codecs/list.js'
+import { PLAIN_TEXT } from '../../codecs/text.js'
 import type { EventBatch } from '../../core/batch.js'
+import type { Codec } from '../../core/codec.js'
 import type { DeliveryError } from '../../core/errors.js'
-import { INVALID, MODIFIED, OBJECT } from '../../core/flags.js'
-import type { Decode } from '../../core/origin.js'
+import { DECODED, INVALID, MODIFIED } from '../../core/flags.js'
 import { SLOT, scanObject, WantedNames } from '../../lib/json-scan.js'
 import { CONTINUES, PIECE } from '../../lib/line-splitter.js'
 
 /**
  * A refused event as a line of JSON: time, destination, status (if any), reason, request_id (if any), error, event:
  * the event as it is sent with `encoding: json`. Where that is not the line as it is sent with `encoding: raw`, `line`
- * tells what is: the name of the event's member that holds it ("message": the text, "raw": base64), or, of a line of
- * syslog, {"syslog": the text}.
+ * states the line:
+ * - "message", "raw": the event's member of this name is the line, as text or in base64. The codec is json or text.
+ * - {"syslog": the text, "options": those of the codec, if any}: a line that the codec of this name reads.
+ * - {"raw": "syslog", "options"}: the same, where the line is not UTF-8 and stands in the event's member `raw`.
  */
 
 const LF = 0x0a
@@ -41,14 +46,18 @@ export function encodeLetters(
   return Buffer.concat(parts)
 }
 
-type Line = 'message' | 'raw' | { readonly syslog: string } | undefined
+type Line = 'message' | 'raw' | Readonly<Record<string, unknown>> | undefined
 
 function lineMember(batch: EventBatch, i: number): Line {
   const flags = batch.look(i)
   if (flags & MODIFIED) return undefined
+  const { form, name, options } = batch.origin.codec
+  if (form === 'fields') {
+    const more = Object.keys(options).length === 0 ? {} : { options }
+    return flags & INVALID ? { raw: name, ...more } : { [name]: batch.event(i).line.toString(), ...more }
+  }
   if (flags & INVALID) return 'raw'
-  if (flags & OBJECT) return undefined
-  return batch.origin.decode === 'syslog' ? { syslog: batch.event(i).line.toString() } : 'message'
+  return flags & DECODED ? undefined : 'message'
 }
 
 /** What it takes to send an event again: its line, and what came to its fields from elsewhere. */
@@ -57,7 +66,7 @@ export interface Letter {
   readonly line: Buffer
   /** Of the line, as lib/line-splitter.ts has them. */
   readonly flags: number
-  readonly decode: Decode
+  readonly codec: Codec
   readonly path: string | undefined
   readonly peer: string | undefined
   readonly host: string
@@ -90,37 +99,44 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
   const { file, peer, host, timestamp, partial } = event
   const found = lineOf(line, event)
   if (found === undefined) return undefined
+  const isObject = found.codec.form === 'object'
   const time = Date.parse(String(timestamp))
   return {
     reason,
     line: found.bytes ?? Buffer.from(bytes.subarray(from, to)),
-    flags: found.decode === 'json' ? 1 : flagsOf(partial),
-    decode: found.decode,
-    path: typeof file === 'string' && found.decode !== 'json' ? file : undefined,
-    peer: typeof peer === 'string' && found.decode !== 'json' ? peer : undefined,
+    flags: isObject ? 1 : flagsOf(partial),
+    codec: found.codec,
+    path: typeof file === 'string' && !isObject ? file : undefined,
+    peer: typeof peer === 'string' && !isObject ? peer : undefined,
     host: typeof host === 'string' ? host : '',
     receivedAt: Number.isNaN(time) ? 0 : time,
   }
 }
 
-/** The bytes of the line, and what they are; without bytes the event's own JSON is the line. */
-function lineOf(line: unknown, event: Record<string, unknown>): { bytes?: Buffer; decode: Decode } | undefined {
+/** The bytes of the line, and what reads them; without bytes the event's own JSON is the line. */
+function lineOf(line: unknown, event: Record<string, unknown>): { bytes?: Buffer; codec: Codec } | undefined {
   const { message, raw } = event
-  if (line === undefined) return { decode: 'json' }
+  if (line === undefined) return { codec: JSON_OBJECTS }
   if (line === 'message')
-    return typeof message === 'string' ? { bytes: Buffer.from(message), decode: 'text' } : undefined
-  if (line === 'raw' && typeof raw === 'string') {
-    const bytes = Buffer.from(raw, 'base64')
-    return { bytes, decode: decodeOf(bytes, event) }
-  }
-  const { syslog } = (typeof line === 'object' && line !== null ? line : {}) as { syslog?: unknown }
-  return typeof syslog === 'string' ? { bytes: Buffer.from(syslog), decode: 'syslog' } : undefined
+    return typeof message === 'string' ? { bytes: Buffer.from(message), codec: PLAIN_TEXT } : undefined
+  const base64 = typeof raw === 'string' ? Buffer.from(raw, 'base64') : undefined
+  if (line === 'raw') return base64 && { bytes: base64, codec: codecOfBytes(base64, event) }
+  if (typeof line !== 'object' || line === null) return undefined
+  const { options, ...named } = line as Record<string, unknown>
+  const [[name, text] = []] = Object.entries(named)
+  const isRaw = name === 'raw'
+  const codec = codecOf(String(isRaw ? text : name), options)
+  const bytes = isRaw ? base64 : typeof text === 'string' ? Buffer.from(text) : undefined
+  return codec && bytes && { bytes, codec }
 }
 
-/** What bytes that are no text were read as: a message that is all of them, an object, or else a line of syslog. */
-function decodeOf(bytes: Buffer, { message }: Record<string, unknown>): Decode {
-  if (message === bytes.toString()) return 'text'
-  return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? 'json' : 'syslog'
+/** The only codec besides json and text whose lines earlier releases wrote as "raw" alone. */
+const FORMERLY_RAW = 'syslog'
+
+/** What read bytes that are not UTF-8: the message is all of them, or they are an object. */
+function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
+  if (message === bytes.toString()) return PLAIN_TEXT
+  return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!
 }
 
 function isSpace(byte: number): boolean {

@@ -1,7 +1,7 @@
-import type { BatchDecoder } from '../../codec/batch-record.js'
 import { Ack } from '../../core/ack.js'
 import type { EventBatch } from '../../core/batch.js'
 import type { Amount } from '../counters.js'
+import type { BatchDecoder } from './batch-record.js'
 import type { RecordQueue } from './record-queue.js'
 import type { BufferReport } from './report.js'
 import type { Incoming } from './segment-reader.js'

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
+import type { Codec } from '../../core/codec.js'
 import type { SourceContext } from '../../core/component.js'
-import type { Decode } from '../../core/origin.js'
 import { openWithinSync } from '../../core/reach.js'
 import { closeSync, fstatSync, realpathSync, statSync } from '../../lib/guarded-fs.js'
 import { Away } from './away.js'
@@ -28,7 +28,7 @@ import type { Troubles } from './troubles.js'
 
 export interface RosterOptions {
   readonly context: SourceContext
-  readonly decode: Decode
+  readonly codec: Codec
   readonly fromEnd: boolean
   /** How long a file that is away is watched for more. */
   readonly rotateWaitMs: number
@@ -252,7 +252,7 @@ export class Roster {
 
   /** Takes a file up that is not read yet. */
   #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
-    const { context, decode, fromEnd, tailing, descriptors, troubles, saved } = this.#options
+    const { context, codec, fromEnd, tailing, descriptors, troubles, saved } = this.#options
     descriptors.trim(1)
     const fd = openWithinSync(context.reach, path)
     let taken = false
@@ -273,7 +273,7 @@ export class Roster {
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined
       // A file that was renamed keeps the name that its lines were written under.
-      const tailer = new Tailer(path, stat, context.origin(decode, entry?.file ?? entry?.path ?? path), start, tailing)
+      const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry && entry.path !== path) {
         this.#names.setFormer(entry.path, tailer)
         this.#displace(entry.path)
@@ -294,11 +294,11 @@ export class Roster {
 
   /** Takes up what is left of a file that is gone, in a copy of it. */
   #adoptCopy(entry: Entry, copy: Copy): Tailer {
-    const { context, decode, tailing, saved } = this.#options
+    const { context, codec, tailing, saved } = this.#options
     saved.remove(entry)
     const name = entry.file ?? entry.path
     const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
-    const tailer = new Tailer(entry.path, stat, context.origin(decode, name), positionOf(entry), tailing)
+    const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
     tailer.readOn(copy)
     this.#tailers.set(tailer.key, tailer)
     return tailer
@@ -322,7 +322,7 @@ export class Roster {
    * another one reads what the file holds now, from its beginning.
    */
   truncated(former: Tailer): void {
-    const { context, decode, tailing, descriptors, onForget } = this.#options
+    const { context, codec, tailing, descriptors, onForget } = this.#options
     const { fd } = former
     if (fd === undefined || former.reading) return
     const stat = fstatSync(fd, { bigint: true })
@@ -333,7 +333,7 @@ export class Roster {
     former.truncatedSince = this.lookedAt
     // Its copy is looked for at once.
     former.seen = 0
-    const tailer = new Tailer(former.path, stat, context.origin(decode, former.origin.path), start, tailing)
+    const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
     tailer.after = former
     tailer.open(fd)

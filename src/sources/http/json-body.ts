@@ -1,5 +1,5 @@
 import { objectEnd } from '../../lib/json-scan.js'
-import { flatten } from '../listen/one-line.js'
+import { flatten } from '../../lib/json-text.js'
 import { Refusal } from './refusal.js'
 
 const LF = 0x0a

@@ -52,7 +52,7 @@ t.test('every component in order, with every decision', async t => {
   t.same(await run(t, '{"app":"cart","level":"warn","ms":1200}'), {
     code: 0,
     stderr: '',
-    stdout: `app_logs (file): 39 bytes, read as an object of JSON
+    stdout: `app_logs (file): 39 bytes, read as a JSON object
     {"app":"cart","level":"warn","ms":1200}
 → errors (filter): passed
     yes  condition
@@ -96,7 +96,7 @@ t.test('as each source reads it', async t => {
   t.equal(first.stderr, 'sluice explain: only the first of 2 events is explained\n')
 
   t.match(await run(t, 'no JSON'), {
-    stdout: /read as text, since it is not an object of JSON\n {4}no JSON\n {2}is \{"message":"no JSON"/,
+    stdout: /read as text, since it is not a JSON object\n {4}no JSON\n {2}is \{"message":"no JSON"/,
   })
   const syslog = await run(t, '<34>1 2026-01-01T00:00:00Z web-07 cart - - - boom', { source: 'sys' })
   t.match(syslog.stdout, /a syslog message\n.*\n {2}is \{"message":"boom".*"app":"cart"/)
@@ -118,7 +118,7 @@ t.test('as each source reads it', async t => {
   t.match(ahead.stdout, /its time is ahead of the clock by more than allowed_lateness/)
 
   t.match(await run(t, '{"app":"a"}', { source: 'units' }), {
-    stdout: /units \(journald\): 11 bytes, read as an object/,
+    stdout: /units \(journald\): 11 bytes, read as a JSON object/,
   })
 })
 
@@ -157,8 +157,8 @@ t.test('an entry as journalctl writes it, at a source that reads the journal', a
   t.match(stdout, /key_field: it counts in a bucket of its value {2}\(\.app is "cart"\)/)
 
   const again = JSON.parse((await run(t, shown!, { source: 'units', json: true })).stdout)
-  t.match(again.source, { read_as: 'an object of JSON', fields: event }, 'what is an event stays as it is')
-  t.match(await run(t, 'no entry', { source: 'units' }), { stdout: /since it is not an object of JSON/ })
+  t.match(again.source, { read_as: 'a JSON object', fields: event }, 'what is an event stays as it is')
+  t.match(await run(t, 'no entry', { source: 'units' }), { stdout: /since it is not a JSON object/ })
   const elsewhere = JSON.parse((await run(t, line, { json: true })).stdout)
   t.same(elsewhere.source.fields, entry, 'at another source it is what it is')
 })

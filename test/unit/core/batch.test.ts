@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
-import { INVALID, MODIFIED, OBJECT, SCANNED } from '../../../src/core/flags.js'
+import { DECODED, INVALID, MODIFIED, SCANNED } from '../../../src/core/flags.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { CONTINUES, LINE_END, PIECE } from '../../../src/lib/line-splitter.js'
 import { batchOf, linesOf, readerOf } from '../../support/batches.js'
@@ -224,7 +224,7 @@ t.test('what a line is, is found out once and only when asked', async t => {
   t.same([...batch.flags], [1, 1, 1, 1, 1, 1], 'nothing was asked yet')
   t.equal(batch.scan(), 3, 'lines that are no objects')
   const seen = SCANNED | 1
-  t.same([...batch.flags], [seen | OBJECT, seen, seen, seen | OBJECT | INVALID, seen | OBJECT, seen | INVALID])
+  t.same([...batch.flags], [seen | DECODED, seen, seen, seen | DECODED | INVALID, seen | DECODED, seen | INVALID])
   t.notOk(batch.ascii)
   t.ok(batchOf(['{"a":1}', 'text']).ascii)
   t.notOk(batchOf(['é']).ascii)

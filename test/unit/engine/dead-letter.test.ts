@@ -15,7 +15,9 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
-import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
+import { codecOf } from '../../../src/codecs/list.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
@@ -62,7 +64,7 @@ const numbers = defineSource({
       for (let n = 0; n < count; n++) {
         const frame = new LineSplitter(1000).push(Buffer.from(`{"n":${n}}\n`))!
         const ack = out.ack(status => settled.push(status))
-        await out.send(new EventBatch(frame, context.origin('json'), 0, ack))
+        await out.send(new EventBatch(frame, context.origin(JSON_OBJECTS), 0, ack))
       }
     },
   }),
@@ -147,7 +149,7 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
     ['<34>Oct 11 22:14:15 mymachine su: failed', '<165>1 2003-10-11T22:14:15.003Z h app - ID47 - hello', 'no syslog'],
     { receivedAt: at },
   )
-  Object.assign(syslog.origin, { decode: 'syslog', peer: '10.0.0.1' })
+  Object.assign(syslog.origin, { codec: codecOf('syslog'), peer: '10.0.0.1' })
   const cases: [string, EventBatch][] = [
     ['objects', batchOf(['{"a":1.50,"b":12345678901234567890}', ' {"c": [] } ', '{"d":1}\r'], { path: '/x' })],
     ['no objects', batchOf(['nope', '[1]', '', '{"a"'], { path: '/var/log/x.log', receivedAt: at })],

@@ -2,6 +2,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
 import { z } from 'zod'
+import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { parseConfig } from '../../../src/config/load.js'
 import type { AckStatus } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
@@ -49,7 +50,7 @@ const lines = defineSource({
   }),
   examples: [{ title: '', yaml: 'count: 1' }],
   create(options, context) {
-    const origin = context.origin('text')
+    const origin = context.origin(PLAIN_TEXT)
     let failed = !options.fail_once
     return {
       async run(out: Outlet, signal: AbortSignal) {

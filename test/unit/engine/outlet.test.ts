@@ -1,5 +1,6 @@
 import { Writable } from 'node:stream'
 import t from 'tap'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { EventBatch } from '../../../src/core/batch.js'
 import { parseFieldPath } from '../../../src/core/field-path.js'
 import { FieldReader } from '../../../src/core/field-reader.js'
@@ -95,7 +96,7 @@ t.test('with other components behind it: what was made before is read as they wa
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
-      { source: 'in', host: 'here', decode: 'json', wanted },
+      { source: 'in', host: 'here', codec: JSON_OBJECTS, wanted },
       0,
       outlet.ack(() => {}),
     )

@@ -13,7 +13,7 @@ import {
   STRING,
   type ValueKind,
 } from '../../../src/core/field-reader.js'
-import { OBJECT } from '../../../src/core/flags.js'
+import { DECODED } from '../../../src/core/flags.js'
 import { SLOT, scanObject, WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { JsonLines } from '../../support/json-lines.js'
@@ -128,7 +128,7 @@ t.test(`${LINES} generated lines mean what JSON.parse says, wherever they stand 
     for (let i = 0; i < batch.length; i++) {
       const line = lines[i]!
       const fields = parsed(line)
-      const isObject = (batch.look(i) & OBJECT) !== 0
+      const isObject = (batch.look(i) & DECODED) !== 0
       if (isObject !== (fields !== undefined)) wrong.push(`${line}: ${isObject ? 'taken' : 'refused'}`)
       if (!fields || !isObject || isKnownAmiss(line)) continue
       objects++
@@ -211,7 +211,7 @@ t.test('deep nesting costs no stack', async t => {
     const line = source.deep(depth)
     const batch = batchOf([line, line.subarray(0, -1), Buffer.concat([line, Buffer.from('}')])], { wanted })
     t.same(
-      [0, 1, 2].map(i => (batch.look(i) & OBJECT) !== 0),
+      [0, 1, 2].map(i => (batch.look(i) & DECODED) !== 0),
       [true, false, false],
       `${depth} levels`,
     )

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { codecOf } from '../../../src/codecs/list.js'
+import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { Ack } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
 import { parseFieldPath } from '../../../src/core/field-path.js'
@@ -276,7 +278,7 @@ function batchOf(
   const frame = splitter.push(bytes) ?? splitter.flush()!
   return new EventBatch(
     frame,
-    { source: 'in', host: 'here', decode: 'syslog', wanted, ...origin },
+    { source: 'in', host: 'here', codec: codecOf('syslog')!, wanted, ...origin },
     WALL,
     new Ack(() => {}),
   )
@@ -326,7 +328,7 @@ t.test('events: what a line lacks, and lines that are none', async t => {
     host: 'here',
     ...at,
   })
-  const text = batchOf(lines, { decode: 'text', peer: '192.0.2.7' })
+  const text = batchOf(lines, { codec: PLAIN_TEXT, peer: '192.0.2.7' })
   t.equal(text.scan(), 0, 'text is text')
   t.strictSame(text.fields(0), { message: '<13>Oct 11 22:14:15 h a[1]: one', peer: '192.0.2.7', host: 'here', ...at })
   t.strictSame(

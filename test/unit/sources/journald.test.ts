@@ -162,7 +162,7 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
     clock: { now: systemClock.now, wall: () => journal.now },
     metrics: counters,
     checkpoints,
-    origin: decode => ({ source: 'in', host: 'here', decode, wanted: new WantedNames() }),
+    origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),
   } as Partial<SourceContext> as SourceContext
   const out = new Receiver()
   const source = journald.create(journald.options.parse(given), context) as Exclude<

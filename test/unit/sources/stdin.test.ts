@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
-import { RawEncoder } from '../../../src/codec/encode.js'
+import { RawEncoder } from '../../../src/codecs/encode.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import type { Outlet, SourceContext } from '../../../src/core/component.js'

@@ -1,11 +1,12 @@
 import t from 'tap'
-import { RawEncoder } from '../../../src/codec/encode.js'
+import { RawEncoder } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
+import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { Ack } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
 import type { Origin } from '../../../src/core/origin.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../../src/lib/line-splitter.js'
-import { flattenObject } from '../../../src/sources/listen/one-line.js'
 import { type Framer, type Framing, framerOf } from '../../../src/sources/tcp/framer.js'
 import { Seeded } from '../../support/seeded.js'
 
@@ -22,7 +23,7 @@ class Seen {
   readonly #frames: { frame: Frame; copy: Buffer }[] = []
 
   constructor(framing: Framing, maxLineBytes = 1 << 20, json = false) {
-    this.framer = framerOf({ framing, maxLineBytes, tidy: json ? flattenObject : undefined })
+    this.framer = framerOf({ framing, maxLineBytes, tidy: json ? JSON_OBJECTS.flatten!.bind(JSON_OBJECTS) : undefined })
   }
 
   #take(frame: Frame | undefined): this {
@@ -154,7 +155,7 @@ t.test('JSON messages of several lines become lines', async t => {
   t.same(pieces.texts, ['xxxxxxxx', '{"a":\n1}'], 'the last piece of something else is no message')
 })
 
-const ORIGIN: Origin = { source: 'in', host: 'h', decode: 'text', wanted: new WantedNames() }
+const ORIGIN: Origin = { source: 'in', host: 'h', codec: PLAIN_TEXT, wanted: new WantedNames() }
 
 /** Joins pieces; throws when they are not marked as such. */
 function joined(lines: readonly Line[]): string[] {

@@ -3,6 +3,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { Replay } from '../../../src/cli/simulate-replay.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { type FieldPath, parseFieldPath } from '../../../src/core/field-path.js'
 import { FieldReader } from '../../../src/core/field-reader.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
@@ -324,7 +325,7 @@ t.test('agrees with a simulation of the same events, in order', async t => {
       const replay = new Replay(options, parseFieldPath('.t'), {
         wantsDecisions: true,
       })
-      replay.enter({ source: 'in', host: hostname(), decode: 'json' })
+      replay.enter({ source: 'in', host: hostname(), codec: JSON_OBJECTS })
       const splitter = new LineSplitter(1024)
       const text = events.map(event => `${JSON.stringify(event)}\n`).join('')
       const simulated = [replay.replay(splitter.push(Buffer.from(text))), replay.replay(splitter.flush())]

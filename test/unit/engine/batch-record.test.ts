@@ -1,8 +1,8 @@
 import t from 'tap'
-import { BatchDecoder, BatchRecordError, encodeBatch } from '../../../src/codec/batch-record.js'
-import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
+import { BatchDecoder, BatchRecordError, encodeBatch } from '../../../src/engine/disk-buffer/batch-record.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { type BatchOptions, batchOf, readerOf } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
@@ -14,7 +14,7 @@ const again = (batch: EventBatch) => decode(encodeBatch(batch))
 /** All that anybody can see of a batch. */
 function seen(batch: EventBatch) {
   const { length, bytes, receivedAt, origin } = batch
-  const { source, path, host, decode } = origin
+  const { source, path, host, codec } = origin
   const events = Array.from({ length }, (_, i) => {
     const size = batch.size(i)
     const { line, fields, modified } = batch.event(i)
@@ -22,7 +22,7 @@ function seen(batch: EventBatch) {
   })
   const text = (encoded: { parts: Buffer[] }) => Buffer.concat(encoded.parts).toString('latin1')
   return {
-    ...{ length, bytes, receivedAt, source, path, host, decode, events },
+    ...{ length, bytes, receivedAt, source, path, host, codec, events },
     json: text(encodeNdjson([batch])),
     raw: text(new RawEncoder().encode([batch])),
   }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { encodeNdjson, RawEncoder } from '../../../src/codec/encode.js'
+import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { linesOf, originOf, seeded } from '../../support/lines.js'

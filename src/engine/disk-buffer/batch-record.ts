@@ -1,17 +1,19 @@
-import type { Ack } from '../core/ack.js'
-import { EventBatch } from '../core/batch.js'
-import type { Fields } from '../core/event.js'
-import { MODIFIED } from '../core/flags.js'
-import type { Decode, Origin } from '../core/origin.js'
-import type { WantedNames } from '../lib/json-scan.js'
-import { jsonText } from '../lib/json-text.js'
-import { LINE_END } from '../lib/line-splitter.js'
+import { codecOf } from '../../codecs/list.js'
+import type { Ack } from '../../core/ack.js'
+import { EventBatch } from '../../core/batch.js'
+import type { Codec } from '../../core/codec.js'
+import type { Fields } from '../../core/event.js'
+import { DECODED, MODIFIED, SCANNED } from '../../core/flags.js'
+import type { Origin } from '../../core/origin.js'
+import type { WantedNames } from '../../lib/json-scan.js'
+import { jsonText } from '../../lib/json-text.js'
+import { LINE_END } from '../../lib/line-splitter.js'
 
 /**
  * A batch as bytes and back: every event with its line, its line end, its flags, and its fields where they were
  * changed. Numbers are little-endian:
  *
- *     0 version (1 byte), 1 decode, 2 bytes of a length, 4 bytes of the origin, 8 events, 12 bytes of the lines,
+ *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 4 bytes of the origin, 8 events, 12 bytes of the lines,
  *    16 receivedAt (64-bit float)
  *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
  *       the lines with their ends; of each changed event the length of its fields (4 bytes) and the fields as JSON
@@ -19,7 +21,9 @@ import { LINE_END } from '../lib/line-splitter.js'
 
 const VERSION = 1
 const HEAD = 24
-const DECODES = ['text', 'json', 'syslog'] as const
+/** Codecs that have a number in records. All others are named in the origin, with their options. */
+const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
+const NAMED = 255
 /** Origins that are remembered, so that the batches of one file share one. */
 const MAX_ORIGINS = 1000
 const NOTHING = Buffer.alloc(0)
@@ -41,7 +45,7 @@ export function encodeBatch(
   const width = longestLine(batch) < 65_536 ? 2 : 4
   const size = headroom + HEAD + origin.length + (width + 1) * length + bytes + changes.length
   const record = allocate(size)
-  record.writeUInt32LE(VERSION | (DECODES.indexOf(batch.origin.decode) << 8) | (width << 16), headroom)
+  record.writeUInt32LE(VERSION | (numberOf(batch.origin.codec) << 8) | (width << 16), headroom)
   record.writeUInt32LE(origin.length, headroom + 4)
   record.writeUInt32LE(length, headroom + 8)
   record.writeUInt32LE(bytes, headroom + 12)
@@ -74,13 +78,19 @@ function longestLine({ length, starts, ends }: EventBatch): number {
   return longest
 }
 
+function numberOf({ name, options }: Codec): number {
+  const number = NUMBERED.indexOf(name)
+  return number < 0 || Object.keys(options).length > 0 ? NAMED : number
+}
+
 const knownOrigins = new WeakMap<Origin, Buffer>()
 
 function originBytes(origin: Origin): Buffer {
   let bytes = knownOrigins.get(origin)
   if (!bytes) {
-    const { source, path, peer, host } = origin
-    bytes = Buffer.from(JSON.stringify({ source, path, peer, host }))
+    const { source, path, peer, host, codec } = origin
+    const named = numberOf(codec) === NAMED ? { codec } : {}
+    bytes = Buffer.from(JSON.stringify({ source, path, peer, host, ...named }))
     knownOrigins.set(origin, bytes)
   }
   return bytes
@@ -113,7 +123,7 @@ export class BatchDecoder {
    */
   decode(record: Buffer, ack: Ack, letGo?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
-    const decode = DECODES[record[1]!]
+    const number = record[1]!
     const width = record[2]!
     const originSize = record.readUInt32LE(4)
     const length = record.readUInt32LE(8)
@@ -121,7 +131,7 @@ export class BatchDecoder {
     const columns = HEAD + originSize
     const lines = columns + (width + 1) * length
     if (width !== 2 && width !== 4) throw new BatchRecordError('a record with lengths of unknown size')
-    if (!decode || lines + bytes > record.length) throw new BatchRecordError('a record that is too short')
+    if (lines + bytes > record.length) throw new BatchRecordError('a record that is too short')
     const starts = new Int32Array(length)
     const ends = new Int32Array(length)
     const flags = new Uint8Array(length)
@@ -132,20 +142,26 @@ export class BatchDecoder {
       at += width === 2 ? record.readUInt16LE(columns + 2 * i) : record.readUInt32LE(columns + 4 * i)
       ends[i] = at
       at += flags[i]! & LINE_END
+      // Earlier releases never set DECODED on lines that were not JSON.
+      if ((flags[i]! & DECODED) === 0) flags[i]! &= ~SCANNED
     }
     if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
-    const origin = this.#origin(record.toString('utf8', HEAD, columns), decode)
+    const origin = this.#origin(record.toString('utf8', HEAD, columns), number)
     const frame = { chunk: record, length, starts, ends, flags, bytes, letGo }
     const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack)
     change(batch, record, at)
     return batch
   }
 
-  #origin(text: string, decode: Decode): Origin {
-    const key = decode + text
+  #origin(text: string, number: number): Origin {
+    const key = number + text
     let origin = this.#origins.get(key)
     if (!origin) {
-      origin = { ...(parse(text) as Omit<Origin, 'decode' | 'wanted'>), decode, wanted: this.#wanted }
+      const { codec: named, ...from } = parse(text) as Omit<Origin, 'codec' | 'wanted'> & { codec?: { codec: string } }
+      const { codec: name, ...options } = number === NAMED && named ? named : { codec: NUMBERED[number] ?? '' }
+      const codec = codecOf(name, options)
+      if (!codec) throw new BatchRecordError(`a record of lines that an unknown codec reads: ${JSON.stringify(name)}`)
+      origin = { ...from, codec, wanted: this.#wanted }
       if (this.#origins.size >= MAX_ORIGINS) this.#origins.clear()
       this.#origins.set(key, origin)
     }

@@ -1,6 +1,6 @@
 import type { EventBatch } from '../core/batch.js'
-import { partialMark } from '../core/event.js'
-import { INVALID, MODIFIED, OBJECT } from '../core/flags.js'
+import type { ByteSink } from '../core/codec.js'
+import { MODIFIED } from '../core/flags.js'
 import { jsonText } from '../lib/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
 
@@ -16,7 +16,7 @@ const COPY_SIZE = 64 * 1024
 const NEWLINE = Buffer.from('\n')
 
 /** Collects runs of bytes; copies the short ones together. */
-class Parts implements Encoded {
+class Parts implements Encoded, ByteSink {
   readonly parts: Buffer[] = []
   bytes = 0
   #copy: Buffer | undefined
@@ -109,77 +109,6 @@ export class RawEncoder {
 /** Every event as a JSON object on a line of its own; lines that are one already are copied. */
 export function encodeNdjson(batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
-  for (const batch of batches) {
-    if (batch.origin.decode === 'json') jsonLines(batch, parts)
-    else if (batch.origin.decode === 'text') textLines(batch, parts)
-    else for (let i = 0; i < batch.length; i++) textLine(batch, i, parts)
-  }
+  for (const batch of batches) batch.origin.codec.writeJson(batch, parts)
   return parts.finish()
-}
-
-function jsonLines(batch: EventBatch, parts: Parts): void {
-  const { chunk, starts, ends, flags, length } = batch
-  for (let i = 0; i < length; ) {
-    if (!isPlainObject(batch.look(i))) {
-      textLine(batch, i++, parts)
-      continue
-    }
-    const start = starts[i]!
-    let end = start
-    let terminated = true
-    // Neighbours with a plain LF are one run; another line end ends it.
-    while (terminated && i < length && starts[i] === end && isPlainObject(batch.look(i))) {
-      terminated = (flags[i]! & LINE_END) === 1
-      end = terminated ? ends[i]! + 1 : ends[i]!
-      i++
-    }
-    parts.add(chunk, start, end)
-    if (!terminated) parts.add(NEWLINE, 0, 1)
-  }
-}
-
-function isPlainObject(flags: number): boolean {
-  return (flags & (OBJECT | MODIFIED | INVALID)) === OBJECT
-}
-
-const MESSAGE = Buffer.from('{"message":"')
-
-function textLines(batch: EventBatch, parts: Parts): void {
-  // What follows the message is the same for every whole line of the batch.
-  const { origin } = batch
-  const rest = JSON.stringify({
-    file: origin.path,
-    peer: origin.peer,
-    host: origin.host,
-    timestamp: new Date(batch.receivedAt).toISOString(),
-  })
-  const tail = Buffer.from(`",${rest.slice(1)}\n`)
-  for (let i = 0; i < batch.length; i++) {
-    const flags = batch.look(i)
-    if (
-      flags & (MODIFIED | INVALID) ||
-      partialMark(flags) ||
-      !isPlainText(batch.chunk, batch.starts[i]!, batch.ends[i]!)
-    ) {
-      textLine(batch, i, parts)
-      continue
-    }
-    parts.add(MESSAGE, 0, MESSAGE.length)
-    parts.add(batch.chunk, batch.starts[i]!, batch.ends[i]!)
-    parts.add(tail, 0, tail.length)
-  }
-}
-
-function textLine(batch: EventBatch, i: number, parts: Parts): void {
-  const line = Buffer.from(`${jsonText(batch.fields(i))}\n`)
-  parts.add(line, 0, line.length)
-}
-
-/** Whether the bytes are a JSON string's content as they stand: no quote, backslash or control character. */
-function isPlainText(bytes: Buffer, start: number, end: number): boolean {
-  for (let p = start; p < end; p++) {
-    const byte = bytes[p]!
-    if (byte < 0x20 || byte === 0x22 || byte === 0x5c) return false
-  }
-  return true
 }

@@ -1,0 +1,90 @@
+import type { EventBatch } from '../core/batch.js'
+import { type ByteSink, Codec, defineCodec, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
+import type { Fields } from '../core/event.js'
+import { DECODED, INVALID, MODIFIED } from '../core/flags.js'
+import { objectEnd, scanObject, type WantedNames } from '../lib/json-scan.js'
+import { flatten, jsonText } from '../lib/json-text.js'
+import { LINE_END } from '../lib/line-splitter.js'
+
+const NEWLINE = Buffer.from('\n')
+
+class Json extends Codec {
+  constructor() {
+    super(json)
+  }
+
+  override get eventFields(): undefined {
+    return undefined
+  }
+
+  scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
+    return scanObject(b, start, end, wanted, out, at)
+  }
+
+  fields(b: Buffer, start: number, end: number): Fields {
+    return JSON.parse(b.toString('utf8', start, end)) as Fields
+  }
+
+  override encode(fields: Fields): string {
+    return jsonText(fields)
+  }
+
+  override flatten(chunk: Buffer, start: number, end: number): void {
+    if (objectEnd(chunk, start, end) === end) flatten(chunk, start, end)
+  }
+
+  override write(batch: EventBatch, to: ByteSink): void {
+    batch.origin.codec.writeJson(batch, to)
+  }
+
+  /** Copies the lines that are objects already. */
+  override writeJson(batch: EventBatch, to: ByteSink): void {
+    const { chunk, starts, ends, flags, length } = batch
+    for (let i = 0; i < length; ) {
+      if (!isUnchanged(batch.look(i))) {
+        writeJsonLine(batch, i++, to)
+        continue
+      }
+      const start = starts[i]!
+      let end = start
+      let terminated = true
+      // Neighbours with a plain LF are one run; another line end ends it.
+      while (terminated && i < length && starts[i] === end && isUnchanged(batch.look(i))) {
+        terminated = (flags[i]! & LINE_END) === 1
+        end = terminated ? ends[i]! + 1 : ends[i]!
+        i++
+      }
+      to.add(chunk, start, end)
+      if (!terminated) to.add(NEWLINE, 0, 1)
+    }
+  }
+}
+
+/** Whether the line of an event is the JSON of the event. */
+function isUnchanged(flags: number): boolean {
+  return (flags & (DECODED | MODIFIED | INVALID)) === DECODED
+}
+
+export const json = defineCodec({
+  name: 'json',
+  summary: 'Each line is a JSON object, and that object is the event.',
+  notes: 'Nothing is added to the event. A JSON value that is not an object is not an event.',
+  options: NO_OPTIONS,
+  form: 'object',
+  expects: 'a JSON object',
+  undecodedHelp: 'Lines that are not a JSON object though the source decodes JSON. They are kept as text.',
+  joinsLines: false,
+  contentType: 'application/x-ndjson',
+  examples: [
+    {
+      title: 'An object with an object in it',
+      yaml: '',
+      line: '{"app":"shop","took_ms":12,"user":{"id":7}}',
+      event: { app: 'shop', took_ms: 12, user: { id: 7 } },
+    },
+  ],
+  create: () => new Json(),
+})
+
+/** Events that are JSON objects by nature, such as those of the journal. */
+export const JSON_OBJECTS: Codec = json.create({} as never)

@@ -1,0 +1,103 @@
+import { Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
+import type { Fields } from '../core/event.js'
+import type { EventFields } from '../core/event-fields.js'
+import type { WantedNames } from '../lib/json-scan.js'
+import {
+  APP,
+  DATA,
+  fieldOfPriority,
+  HOST,
+  isClassicTime,
+  MESSAGE,
+  MSGID,
+  PID,
+  PRIORITY,
+  parseSyslog,
+  partEnds,
+  partStarts,
+  scanSyslog,
+  TIME,
+} from '../lib/syslog.js'
+import { structuredData } from '../lib/syslog-data.js'
+import { classicTime } from '../lib/syslog-time.js'
+
+/** The part of a line that each field is made of. */
+const PARTS = new Map([
+  ['message', MESSAGE],
+  ['timestamp', TIME],
+  ['host', HOST],
+  ['app', APP],
+  ['pid', PID],
+  ['msgid', MSGID],
+  ['structured_data', DATA],
+  ['facility', PRIORITY],
+  ['severity', PRIORITY],
+  ['severity_code', PRIORITY],
+])
+
+class Syslog extends Codec {
+  constructor() {
+    super(syslog)
+  }
+
+  override get eventFields(): EventFields {
+    return { names: [...PARTS.keys()] }
+  }
+
+  scan(b: Buffer, start: number, end: number, { names }: WantedNames, out: Int32Array, at: number): boolean {
+    if (!scanSyslog(b, start, end)) return false
+    for (let slot = 0; slot < names.length; slot++) {
+      const part = PARTS.get(names[slot]!)
+      if (part === undefined || partStarts[part]! < 0) continue
+      const special = part === PRIORITY || part === DATA || (part === TIME && isClassicTime())
+      putSlot(out, at, slot, partStarts[part]!, partEnds[part]!, special)
+    }
+    return true
+  }
+
+  fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
+    return parseSyslog(b, start, end, receivedAt)!
+  }
+
+  override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {
+    const text = b.toString('utf8', start, end)
+    if (name === 'timestamp') return classicTime(text, receivedAt)
+    return name === 'structured_data' ? structuredData(text) : fieldOfPriority(Number(text), name)
+  }
+}
+
+export const syslog = defineCodec({
+  name: 'syslog',
+  summary: 'Each line is a syslog message: RFC 5424, RFC 3164, or as a file of a syslog daemon has it.',
+  notes:
+    'A line is a syslog message when it begins with a priority or with a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
+    '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the ' +
+    'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.',
+  options: NO_OPTIONS,
+  form: 'fields',
+  expects: 'a syslog message',
+  undecodedHelp: 'Lines that are not syslog though the source decodes it. They are kept as text.',
+  joinsLines: true,
+  decodesFirstPiece: true,
+  mayBeCounted: true,
+  hostIsSender: true,
+  examples: [
+    {
+      title: 'A message as RFC 5424 has it',
+      yaml: '',
+      line: '<165>1 2026-01-31T12:00:00Z web-07 nginx 812 - [meta@1 zone="eu"] upstream timed out',
+      event: {
+        message: 'upstream timed out',
+        timestamp: '2026-01-31T12:00:00Z',
+        host: 'web-07',
+        app: 'nginx',
+        pid: '812',
+        facility: 'local4',
+        severity: 'notice',
+        severity_code: 5,
+        structured_data: { 'meta@1': { zone: 'eu' } },
+      },
+    },
+  ],
+  create: () => new Syslog(),
+})

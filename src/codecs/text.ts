@@ -1,0 +1,78 @@
+import type { EventBatch } from '../core/batch.js'
+import { type ByteSink, Codec, defineCodec, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
+import { type Fields, partialMark } from '../core/event.js'
+import { INVALID, MODIFIED } from '../core/flags.js'
+
+const MESSAGE = Buffer.from('{"message":"')
+
+class Text extends Codec {
+  constructor() {
+    super(text)
+  }
+
+  scan(): boolean {
+    return true
+  }
+
+  fields(b: Buffer, start: number, end: number): Fields {
+    return { message: b.toString('utf8', start, end) }
+  }
+
+  /** Copies the lines whose bytes are the content of a JSON string as they stand. */
+  override writeJson(batch: EventBatch, to: ByteSink): void {
+    // What follows the message is the same for every whole line of the batch.
+    const { origin } = batch
+    const rest = JSON.stringify({
+      file: origin.path,
+      peer: origin.peer,
+      host: origin.host,
+      timestamp: new Date(batch.receivedAt).toISOString(),
+    })
+    const tail = Buffer.from(`",${rest.slice(1)}\n`)
+    for (let i = 0; i < batch.length; i++) {
+      const flags = batch.look(i)
+      if (
+        flags & (MODIFIED | INVALID) ||
+        partialMark(flags) ||
+        !isPlainText(batch.chunk, batch.starts[i]!, batch.ends[i]!)
+      ) {
+        writeJsonLine(batch, i, to)
+        continue
+      }
+      to.add(MESSAGE, 0, MESSAGE.length)
+      to.add(batch.chunk, batch.starts[i]!, batch.ends[i]!)
+      to.add(tail, 0, tail.length)
+    }
+  }
+}
+
+/** Whether the bytes are a JSON string's content as they stand: no quote, backslash or control character. */
+function isPlainText(bytes: Buffer, start: number, end: number): boolean {
+  for (let p = start; p < end; p++) {
+    const byte = bytes[p]!
+    if (byte < 0x20 || byte === 0x22 || byte === 0x5c) return false
+  }
+  return true
+}
+
+export const text = defineCodec({
+  name: 'text',
+  summary: 'Each line is a text, which becomes `.message`.',
+  options: NO_OPTIONS,
+  form: 'message',
+  expects: 'text',
+  undecodedHelp: 'Always 0: every line is text.',
+  joinsLines: true,
+  examples: [
+    {
+      title: 'Any line',
+      yaml: '',
+      line: 'server started on port 8080',
+      event: { message: 'server started on port 8080' },
+    },
+  ],
+  create: () => new Text(),
+})
+
+/** Lines of which nothing else is known. */
+export const PLAIN_TEXT: Codec = text.create({} as never)
