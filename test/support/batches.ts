@@ -15,6 +15,7 @@ export interface BatchOptions {
   readonly path?: string
   readonly host?: string
   readonly source?: string
+  readonly peer?: string
   readonly receivedAt?: number
   /** Longer lines come in pieces. */
   readonly maxLineBytes?: number
@@ -34,6 +35,7 @@ export function batchOf(lines: readonly (string | Buffer | object)[], options: B
     codec: codecOf(name, rest)!,
     wanted,
     ...(options.path === undefined ? {} : { path: options.path }),
+    ...(options.peer === undefined ? {} : { peer: options.peer }),
   }
   const ack = new Ack(options.onSettled ?? (() => {}), options.onShrink)
   return new EventBatch(frameOf(lines, options), origin, receivedAt, ack)

@@ -74,7 +74,14 @@ t.test('the fields that are listed are those that events have', async t => {
     for (const line of lines) {
       const origin = { source: 's', path: 'p', peer: 'q', host: 'h', codec, wanted: new WantedNames() }
       const chunk = Buffer.from(line)
-      const fields = lineFields(origin, 0, PIECE | INVALID | (line.startsWith('<') ? DECODED : 0), chunk, 0, chunk.length)
+      const fields = lineFields(
+        origin,
+        0,
+        PIECE | INVALID | (line.startsWith('<') ? DECODED : 0),
+        chunk,
+        0,
+        chunk.length,
+      )
       t.same(
         Object.keys(fields).filter(name => !known.includes(name)),
         [],

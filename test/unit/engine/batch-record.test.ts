@@ -127,3 +127,30 @@ t.test('what is no record is refused, not misread', async t => {
     }
   }
 })
+
+t.test('records that an earlier release has written are read', t => {
+  // Each was made by release 0.1.0, after its lines had been looked at. There, nothing said of a syslog line that it is one.
+  const written = {
+    syslog:
+      'AQICAC0AAAADAAAANwAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9KAAEAAgAERFRPDM0PjEgMjAyNi0wMS0zMVQxMjowMDowMFogaCBzdSAtIC0gLSBubwpub25lCjwxMz5hOiD/Cg==',
+    json: 'AQECAC0AAAADAAAAFwAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9BwAEAAkAMRFxeyJhIjoxfQpub25lCnsiYSI6Iv8ifQo=',
+    text: 'AQACAC0AAAACAAAABgAAAAAAgFb+vHhCeyJzb3VyY2UiOiJpbiIsInBlZXIiOiIxOTIuMC4yLjciLCJob3N0IjoiaCJ9AwABABFRb25lCv8K',
+  }
+  const latin1 = (text: string) => Buffer.from(text, 'latin1')
+  const lines = {
+    syslog: ['<34>1 2026-01-31T12:00:00Z h su - - - no', 'none', latin1('<13>a: \xff')],
+    json: ['{"a":1}', 'none', latin1('{"a":"\xff"}')],
+    text: ['one', latin1('\xff')],
+  }
+  const from = { source: 'in', host: 'h', peer: '192.0.2.7', receivedAt: 1_700_000_000_000 }
+  for (const name of ['syslog', 'json', 'text'] as const) {
+    const record = Buffer.from(written[name], 'base64')
+    t.same(seen(decode(record)), seen(batchOf(lines[name], { ...from, decode: name })), name)
+    t.same(
+      encodeBatch(decode(record)).subarray(0, record[4]! + 24),
+      record.subarray(0, record[4]! + 24),
+      'and written so',
+    )
+  }
+  t.end()
+})

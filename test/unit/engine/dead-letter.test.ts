@@ -33,7 +33,7 @@ import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { lockDataDir } from '../../../src/engine/data-dir.js'
 import { LettersProgress, lettersSource, surveyLetters } from '../../../src/engine/dead-letter/letters.js'
-import { encodeLetters } from '../../../src/engine/dead-letter/record.js'
+import { decodeLetter, encodeLetters } from '../../../src/engine/dead-letter/record.js'
 import { isToSend, resendFile, surveyFile } from '../../../src/engine/dead-letter/resend.js'
 import { DeadLetterStock } from '../../../src/engine/dead-letter/stock.js'
 import { DeadLetterFile, deadLetterPath } from '../../../src/engine/dead-letter.js'
@@ -146,7 +146,12 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
   changed.modify(0, { a: 2, list: [null] })
   changed.modify(1, { message: 'changed', file: '/not/a/path' })
   const syslog = batchOf(
-    ['<34>Oct 11 22:14:15 mymachine su: failed', '<165>1 2003-10-11T22:14:15.003Z h app - ID47 - hello', 'no syslog'],
+    [
+      '<34>Oct 11 22:14:15 mymachine su: failed',
+      '<165>1 2003-10-11T22:14:15.003Z h app - ID47 - hello',
+      'no syslog',
+      Buffer.from('<13>a: \xff', 'latin1'),
+    ],
     { receivedAt: at },
   )
   Object.assign(syslog.origin, { codec: codecOf('syslog'), peer: '10.0.0.1' })
@@ -176,6 +181,34 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
     const raw = text(new RawEncoder().encode([batch])).replaceAll(/(\})\r\n/g, '$1\n')
     t.equal(text(new RawEncoder().encode(batches)), raw, `${name}: raw`)
   }
+})
+
+t.test('letters that an earlier release has written are read', t => {
+  const at = '"timestamp":"2023-11-14T22:13:20.000Z"'
+  const letters: [string, string, string, string][] = [
+    ['{"syslog":"<13>a: b"}', `{"message":"b","app":"a","host":"h",${at}}`, 'syslog', '<13>a: b'],
+    ['{"syslog":"none"}', `{"message":"none","host":"h",${at}}`, 'syslog', 'none'],
+    ['"raw"', `{"message":"\ufffd","app":"a","raw":"PDEzPmE6IP8="}`, 'syslog', '<13>a: \xff'],
+    ['"raw"', `{"message":"\ufffd","raw":"/w=="}`, 'text', '\xff'],
+    ['"raw"', `{"a":"\ufffd","raw":"eyJhIjoi/yJ9"}`, 'json', '{"a":"\xff"}'],
+    ['"message"', `{"message":"one","host":"h",${at}}`, 'text', 'one'],
+  ]
+  for (const [line, event, codec, expected] of letters) {
+    const record = Buffer.from(`{"reason":"r","line":${line},"event":${event}}\n`)
+    const letter = decodeLetter(record, 0, record.length - 1)
+    t.same([letter?.codec.name, letter?.line.toString('latin1')], [codec, expected], line)
+  }
+  for (const line of [
+    '{"nothing":"x"}',
+    '{"syslog":1}',
+    '{"syslog":"x","options":{"a":1}}',
+    '{}',
+    '{"raw":"syslog"}',
+  ]) {
+    const record = Buffer.from(`{"reason":"r","line":${line},"event":{}}\n`)
+    t.equal(decodeLetter(record, 0, record.length - 1), undefined, `no letter: ${line}`)
+  }
+  t.end()
 })
 
 t.test('two writers of the same destination, as after a reload, do not cut each other off', async t => {
