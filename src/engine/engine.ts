@@ -238,15 +238,10 @@ export class Engine {
       stdin: this.#around.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // It can be seen at 0 before there are lines.
+        // So that it shows 0 before there are lines.
         undecodedCounter(base.metrics, codec)
-        return {
-          source: config.id,
-          ...(path === undefined ? {} : { path }),
-          host: hostname(),
-          codec,
-          wanted: this.#wanted,
-        }
+        const file = path === undefined ? {} : { path }
+        return { source: config.id, ...file, host: hostname(), codec, wanted: this.#wanted }
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#around.random)
