@@ -107,7 +107,8 @@ export class Missing {
   async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const { saved, rotated } = this.#options
     const folders = saved.byFolder()
-    rotated.keep(folders)
+    const read = tailers.filter(({ copy, isOpen }) => copy || !isOpen).map(({ path }) => dirname(path))
+    rotated.keep(new Set([...folders.keys(), ...read]))
     rotated.begin()
     const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
     const nowhere: Entry[] = []

@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import { sleep } from '../../../src/lib/time.js'
+import { sleep, systemClock } from '../../../src/lib/time.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(120_000)
@@ -294,14 +294,13 @@ t.test('copies that begin alike are told apart by what stands before the positio
 
 const BANNER = `# ${'the header of every file '.repeat(50)}\n`
 
-/** Takes one batch, and no more before `makeRoom`. */
-function blocked(): { out: Receiver; makeRoom: () => void } {
-  const out = new Receiver()
+/** One more batch is taken, and no other until what this returns is called. */
+function block(out: Receiver): () => void {
   let makeRoom = () => {}
   out.room = new Promise<void>(resolve => {
     makeRoom = resolve
   })
-  return { out, makeRoom }
+  return makeRoom
 }
 
 const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone, looking for its rest'))
@@ -309,14 +308,12 @@ const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('
 t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
   const dir = t.testdir({ 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
   const path = join(dir, 'app.log')
-  const { out, makeRoom } = blocked()
-  const { room } = out
-  out.room = Promise.resolve()
   // For longer than compressed files that nobody saw must be quiet.
   const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '10s' }
-  const run = await tail(options, undefined, out)
+  const run = await tail(options)
+  const { out } = run
   await settled(run, 51)
-  out.room = room
+  const makeRoom = block(out)
   appendFileSync(join(dir, 'other.log'), 'other\n')
   await settled(run, 52)
   const first = gzipSync(readFileSync(path))
@@ -380,4 +377,40 @@ t.test('killed while copies that nobody saw were read: the next start finds the 
   t.strictSame([...texts].filter(text => !text.startsWith('#')).toSorted(), numbered(0, 90).toSorted())
   t.equal(next.log.filter(({ level }) => level >= 50).length, 0)
   await next.stop()
+})
+
+t.test('a copy stays that of the file it was read of, however long that is kept', async t => {
+  const dir = t.testdir({ 'app.log': '', 'other.log': '' })
+  const [path, other] = [join(dir, 'app.log'), join(dir, 'other.log')]
+  let ms = 0
+  const clock = { wall: systemClock.wall, now: () => systemClock.now() + ms }
+  const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '2h' }
+  const run = await tail(options, undefined, undefined, clock)
+  const { out } = run
+  const truncations = () => run.log.filter(({ msg }) => msg.startsWith('file was truncated')).length
+  for (const i of [0, 1]) {
+    const makeRoom = block(out)
+    appendFileSync(other, 'other\n')
+    await settled(run, i * 42 + 1)
+    appendFileSync(path, BANNER + asText(numbered(i * 40, i * 40 + 40)))
+    // Some sweeps, in which it is seen that there is something.
+    await sleep(100)
+    if (i > 0) renameSync(`${path}.1.gz`, `${path}.2.gz`)
+    copyTruncate(path, `${path}.1`)
+    compress(`${path}.1`)
+    await until(
+      () => truncations() === i + 1,
+      () => `truncation ${i + 1}, log ${JSON.stringify(run.log)}`,
+    )
+    makeRoom()
+    await settled(run, (i + 1) * 42)
+    // The next sweep looks for everything again.
+    ms += 1_800_000
+    await sleep(100)
+  }
+  t.strictSame(
+    out.texts(path).filter(text => !text.startsWith('#')),
+    numbered(0, 80),
+  )
+  await run.stop()
 })
