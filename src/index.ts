@@ -1,20 +1,26 @@
-import { randomInt } from 'node:crypto'
-import { PassThrough, type Readable, Transform, type TransformCallback } from 'node:stream'
+import {
+  getDefaultHighWaterMark,
+  type Readable,
+  type Transform,
+  type TransformCallback,
+  type Writable,
+} from 'node:stream'
 import type { z } from 'zod'
 import { JSON_OBJECTS } from './codecs/json.js'
 import { OptionsError, parseOptions } from './config/parse-options.js'
 import { Ack } from './core/ack.js'
 import { EventBatch } from './core/batch.js'
+import type { ComponentContext, ComponentMetrics, Processor } from './core/component.js'
 import { FieldReader } from './core/field-reader.js'
 import type { Origin } from './core/origin.js'
+import { DISCARDED, type Plan } from './core/processor.js'
+import { silentLog } from './core/silent-log.js'
+import { Stage } from './flow/stage.js'
 import { WantedNames } from './lib/json-scan.js'
-import { type Clock, systemClock } from './lib/time.js'
+import { after, type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
-import { deciderOptions, throttleOptions } from './processors/throttle/options.js'
-import { EXCLUDED, FAIL_OPEN } from './throttle/decider.js'
-import { LATE } from './throttle/event-windows.js'
-import { PASS } from './throttle/keyed-limiter.js'
-import { type BatchDecider, createDecider } from './throttle/live-decider.js'
+import { throttleOptions } from './processors/throttle/options.js'
+import { ThrottleProcessor, throttlePlan } from './processors/throttle.js'
 
 /** Sluice as a library: its throttle in streams of your own. */
 
@@ -67,41 +73,113 @@ export interface Throttle extends Transform {
 export function createThrottle(options: ThrottleOptions, surroundings: ThrottleSurroundings = {}): Throttle {
   const parsed = parseOptions(throttleOptions, options)
   if ('faults' in parsed) throw new OptionsError('createThrottle', parsed.faults)
+  const counts = new Counts()
   const wanted = new WantedNames()
-  const compiled = deciderOptions(parsed.value, { field: path => new FieldReader(path, wanted) }, randomInt(2 ** 31))
-  const decider = createDecider(compiled, surroundings.clock ?? systemClock)
-  return new EventThrottle(decider, wanted, surroundings.highWaterMark)
+  const given = surroundings.clock
+  const clock = given ? { now: () => given.now(), wall: () => given.wall(), after } : systemClock
+  const context: ComponentContext = {
+    id: 'throttle',
+    log: silentLog,
+    clock,
+    metrics: counts,
+    field: path => new FieldReader(path, wanted),
+  }
+  const processor = new ThrottleProcessor(parsed.value, context)
+  return new EventThrottle(processor, throttlePlan(parsed.value), context, counts, wanted, surroundings.highWaterMark)
 }
 
 const NO_LINE = Buffer.alloc(0)
+const nothing = () => {}
 
-class EventThrottle extends Transform implements Throttle {
-  readonly #decider: BatchDecider
+/** Nobody waits for an acknowledgement: what becomes of the one event of a batch is known when the stage hands it on. */
+class NoAck extends Ack {
+  constructor() {
+    super(nothing)
+  }
+  override fork(): void {}
+  override settle(): void {}
+}
+
+/** Counts for `stats`. */
+class Counts implements ComponentMetrics {
+  received = 0
+  discardedEvents = 0
+  late = 0
+  buckets = () => 0
+  /** What the throttle counts by decision. */
+  readonly #decisions = new Map<string | undefined, { value: number }>()
+
+  took(events: number): void {
+    this.received += events
+  }
+
+  discarded(reason: string, events: number): void {
+    this.discardedEvents += events
+    if (reason === 'late') this.late += events
+  }
+
+  counter(_name: string, _help: string, labels: Record<string, string> = {}): { value: number } {
+    const counter = this.#decisions.get(labels.decision) ?? { value: 0 }
+    this.#decisions.set(labels.decision, counter)
+    return counter
+  }
+
+  gauge(name: string, _help: string, read: () => number): void {
+    if (name === 'sluice_throttle_buckets') this.buckets = read
+  }
+
+  sent(): void {}
+  consumed(): void {}
+  emitted(): void {}
+  failed(): void {}
+  gauges(): void {}
+  histogram = () => ({ observe: nothing })
+
+  get stats(): ThrottleStats {
+    const of = (decision: string) => this.#decisions.get(decision)?.value ?? 0
+    return {
+      received: this.received,
+      passed: of('passed'),
+      excluded: of('excluded'),
+      discarded: this.discardedEvents,
+      fail_open: of('fail_open'),
+      late: of('late') - this.late,
+      buckets: this.buckets(),
+    }
+  }
+}
+
+/** The stage of the daemon, with events that come one at a time. */
+class EventThrottle extends Stage implements Throttle {
+  readonly #counts: Counts
   readonly #origin: Origin
   /** A batch of one event, which is each object in turn. */
   readonly #one: EventBatch
-  #received = 0
-  readonly #counts = { passed: 0, excluded: 0, discarded: 0, fail_open: 0, late: 0 }
-  #discarded: PassThrough | undefined
+  #current: unknown
 
-  constructor(decider: BatchDecider, wanted: WantedNames, highWaterMark: number | undefined) {
-    super({ objectMode: true, ...(highWaterMark === undefined ? {} : { highWaterMark }) })
-    this.#decider = decider
-    this.#origin = { source: '', host: '', codec: JSON_OBJECTS, wanted }
+  constructor(
+    processor: Processor,
+    plan: Plan,
+    context: ComponentContext,
+    counts: Counts,
+    wanted: WantedNames,
+    highWaterMark = getDefaultHighWaterMark(true),
+  ) {
+    const origin: Origin = { source: '', host: '', codec: JSON_OBJECTS, wanted }
+    super(processor, plan, { ...context, origin, onError: 'pass', isStrict: true, highWaterMark })
+    this.#counts = counts
+    this.#origin = origin
     this.#one = this.#batch(NO_LINE)
   }
 
   get discarded(): Readable {
-    if (!this.#discarded) {
-      this.#discarded = new PassThrough({ objectMode: true, highWaterMark: this.writableHighWaterMark })
-      if (this.writableFinished) this.#discarded.end()
-      else if (this.destroyed) this.#discarded.destroy()
-    }
-    return this.#discarded
+    const output = this.outputs.get(DISCARDED)!
+    output.connected = true
+    return output
   }
 
   get stats(): ThrottleStats {
-    return { received: this.#received, ...this.#counts, buckets: this.#decider.buckets }
+    return this.#counts.stats
   }
 
   /** A batch of one line. */
@@ -114,34 +192,19 @@ class EventThrottle extends Transform implements Throttle {
       flags: new Uint8Array(1),
       bytes: line.length,
     }
-    return new EventBatch(frame, this.#origin, 0, new Ack(() => {}))
+    return new EventBatch(frame, this.#origin, 0, new NoAck())
   }
 
-  override _transform(event: unknown, _encoding: string, done: TransformCallback): void {
-    let passes: boolean
+  override _transform(event: unknown, encoding: string, done: TransformCallback): void {
+    let batch: EventBatch
     try {
-      passes = this.#passes(event)
+      batch = this.#batchOf(event)
     } catch (error) {
       done(error as Error)
       return
     }
-    if (passes) done(null, event)
-    else this.#discard(event, done)
-  }
-
-  #passes(event: unknown): boolean {
-    const batch = this.#batchOf(event)
-    this.#received++
-    const decision = this.#decider.decide(batch).decisions[0]
-    if (decision === PASS) this.#counts.passed++
-    else if (decision === EXCLUDED) this.#counts.excluded++
-    else if (decision === FAIL_OPEN) this.#counts.fail_open++
-    else if (decision === LATE) this.#counts.late++
-    else {
-      this.#counts.discarded++
-      return false
-    }
-    return true
+    this.#current = event
+    super._transform(batch, encoding, done)
   }
 
   #batchOf(event: unknown): EventBatch {
@@ -154,28 +217,8 @@ class EventThrottle extends Transform implements Throttle {
     return this.#one
   }
 
-  #discard(event: unknown, done: TransformCallback): void {
-    const to = this.#discarded
-    if (!to || to.destroyed || to.write(event)) {
-      done()
-      return
-    }
-    const go = () => {
-      to.off('drain', go)
-      to.off('close', go)
-      done()
-    }
-    to.on('drain', go)
-    to.on('close', go)
-  }
-
-  override _flush(done: TransformCallback): void {
-    this.#discarded?.end()
-    done()
-  }
-
-  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    if (!this.#discarded?.writableEnded) this.#discarded?.destroy()
-    done(error)
+  protected override hand(_batch: EventBatch, output?: Writable): void {
+    if (output) output.write(this.#current)
+    else this.push(this.#current)
   }
 }

@@ -8,6 +8,7 @@ import { checkout } from './support/checkout.js'
 const LAYERS = [
   ['lib'],
   ['core'],
+  ['flow'],
   ['condition', 'codecs', 'throttle'],
   ['sources', 'processors', 'destinations'],
   ['components.ts'],

@@ -2,10 +2,13 @@ import { readFileSync, statSync } from 'node:fs'
 import { splitInput } from '../config/input.js'
 import type { ComponentConfig, Config } from '../config/load.js'
 import type { EventBatch } from '../core/batch.js'
-import type { ComponentContext } from '../core/component.js'
 import type { Fields } from '../core/event.js'
 import type { Explain, Explanation, Finding } from '../core/explain.js'
+import type { FieldPath } from '../core/field-path.js'
 import { FieldReader } from '../core/field-reader.js'
+import { DISCARDED } from '../core/processor.js'
+import { silentLog } from '../core/silent-log.js'
+import { ComponentCounters } from '../engine/counters.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
 import { printableJson, printableText } from '../lib/printable.js'
@@ -14,6 +17,7 @@ import { formatDuration } from '../lib/units.js'
 import { type Io, UsageError } from './command-line.js'
 import { EXIT } from './dispatch.js'
 import { type ReadEvent, readEvent } from './explain-event.js'
+import { type ExplainProcessor, explainerOf } from './explain-processor.js'
 import { loadDaemonConfig } from './local-part.js'
 
 export interface ExplainOptions {
@@ -52,9 +56,9 @@ export async function explain(options: ExplainOptions, io: Io): Promise<number> 
 export async function explainIn(config: Config, options: Omit<ExplainOptions, 'config'>, io: Io): Promise<number> {
   const source = sourceOf(config, options.source)
   const wanted = new WantedNames()
-  const explainers = explainersOf(config, wanted)
+  const explainers = await explainersOf(config, wanted)
   const event = readEvent(source, await textOf(options.event, io), wanted)
-  const steps = stepsFrom(source, config, explainers, event)
+  const steps = await stepsFrom(source, config, explainers, event)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
   else io.stdout.write(`${printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))}\n`)
@@ -78,48 +82,69 @@ async function textOf(event: string, io: Io): Promise<Buffer> {
   return isFile ? readFileSync(event) : Buffer.from(event)
 }
 
-/** What explains each component, by id. All names that they read are known before there is an event. */
-function explainersOf(config: Config, wanted: WantedNames): Map<string, Explain> {
-  const explainers = new Map<string, Explain>()
-  for (const { id, definition, options } of [...config.processors, ...config.destinations]) {
-    const context = {
-      id,
-      clock: systemClock,
-      field: path => new FieldReader(path, wanted),
-    } as Partial<ComponentContext>
-    const explain = definition.explain?.(options, context as ComponentContext)
-    if (explain) explainers.set(id, explain)
+/** What explains each component, by id. */
+interface Explainers {
+  readonly processors: ReadonlyMap<string, ExplainProcessor>
+  readonly destinations: ReadonlyMap<string, Explain>
+}
+
+/** All names that they read are known before there is an event. */
+async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
+  const contextOf = (id: string) => ({
+    id,
+    log: silentLog,
+    clock: systemClock,
+    field: (path: FieldPath) => new FieldReader(path, wanted),
+  })
+  const processors = new Map<string, ExplainProcessor>()
+  for (const processor of config.processors)
+    processors.set(processor.id, await explainerOf(processor, contextOf(processor.id)))
+  const destinations = new Map<string, Explain>()
+  for (const { id, definition, options } of config.destinations) {
+    const metrics = new ComponentCounters(id, 'destination', definition.type)
+    const explain = definition.explain?.(options, { ...contextOf(id), metrics })
+    if (explain) destinations.set(id, explain)
   }
-  return explainers
+  return { processors, destinations }
 }
 
 /** Every component that the event comes to, each behind what it comes from, and those that it does not. */
-function stepsFrom(
+async function stepsFrom(
   { id }: { id: string },
   config: Config,
-  explainers: ReadonlyMap<string, Explain>,
+  { processors, destinations }: Explainers,
   event: ReadEvent,
-): Step[] {
+): Promise<Step[]> {
   const steps: Step[] = []
   const all = [...config.processors, ...config.destinations]
-  const follow = (from: string, depth: number, left: string | undefined, before: EventBatch) => {
+  const follow = async (from: string, depth: number, leaves: string | undefined, before: EventBatch) => {
     for (const { id, kind, type, inputs, delivery } of all) {
       for (const input of inputs) {
         if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
-        // A component may change the event. Others that read the same output get it as it was.
-        const batch = before.snapshot()
-        const explanation = input === left ? explainers.get(id)?.(batch) : undefined
-        const rest = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
-        const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
-        const after = explanation && kind === 'processor' ? eventAfter(before, batch) : {}
-        steps.push({ id, kind, type, input, depth, ...explanation, ...(findings && { findings }), ...after, ...rest })
-        if (!explanation || kind === 'destination') continue
-        follow(id, depth + 1, explanation.outcome === 'passed' ? id : `${id}.discarded`, batch)
+        const step = { id, kind, type, input, depth }
+        if (input !== leaves) steps.push(step)
+        else if (kind === 'destination') {
+          const explanation = destinations.get(id)?.(before.snapshot())
+          const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
+          const text = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
+          steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text })
+        } else {
+          const { left, ...explanation } = await processors.get(id)!(before)
+          const findings = explanation.findings.map(finding => withUnset(finding, event.unset))
+          steps.push({ ...step, ...explanation, findings, ...(left ? eventAfter(before, left) : {}) })
+          if (left) await follow(id, depth + 1, outputOf(id, explanation), left)
+          else await follow(id, depth + 1, undefined, before)
+        }
       }
     }
   }
-  follow(id, 0, id, event.batch)
+  await follow(id, 0, id, event.batch)
   return steps
+}
+
+function outputOf(id: string, { outcome, output }: Explanation): string {
+  if (outcome === 'discarded') return `${id}.${DISCARDED}`
+  return output === undefined ? id : `${id}.${output}`
 }
 
 function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
@@ -155,11 +180,12 @@ function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent)
 }
 
 function lines(step: Step): string[] {
-  const { id, type, input, outcome, reason, findings = [], event, isChanged, bytes, delivery, depth } = step
+  const { id, type, input, outcome, reason, output, findings = [], event, isChanged, bytes, delivery, depth } = step
   const lead = '  '.repeat(depth)
   if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
   const by = input.includes('.') ? `, by ${input}` : ''
-  const what = outcome === 'discarded' ? `discarded (${reason})` : outcome
+  const to = output === undefined ? '' : `, to ${id}.${output}`
+  const what = outcome === 'discarded' ? `discarded (${reason})` : `${outcome}${to}`
   const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
   if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)
   if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)

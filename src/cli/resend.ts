@@ -41,8 +41,8 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
     for (const id of ids) codes.push(await survey(filesOf(id).filter(isToSend), id, io))
     return Math.max(...codes)
   }
-  const destination = find(config.destinations, ids[0]!)
-  const files = filesOf(destination.id)
+  const target = find(config, ids[0]!)
+  const files = filesOf(target.id)
 
   const log = createLog(io, { format: config.logFormat })
   let engine: Engine | undefined
@@ -63,7 +63,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   })
   const context = {
     config,
-    destination,
+    target,
     surroundings,
     running: (now: Engine) => {
       engine = now
@@ -74,8 +74,8 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   let code: number = EXIT.done
   const send = async () => {
     for (const file of files) {
-      if (!isToSend(file)) io.stderr.write(`${destination.id}: nothing to send, there is no ${file}\n`)
-      else if (!stopped && !tell(await resendFile(file, context), file, destination.id, io)) code = EXIT.failed
+      if (!isToSend(file)) io.stderr.write(`${target.id}: nothing to send, there is no ${file}\n`)
+      else if (!stopped && !tell(await resendFile(file, context), file, target.id, io)) code = EXIT.failed
     }
     return false
   }
@@ -96,23 +96,30 @@ async function configOf(path: string | undefined, { env }: Io): Promise<Config> 
   return { ...(await loadDaemonConfig(about.config, env)), dataDir: about.data_dir }
 }
 
-/** Ids of the destinations that are meant; several only for a dry run. Throws UsageError when that is not clear. */
-function chosen({ dataDir, destinations }: Config, { destination, files, dryRun }: ResendOptions): string[] {
-  if (destination !== undefined) return [find(destinations, destination).id]
-  const ids = destinations.map(({ id }) => id)
+/** Ids of the components that are meant; several only for a dry run. Throws UsageError when that is not clear. */
+function chosen(config: Config, { destination, files, dryRun }: ResendOptions): string[] {
+  const { dataDir } = config
+  if (destination !== undefined) return [find(config, destination).id]
+  const ids = keepers(config).map(({ id }) => id)
   if (ids.length === 1 || (dryRun && files.length === 0)) return ids
   const meant = files.length > 0 ? ids : ids.filter(id => isToSend(deadLetterPath(dataDir, id)))
   if (meant.length <= 1) return meant
-  throw new UsageError(`say which destination with --destination ${meant.join(' | ')}`, 'resend')
+  throw new UsageError(`say which one with --destination ${meant.join(' | ')}`, 'resend')
 }
 
-function find(destinations: readonly ComponentConfig<'destination'>[], id: string): ComponentConfig<'destination'> {
-  const found = destinations.find(destination => destination.id === id)
+/** The destinations, and the processors that keep what they could not process. */
+function keepers({ processors, destinations }: Config): ComponentConfig[] {
+  return [...destinations, ...processors.filter(({ onError }) => onError === 'dead_letter')]
+}
+
+function find(config: Config, id: string): ComponentConfig {
+  const all: readonly ComponentConfig[] = [...config.destinations, ...config.processors]
+  const found = all.find(one => one.id === id)
   if (found) return found
-  const ids = destinations.map(destination => destination.id)
+  const ids = all.map(({ id }) => id)
   const near = new NearestName().find(id, ids)
   const hint = near === undefined ? `it has ${ids.join(', ')}` : `did you mean ${near}?`
-  throw new UsageError(`the configuration has no destination ${id}; ${hint}`, 'resend')
+  throw new UsageError(`the configuration has no destination or processor ${id}; ${hint}`, 'resend')
 }
 
 async function survey(files: readonly string[], id: string, io: Io): Promise<number> {

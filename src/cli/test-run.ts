@@ -9,7 +9,7 @@ import { deliveryOptions } from '../core/delivery-options.js'
 import { type SplitOptions, Splitting } from '../core/multiline-options.js'
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
-import { type Clock, sleep, systemClock } from '../lib/time.js'
+import { sleep, systemClock, type TimerClock } from '../lib/time.js'
 import type { Io } from './command-line.js'
 
 /** An event that left a component. */
@@ -23,14 +23,39 @@ const FIRST_TIME = Date.UTC(2026, 0, 1)
 const STEP_LIMIT_MS = 30_000
 const MOST_LINE_BYTES = 64 * 1024 * 1024
 
-/** The time that the steps tell. */
-class StepClock implements Clock {
-  at = 0
+/** The time that the steps tell, and the timers that go by it. */
+class StepClock implements TimerClock {
+  #at = 0
+  #timers: { readonly at: number; readonly fn: () => void }[] = []
+
   now(): number {
-    return this.at
+    return this.#at
   }
+
   wall(): number {
-    return FIRST_TIME + this.at
+    return FIRST_TIME + this.#at
+  }
+
+  after(ms: number, fn: () => void): () => void {
+    const timer = { at: this.#at + ms, fn }
+    this.#timers.push(timer)
+    return () => this.#remove(timer)
+  }
+
+  #remove(timer: { readonly at: number; readonly fn: () => void }): void {
+    this.#timers = this.#timers.filter(other => other !== timer)
+  }
+
+  /** Goes on to a time, by way of all timers that are due by then. */
+  goTo(time: number): void {
+    for (;;) {
+      const next = this.#timers.toSorted((a, b) => a.at - b.at)[0]
+      if (!next || next.at > time) break
+      this.#remove(next)
+      this.#at = Math.max(this.#at, next.at)
+      next.fn()
+    }
+    this.#at = time
   }
 }
 
@@ -111,7 +136,7 @@ export async function runTest(
     // A source begins to run in a turn of its own.
     await sleep(0)
     for (const { at, into, events } of test.steps) {
-      clock.at = at
+      clock.goTo(at)
       await given.get(into)!.give(events, clock.wall())
       for (const end = systemClock.now() + STEP_LIMIT_MS; engine.undelivered() > 0; await sleep(1))
         if (systemClock.now() > end) throw new Error('the events of a step did not come through')

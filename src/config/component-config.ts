@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
 import type { Problem } from '../core/errors.js'
+import type { OnError, Plan } from '../core/processor.js'
 import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
@@ -28,6 +29,10 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly options: unknown
   /** Destinations only. */
   readonly delivery?: DeliveryOptions
+  /** Processors only: what it can do with events. */
+  readonly plan?: Plan
+  /** Processors only: what becomes of an event that it cannot process. */
+  readonly onError?: OnError
   readonly definition: AnyDefinition<K>
   /** The id that it had before: it takes over what that one left in data_dir. */
   readonly renamedFrom?: string
@@ -83,7 +88,9 @@ export class ComponentReader {
       this.#unknownOption(key, known, definition),
     )
     const delivery = kind === 'destination' ? this.#parse(deliverySchema(definition), parts.delivery, subject) : {}
-    const common = this.#parse(commonSchema(kind), parts.common, subject) as { renamed_from?: string } | undefined
+    const common = this.#parse(commonSchema(kind), parts.common, subject) as
+      | { renamed_from?: string; on_error?: OnError }
+      | undefined
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
     const config = {
       id,
@@ -92,6 +99,7 @@ export class ComponentReader {
       inputs: inputs.map(({ text }) => text),
       options,
       ...(kind === 'destination' ? { delivery: deliveryOf(options, delivery, definition) } : {}),
+      ...(kind === 'processor' ? { plan: definition.plan?.(options) ?? {}, onError: common.on_error } : {}),
       definition,
       ...(common.renamed_from === undefined ? {} : { renamedFrom: common.renamed_from }),
       place: { file: entry.key.source.file, ...entry.key.source.place(entry.key.offset) },

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { duration } from '../core/options.js'
 import type { Draft } from './component-config.js'
 import type { Explainer } from './diagnostics.js'
-import { splitInput } from './input.js'
+import { outputsOf, splitInput } from './input.js'
 import { locate, type MapNode, type Path, placeOf } from './node.js'
 import type { Problems } from './problems.js'
 
@@ -75,7 +75,7 @@ export function checkTests(
       const path = ['tests', i, 'expect', output]
       const names = known.map(({ id }) => id)
       if (!draft) tell(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
-      else if (outlet !== undefined && !draft.definition?.outlets?.includes(outlet))
+      else if (outlet !== undefined && draft.config && !outputsOf(draft.config).includes(outlet))
         tell(path, `${id} has no side output ${outlet}`)
     }
   }

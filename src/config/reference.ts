@@ -9,7 +9,8 @@ import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from 
 
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
-  processor: 'What happens to events on the way. Each has `inputs`.',
+  processor:
+    'What happens to events on the way. Each has `inputs`, and the [options of every processor](#options-of-every-processor).',
   destination:
     'Where events go. Each has `inputs`, and the [options of every destination](#options-of-every-destination).',
 }
@@ -33,6 +34,8 @@ export function referenceText(components: readonly AnyDefinition[]): string {
     ...sections,
     '## Options of every source and destination',
     optionTable(commonSchema('source')),
+    '## Options of every processor',
+    optionTable(commonSchema('processor')),
     '## Options of every destination',
     optionTable(deliveryOptions),
   ].join('\n\n')}\n`
@@ -55,18 +58,23 @@ function valuesText(): string[] {
 }
 
 function componentText(definition: AnyDefinition): string[] {
-  const { kind, type, summary, notes, outlets, examples } = definition
+  const { kind, type, summary, notes, reasons, examples } = definition
   const options = definition.options as z.ZodObject
   return [
     `<a id="${kind}-${type}"></a>`,
     `### ${capital(kind)} \`${type}\``,
     summary,
     ...(notes ? [notes] : []),
-    ...(outlets?.length ? [`Side outputs: ${outlets.map(code).join(', ')}.`] : []),
+    ...(reasons ? reasonsText(reasons) : []),
     Object.keys(options.shape).length > 0 ? optionTable(options) : 'It has no options of its own.',
     ...deliveryText(definition),
     ...examples.flatMap(example => exampleText(definition, example)),
   ]
+}
+
+function reasonsText(reasons: Readonly<Record<string, string>>): string[] {
+  const rows = Object.entries(reasons).map(([reason, meaning]) => `- ${code(reason)}: ${meaning}`)
+  return ['Events are discarded for these reasons, and can be read at the output `discarded`:', rows.join('\n')]
 }
 
 /** The delivery defaults that this type changes. */

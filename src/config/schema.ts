@@ -89,10 +89,17 @@ const renamed = z.strictObject({
       'The id that this component had before. At the start and at a reload it takes over what that one left in data_dir: the positions of a source, or the disk buffer and the dead letters of a destination. It may stay here afterwards.',
     ),
 })
-const nothing = z.strictObject({})
+const processing = z.strictObject({
+  on_error: z
+    .enum(['pass', 'discard', 'dead_letter'])
+    .default('pass')
+    .describe(
+      'What becomes of an event that cannot be processed. pass: it goes on as it is, with the field `processing_error` (`component`, `message`). discard: it is discarded, for the reason `processing_failed`. dead_letter: it is discarded for that reason, and kept in data_dir as the dead letters of destinations are.',
+    ),
+})
 
 /** The options that every component of a kind has. */
-export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ? nothing : renamed)
+export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ? processing : renamed)
 
 type DeliverySchema = z.ZodObject<z.ZodRawShape>
 const deliverySchemas = new WeakMap<AnyDefinition, DeliverySchema>()
@@ -115,7 +122,7 @@ export function componentSchema(definition: AnyDefinition): z.ZodObject {
   const shape = definition.options.shape as z.ZodRawShape
   const common = commonSchema(definition.kind).shape
   if (definition.kind === 'source') return z.strictObject({ type, ...shape, ...common })
-  if (definition.kind === 'processor') return z.strictObject({ type, inputs, ...shape })
+  if (definition.kind === 'processor') return z.strictObject({ type, inputs, ...shape, ...common })
   return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
 }
 

@@ -2,7 +2,7 @@ import { REJECTED } from '../core/delivery-options.js'
 import type { Draft } from './component-config.js'
 import { type Connection, type Connections, checkCopies } from './copies.js'
 import { type Explainer, shown } from './diagnostics.js'
-import { splitInput } from './input.js'
+import { outputsOf, splitInput } from './input.js'
 import type { ConfigNode } from './node.js'
 import type { Problems } from './problems.js'
 import { SECTIONS } from './schema.js'
@@ -63,13 +63,13 @@ function pathOf(draft: Draft): [string, string] {
 /** What is wrong with reading `outlet` of `to`, or undefined. */
 function fault(to: Draft, outlet: string | undefined): string | undefined {
   if (to.kind === 'destination') return destinationFault(to, outlet)
-  if (outlet === undefined || !to.definition) return undefined
-  const outlets = to.definition.outlets ?? []
-  if (outlets.includes(outlet)) return undefined
-  if (outlets.length === 0)
-    return `${to.id} (type ${to.definition.type}) has no side outputs; its events are read as ${to.id}`
-  const names = outlets.map(name => `${to.id}.${name}`).join(', ')
-  return `${to.id} (type ${to.definition.type}) has no side output of this name; it has ${names}`
+  if (outlet === undefined || !to.config) return undefined
+  const outputs = outputsOf(to.config)
+  if (outputs.includes(outlet)) return undefined
+  if (outputs.length === 0)
+    return `${to.id} (type ${to.config.type}) has no side outputs; its events are read as ${to.id}`
+  const names = outputs.map(name => `${to.id}.${name}`).join(', ')
+  return `${to.id} (type ${to.config.type}) has no side output of this name; it has ${names}`
 }
 
 /** The same of a destination: what it refuses can be read, where it is not dropped. */

@@ -180,6 +180,19 @@ export class EventBatch {
     return length - kept
   }
 
+  /** Keeps, in place, the events for which `column` has 0: `count` events of so many bytes. */
+  retainZeros(column: Uint8Array, count: number, bytes: number): void {
+    let kept = 0
+    for (let i = 0; kept < count; i++) {
+      if (column[i] !== 0) continue
+      if (kept !== i) this.#move(i, kept)
+      kept++
+    }
+    this.length = count
+    this.bytes = bytes
+    if (this.#events) this.#events.length = count
+  }
+
   #move(from: number, to: number): void {
     this.starts[to] = this.starts[from]!
     this.ends[to] = this.ends[from]!
@@ -196,9 +209,21 @@ export class EventBatch {
     return copy
   }
 
-  /** What this batch is now, to go back to when a change of it fails halfway. It is held by whoever holds this one. */
-  snapshot(): EventBatch {
-    return this.#copy(0, this.length)
+  /**
+   * What events [from, to) are now, to go back to when a change of them fails halfway. The copy is held by whoever holds
+   * this batch.
+   */
+  snapshot(from = 0, to = this.length): EventBatch {
+    return this.#copy(from, to)
+  }
+
+  /** Event `i` is from now on what the only event of `other` is, which is a snapshot of it. */
+  takeOver(other: EventBatch, i: number): void {
+    const event = other.#events?.[0]
+    if ((other.flags[0]! & MODIFIED) === 0 || !event) return
+    this.#events ??= new Array(this.length)
+    this.#events[i] = event
+    this.flags[i] = other.flags[0]!
   }
 
   #copy(from: number, to: number): EventBatch {

@@ -1,18 +1,19 @@
 import type { BigIntStats } from 'node:fs'
-import type { Readable, Transform } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { z } from 'zod'
 import type { FileSystems } from '../lib/file-systems.js'
-import type { Clock } from '../lib/time.js'
+import type { TimerClock } from '../lib/time.js'
 import type { Ack, AckStatus } from './ack.js'
 import type { EventBatch } from './batch.js'
 import type { Codec } from './codec.js'
 import type { DeliveryDefaults } from './delivery-options.js'
 import type { EventFields, UsedField } from './event-fields.js'
-import type { Explain } from './explain.js'
+import type { Explain, Finding } from './explain.js'
 import type { FieldPath } from './field-path.js'
 import type { FieldReader } from './field-reader.js'
 import type { Origin } from './origin.js'
+import type { Decides, Plan } from './processor.js'
 import type { Reach } from './reach.js'
 
 /** start and stop are called by the engine only; stop may come twice, and without a start. */
@@ -60,14 +61,11 @@ export interface Source extends Lifecycle {
   run(out: Outlet, signal: AbortSignal): Promise<void>
 }
 
-/** An object-mode Transform of EventBatches. Extend BatchTransform rather than write one. */
-export type Processor = Transform &
-  Lifecycle & {
-    /** Side outputs by name, `discarded` for example. Read only where somebody is connected. */
-    readonly outlets?: Readonly<Record<string, Readable>>
-    /** Counts what is decided, by key, from now on. Of processors that decide by key; nothing is counted while nobody asks. */
-    watchKeys?(): KeyWatch
-  }
+/** Decides about events; flow/stage.ts does what it decides. */
+export interface Processor extends Decides, Lifecycle {
+  /** Counts what is decided, by key, from now on. Of processors that decide by key; nothing is counted while nobody asks. */
+  watchKeys?(): KeyWatch
+}
 
 /** What was decided of the events of one key. */
 export interface KeyCount {
@@ -120,8 +118,12 @@ export interface Receipt {
 export interface ComponentMetrics {
   /** A batch was taken from the component's queue: counted by the shells, for the check of the balance. */
   took(events: number, bytes: number): void
-  /** Events went on to the next components, or were accepted by the receiver. */
-  sent(events: number, bytes: number): void
+  /** Events went on to the next components, or were accepted by the receiver. `output`: one beside the main one. */
+  sent(events: number, bytes: number, output?: string): void
+  /** Events became part of what the component emits. */
+  consumed(events: number, bytes: number): void
+  /** Events of the component's own making. */
+  emitted(events: number, bytes: number): void
   /** Events on purpose not passed on; `reason` is a label. */
   discarded(reason: string, events: number, bytes: number): void
   /** Something went wrong without an event being lost; `kind` is a label. */
@@ -162,7 +164,7 @@ export interface Checkpoints {
 export interface ComponentContext {
   readonly id: string
   readonly log: Logger
-  readonly clock: Clock
+  readonly clock: TimerClock
   readonly metrics: ComponentMetrics
   /** A reader of a field of the events that reach this component. Call it in `create` only. */
   field(path: FieldPath): FieldReader
@@ -232,8 +234,10 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly notes?: string
   readonly options: S
   readonly examples: readonly [Example, ...Example[]]
-  /** Names of the side outputs, `discarded` for example. */
-  readonly outlets?: readonly string[]
+  /** Processors only: what it can do with events, by its options. */
+  plan?(options: z.output<S>): Plan
+  /** Processors only: every reason that a plan can have, with what it means, for the reference. */
+  readonly reasons?: Readonly<Record<string, string>>
   /** Sources only: what it reads, where a process has one of it. A second source of the type is a configuration error. */
   readonly single?: string
   /** Sources only: whether it reads a file of this path. Links are followed with `onThisMachine` only. */
@@ -251,8 +255,10 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
   /** Sources only: what this one would read of that which another source has read, by the saved positions of that one. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Says what it would do with an event, for `sluice explain`. Of processors and destinations. */
+  /** Destinations only: says what it would do with an event, for `sluice explain`. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
+  /** Processors only: why it decides about an event as it does, for `sluice explain`. */
+  findings?(options: z.output<S>, context: ComponentContext): (batch: EventBatch) => readonly Finding[]
   /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */
   linesOf?(options: z.output<S>, given: Buffer, host: string): MadeLines | undefined
 }

@@ -14,15 +14,17 @@ export interface Finding {
 
 /** What a component does with an event that is the first that it sees, and why. */
 export interface Explanation {
-  readonly outcome: 'passed' | 'discarded' | 'delivered'
+  readonly outcome: 'passed' | 'discarded' | 'consumed' | 'delivered'
   /** Why it is discarded, as the label of the metrics. */
   readonly reason?: string
+  /** The output that it leaves by, if that is not the main one. */
+  readonly output?: string
   readonly findings: readonly Finding[]
   /** What is written for it; destinations only. */
   readonly bytes?: Buffer
 }
 
-/** Explains the one event of a batch, and changes it as the component would. The batch is a copy for this call alone. */
+/** Explains what a destination does with the one event of a batch. */
 export type Explain = (batch: EventBatch) => Explanation
 
 const LONGEST_VALUE = 100

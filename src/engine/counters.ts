@@ -17,6 +17,13 @@ export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
   return { events: a.events + b.events, bytes: a.bytes + b.bytes }
 }
 
+/** The amount of this name, which is added when it is not there. */
+function amountOf(amounts: Map<string, Amount>, name: string): Amount {
+  let amount = amounts.get(name)
+  if (!amount) amounts.set(name, (amount = { events: 0, bytes: 0 }))
+  return amount
+}
+
 /** The counters of components, by id; the same ones for the same id again. */
 export interface CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters
@@ -73,7 +80,7 @@ export interface Histogram {
 
 /**
  * What one component counts, as plain numbers: cheap to raise, turned into Prometheus series only at a scrape.
- * Conservation: received = sent + discarded + in flight, where what is in flight is counted independently: by what
+ * Conservation: received + emitted = sent + discarded + consumed + in flight, where what is in flight is counted independently: by what
  * is in the queue before the component, and by what the component says that it holds. A component that is replaced
  * before it is done gives back what it holds. That stays in flight here until it comes again, and is received once.
  */
@@ -82,7 +89,14 @@ export class ComponentCounters implements ComponentMetrics {
   readonly kind: Kind
   readonly type: string
   readonly received: Amount = { events: 0, bytes: 0 }
+  /** Sent to the main output, or accepted by the receiver. */
   readonly passed: Amount = { events: 0, bytes: 0 }
+  /** Sent to outputs beside the main one, by name. */
+  readonly aside = new Map<string, Amount>()
+  /** Became part of what the component emits. */
+  readonly consumedEvents: Amount = { events: 0, bytes: 0 }
+  /** Of the component's own making. */
+  readonly emittedEvents: Amount = { events: 0, bytes: 0 }
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
@@ -120,9 +134,16 @@ export class ComponentCounters implements ComponentMetrics {
     this.queued.bytes -= bytes
   }
 
-  sent(events: number, bytes: number): void {
-    this.passed.events += events
-    this.passed.bytes += bytes
+  sent(events: number, bytes: number, output?: string): void {
+    add(output === undefined ? this.passed : amountOf(this.aside, output), events, bytes)
+  }
+
+  consumed(events: number, bytes: number): void {
+    add(this.consumedEvents, events, bytes)
+  }
+
+  emitted(events: number, bytes: number): void {
+    add(this.emittedEvents, events, bytes)
   }
 
   /** A source passed events on. With `reads`, those that it got back and reads again were counted before. */
@@ -134,12 +155,7 @@ export class ComponentCounters implements ComponentMetrics {
   }
 
   discarded(reason: string, events: number, bytes: number): void {
-    const amount = this.discards.get(reason)
-    if (!amount) this.discards.set(reason, { events, bytes })
-    else {
-      amount.events += events
-      amount.bytes += bytes
-    }
+    add(amountOf(this.discards, reason), events, bytes)
   }
 
   failed(kind: string): void {
@@ -224,12 +240,14 @@ export class ComponentCounters implements ComponentMetrics {
   /** How far the balance is off; 0 events and 0 bytes when every event is accounted for. */
   imbalance(): Amount {
     const off = this.inFlight()
-    off.events += this.passed.events - this.received.events
-    off.bytes += this.passed.bytes - this.received.bytes
-    for (const { events, bytes } of this.discards.values()) {
-      off.events += events
-      off.bytes += bytes
-    }
+    for (const { events, bytes } of [
+      this.passed,
+      this.consumedEvents,
+      ...this.aside.values(),
+      ...this.discards.values(),
+    ])
+      add(off, events, bytes)
+    for (const { events, bytes } of [this.received, this.emittedEvents]) add(off, -events, -bytes)
     return off
   }
 }

@@ -2,14 +2,12 @@ import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
 import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ComponentConfig, Config } from '../config/load.js'
-import { SideOutlet } from '../core/batch-transform.js'
 import {
   type ComponentContext,
   type DestinationContext,
   type Kind,
   type Kinds,
   type Lifecycle,
-  type Processor,
   REPLACED,
   type SourceContext,
 } from '../core/component.js'
@@ -22,20 +20,21 @@ import { WantedNames } from '../lib/json-scan.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
 import { type ComponentCounters, sum } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
-import { showDeadLetters } from './dead-letter/stock.js'
-import { DeadLetterFile, type DeadLetters } from './dead-letter.js'
+import { openDeadLetters } from './dead-letter/stock.js'
+import type { DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
 import { destinationState } from './delivery-report.js'
 import type { DiskBuffer } from './disk-buffer.js'
 import { createOrHold } from './held-source.js'
-import { directly, finish, Input, Junction, pump } from './junction.js'
+import { directly, finish, Input, Junction, pump, pumpSide } from './junction.js'
 import { Legacies } from './legacies.js'
 import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
 import { SourceOutlet, shareOf, undecodedCounter } from './outlet.js'
 import { OwnOutputs } from './own-outputs.js'
-import { bufferStage, deliveryStage, processorStage, type Stage } from './progress.js'
-import { type SourceFailure, SourceRun } from './source-run.js'
+import { type Watched, watchedBuffer, watchedDelivery, watchedStage } from './progress.js'
+import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
+import { Stages } from './stages.js'
 import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 import { Taps } from './taps.js'
 
@@ -43,11 +42,6 @@ export type { DestinationState, Heritage, Surroundings } from './surroundings.js
 
 /** What the engine knows of a component beyond its context. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
-
-interface Fed {
-  readonly run: SourceRun
-  readonly junction: Junction
-}
 
 /**
  * Builds the topology of a configuration and runs it. Start: destinations, then sources; a destination that does not
@@ -73,7 +67,7 @@ export class Engine {
   /** Those that go on when this engine has come to its end. */
   readonly #left = new Map<string, SourceRun>()
   readonly #counters = new Map<string, ComponentCounters>()
-  readonly #processors: Processor[] = []
+  readonly #stages = new Stages()
   /** Processors and destinations, by id. */
   readonly #lasting = new Map<string, Lifecycle>()
   /** How many events left a processor and have not reached the next queue. */
@@ -83,7 +77,7 @@ export class Engine {
   readonly #buffers = new Map<string, DiskBuffer>()
   readonly #delivering = new AbortController()
   /** What can be seen to stand still. */
-  readonly stages: Stage[] = []
+  readonly watched: Watched[] = []
   readonly taps = new Taps(id => this.#junction(id), this.#junctions, this.#inputs, this.#between, this.#lasting)
   #failed = false
   #leaving = false
@@ -113,7 +107,7 @@ export class Engine {
       for (const component of config.processors) await engine.#addProcessor(component)
       for (const component of config.sources) await engine.#addSource(component, heritage?.sources.get(component.id))
       for (const component of [...config.processors, ...config.destinations]) {
-        for (const input of component.inputs) engine.#connect(input, component.id)
+        for (const input of component.inputs) engine.#junction(input).connect(engine.#inputs.get(component.id)!)
       }
     } catch (error) {
       await engine.#undo(heritage)
@@ -126,6 +120,8 @@ export class Engine {
   async #undo(heritage: Heritage | undefined): Promise<void> {
     for (const [id, counters] of this.#counters) if (!heritage?.sources.has(id)) counters.retire()
     for (const buffer of this.#buffers.values()) await buffer.close()
+    const over = AbortSignal.abort()
+    for (const component of this.#lasting.values()) await component.stop?.(over)
   }
 
   #context({ id, kind, type, reach }: ComponentConfig): Wide {
@@ -181,18 +177,16 @@ export class Engine {
     delivery.once('close', () => this.#junction(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
     this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
-    this.stages.push(deliveryStage(config.id, delivery, metrics))
-    if (buffer) this.stages.push(bufferStage(config.id, buffer, metrics))
+    this.watched.push(watchedDelivery(config.id, delivery, metrics))
+    if (buffer) this.watched.push(watchedBuffer(config.id, buffer, metrics))
   }
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
-  #deadLetters(destination: string, { log, clock, metrics }: Wide): DeadLetters {
-    const { dataDir } = this.#config
-    showDeadLetters(metrics, dataDir, destination, clock)
-    const output = `${destination}.${REJECTED}`
-    if (!this.#isRead(output)) return new DeadLetterFile({ dataDir, destination, log, clock, disk: this.#around.disk })
-    const origin: Origin = { source: destination, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
-    return new RejectedOutlet(this.#junction(output), origin, clock)
+  #deadLetters(id: string, context: Wide): DeadLetters {
+    const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#around.disk })
+    const output = `${id}.${REJECTED}`
+    if (!this.#isRead(output)) return file
+    return new RejectedOutlet(this.#junction(output), this.#origin(id), context.clock)
   }
 
   #isRead(output: string): boolean {
@@ -200,28 +194,32 @@ export class Engine {
   }
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
+    const { id } = config
     const context = this.#context(config)
-    const processor = await this.#create<'processor'>(config, context)
-    this.#processors.push(processor)
-    this.#lasting.set(config.id, processor)
-    this.#inputs.set(config.id, new Input(processor, context.metrics))
     const { metrics } = context
-    this.stages.push(processorStage(config.id, processor, metrics))
+    const processor = await this.#create<'processor'>(config, context)
+    this.#lasting.set(id, processor)
+    const origin = this.#origin(id)
+    const { dataDir } = this.#config
+    const stage = this.#stages.add(config, processor, { ...context, origin, dataDir, disk: this.#around.disk })
+    this.#inputs.set(id, new Input(stage, metrics))
+    this.watched.push(watchedStage(id, stage, metrics))
     const before = metrics.passed.events
-    const main = pump(processor, this.#junction(config.id))
+    const main = pump(stage, this.#junction(id))
     this.#between.push(() => metrics.passed.events - before - main.events)
-    for (const [name, outlet] of Object.entries(processor.outlets ?? {})) {
-      const id = `${config.id}.${name}`
-      if (!this.#isRead(id)) {
-        if (outlet instanceof SideOutlet) this.taps.unread.set(id, outlet)
-        continue
-      }
-      const side = pump(outlet, this.#junction(id))
-      if (outlet instanceof SideOutlet) {
-        outlet.connected = true
-        this.#between.push(() => outlet.events - side.events)
+    for (const [name, output] of stage.outputs) {
+      const side = `${id}.${name}`
+      if (!this.#isRead(side)) this.taps.unread.set(side, output)
+      else {
+        output.connected = true
+        this.#between.push(pumpSide(output, this.#junction(side)))
       }
     }
+  }
+
+  /** Of the events of a component. */
+  #origin(source: string): Origin {
+    return { source, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
   }
 
   async #addSource(config: ComponentConfig<'source'>, known: SourceRun | undefined): Promise<void> {
@@ -240,8 +238,7 @@ export class Engine {
       origin: (codec, path) => {
         // So that it shows 0 before there are lines.
         undecodedCounter(base.metrics, codec)
-        const file = path === undefined ? {} : { path }
-        return { source: config.id, ...file, host: hostname(), codec, wanted: this.#wanted }
+        return { ...this.#origin(config.id), codec, ...(path === undefined ? {} : { path }) }
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#around.random)
@@ -259,12 +256,9 @@ export class Engine {
     return junction
   }
 
-  #connect(output: string, id: string): void {
-    this.#junction(output).connect(this.#inputs.get(id)!)
-  }
-
   /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
   async run(): Promise<void> {
+    await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
     const read = this.#sources.map(({ run, junction }) => {
       if (run.isHeld) run.outlet.attach(junction, this.#share)
@@ -281,6 +275,7 @@ export class Engine {
     if (!over.aborted) {
       for (const [id, component] of this.#lasting) if (this.#heirs.has(id)) this.#legacies.collect(id, component)
     }
+    await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
     if (!this.#leaving) this.checkpoints.close()
@@ -290,13 +285,18 @@ export class Engine {
     try {
       await delivery.start(this.#delivering.signal)
     } catch (error) {
-      // Nothing that waiting would cure: the daemon cannot do what it is told.
-      this.#around.log.error({ component: id, error: errorText(error) }, 'destination cannot start')
-      this.#failed = true
-      const { failed } = this.#around
-      if (failed) failed(new Error(`destination ${id} cannot start: ${errorText(error)}`, { cause: error }))
-      else this.abort()
+      this.#cannotStart('destination', id, error)
     }
+  }
+
+  /** Nothing that waiting would cure: the daemon cannot do what it is told. */
+  #cannotStart(kind: Kind, component: string, cause: unknown): void {
+    const error = errorText(cause)
+    this.#around.log.error({ component, error }, `${kind} cannot start`)
+    this.#failed = true
+    const { failed } = this.#around
+    if (failed) failed(new Error(`${kind} ${component} cannot start: ${error}`, { cause }))
+    else this.abort()
   }
 
   /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
@@ -315,6 +315,7 @@ export class Engine {
   leave(same: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
     this.#leaving = true
     this.#heirs = same
+    this.#stages.leave()
     for (const { run } of this.#sources) {
       if (!same.has(run.config.id)) continue
       this.#left.set(run.config.id, run)
@@ -335,10 +336,7 @@ export class Engine {
     this.#endSources()
     this.#delivering.abort()
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.outlet.close()
-    for (const processor of this.#processors) {
-      processor.destroy()
-      for (const outlet of Object.values(processor.outlets ?? {})) outlet.destroy()
-    }
+    this.#stages.destroy()
     for (const buffer of this.#buffers.values()) buffer.destroy()
     for (const delivery of this.#deliveries.values()) delivery.destroy()
   }
@@ -361,6 +359,7 @@ export class Engine {
     this.abort()
     for (const buffer of this.#buffers.values()) await buffer.close()
     const over = this.#delivering.signal
+    await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) await run.source.stop?.(over)
     this.checkpoints.close()

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from 'node:stream'
 import type { EventBatch } from '../core/batch.js'
+import type { SideOutput } from '../flow/side-output.js'
 import type { ComponentCounters } from './counters.js'
 
 /** Sees a batch before anybody else gets it, and keeps nothing of it. */
@@ -102,6 +103,12 @@ export function pump(from: Readable, junction: Junction): { readonly events: num
   })
   from.on('end', () => junction.end())
   return handedOn
+}
+
+/** Reads an output beside the main one; the result counts the events that are on their way. */
+export function pumpSide(output: SideOutput, junction: Junction): () => number {
+  const handedOn = pump(output, junction)
+  return () => output.events - handedOn.events
 }
 
 /** Writes to a delivery what was counted before. */

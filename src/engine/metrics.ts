@@ -38,12 +38,17 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   sluice_component_sent_bytes_total: { type: 'counter', help: `Bytes ${SENT}.` },
   sluice_component_discarded_events_total: { type: 'counter', help: `Events ${DISCARDED}.` },
   sluice_component_discarded_bytes_total: { type: 'counter', help: `Bytes ${DISCARDED}.` },
+  sluice_component_consumed_events_total: {
+    type: 'counter',
+    help: 'Events that became part of what the component emits.',
+  },
+  sluice_component_emitted_events_total: { type: 'counter', help: "Events of the component's own making." },
   sluice_component_in_flight_events: { type: 'gauge', help: 'Events inside the component.' },
   sluice_component_in_flight_bytes: { type: 'gauge', help: 'Bytes inside the component.' },
   sluice_component_errors_total: { type: 'counter', help: 'Things that went wrong, by kind.' },
   sluice_conservation_errors_total: {
     type: 'counter',
-    help: 'Checks that found received, sent, discarded and in flight not to add up.',
+    help: 'Checks that found received and emitted not to be sent, discarded, consumed and in flight together.',
   },
 }
 
@@ -105,7 +110,7 @@ export class Metrics implements CounterSet {
     this.#known.set(name, { type, help, read })
   }
 
-  /** Checks received = sent + discarded + in flight for each component; counts and logs where it does not hold. */
+  /** Checks the balance of each component (ComponentCounters); counts and logs where it does not hold. */
   checkConservation(): boolean {
     let holds = true
     for (const c of this.components.values()) if (!this.#check(c)) holds = false
@@ -189,6 +194,13 @@ export class Metrics implements CounterSet {
       to('sluice_component_discarded_events_total').add(labels, events)
       to('sluice_component_discarded_bytes_total').add(labels, bytes)
     }
+    for (const [output, { events, bytes }] of c.aside) {
+      const labels = `${all},${labelText({ output })}`
+      to('sluice_component_sent_events_total').add(labels, events)
+      to('sluice_component_sent_bytes_total').add(labels, bytes)
+    }
+    if (c.consumedEvents.events > 0) to('sluice_component_consumed_events_total').add(all, c.consumedEvents.events)
+    if (c.emittedEvents.events > 0) to('sluice_component_emitted_events_total').add(all, c.emittedEvents.events)
     const { events, bytes } = c.inFlight()
     to('sluice_component_in_flight_events').add(all, events)
     to('sluice_component_in_flight_bytes').add(all, bytes)

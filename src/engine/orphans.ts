@@ -27,7 +27,7 @@ export interface Orphan {
   readonly changedAt: number
 }
 
-export type OrphanConfig = Pick<Config, 'dataDir' | 'sources' | 'destinations' | 'discardOrphans'>
+export type OrphanConfig = Pick<Config, 'dataDir' | 'sources' | 'processors' | 'destinations' | 'discardOrphans'>
 
 const NOT_FOUND: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR']
 const LF = 0x0a
@@ -48,7 +48,8 @@ export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path
 /** Everything in the data_dir that nobody uses. Nothing is changed. */
 export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Orphan[]> {
   const sources = new Set(config.sources.map(({ id }) => id))
-  const destinations = new Set(config.destinations.map(({ id }) => id))
+  const keepers = [...config.destinations, ...config.processors.filter(({ onError }) => onError === 'dead_letter')]
+  const keeping = new Set(keepers.map(({ id }) => id))
   const buffered = config.destinations.filter(({ delivery }) => delivery?.buffer.type === 'disk')
   const inUse = new Set(buffered.map(({ id }) => id))
   const folder = (name: string) => join(config.dataDir, name)
@@ -62,7 +63,7 @@ export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Or
   }
   for (const name of await namesIn(folder('dead-letter'), log)) {
     const [, encoded] = /^(.+)\.ndjson$/.exec(name) ?? []
-    if (encoded === undefined || destinations.has(idOf(encoded))) continue
+    if (encoded === undefined || keeping.has(idOf(encoded))) continue
     const path = join(folder('dead-letter'), name)
     const { bytes, changedAt } = await sizeOf(path)
     if (bytes > 0)

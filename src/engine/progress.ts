@@ -1,10 +1,10 @@
-import type { Processor } from '../core/component.js'
+import type { Stage } from '../flow/stage.js'
 import type { ComponentCounters } from './counters.js'
 import type { Delivery } from './delivery.js'
 import type { DiskBuffer } from './disk-buffer.js'
 
 /** A part of the pipeline that takes events and gives them on. */
-export interface Stage {
+export interface Watched {
   readonly id: string
   /** Another number whenever it took or gave something. */
   moved(): number
@@ -13,32 +13,22 @@ export interface Stage {
 }
 
 /** What a component took out of its queue, and what became of events in it. */
-function movedBy({ received, queued, passed, discards, failures }: ComponentCounters): number {
-  let moved = received.events - queued.events + passed.events
-  for (const { events } of discards.values()) moved += events
+function movedBy({ received, queued, passed, aside, discards, emittedEvents, failures }: ComponentCounters): number {
+  let moved = received.events - queued.events + passed.events + emittedEvents.events
+  for (const amounts of [aside, discards]) for (const { events } of amounts.values()) moved += events
   for (const count of failures.values()) moved += count
   return moved
 }
 
-/** What has room behind it is flowing; `pump` pauses it otherwise. */
-const isHeldUp = (output: { readableFlowing: boolean | null }) => output.readableFlowing === false
-
-export function processorStage(id: string, processor: Processor, counters: ComponentCounters): Stage {
-  return {
-    id,
-    moved: () => movedBy(counters),
-    owes() {
-      if (processor.destroyed || processor.writableLength + processor.readableLength === 0) return false
-      return ![processor, ...Object.values(processor.outlets ?? {})].some(isHeldUp)
-    },
-  }
+export function watchedStage(id: string, stage: Stage, counters: ComponentCounters): Watched {
+  return { id, moved: () => movedBy(counters), owes: () => stage.owes }
 }
 
-export function deliveryStage(id: string, delivery: Delivery, counters: ComponentCounters): Stage {
+export function watchedDelivery(id: string, delivery: Delivery, counters: ComponentCounters): Watched {
   return { id, moved: () => movedBy(counters), owes: () => delivery.owes }
 }
 
-export function bufferStage(id: string, buffer: DiskBuffer, counters: ComponentCounters): Stage {
+export function watchedBuffer(id: string, buffer: DiskBuffer, counters: ComponentCounters): Watched {
   return { id: `${id} (its buffer)`, moved: () => movedBy(counters), owes: () => buffer.owes }
 }
 
@@ -48,7 +38,7 @@ export function bufferStage(id: string, buffer: DiskBuffer, counters: ComponentC
  */
 export class ProgressWatch {
   readonly #looks: number
-  #seen = new Map<Stage, { moved: number; stillFor: number }>()
+  #seen = new Map<Watched, { moved: number; stillFor: number }>()
 
   /** Standing still in so many looks in a row, and at the one before them, is being stuck. */
   constructor(looks: number) {
@@ -56,8 +46,8 @@ export class ProgressWatch {
   }
 
   /** Ids of those that are stuck. */
-  look(stages: readonly Stage[]): string[] {
-    const seen = new Map<Stage, { moved: number; stillFor: number }>()
+  look(stages: readonly Watched[]): string[] {
+    const seen = new Map<Watched, { moved: number; stillFor: number }>()
     for (const stage of stages) {
       if (!stage.owes()) continue
       const moved = stage.moved()

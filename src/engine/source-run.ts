@@ -31,6 +31,12 @@ export interface SourceFailure {
   readonly reason: string
 }
 
+/** A source, and where its events go. */
+export interface Fed {
+  readonly run: SourceRun
+  readonly junction: Junction
+}
+
 /** One source from its start to its end: started again when it fails, and kept while what is behind it is replaced. */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>

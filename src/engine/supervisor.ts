@@ -11,7 +11,7 @@ import { type DestinationState, Engine, type Heritage, type Surroundings } from 
 import type { Tap } from './junction.js'
 import { EventsLeftBehind, leftBehind } from './left-behind.js'
 import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './orphans.js'
-import type { Stage } from './progress.js'
+import type { Watched } from './progress.js'
 import { carryOver, type Rename, renamesBack, renamesOf } from './renames.js'
 import { findRepeats, refuseRepeats } from './repeats.js'
 import { sameOptions } from './same-options.js'
@@ -325,8 +325,8 @@ export class Supervisor {
   }
 
   /** What can be seen to stand still, of what runs at this moment. */
-  get stages(): readonly Stage[] {
-    return this.#engine.stages
+  get watched(): readonly Watched[] {
+    return this.#engine.watched
   }
 
   /** Data of components that are not configured. */

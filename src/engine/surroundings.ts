@@ -1,7 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { WantedNames } from '../lib/json-scan.js'
-import type { Clock } from '../lib/time.js'
+import type { TimerClock } from '../lib/time.js'
 import type { CheckpointStore } from './checkpoints.js'
 import type { CounterSet } from './counters.js'
 import type { DiskAllowance } from './disk-allowance.js'
@@ -13,7 +13,7 @@ import type { SourceRun } from './source-run.js'
 /** What the engine needs from outside. */
 export interface Surroundings {
   readonly log: Logger
-  readonly clock: Clock
+  readonly clock: TimerClock
   readonly random: () => number
   readonly metrics: CounterSet
   readonly stdin: Readable

@@ -1,12 +1,12 @@
-import type { SideOutlet } from '../core/batch-transform.js'
 import type { KeyWatch, Lifecycle, Processor } from '../core/component.js'
 import { REJECTED } from '../core/delivery-options.js'
-import { type Input, type Junction, pump, type Tap } from './junction.js'
+import type { SideOutput } from '../flow/side-output.js'
+import { type Input, type Junction, pumpSide, type Tap } from './junction.js'
 
 /** Who watches what goes by. A batch is shown before anybody gets it; where nobody watches, it costs nothing. */
 export class Taps {
   /** Side outputs that nobody reads, by `id.outlet`: nothing is put into them while nobody watches. */
-  readonly unread = new Map<string, SideOutlet>()
+  readonly unread = new Map<string, SideOutput>()
   readonly #make: (output: string) => Junction
   readonly #junctions: ReadonlyMap<string, Junction>
   readonly #inputs: ReadonlyMap<string, Input>
@@ -43,8 +43,7 @@ export class Taps {
   tap(output: string, tap: Tap): (() => void) | undefined {
     const unread = this.unread.get(output)
     if (unread && !this.#junctions.has(output)) {
-      const side = pump(unread, this.#make(output))
-      this.#between.push(() => unread.events - side.events)
+      this.#between.push(pumpSide(unread, this.#make(output)))
     }
     // A source and a processor are watched where their events leave, a destination has only its input.
     const place = this.#junctions.get(output) ?? this.#inputs.get(output)

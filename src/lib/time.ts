@@ -6,9 +6,16 @@ export interface Clock {
   wall(): number
 }
 
-export const systemClock: Clock = {
+/** A clock whose time timers go by. */
+export interface TimerClock extends Clock {
+  /** Runs `fn` once after `ms`; the returned function cancels it. */
+  after(ms: number, fn: () => void): () => void
+}
+
+export const systemClock: TimerClock = {
   now: () => performance.now(),
   wall: () => Date.now(),
+  after,
 }
 
 /** A timer cannot wait longer (24 days), and fires at once when it is asked to. */

@@ -2,8 +2,10 @@ import { z } from 'zod'
 import { compileCondition, condition, type EventTest, pathsOf } from '../condition/condition.js'
 import { explainCondition } from '../condition/explain.js'
 import type { EventBatch } from '../core/batch.js'
-import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
-import { type ComponentContext, defineProcessor } from '../core/component.js'
+import { type ComponentContext, defineProcessor, type Processor } from '../core/component.js'
+import { discard } from '../core/processor.js'
+
+const FILTERED = discard(0)
 
 const options = z.strictObject({
   condition: condition().describe(
@@ -12,26 +14,24 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-class Filter extends BatchTransform {
-  override readonly outlets = { discarded: new SideOutlet() }
+class Filter implements Processor {
   readonly #keeps: EventTest
 
-  constructor(options: Options, context: ComponentContext) {
-    super(context)
-    this.#keeps = compileCondition(options.condition, path => context.field(path))
+  constructor({ condition }: Options, context: ComponentContext) {
+    this.#keeps = compileCondition(condition, path => context.field(path))
   }
 
-  protected override apply(batch: EventBatch): void {
-    this.discard(batch, i => this.#keeps(batch, i), 'filtered', this.outlets.discarded)
+  process(batch: EventBatch, to: Uint8Array): void {
+    for (let i = 0; i < batch.length; i++) if (!this.#keeps(batch, i)) to[i] = FILTERED
   }
 }
 
 export const filter = defineProcessor({
   type: 'filter',
   summary: 'Keeps the events that match a condition, and discards the others.',
-  notes: 'Discarded events are counted (reason `filtered`) and can be read at the output `discarded`.',
   options,
-  outlets: ['discarded'],
+  plan: () => ({ reasons: ['filtered'] }),
+  reasons: { filtered: 'The condition does not hold.' },
   examples: [
     {
       title: 'Errors, and whatever took longer than a second',
@@ -57,12 +57,11 @@ export const filter = defineProcessor({
   ],
   usesFields: ({ condition }) => pathsOf(condition).map(path => ({ option: 'condition', path })),
   create: (options, context) => new Filter(options, context),
-  explain(options, context) {
-    const condition = explainCondition(options.condition, path => context.field(path))
+  findings({ condition }, context) {
+    const explain = explainCondition(condition, path => context.field(path))
     return batch => {
-      const { holds, ...found } = condition(batch, 0)
-      const findings = [{ text: 'condition', holds, parts: [{ ...found, holds }] }]
-      return holds ? { outcome: 'passed', findings } : { outcome: 'discarded', reason: 'filtered', findings }
+      const found = explain(batch, 0)
+      return [{ text: 'condition', holds: found.holds, parts: [found] }]
     }
   },
 })

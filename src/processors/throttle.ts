@@ -1,9 +1,16 @@
 import { randomInt } from 'node:crypto'
 import { pathsOf } from '../condition/condition.js'
 import type { EventBatch } from '../core/batch.js'
-import { BatchTransform, SideOutlet } from '../core/batch-transform.js'
-import { type ComponentContext, defineProcessor, type KeyWatch, type Legacy } from '../core/component.js'
+import {
+  type ComponentContext,
+  defineProcessor,
+  type KeyWatch,
+  type Legacy,
+  type Processor,
+} from '../core/component.js'
 import type { FieldReader } from '../core/field-reader.js'
+import { discard, type Plan } from '../core/processor.js'
+import type { Clock } from '../lib/time.js'
 import { BusiestKeys } from '../throttle/busiest-keys.js'
 import { EXCLUDED, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
 import { EventDecider } from '../throttle/event-decider.js'
@@ -14,8 +21,23 @@ import { type BatchDecider, createDecider, windowsOf } from '../throttle/live-de
 import { explainThrottle } from './throttle/explain.js'
 import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttle/options.js'
 
-class Throttle extends BatchTransform {
-  override readonly outlets = { discarded: new SideOutlet() }
+const REASONS = {
+  throttled: 'Beyond `limit`.',
+  max_keys: 'A new bucket, while `max_keys` others are in use; with `on_max_keys: discard`.',
+  late: 'Later than `allowed_lateness`; with `on_late: discard`.',
+} as const
+
+export const throttlePlan = ({ on_max_keys, on_late }: ThrottleOptions) =>
+  ({
+    reasons: [
+      'throttled',
+      ...(on_max_keys === 'discard' ? (['max_keys'] as const) : []),
+      ...(on_late === 'discard' ? (['late'] as const) : []),
+    ],
+  }) satisfies Plan & { reasons: (keyof typeof REASONS)[] }
+
+export class ThrottleProcessor implements Processor {
+  readonly #clock: Clock
   readonly #decider: BatchDecider
   readonly #passed: { value: number }
   readonly #excluded: { value: number }
@@ -23,13 +45,20 @@ class Throttle extends BatchTransform {
   readonly #failOpen: { value: number }
   readonly #countInEventTime: (() => void) | undefined
   readonly #keyField: FieldReader | undefined
+  /** The column's value for each decision. */
+  readonly #values = new Uint8Array(8)
   /** Those who look, each with a count of its own. */
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
 
   constructor(options: ThrottleOptions, context: ComponentContext) {
-    super(context)
     const { clock, metrics } = context
+    this.#clock = clock
+    const reasons: readonly string[] = throttlePlan(options).reasons
+    const columnOf = (reason: keyof typeof REASONS) => discard(reasons.indexOf(reason))
+    this.#values[DISCARD] = columnOf('throttled')
+    if (reasons.includes('max_keys')) this.#values[FULL] = columnOf('max_keys')
+    if (reasons.includes('late')) this.#values[TOO_LATE] = columnOf('late')
     const decider = createDecider(deciderOptions(options, context, randomInt(2 ** 31)), clock, context.inherited)
     this.#decider = decider
     this.#keyField = options.key_field && context.field(options.key_field)
@@ -50,7 +79,7 @@ class Throttle extends BatchTransform {
   }
 
   watchKeys(): KeyWatch {
-    const keys = new BusiestKeys(this.#keyField, this.context.clock, this.#stands)
+    const keys = new BusiestKeys(this.#keyField, this.#clock, this.#stands)
     this.#watches.add(keys)
     return {
       end: most => {
@@ -61,7 +90,7 @@ class Throttle extends BatchTransform {
     }
   }
 
-  protected override apply(batch: EventBatch): void {
+  process(batch: EventBatch, to: Uint8Array): void {
     const { counts, decisions } = this.#decider.decide(batch)
     if (this.#watches.size > 0) for (const keys of this.#watches) keys.see(batch, decisions)
     this.#passed.value += counts[PASS]!
@@ -69,20 +98,10 @@ class Throttle extends BatchTransform {
     this.#failOpen.value += counts[FAIL_OPEN]!
     this.#discarded.value += counts[DISCARD]! + counts[FULL]!
     this.#countInEventTime?.()
-    const tooLate = counts[TOO_LATE] ?? 0
-    if (counts[DISCARD]! + counts[FULL]! + tooLate === 0) return
-    const several = counts[FULL]! + tooLate > 0
-    this.discard(
-      batch,
-      i => decisions[i] !== DISCARD && decisions[i] !== FULL && decisions[i] !== TOO_LATE,
-      several ? i => reasonOf(decisions[i]) : 'throttled',
-      this.outlets.discarded,
-    )
+    if (counts[DISCARD]! + counts[FULL]! + (counts[TOO_LATE] ?? 0) === 0) return
+    const values = this.#values
+    for (let i = 0; i < batch.length; i++) to[i] = values[decisions[i]!]!
   }
-}
-
-function reasonOf(decision: number | undefined): string {
-  return decision === FULL ? 'max_keys' : decision === TOO_LATE ? 'late' : 'throttled'
 }
 
 /** Makes what a throttle in the time of the events counts besides, after each batch. */
@@ -128,10 +147,11 @@ export const throttle = defineProcessor({
   type: 'throttle',
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
   notes:
-    'Discarded events are counted (reason `throttled`, `max_keys` or `late`) and can be read at the output `discarded`. Time is the monotonic clock, read once per batch, unless there is a `time_field`. ' +
+    'Time is the monotonic clock, read once per batch, unless there is a `time_field`. ' +
     'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts when it arrived. `docs/throttling.md` tells which windows to use when.',
   options: throttleOptions,
-  outlets: ['discarded'],
+  plan: throttlePlan,
+  reasons: REASONS,
   examples: [
     {
       title: 'One event a second of each app; one host is exempt',
@@ -168,6 +188,6 @@ export const throttle = defineProcessor({
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),
     ...pathsOf(exclude).map(path => ({ option: 'exclude', path })),
   ],
-  create: (options, context) => new Throttle(options, context),
-  explain: (options, context) => explainThrottle(options, deciderOptions(options, context, 0), context),
+  create: (options, context) => new ThrottleProcessor(options, context),
+  findings: (options, context) => explainThrottle(options, deciderOptions(options, context, 0), context),
 })

@@ -13,7 +13,7 @@ import { DeliveryError } from '../../src/core/errors.js'
 import { Metrics } from '../../src/engine/metrics.js'
 import type { Published } from '../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../src/ingest/ingest-host.js'
-import { type Clock, systemClock } from '../../src/lib/time.js'
+import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/sources/http/refusal.js'
 
 /** What arrived, and what there is in the way of it. */
@@ -64,7 +64,7 @@ interface Options {
   readonly maxDiskPerAccount?: number
   readonly revisionBytes?: number
   readonly turnMs?: number
-  readonly clock?: Clock
+  readonly clock?: TimerClock
   /** Everything that was published, by id and revision. */
   readonly history?: Map<string, Published>
 }

@@ -8,7 +8,7 @@ import type { Definition, Outlet, Source, SourceContext } from '../../src/core/c
 import type { Fields } from '../../src/core/event.js'
 import { ComponentCounters } from '../../src/engine/counters.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
-import { type Clock, systemClock } from '../../src/lib/time.js'
+import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { PATIENCE_MS } from './patience.js'
 
 /** Takes what a source sends. Settles it when told to, and has room as long as `room` is open. */
@@ -89,7 +89,7 @@ export interface Pushed {
 }
 
 /** What a source is made with, and what it said so far. */
-export function contextOf(type: string, clock: Clock = systemClock) {
+export function contextOf(type: string, clock: TimerClock = systemClock) {
   const counters = new ComponentCounters('in', 'source', type)
   let text = ''
   const context = {
@@ -112,7 +112,7 @@ export async function startPushed<S extends z.ZodObject>(
   t: Test,
   definition: Definition<'source', S>,
   options: Record<string, unknown>,
-  { out = new Taker('delivered'), clock = systemClock }: { out?: Taker; clock?: Clock } = {},
+  { out = new Taker('delivered'), clock = systemClock }: { out?: Taker; clock?: TimerClock } = {},
 ): Promise<Pushed> {
   const { context, counters, logs } = contextOf(definition.type, clock)
   const source = await definition.create(definition.options.parse({ listen: '127.0.0.1:0', ...options }), context)

@@ -8,7 +8,7 @@ import { ComponentCounters } from '../../src/engine/counters.js'
 import type { FileSystems } from '../../src/lib/file-systems.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { LINE_END } from '../../src/lib/line-splitter.js'
-import { type Clock, sleep, systemClock } from '../../src/lib/time.js'
+import { sleep, systemClock, type TimerClock } from '../../src/lib/time.js'
 import { file } from '../../src/sources/file.js'
 import { PATIENCE_MS } from './patience.js'
 
@@ -101,7 +101,7 @@ export async function tail(
   options: Record<string, unknown>,
   checkpoints = new MemoryCheckpoints(),
   out = new Receiver(),
-  clock: Clock = systemClock,
+  clock: TimerClock = systemClock,
   reach?: Reach,
   fileSystems?: FileSystems,
 ): Promise<Tailing> {

@@ -6,10 +6,10 @@ const WATCHDOG_S = 6
 const FILTER = "type: filter, condition: 'if (.n greater 0)'"
 /** Makes processors stand still for as long as a file is there. */
 const BREAK = `import { existsSync } from 'node:fs'
-import { BatchTransform } from '${LIB}/dist/src/core/batch-transform.js'
+import { Stage } from '${LIB}/dist/src/flow/stage.js'
 
-const transform = BatchTransform.prototype._transform
-BatchTransform.prototype._transform = function (...args) {
+const transform = Stage.prototype._transform
+Stage.prototype._transform = function (...args) {
   if (!existsSync('/etc/sluice/stuck')) transform.apply(this, args)
 }
 `

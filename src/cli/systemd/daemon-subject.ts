@@ -5,7 +5,7 @@ import { daemonState, type ServiceState } from './service-state.js'
 import { LOOKS, type Subject } from './systemd.js'
 
 /** What runs: engine/supervisor.ts. */
-export type Watched = Pick<Supervisor, 'states' | 'failures' | 'stages'>
+export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
 
 /** A daemon, as systemd wants to know it. */
 export class DaemonSubject implements Subject {
@@ -28,7 +28,7 @@ export class DaemonSubject implements Subject {
   }
 
   goesOn(): boolean {
-    const stuck = this.#progress.look(this.#pipeline.stages)
+    const stuck = this.#progress.look(this.#pipeline.watched)
     for (const component of stuck) {
       if (this.#stuck.includes(component)) continue
       const fields = { code: 'SLUICE_STUCK', component }

@@ -1,9 +1,11 @@
 import { existsSync, statSync } from 'node:fs'
 import { link, open, readFile, rename, rm, stat, unlink } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
+import { splitInput } from '../../config/input.js'
 import type { ComponentConfig, Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { readState, StateUnreadable } from '../../core/unreadable.js'
+import { PROCESSING_FAILED } from '../../flow/decided.js'
 import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
 import { makeFolder } from '../../lib/make-folder.js'
 import { DataDirError, lockDataDir } from '../data-dir.js'
@@ -40,7 +42,8 @@ export class ResendError extends Error {
 
 export interface ResendContext {
   readonly config: Config
-  readonly destination: ComponentConfig<'destination'>
+  /** The destination or the processor whose events these are. */
+  readonly target: ComponentConfig
   /** Made for each run, so that each counts for itself. */
   readonly surroundings: () => Surroundings
   /** Told of what runs now, so that it can be stopped. */
@@ -91,7 +94,11 @@ export async function resendFile(path: string, context: ResendContext): Promise<
       await send(folder, context, resent)
     }
   } finally {
-    await giveBack(path, folder, context.destination.id)
+    for (const { id } of partFrom(context).destinations) {
+      const scratch = join(folder, encodeURIComponent(id))
+      if (id !== context.target.id) await giveBack(deadLetterPath(context.config.dataDir, id), folder, id, scratch)
+    }
+    await giveBack(path, folder, context.target.id)
     if (existsSync(recordsIn(folder))) lock.release()
     else await rm(folder, { recursive: true, force: true })
   }
@@ -118,7 +125,7 @@ async function checkRecords(folder: string, path: string): Promise<void> {
 
 /** Sends the records in the folder; takes them away when all are settled. */
 async function send(folder: string, context: ResendContext, resent: Resent): Promise<void> {
-  const { config, destination, surroundings } = context
+  const { config, target, surroundings } = context
   const records = recordsIn(folder)
   const around = surroundings()
   const from = await readProgress(folder, file =>
@@ -151,14 +158,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
           definition: lettersSource(records, progress),
         },
       ],
-      processors: [],
-      destinations: [
-        {
-          ...destination,
-          inputs: [SOURCE],
-          delivery: { ...destination.delivery!, buffer: { type: 'memory' }, on_reject: 'dead_letter' },
-        },
-      ],
+      ...partFrom(context),
     },
     around,
   )
@@ -166,13 +166,40 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   await engine.run()
   save()
   await saving
-  const counters = around.metrics.components.get(destination.id)
-  resent.sent += counters?.passed.events ?? 0
-  for (const [reason, { events }] of counters?.discards ?? []) {
+  const { discards } = around.metrics.components.get(target.id)!
+  resent.sent += progress.events
+  for (const [reason, { events }] of discards) {
+    // What a processor discards otherwise is not kept.
+    if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
+    resent.sent -= events
   }
   resent.left += events - progress.events
   if (progress.events === events) await remove(folder)
+}
+
+/** The target and everything behind it. What cannot be processed or is refused is kept in any case. */
+function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
+  const all = [...config.processors, ...config.destinations]
+  const reached = new Set([target.id])
+  const isReached = (input: string) => reached.has(splitInput(input)[0])
+  for (let size = 0; size !== reached.size; ) {
+    size = reached.size
+    for (const { id, inputs } of all) if (inputs.some(isReached)) reached.add(id)
+  }
+  const inputsOf = ({ id, inputs }: ComponentConfig) => (id === target.id ? [SOURCE] : inputs.filter(isReached))
+  return {
+    processors: config.processors
+      .filter(({ id }) => reached.has(id))
+      .map(one => ({ ...one, inputs: inputsOf(one), ...(one.id === target.id ? { onError: 'dead_letter' } : {}) })),
+    destinations: config.destinations
+      .filter(({ id }) => reached.has(id))
+      .map(one => ({
+        ...one,
+        inputs: inputsOf(one),
+        delivery: { ...one.delivery!, buffer: { type: 'memory' }, on_reject: 'dead_letter' },
+      })),
+  }
 }
 
 /** All records of the folder are settled. */
@@ -195,14 +222,16 @@ async function readProgress(folder: string, damaged: (file: string) => void = ()
 }
 
 /** Brings what was refused again back to the file. */
-async function giveBack(path: string, folder: string, destination: string): Promise<void> {
-  const refused = deadLetterPath(folder, destination)
+async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
+  const refused = deadLetterPath(folder, id)
   // A call that ended in the middle of this may have left a file here.
-  if (existsSync(mergingIn(folder))) await merge(refused, folder)
+  if (existsSync(mergingIn(scratch))) await merge(refused, scratch)
   if (!existsSync(refused)) return
   const file = await open(refused, 'r+')
   await cutTornRecord(file).finally(() => file.close())
-  await putBack(refused, path, folder)
+  await makeFolder(scratch, 0o700)
+  await makeFolder(dirname(path), 0o700)
+  await putBack(refused, path, scratch)
 }
 
 /** Gives the file `from` the name `path`, in front of what a daemon may have written there meanwhile. */

@@ -1,8 +1,10 @@
 import { type FileHandle, open, stat } from 'node:fs/promises'
+import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
 import type { Clock } from '../../lib/time.js'
 import type { ComponentCounters } from '../counters.js'
-import { deadLetterPath } from '../dead-letter.js'
+import { DeadLetterFile, deadLetterPath } from '../dead-letter.js'
+import type { DiskAllowance } from '../disk-allowance.js'
 import { doneOf, folderOf, mergingIn, recordsIn } from './places.js'
 
 const LF = 0x0a
@@ -115,8 +117,21 @@ async function timeAt(file: FileHandle, from: number): Promise<number> {
   return Number.isNaN(time) ? (await file.stat()).mtimeMs : time
 }
 
-/** Shows what lies in the dead-letter queue of a destination at each scrape. */
-export function showDeadLetters(counters: ComponentCounters, dataDir: string, destination: string, clock: Clock): void {
+export interface DeadLetterSurroundings {
+  readonly log: Logger
+  readonly clock: Clock
+  readonly metrics: ComponentCounters
+  readonly disk: DiskAllowance | undefined
+}
+
+/** The dead-letter queue of a component, which is shown at each scrape. */
+export function openDeadLetters(id: string, dataDir: string, around: DeadLetterSurroundings): DeadLetterFile {
+  showDeadLetters(around.metrics, dataDir, id, around.clock)
+  const { log, clock, disk } = around
+  return new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
+}
+
+function showDeadLetters(counters: ComponentCounters, dataDir: string, destination: string, clock: Clock): void {
   const stock = new DeadLetterStock(dataDir, destination)
   counters.beforeScrape = () => stock.refresh()
   const series = (value: number | undefined) => (value === undefined ? [] : [{ labels: {}, value }])

@@ -1,7 +1,7 @@
 import { explainCondition } from '../../condition/explain.js'
 import type { EventBatch } from '../../core/batch.js'
 import type { ComponentContext } from '../../core/component.js'
-import { type Explain, type Finding, shownValue } from '../../core/explain.js'
+import { type Finding, shownValue } from '../../core/explain.js'
 import { formatDuration } from '../../lib/units.js'
 import { BucketKey } from '../../throttle/bucket-key.js'
 import { type DeciderOptions, EXCLUDED } from '../../throttle/decider.js'
@@ -15,8 +15,12 @@ const FULL_TEXT = {
   discard: 'is discarded',
 } as const
 
-/** Says what the throttle that has `decider` does with an event that is the first of all. */
-export function explainThrottle(options: ThrottleOptions, decider: DeciderOptions, context: ComponentContext): Explain {
+/** Says why the throttle that has `decider` does what it does with an event that is the first of all. */
+export function explainThrottle(
+  options: ThrottleOptions,
+  decider: DeciderOptions,
+  context: ComponentContext,
+): (batch: EventBatch) => Finding[] {
   const exclude = options.exclude && explainCondition(options.exclude, path => context.field(path))
   return batch => {
     const findings: Finding[] = []
@@ -25,7 +29,7 @@ export function explainThrottle(options: ThrottleOptions, decider: DeciderOption
     const { decisions } = createDecider(decider, context.clock).decide(batch)
     if (decisions[0] === EXCLUDED) {
       findings.push({ text: 'it is excluded: it passes, and does not count' })
-      return { outcome: 'passed', findings }
+      return findings
     }
     const bucket = bucketOf(options, decider, batch)
     findings.push(bucket)
@@ -35,7 +39,7 @@ export function explainThrottle(options: ThrottleOptions, decider: DeciderOption
       const full = FULL_TEXT[options.on_max_keys]
       findings.push({ text: `max_keys: with ${options.max_keys} other buckets in use a new one's event ${full}` })
     }
-    return { outcome: 'passed', findings }
+    return findings
   }
 }
 

@@ -4,7 +4,7 @@ import { DaemonSubject } from '../../../src/cli/systemd/daemon-subject.js'
 import { type Notice, Notifier } from '../../../src/cli/systemd/notifier.js'
 import { daemonState } from '../../../src/cli/systemd/service-state.js'
 import { LOOKS, type Subject, Systemd } from '../../../src/cli/systemd/systemd.js'
-import type { Stage } from '../../../src/engine/progress.js'
+import type { Watched } from '../../../src/engine/progress.js'
 
 const silent = pino({ level: 'silent' })
 const turns = async () => {
@@ -225,10 +225,10 @@ t.test('who is stuck', async t => {
   const log = pino({}, { write: text => void (logged += text) })
   const stages = ['a', 'b'].map(id => {
     const stage = { id, owing: false, count: 0, owes: () => stage.owing, moved: () => stage.count }
-    return stage satisfies Stage
+    return stage satisfies Watched
   })
   const [a, b] = stages as [(typeof stages)[0], (typeof stages)[0]]
-  const pipeline = { stages: stages as Stage[], states: () => [], failures: () => [] }
+  const pipeline = { watched: stages as Watched[], states: () => [], failures: () => [] }
   const subject = new DaemonSubject(pipeline, log)
   const looks = (count: number) => Array.from({ length: count }, () => subject.goesOn())
   t.ok(looks(20).every(Boolean), 'idle: nothing owed')
@@ -251,6 +251,6 @@ t.test('who is stuck', async t => {
   b.owing = true
   looks(2 * LOOKS)
   t.match(subject.state().status, 'a is stuck: systemd is going to restart this; b is stuck')
-  pipeline.stages = [{ id: 'a', owes: () => true, moved: () => a.count }]
+  pipeline.watched = [{ id: 'a', owes: () => true, moved: () => a.count }]
   t.ok(subject.goesOn(), 'what took its place is another one')
 })

@@ -1,4 +1,3 @@
-import { PassThrough } from 'node:stream'
 import { z } from 'zod'
 import { type AnyDefinition, defineDestination, defineProcessor, defineSource } from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
@@ -41,9 +40,10 @@ const limit = defineProcessor({
     .superRefine(({ mode, ratio }, context) => {
       if (mode === 'fixed' && ratio !== undefined) context.addIssue('ratio needs mode: sliding')
     }),
-  outlets: ['discarded'],
+  plan: () => ({ reasons: ['limited'] }),
+  reasons: { limited: 'Beyond the limit.' },
   examples: [{ title: 'One a second', yaml: 'limit: 1\nwindow: 1s\n', input: ['{"a":1}'], output: ['{"a":1}'] }],
-  create: () => new PassThrough() as never,
+  create: () => ({ process() {} }),
 })
 
 const pass = defineProcessor({
@@ -51,7 +51,7 @@ const pass = defineProcessor({
   summary: 'Passes.',
   options: z.strictObject({}),
   examples,
-  create: () => new PassThrough() as never,
+  create: () => ({ process() {} }),
 })
 
 const send = defineDestination({

@@ -30,7 +30,7 @@ t.test('the reference of a known list', async t => {
   const text = referenceText(fakes)
   const expected = [
     'Types: [tail](#source-tail).',
-    '<a id="processor-limit"></a>\n\n### Processor `limit`\n\nLimits.\n\nWith notes.\n\nSide outputs: `discarded`.\n',
+    '<a id="processor-limit"></a>\n\n### Processor `limit`\n\nLimits.\n\nWith notes.\n\nEvents are discarded for these reasons, and can be read at the output `discarded`:\n\n- `limited`: Beyond the limit.\n',
     '| `limit` | whole number | **required** | at least 1, at most 1000 | How many. |',
     '| `window` | duration | **required** | at least 100 ms | How long. |',
     '| `key_field` | field path |  |  | By what. |',

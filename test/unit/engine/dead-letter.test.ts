@@ -21,7 +21,6 @@ import { codecOf } from '../../../src/codecs/list.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
-import { BatchTransform } from '../../../src/core/batch-transform.js'
 import {
   type AnyDefinition,
   defineDestination,
@@ -31,6 +30,7 @@ import {
 } from '../../../src/core/component.js'
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
+import { discard, FAILED } from '../../../src/core/processor.js'
 import { lockDataDir } from '../../../src/engine/data-dir.js'
 import { LettersProgress, lettersSource, surveyLetters } from '../../../src/engine/dead-letter/letters.js'
 import { decodeLetter, encodeLetters } from '../../../src/engine/dead-letter/record.js'
@@ -88,23 +88,43 @@ const judging = defineDestination({
 })
 
 /** Fails on the first batch it sees. */
-class FailsOnce extends BatchTransform {
-  #failed = false
-  protected override apply(): void {
-    if (this.#failed) return
-    this.#failed = true
-    throw new Error('a bug')
-  }
-}
 const failsOnce = defineProcessor({
   type: 'fails_once',
   summary: 'Wrong on purpose.',
   options: z.strictObject({}),
   examples: [{ title: '', yaml: '' }],
-  create: (_, context) => new FailsOnce(context),
+  create: () => {
+    let failed = false
+    return {
+      process() {
+        if (failed) return
+        failed = true
+        throw new Error('a bug')
+      },
+    }
+  },
 })
 
-const components: readonly AnyDefinition[] = [numbers, judging, failsOnce, filter]
+/** Cannot process events below a number. */
+let least = 0
+const picky = defineProcessor({
+  type: 'picky',
+  summary: 'Wrong on purpose.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  plan: () => ({ reasons: ['odd'] }),
+  create: () => ({
+    process(batch, to) {
+      for (let i = 0; i < batch.length; i++) {
+        const n = batch.fields(i).n as number
+        if (n < least) to[i] = FAILED
+        else if (n % 2) to[i] = discard(0)
+      }
+    },
+  }),
+})
+
+const components: readonly AnyDefinition[] = [numbers, judging, failsOnce, picky, filter]
 
 function surroundings(): Surroundings & { metrics: Metrics } {
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
@@ -337,7 +357,7 @@ t.test('resend', async t => {
     let engine: Engine | undefined
     const context = {
       config,
-      destination: config.destinations[0]!,
+      target: config.destinations[0]!,
       surroundings,
       running: (now: Engine) => {
         engine = now
@@ -402,6 +422,46 @@ t.test('resend', async t => {
     t.same(await resendFile(path, context), { sent: 29, refused: new Map(), left: 0 })
     t.same(sent(), [...range(12, 40), 3])
     t.notOk(existsSync(folder) || existsSync(path))
+  })
+
+  await t.test('what a processor could not process goes to it again, and to what is behind it', async t => {
+    const dataDir = t.testdir({})
+    const config = configOf(
+      dataDir,
+      `processors: { pick: { type: picky, inputs: [in], on_error: dead_letter } }
+destinations:
+  out: { type: judging, inputs: [pick] }
+  odd: { type: judging, inputs: [pick.discarded] }
+  all: { type: judging, inputs: [in] }`,
+    )
+    judge = () => undefined
+    least = 6
+    const first = await run(config)
+    await first.running
+    const { discards, failures } = first.metrics.components.get('pick')!
+    t.match(Object.fromEntries(discards), { processing_failed: { events: 6 }, odd: { events: 2 } })
+    t.equal(failures.get('processing'), 6)
+    t.ok(first.metrics.checkConservation())
+    t.same(
+      [sent('out'), sent('odd')],
+      [
+        [6, 8],
+        [7, 9],
+      ],
+    )
+    const path = deadLetterPath(dataDir, 'pick')
+    t.same(numbersIn(path), range(0, 6))
+    const context = { config, target: config.processors[0]!, surroundings, running: () => {}, stopped: () => false }
+    taken = {}
+    least = 3
+    judge = n => (n === 4 ? refused : undefined)
+    t.same(await resendFile(path, context), { sent: 3, refused: new Map([['processing_failed', 3]]), left: 0 })
+    t.same(numbersIn(path), range(0, 3), 'what fails again is back')
+    t.same(numbersIn(deadLetterPath(dataDir, 'out')), [4], 'what a destination behind it refuses is one of its own')
+    t.same([sent('out'), sent('odd'), sent('all')], [[], [3, 5], []])
+    least = 0
+    t.match(await resendFile(path, context), { sent: 3, left: 0 })
+    t.notOk(existsSync(path) || existsSync(`${path}.sending`))
   })
 
   await t.test('what a crash left is taken up, at every step', async t => {

@@ -1,14 +1,15 @@
 import { pino } from 'pino'
 import t from 'tap'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { EventBatch } from '../../../src/core/batch.js'
-import { BatchTransform } from '../../../src/core/batch-transform.js'
-import type { ComponentContext } from '../../../src/core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { looseCounters } from '../../../src/engine/counters.js'
 import { Delivery } from '../../../src/engine/delivery.js'
 import { Input, Junction, pump } from '../../../src/engine/junction.js'
-import { deliveryStage, ProgressWatch, processorStage } from '../../../src/engine/progress.js'
+import { ProgressWatch, watchedDelivery, watchedStage } from '../../../src/engine/progress.js'
+import { Stage } from '../../../src/flow/stage.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf } from '../../support/batches.js'
 import { ManualTime } from '../../support/manual-time.js'
 
@@ -24,15 +25,15 @@ function pipeline(write: () => Promise<void>, options: object = {}) {
   const counters = looseCounters()
   const pass = counters.component('pass', 'processor', 'pass')
   const out = counters.component('out', 'destination', 'fake')
-  const context = { id: 'pass', log, clock: time, metrics: pass } as unknown as ComponentContext
   const broken = { now: false }
-  class Pass extends BatchTransform {
-    protected override apply(): void {}
-    override _transform(...args: Parameters<BatchTransform['_transform']>): void {
+  class Breaking extends Stage {
+    override _transform(...args: Parameters<Stage['_transform']>): void {
       if (!broken.now) super._transform(...args)
     }
   }
-  const processor = new Pass(context)
+  const origin = { source: 'pass', host: '', codec: JSON_OBJECTS, wanted: new WantedNames() } as const
+  const context = { id: 'pass', log, clock: time, metrics: pass, origin, onError: 'pass' } as const
+  const stage = new Breaking({ process() {} }, {}, context)
   const delivery = new Delivery({ write }, deliveryOptions.parse(options) as DeliveryOptions, {
     id: 'out',
     log,
@@ -51,15 +52,15 @@ function pipeline(write: () => Promise<void>, options: object = {}) {
   out.holds = () => delivery.inFlight()
   const junction = new Junction()
   junction.connect(new Input(delivery, out))
-  pump(processor, junction)
-  const input = new Input(processor, pass)
-  const stages = [processorStage('pass', processor, pass), deliveryStage('out', delivery, out)]
+  pump(stage, junction)
+  const input = new Input(stage, pass)
+  const watched = [watchedStage('pass', stage, pass), watchedDelivery('out', delivery, out)]
   const watch = new ProgressWatch(LOOKS)
   const look = async () => {
     let stuck: string[] = []
     for (let i = 0; i <= LOOKS; i++) {
       await turns()
-      stuck = watch.look(stages)
+      stuck = watch.look(watched)
     }
     return stuck
   }

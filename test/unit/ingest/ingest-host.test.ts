@@ -235,7 +235,7 @@ t.test('a revision that cannot run leaves the one before it', async t => {
 
 t.test('a revision that would leave buffered events behind waits for them', async t => {
   let passed = 0
-  const clock = { now: () => systemClock.now() + passed, wall: () => systemClock.wall() }
+  const clock = { ...systemClock, now: () => systemClock.now() + passed }
   const { publish, post, logs, metrics, folder, host } = await startIngestHost(t, { clock })
   await publish(BUFFERED)
   stage.holds = true
@@ -285,7 +285,7 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
   await first.stop(AbortSignal.abort())
 
   let passed = 0
-  const clock = { now: () => systemClock.now() + passed, wall: () => systemClock.wall() }
+  const clock = { ...systemClock, now: () => systemClock.now() + passed }
   const again = await startIngestHost(t, { history, folder: first.folder, clock })
   await again.publish(other, 'p', { revision: 2 })
   t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)

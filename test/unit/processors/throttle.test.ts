@@ -1,39 +1,28 @@
 import { Readable, Writable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { pino } from 'pino'
 import t from 'tap'
 import { parse } from 'yaml'
 import type { AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
-import type { Processor } from '../../../src/core/component.js'
-import { FieldReader } from '../../../src/core/field-reader.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { settle } from '../../support/manual-time.js'
+import { stageOf } from '../../support/stage.js'
 
 /** A throttle by itself, in a time that stands still, with counters as the daemon has them. */
 function throttleOf(options: object) {
   const time = { now: 0, epoch: 1_700_000_000_000 }
-  const wanted = new WantedNames()
-  const counters = new ComponentCounters('t', 'processor', 'throttle')
   const settled: AckStatus[] = []
-  const parsed = throttle.options.parse({ limit: 1, window: '1s', ...options })
-  const processor = throttle.create(parsed, {
-    id: 't',
-    log: pino({ level: 'silent' }),
-    clock: { now: () => time.now, wall: () => time.now + time.epoch },
-    metrics: counters,
-    field: path => new FieldReader(path, wanted),
-  }) as Processor
+  const clock = { now: () => time.now, wall: () => time.now + time.epoch, after }
+  const { stage, processor, counters, wanted } = stageOf(throttle, { limit: 1, window: '1s', ...options }, { clock })
   /** One batch through it; the lines that are left. */
   const through = async (...lines: (string | object)[]) => {
     const batch = batchOf(lines, { wanted, onSettled: status => settled.push(status) })
     counters.arrived(batch.length, batch.bytes)
-    processor.write(batch)
+    stage.write(batch)
     await settle()
-    const left = processor.read() as EventBatch | null
+    const left = stage.read() as EventBatch | null
     left?.ack.settle('delivered')
     return left ? linesOf(left) : []
   }
@@ -43,7 +32,7 @@ function throttleOf(options: object) {
         [...read()].map(({ labels, value }) => [labels.decision ?? '', value]),
       ),
     )
-  return { processor, time, wanted, counters, settled, through, series }
+  return { stage, processor, time, wanted, counters, settled, through, series }
 }
 
 const app = (app: string, n = 0) => ({ app, n })
@@ -146,8 +135,8 @@ t.test('time is monotonic: a clock that is set ends or prolongs no window, unles
 t.test(
   'what is discarded comes out at its own output where somebody reads it, with backpressure from there',
   async t => {
-    const { processor, wanted, settled, counters } = throttleOf({ key_field: '.app' })
-    const { discarded } = processor.outlets!
+    const { stage, wanted, settled, counters } = throttleOf({ key_field: '.app' })
+    const discarded = stage.outputs.get('discarded')!
     ;(discarded as unknown as { connected: boolean }).connected = true
     const batches = Array.from({ length: 40 }, (_, n) =>
       batchOf([app('a', n), app(`k${n}`, n), app('a', n)], { wanted, onSettled: status => settled.push(status) }),
@@ -164,7 +153,7 @@ t.test(
       })(),
       { highWaterMark: 1 },
     )
-    const done = pipeline(source, processor, collect(kept))
+    const done = pipeline(source, stage, collect(kept))
     for (let i = 0; i < 10; i++) await settle()
     t.ok(taken < 20, `waits for the side output: ${taken} of 40 batches taken`)
     t.equal(dropped.length, 0)

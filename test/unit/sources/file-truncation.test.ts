@@ -383,7 +383,7 @@ t.test('a copy stays that of the file it was read of, however long that is kept'
   const dir = t.testdir({ 'app.log': '', 'other.log': '' })
   const [path, other] = [join(dir, 'app.log'), join(dir, 'other.log')]
   let ms = 0
-  const clock = { wall: systemClock.wall, now: () => systemClock.now() + ms }
+  const clock = { ...systemClock, now: () => systemClock.now() + ms }
   const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '2h' }
   const run = await tail(options, undefined, undefined, clock)
   const { out } = run

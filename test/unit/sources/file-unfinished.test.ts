@@ -2,14 +2,15 @@ import { appendFileSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/line-splitter.js'
-import { type Clock, sleep, systemClock } from '../../../src/lib/time.js'
+import { after, sleep, systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 /** Real time, which can be put forward. */
-class Ahead implements Clock {
+class Ahead implements TimerClock {
   ms = 0
   now = () => systemClock.now() + this.ms
   wall = () => systemClock.wall() + this.ms
+  after = after
 }
 
 const lines = ({ out }: Tailing, count: number) =>

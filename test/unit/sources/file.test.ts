@@ -427,6 +427,7 @@ t.test('a sweep during which the machine served others does not put off the next
       isLate = false
       return systemClock.wall()
     },
+    after: systemClock.after,
   }
   const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
   const run = await tail(options, undefined, undefined, clock)

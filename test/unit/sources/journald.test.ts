@@ -159,7 +159,7 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
   const context = {
     id: 'in',
     log: pino({ level: 'debug' }, { write: line => log.push(JSON.parse(line)) }),
-    clock: { now: systemClock.now, wall: () => journal.now },
+    clock: { ...systemClock, wall: () => journal.now },
     metrics: counters,
     checkpoints,
     origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),

@@ -2,36 +2,31 @@ import { pino } from 'pino'
 import t from 'tap'
 import { parseOptions } from '../../../src/config/parse-options.js'
 import type { EventBatch } from '../../../src/core/batch.js'
-import type { Processor } from '../../../src/core/component.js'
-import { FieldReader } from '../../../src/core/field-reader.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
 import { createThrottle } from '../../../src/index.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { settle } from '../../support/manual-time.js'
+import { stageOf } from '../../support/stage.js'
 
 const NOW = 1_700_000_000_000
 
 /** A throttle in event time by itself, with counters as the daemon has them. */
 function throttleOf(options: object, counters = new ComponentCounters('t', 'processor', 'throttle')) {
   const time = { now: 0 }
-  const wanted = new WantedNames()
   const logged: string[] = []
-  const processor = throttle.create(throttle.options.parse({ limit: 1, window: '1s', time_field: '.t', ...options }), {
-    id: 't',
-    log: pino({ level: 'warn' }, { write: (line: string) => void logged.push(line) }),
-    clock: { now: () => time.now, wall: () => time.now + NOW },
-    metrics: counters,
-    field: path => new FieldReader(path, wanted),
-  }) as Processor
+  const log = pino({ level: 'warn' }, { write: (line: string) => void logged.push(line) })
+  const clock = { now: () => time.now, wall: () => time.now + NOW, after }
+  const all = { limit: 1, window: '1s', time_field: '.t', ...options }
+  const { stage, wanted } = stageOf(throttle, all, { counters, clock, log })
   const origin = batchOf([], { wanted }).origin
   const through = async (...lines: (string | object)[]) => {
     const batch = Object.assign(batchOf(lines, { wanted, receivedAt: NOW + time.now }), { origin })
     counters.arrived(batch.length, batch.bytes)
-    processor.write(batch)
+    stage.write(batch)
     await settle()
-    const left = processor.read() as EventBatch | null
+    const left = stage.read() as EventBatch | null
     left?.ack.settle('delivered')
     return left ? linesOf(left).map(line => (line.startsWith('{') ? (JSON.parse(line) as { t: unknown }).t : line)) : []
   }

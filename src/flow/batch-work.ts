@@ -1,0 +1,78 @@
+import type { EventBatch } from '../core/batch.js'
+import { errorText } from '../core/errors.js'
+import type { Fields } from '../core/event.js'
+import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
+import { Share } from '../core/share.js'
+
+/** One batch in a processor: what is decided about its events. */
+export class BatchWork implements BatchScope {
+  readonly signal: AbortSignal
+  batch: EventBatch
+  readonly to: Uint8Array
+  /** Events that others take the place of. */
+  replaced: Map<number, readonly Fields[]> | undefined = undefined
+  /** Why events failed, by index. */
+  errors: Map<number, string> | undefined
+  /** Whether the processor threw. */
+  threw = false
+  readonly #shares: Set<Share>
+  /** While events are given to the processor one by one: the index of the one that it has. */
+  #offset = 0
+
+  constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal) {
+    this.batch = batch
+    this.to = to
+    this.signal = signal
+    this.#shares = shares
+  }
+
+  replace(i: number, events: readonly Fields[]): void {
+    this.replaced ??= new Map()
+    this.replaced.set(this.#offset + i, events)
+  }
+
+  share(): Share {
+    const share = new Share(this.batch.ack, share => this.#shares.delete(share))
+    this.#shares.add(share)
+    return share
+  }
+
+  because(i: number, error: unknown): void {
+    this.errors ??= new Map()
+    this.errors.set(this.#offset + i, errorText(error))
+  }
+
+  #forget(i: number): void {
+    this.replaced?.delete(i)
+  }
+
+  /**
+   * After the processor threw: gives it the events one by one, as they were before. Those that make it throw again are
+   * FAILED, and all others as it decides now.
+   */
+  async processEach(processor: Decides, before: EventBatch): Promise<void> {
+    const { to, signal } = this
+    this.threw = true
+    this.batch = before
+    this.replaced = undefined
+    this.errors = undefined
+    const one = new Uint8Array(1)
+    for (let i = 0; i < before.length && !signal.aborted; i++) {
+      const event = before.snapshot(i, i + 1)
+      this.#offset = i
+      one[0] = MAIN
+      try {
+        const waits = processor.process(event, one, this)
+        if (waits) await waits
+        to[i] = one[0]
+        before.takeOver(event, i)
+      } catch (error) {
+        this.#offset = 0
+        to[i] = FAILED
+        this.#forget(i)
+        this.because(i, error)
+      }
+    }
+    this.#offset = 0
+  }
+}

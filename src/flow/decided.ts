@@ -1,0 +1,174 @@
+import type { EventBatch } from '../core/batch.js'
+import type { ComponentMetrics } from '../core/component.js'
+import type { Fields } from '../core/event.js'
+import type { Origin } from '../core/origin.js'
+import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, MAIN, type OnError, type Plan } from '../core/processor.js'
+import type { BatchWork } from './batch-work.js'
+import { madeBatch } from './made-batch.js'
+import type { SideOutput } from './side-output.js'
+
+/** The reason of events that are discarded because they could not be processed. */
+export const PROCESSING_FAILED = 'processing_failed'
+
+/** The name of the field that tells of an event what went wrong when it was processed. */
+const ERROR_FIELD = 'processing_error'
+
+export type StageMetrics = Pick<ComponentMetrics, 'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed'>
+
+export interface DecidedContext {
+  readonly id: string
+  readonly metrics: StageMetrics
+  /** Of the events that take the place of others. */
+  readonly origin: Origin
+  readonly onError: OnError
+}
+
+/** Gives a batch to whoever reads an output; the main one when it is left out. */
+export type Hand = (batch: EventBatch, output?: SideOutput) => void
+
+/** Does with the events of a batch what was decided: counts them, and sends them where they go. */
+export class Decided {
+  readonly #outputs: ReadonlyMap<string, SideOutput>
+  readonly #context: DecidedContext
+  readonly #own: readonly SideOutput[]
+  readonly #names: readonly string[]
+  readonly #reasons: readonly string[]
+  readonly #failedReason: number
+  readonly #hand: Hand
+  /** Sums by value of the column. */
+  readonly #events = new Float64Array(256)
+  readonly #bytes = new Float64Array(256)
+
+  constructor(plan: Plan, context: DecidedContext, outputs: ReadonlyMap<string, SideOutput>, hand: Hand) {
+    const { outputs: names = [], reasons = [] } = plan
+    this.#context = context
+    this.#names = names
+    this.#outputs = outputs
+    this.#own = names.map(name => outputs.get(name)!)
+    this.#reasons = [...reasons, PROCESSING_FAILED]
+    this.#failedReason = FIRST_REASON + reasons.length
+    this.#hand = hand
+  }
+
+  /** Whether some of the events are to be kept as dead letters. */
+  needsLetters({ batch, to }: BatchWork): boolean {
+    if (this.#context.onError !== 'dead_letter') return false
+    const failed = to.indexOf(FAILED)
+    return failed >= 0 && failed < batch.length
+  }
+
+  /** Every event goes where the column says; returns the events that are to be kept as dead letters. */
+  send(work: BatchWork): EventBatch | undefined {
+    const { batch, to } = work
+    const { length } = batch
+    let main = 0
+    while (main < length && to[main] === MAIN) main++
+    if (main === length && !work.replaced) {
+      if (length === 0) batch.ack.settle('delivered')
+      else this.#main(batch)
+      return undefined
+    }
+    const letters = this.#failures(work)
+    if (work.replaced) this.#inPieces(batch, to, work.replaced)
+    else this.#divide(batch, to)
+    return letters
+  }
+
+  #main(batch: EventBatch): void {
+    batch.compact()
+    this.#context.metrics.sent(batch.length, batch.bytes)
+    this.#hand(batch)
+  }
+
+  /** Gives events that failed the value of what happens to them. */
+  #failures({ batch, to, errors, threw }: BatchWork): EventBatch | undefined {
+    const { id, metrics, onError } = this.#context
+    if (to.indexOf(FAILED) < 0) return undefined
+    const letters = onError === 'dead_letter' ? batch.pick(i => to[i] === FAILED) : undefined
+    for (let i = 0; i < batch.length; i++) {
+      if (to[i] !== FAILED) continue
+      metrics.failed(threw ? 'bug' : 'processing')
+      if (onError === 'pass') {
+        to[i] = MAIN
+        const error = { component: id, message: errors?.get(i) ?? 'the event could not be processed' }
+        batch.modify(i, { ...batch.fields(i), [ERROR_FIELD]: error })
+      } else if (onError === 'discard') to[i] = this.#failedReason
+    }
+    return letters
+  }
+
+  /** Events in the place of others: what is before and behind them goes before and behind them. */
+  #inPieces(batch: EventBatch, to: Uint8Array, replaced: ReadonlyMap<number, readonly Fields[]>): void {
+    const { metrics, origin } = this.#context
+    for (let from = 0; from < batch.length; ) {
+      let end = from
+      if (!replaced.has(from)) {
+        while (end < batch.length && !replaced.has(end)) end++
+        this.#divide(batch.fork(from, end), to.subarray(from, end))
+      } else {
+        const made: Fields[] = []
+        let bytes = 0
+        for (; end < batch.length && replaced.has(end); end++) {
+          made.push(...replaced.get(end)!)
+          bytes += batch.size(end)
+        }
+        metrics.consumed(end - from, bytes)
+        if (made.length > 0) {
+          batch.ack.fork()
+          const events = madeBatch(made, origin, batch.receivedAt, batch.ack)
+          metrics.emitted(events.length, events.bytes)
+          this.#main(events)
+        }
+      }
+      from = end
+    }
+    batch.ack.settle('delivered')
+  }
+
+  #divide(batch: EventBatch, to: Uint8Array): void {
+    const { length } = batch
+    const events = this.#events.fill(0)
+    const bytes = this.#bytes.fill(0)
+    for (let i = 0; i < length; i++) {
+      const value = to[i]!
+      events[value]!++
+      bytes[value]! += batch.size(i)
+    }
+    this.#count(events, bytes)
+    for (let n = 0; n < this.#own.length; n++) {
+      if (this.#aside(batch, this.#own[n]!, events[1 + n]!, i => to[i] === 1 + n)) return
+    }
+    const discarded = this.#outputs.get(DISCARDED)
+    if (discarded) {
+      let all = 0
+      for (let n = 0; n < this.#reasons.length; n++) all += events[FIRST_REASON + n]!
+      if (this.#aside(batch, discarded, all, i => to[i]! >= FIRST_REASON && to[i]! < CONSUMED)) return
+    }
+    if (events[MAIN] === 0) batch.ack.settle('delivered')
+    else {
+      if (events[MAIN] !== length) batch.retainZeros(to, events[MAIN]!, bytes[MAIN]!)
+      this.#main(batch)
+    }
+  }
+
+  #count(events: Float64Array, bytes: Float64Array): void {
+    const { metrics } = this.#context
+    for (let n = 0; n < this.#own.length; n++) {
+      if (events[1 + n]! > 0) metrics.sent(events[1 + n]!, bytes[1 + n]!, this.#names[n])
+    }
+    for (let n = 0; n < this.#reasons.length; n++) {
+      const value = FIRST_REASON + n
+      if (events[value]! > 0) metrics.discarded(this.#reasons[n]!, events[value]!, bytes[value]!)
+    }
+    if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
+  }
+
+  /** Puts `count` events of the batch into an output that somebody reads; whether these were all of the batch. */
+  #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
+    if (count === 0 || !output.connected || output.destroyed) return false
+    const all = count === batch.length
+    output.events += count
+    this.#hand(all ? batch : batch.pick(isMeant)!, output)
+    return all
+  }
+}

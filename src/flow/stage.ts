@@ -1,0 +1,333 @@
+import { Transform, type TransformCallback } from 'node:stream'
+import type { Logger } from 'pino'
+import { Ack } from '../core/ack.js'
+import type { EventBatch } from '../core/batch.js'
+import type { Processor } from '../core/component.js'
+import { DeliveryError, errorText } from '../core/errors.js'
+import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
+import type { Share } from '../core/share.js'
+import { LogLimit } from '../lib/log-limit.js'
+import { sleep, type TimerClock } from '../lib/time.js'
+import { BatchWork } from './batch-work.js'
+import { Busy } from './busy.js'
+import { Decided, type DecidedContext, PROCESSING_FAILED } from './decided.js'
+import { madeBatch } from './made-batch.js'
+import { SideOutput, STREAM_DEPTH } from './side-output.js'
+
+export interface StageContext extends DecidedContext {
+  readonly log: Logger
+  readonly clock: TimerClock
+  /** Where events go that could not be processed, with `onError: dead_letter`. */
+  /** Whether an error of the processor is one of the stream, rather than of the events that cause it. */
+  readonly isStrict?: boolean
+  readonly highWaterMark?: number | undefined
+  readonly deadLetters?: { write(events: readonly EventBatch[], error: DeliveryError): Promise<void> } | undefined
+}
+
+/** A processor that has a batch for longer than this is not merely waiting. */
+const LONGEST_WAIT_MS = 60_000
+/** Between tries to write dead letters. */
+const RETRY_MS = 1000
+
+/** A batch whose turn to leave has not come. */
+interface Pending {
+  readonly work: BatchWork
+  readonly since: number
+  isDecided: boolean
+}
+
+const WHAT_BECOMES = {
+  pass: 'they are passed on, and have the field processing_error',
+  discard: 'they are discarded',
+  dead_letter: 'they are kept as dead letters',
+} as const
+
+/**
+ * A processor as a stream of batches. The processor decides, and the stage does the rest. Invariants:
+ * - Every batch leaves in the order in which it came, each of its events once: to the main output, to another one, or
+ *   discarded, consumed or kept as a dead letter, and is counted as such.
+ * - At most `plan.concurrency` batches are with the processor, and no further one is taken while an output is full.
+ * - A failure of the processor is never an error of the stream, and never costs another event.
+ */
+export class Stage extends Transform {
+  readonly outputs: ReadonlyMap<string, SideOutput>
+  readonly busy = new Busy()
+  readonly processor: Processor
+  /** Set before the end of the stream when another stage takes the place of this one. */
+  isReplaced = false
+  readonly #plan: Plan
+  readonly #concurrency: number
+  readonly #context: StageContext
+  readonly #decided: Decided
+  readonly #pending: Pending[] = []
+  /** Being written as dead letters. */
+  #letters: EventBatch | undefined
+  readonly #ended = new AbortController()
+  /** In the hands of the processor. */
+  readonly #shares = new Set<Share>()
+  readonly #limit: LogLimit
+  /** The column for the next batch. */
+  #column = new Uint8Array(1024)
+  #isLeaving = false
+  /** Takes the next batch. */
+  #next: TransformCallback | undefined
+  #flushed: TransformCallback | undefined
+  #cancelTimer: (() => void) | undefined
+  #isEmitDue = false
+
+  constructor(processor: Processor, plan: Plan, context: StageContext) {
+    const { highWaterMark = STREAM_DEPTH } = context
+    super({ objectMode: true, highWaterMark })
+    this.processor = processor
+    this.#plan = plan
+    this.#concurrency = plan.concurrency ?? 1
+    this.#context = context
+    this.#limit = new LogLimit(context.clock)
+    this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
+    this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
+  }
+
+  protected hand(batch: EventBatch, output?: SideOutput): void {
+    if (output) output.write(batch)
+    else this.push(batch)
+  }
+
+  async start(signal: AbortSignal): Promise<void> {
+    await this.processor.start?.(signal)
+    this.#setTimer()
+  }
+
+  async stop(deadline: AbortSignal): Promise<void> {
+    this.#cancelTimer?.()
+    await this.processor.stop?.(deadline)
+  }
+
+  /** Events and bytes that were taken, and have not left. */
+  holds(): { events: number; bytes: number } {
+    const held = { events: 0, bytes: 0 }
+    for (const { length, bytes } of [
+      ...this.#pending.map(({ work }) => work.batch),
+      ...(this.#letters ? [this.#letters] : []),
+    ]) {
+      held.events += length
+      held.bytes += bytes
+    }
+    return held
+  }
+
+  /** Whether it has something to do, and nothing that it rightly waits for. */
+  get owes(): boolean {
+    if (this.destroyed || this.writableLength + this.readableLength === 0) return false
+    if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
+    const first = this.#pending[0]
+    return !first || first.isDecided || this.#context.clock.now() - first.since > LONGEST_WAIT_MS
+  }
+
+  override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
+    this.#context.metrics.took(batch.length, batch.bytes)
+    const to = this.#columnFor(batch.length)
+    const work = new BatchWork(batch, to, this.#shares, this.#ended.signal)
+    const before = this.#context.isStrict ? batch : batch.snapshot()
+    if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
+    let waits: void | Promise<void>
+    try {
+      waits = this.processor.process(batch, to, work)
+    } catch (error) {
+      if (this.#context.isStrict) {
+        done(error as Error)
+        return
+      }
+      waits = Promise.reject(error)
+    }
+    if (!waits && this.#pending.length === 0 && !this.#decided.needsLetters(work)) {
+      this.#leave(work)
+      this.busy.end()
+      this.#whenRoom(done)
+      return
+    }
+    // The processor may go on writing to it.
+    this.#column = new Uint8Array(this.#column.length)
+    const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
+    this.#pending.push(pending)
+    this.#next = done
+    if (waits) void this.#decide(pending, before, waits)
+    else void this.#letGo()
+    this.#takeNext()
+  }
+
+  #columnFor(length: number): Uint8Array {
+    if (this.#column.length < length) this.#column = new Uint8Array(length * 2)
+    return this.#column.fill(MAIN, 0, length)
+  }
+
+  async #decide(pending: Pending, before: EventBatch, waits: Promise<void>): Promise<void> {
+    try {
+      await waits
+    } catch {
+      await pending.work.processEach(this.processor, before)
+    }
+    pending.isDecided = true
+    await this.#letGo()
+  }
+
+  /** Lets go of what is decided, in order, while there is room for it. */
+  async #letGo(): Promise<void> {
+    if (this.#isLeaving || this.destroyed) return
+    this.#isLeaving = true
+    while (this.#pending[0]?.isDecided && this.readableLength < this.readableHighWaterMark) {
+      const { work } = this.#pending.shift()!
+      if (this.#pending.length === this.#concurrency - 1) this.busy.end()
+      const letters = this.#leave(work)
+      if (letters) await this.#keep(letters, work)
+      if (!(await this.#hasRoom())) return
+    }
+    this.#isLeaving = false
+    this.#takeNext()
+    if (this.#isEmitDue) this.#emitInTime()
+    if (this.#flushed && this.#pending.length === 0) this.#end(this.#flushed)
+  }
+
+  #takeNext(): void {
+    const next = this.#next
+    if (!next || this.#pending.length >= this.#concurrency) return
+    this.#next = undefined
+    this.#whenRoom(next)
+  }
+
+  #leave(work: BatchWork): EventBatch | undefined {
+    if (work.errors) this.#logFailures(work)
+    return this.#decided.send(work)
+  }
+
+  #logFailures({ batch, errors, threw }: BatchWork): void {
+    const limited = this.#limit.next(threw ? 'threw' : 'failed')
+    if (!limited) return
+    const { source, path: file, peer } = batch.origin
+    const [error] = errors!.values()
+    const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events: errors!.size, error, ...limited }
+    const text = `processor failed on some events; ${WHAT_BECOMES[this.#context.onError]}`
+    if (threw) this.#context.log.error(fields, text)
+    else this.#context.log.warn(fields, text)
+  }
+
+  /** Writes dead letters, again and again until they are safe. */
+  async #keep(letters: EventBatch, { errors }: BatchWork): Promise<void> {
+    const { log, metrics, deadLetters } = this.#context
+    const [message = 'the event could not be processed'] = errors?.values() ?? []
+    const error = new DeliveryError(message, { failure: 'reject', reason: PROCESSING_FAILED })
+    this.#letters = letters
+    while (!this.destroyed) {
+      try {
+        await deadLetters?.write([letters], error)
+        this.#letters = undefined
+        metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
+        letters.ack.settle('rejected')
+        return
+      } catch (error) {
+        metrics.failed('dead_letter')
+        const limited = this.#limit.next('dead_letter')
+        const text = 'dead letters cannot be written; it is tried again, and nothing goes on until then'
+        if (limited) log.error({ code: 'SLUICE_DEAD_LETTER', error: errorText(error), ...limited }, text)
+        await sleep(RETRY_MS, this.#ended.signal)
+      }
+    }
+    letters.ack.settle('errored')
+  }
+
+  #whenRoom(done: TransformCallback): void {
+    const full = this.#fullOutputs()
+    if (full.length === 0) done()
+    else void this.#hasRoom().then(hasRoom => hasRoom && done())
+  }
+
+  #fullOutputs(): SideOutput[] {
+    const full: SideOutput[] = []
+    for (const output of this.outputs.values()) if (output.writableNeedDrain && !output.destroyed) full.push(output)
+    return full
+  }
+
+  /** Resolves when every output beside the main one has room; false: it never will. */
+  async #hasRoom(): Promise<boolean> {
+    for (const output of this.#fullOutputs()) {
+      await new Promise<void>(resolve => {
+        const go = () => {
+          output.off('drain', go)
+          output.off('close', go)
+          resolve()
+        }
+        output.on('drain', go)
+        output.on('close', go)
+      })
+    }
+    return !this.destroyed
+  }
+
+  override _read(size: number): void {
+    super._read(size)
+    if (this.#pending.length > 0 || this.#isEmitDue) void this.#letGo()
+  }
+
+  #setTimer(): void {
+    const { every } = this.#plan
+    if (every === undefined || this.destroyed || this.writableEnded) return
+    this.#cancelTimer = this.#context.clock.after(every, () => {
+      this.#setTimer()
+      this.#emitInTime()
+    })
+  }
+
+  /** Later, when there is no room now. */
+  #emitInTime(): void {
+    this.#isEmitDue = this.readableLength >= this.readableHighWaterMark
+    if (!this.#isEmitDue) this.#emit('time')
+  }
+
+  #emit(why: EmitReason): void {
+    const { metrics, log, origin, clock } = this.#context
+    if (this.destroyed || !this.processor.emit) return
+    try {
+      const made = this.processor.emit(why)
+      if (made.length === 0) return
+      const shares = made.flatMap(({ shares = [] }) => shares)
+      for (const share of shares) this.#shares.delete(share)
+      const ack = new Ack(status => {
+        for (const share of shares) share.settle(status)
+      })
+      const batch = madeBatch(
+        made.map(({ fields }) => fields),
+        origin,
+        clock.wall(),
+        ack,
+      )
+      metrics.emitted(batch.length, batch.bytes)
+      metrics.sent(batch.length, batch.bytes)
+      this.hand(batch)
+    } catch (error) {
+      metrics.failed('bug')
+      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to emit events')
+    }
+  }
+
+  override _flush(done: TransformCallback): void {
+    if (this.#pending.length === 0 && !this.#isLeaving) this.#end(done)
+    else this.#flushed = done
+  }
+
+  #end(done: TransformCallback): void {
+    this.#flushed = undefined
+    this.#cancelTimer?.()
+    this.#emit(this.isReplaced ? 'reload' : 'drain')
+    for (const output of this.outputs.values()) output.end()
+    done()
+  }
+
+  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
+    this.#cancelTimer?.()
+    this.#ended.abort()
+    for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
+    // Their source reads them again.
+    for (const share of [...this.#shares]) share.settle('errored')
+    for (const { work } of this.#pending) work.batch.ack.settle('errored')
+    done(error)
+  }
+}

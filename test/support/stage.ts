@@ -1,0 +1,39 @@
+import { pino } from 'pino'
+import { JSON_OBJECTS } from '../../src/codecs/json.js'
+import type { AnyDefinition, ComponentContext, Processor } from '../../src/core/component.js'
+import { FieldReader } from '../../src/core/field-reader.js'
+import type { OnError } from '../../src/core/processor.js'
+import { ComponentCounters } from '../../src/engine/counters.js'
+import { Stage, type StageContext } from '../../src/flow/stage.js'
+import { WantedNames } from '../../src/lib/json-scan.js'
+import type { TimerClock } from '../../src/lib/time.js'
+import { ManualTime } from './manual-time.js'
+
+export interface StageOptions {
+  readonly counters?: ComponentCounters
+  readonly clock?: TimerClock
+  readonly onError?: OnError
+  readonly log?: ComponentContext['log']
+  readonly deadLetters?: StageContext['deadLetters']
+}
+
+/** A processor in its stage, without an engine. Events that reach it must share `wanted`. */
+export function stageOf(definition: AnyDefinition<'processor'>, options: object, more: StageOptions = {}) {
+  const { clock = new ManualTime(), log = pino({ level: 'silent' }), onError = 'pass', deadLetters } = more
+  const counters = more.counters ?? new ComponentCounters('p', 'processor', definition.type)
+  const wanted = new WantedNames()
+  const context: ComponentContext = {
+    id: counters.id,
+    log,
+    clock,
+    metrics: counters,
+    field: path => new FieldReader(path, wanted),
+  }
+  const parsed = definition.options.parse(options) as never
+  const processor = definition.create(parsed, context) as Processor
+  const origin = { source: counters.id, host: 'test-host', codec: JSON_OBJECTS, wanted } as const
+  const plan = definition.plan?.(parsed) ?? {}
+  const stage = new Stage(processor, plan, { ...context, origin, onError, deadLetters })
+  counters.holds = () => stage.holds()
+  return { stage, processor, counters, wanted }
+}

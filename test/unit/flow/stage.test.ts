@@ -1,0 +1,385 @@
+import { Readable, Writable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import t from 'tap'
+import { z } from 'zod'
+import type { AckStatus } from '../../../src/core/ack.js'
+import type { EventBatch } from '../../../src/core/batch.js'
+import { defineProcessor, type Processor } from '../../../src/core/component.js'
+import type { DeliveryError } from '../../../src/core/errors.js'
+import { CONSUMED, discard, FAILED, output, type Plan } from '../../../src/core/processor.js'
+import type { Share } from '../../../src/core/share.js'
+import type { Stage } from '../../../src/flow/stage.js'
+import { sleep } from '../../../src/lib/time.js'
+import { batchOf, linesOf } from '../../support/batches.js'
+import { ManualTime, settle } from '../../support/manual-time.js'
+import { type StageOptions, stageOf } from '../../support/stage.js'
+
+/** A stage around a processor that is made here. */
+function stageWith(processor: Processor, plan: Plan = {}, more: StageOptions = {}) {
+  const definition = defineProcessor({
+    type: 'made_here',
+    summary: '',
+    options: z.strictObject({}),
+    examples: [{ title: '', yaml: '' }],
+    plan: () => plan,
+    create: () => processor,
+  })
+  const settled: AckStatus[] = []
+  const made = stageOf(definition, {}, more)
+  const batch = (...lines: (string | object)[]) => {
+    const made1 = batchOf(lines, { wanted: made.wanted, onSettled: status => settled.push(status) })
+    made.counters.arrived(made1.length, made1.bytes)
+    return made1
+  }
+  return { ...made, batch, settled }
+}
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => ({ n: from + i }))
+const n = (batch: EventBatch, i: number) => batch.fields(i).n as number
+
+/** Reads an output, and settles what comes. */
+function collect(into: string[], status: AckStatus = 'delivered'): Writable {
+  return new Writable({
+    objectMode: true,
+    write(batch: EventBatch, _encoding, done) {
+      into.push(...linesOf(batch))
+      batch.ack.settle(status)
+      done()
+    },
+  })
+}
+
+async function run(stage: Stage, batches: EventBatch[]): Promise<Record<string, string[]>> {
+  const lines: Record<string, string[]> = { main: [] }
+  const sides = [...stage.outputs].map(([name, side]) => {
+    side.connected = true
+    lines[name] = []
+    return pipeline(side, collect(lines[name]))
+  })
+  await Promise.all([pipeline(Readable.from(batches), stage, collect(lines.main!)), ...sides])
+  return lines
+}
+
+const balanced = (counters: ReturnType<typeof stageOf>['counters']) => counters.imbalance().events === 0
+
+t.test('each event goes where the column says, and is counted there', async t => {
+  const plan = { outputs: ['odd', 'tens'], reasons: ['large', 'zero'] }
+  const decide = (n: number) =>
+    n === 0 ? discard(1) : n > 25 ? discard(0) : n % 10 === 0 ? output(1) : n % 2 ? output(0) : 0
+  const processor: Processor = {
+    process(batch, to) {
+      for (let i = 0; i < batch.length; i++) to[i] = decide(n(batch, i))
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, plan)
+  t.same([...stage.outputs.keys()], ['odd', 'tens', 'discarded'])
+  const lines = await run(stage, [batch(...numbers(0, 7)), batch(...numbers(7, 30)), batch(), batch({ n: 10 })])
+  const read = (name: string) => lines[name]!.map(line => JSON.parse(line).n)
+  t.same(read('main'), [2, 4, 6, 8, 12, 14, 16, 18, 22, 24])
+  t.same(read('odd'), [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25])
+  t.same(read('tens'), [10, 20, 10])
+  t.same(read('discarded'), [0, 26, 27, 28, 29])
+  t.same(settled, ['delivered', 'delivered', 'delivered', 'delivered'])
+  t.equal(counters.passed.events, 10)
+  t.same(
+    [...counters.aside].map(([name, { events }]) => [name, events]),
+    [
+      ['odd', 13],
+      ['tens', 3],
+    ],
+  )
+  t.same(
+    [...counters.discards].map(([name, { events }]) => [name, events]),
+    [
+      ['zero', 1],
+      ['large', 4],
+    ],
+  )
+  t.ok(balanced(counters))
+
+  const unread = stageWith(processor, plan)
+  const main: string[] = []
+  await pipeline(Readable.from([unread.batch(...numbers(0, 30))]), unread.stage, collect(main))
+  t.equal(main.length, 10, 'what nobody reads is counted, too')
+  t.equal(unread.counters.discards.get('large')!.events, 4)
+  t.ok(balanced(unread.counters))
+  t.same(unread.settled, ['delivered'])
+})
+
+t.test('a processor that waits has as many batches as it wants, and they leave in order', async t => {
+  let most = 0
+  const open: (() => void)[] = []
+  const processor: Processor = {
+    async process(batch, to) {
+      const first = n(batch, 0)
+      await new Promise<void>(resolve => open.push(resolve))
+      if (first === 2) to[0] = discard(0)
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, { concurrency: 3, reasons: ['two'] })
+  const lines: string[] = []
+  const batches = numbers(0, 20).map(event => batch(event))
+  const running = pipeline(Readable.from(batches), stage, collect(lines))
+  for (let done = 0; done < 20; ) {
+    await settle()
+    most = Math.max(most, open.length)
+    t.equal(stage.holds().events, Math.min(3, 20 - done), 'what it has is in flight')
+    t.notOk(stage.owes, 'it rightly waits')
+    t.ok(balanced(counters))
+    // The last of them first.
+    for (const go of open.splice(0).reverse()) {
+      go()
+      done++
+    }
+  }
+  await running
+  t.equal(most, 3)
+  t.same(
+    lines.map(line => JSON.parse(line).n),
+    numbers(0, 20)
+      .map(({ n }) => n)
+      .filter(n => n !== 2),
+  )
+  t.same(
+    settled,
+    batches.map(() => 'delivered'),
+  )
+  t.ok(balanced(counters))
+})
+
+t.test('what waits takes no more while nobody reads what it has done', async t => {
+  let taken = 0
+  const processor: Processor = {
+    async process() {
+      taken++
+      await sleep(0)
+    },
+  }
+  const { stage, batch } = stageWith(processor, { concurrency: 2 })
+  const source = Readable.from(numbers(0, 1000).map(event => batch(event)))
+  source.pipe(stage)
+  for (let i = 0; i < 20; i++) await settle()
+  t.ok(taken < 20, `${taken} batches were taken`)
+  const lines: string[] = []
+  await pipeline(stage, collect(lines))
+  t.equal(lines.length, 1000)
+})
+
+t.test('a failure costs no other event, and on_error says what becomes of the event', async t => {
+  for (const [waits, onError] of [
+    [false, 'pass'],
+    [true, 'pass'],
+    [true, 'discard'],
+    [false, 'dead_letter'],
+  ] as const) {
+    let calls = 0
+    const processor: Processor = {
+      process(batch) {
+        calls++
+        const decide = () => {
+          for (let i = 0; i < batch.length; i++) {
+            if (n(batch, i) % 100 === 50) throw new Error(`cannot process ${n(batch, i)}`)
+            batch.modify(i, { ...batch.fields(i), times: ((batch.fields(i).times as number) ?? 0) + 1 })
+          }
+        }
+        if (waits) return sleep(0).then(decide)
+        decide()
+        return undefined
+      },
+    }
+    let failing = 2
+    const letters: string[] = []
+    const deadLetters = {
+      async write([events]: readonly EventBatch[], error: DeliveryError) {
+        if (failing-- > 0) throw new Error('the disk is full')
+        letters.push(...linesOf(events!), error.message)
+      },
+    }
+    const { stage, counters, batch, settled } = stageWith(processor, {}, { onError, deadLetters })
+    const batches = [batch(...numbers(0, 120)), batch(...numbers(120, 140)), batch({ n: 150 })]
+    const { main, discarded } = await run(stage, batches)
+    const events = main!.map(line => JSON.parse(line))
+    const rest = numbers(0, 140).filter(({ n }) => n !== 50)
+    t.same(
+      events.filter(({ times }) => times !== undefined),
+      rest.map(({ n }) => ({ n, times: 1 })),
+      onError,
+    )
+    const failed = events.filter(({ times }) => times === undefined)
+    if (onError === 'pass') {
+      t.same(failed[0], { n: 50, processing_error: { component: 'p', message: 'cannot process 50' } })
+      t.equal(events[50].n, 50, 'in its place')
+      t.equal(failed.length, 2)
+    } else t.same(failed, [])
+    if (onError === 'discard') t.same(discarded, ['{"n":50}', '{"n":150}'])
+    if (onError === 'dead_letter') t.same(letters, ['{"n":50}', 'cannot process 50', '{"n":150}', 'cannot process 150'])
+    const lost = counters.discards.get('processing_failed')?.events ?? 0
+    t.equal(lost, onError === 'pass' ? 0 : 2)
+    t.equal(counters.failures.get('bug'), 2)
+    t.same(
+      settled.sort(),
+      onError === 'dead_letter' ? ['delivered', 'rejected', 'rejected'] : Array(3).fill('delivered'),
+    )
+    t.ok(balanced(counters))
+    t.equal(calls, 3 + 120 + 1)
+  }
+})
+
+t.test('a processor may say itself that an event failed, and why', async t => {
+  const processor: Processor = {
+    process(batch, to, scope) {
+      for (let i = 0; i < batch.length; i++) {
+        if (n(batch, i) === 1) {
+          to[i] = FAILED
+          scope.because(i, new Error('no such row'))
+        }
+      }
+    },
+  }
+  const { stage, counters, batch } = stageWith(processor)
+  const { main } = await run(stage, [batch(...numbers(0, 3))])
+  t.same(JSON.parse(main![1]!).processing_error, { component: 'p', message: 'no such row' })
+  t.equal(counters.failures.get('processing'), 1)
+})
+
+t.test('an event may become several or none, in its place', async t => {
+  const processor: Processor = {
+    process(batch, to, scope) {
+      for (let i = 0; i < batch.length; i++) {
+        const value = n(batch, i)
+        if (value % 3 === 0)
+          scope.replace(
+            i,
+            Array.from({ length: value / 3 }, (_, part) => ({ of: value, part })),
+          )
+        else if (value === 4) to[i] = discard(0)
+        else if (value === 5) throw new Error('five')
+      }
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, { reasons: ['four'] }, { onError: 'discard' })
+  const { main, discarded } = await run(stage, [batch(...numbers(0, 8)), batch({ n: 6 }), batch({ n: 0 })])
+  t.same(
+    main!.map(line => JSON.parse(line)),
+    [
+      { n: 1 },
+      { n: 2 },
+      { of: 3, part: 0 },
+      { of: 6, part: 0 },
+      { of: 6, part: 1 },
+      { n: 7 },
+      { of: 6, part: 0 },
+      { of: 6, part: 1 },
+    ],
+  )
+  t.same(discarded, ['{"n":4}', '{"n":5}'])
+  t.same(settled, ['delivered', 'delivered', 'delivered'])
+  t.equal(counters.consumedEvents.events, 5)
+  t.equal(counters.emittedEvents.events, 5)
+  t.ok(balanced(counters))
+})
+
+/** Sums up what comes, and holds its acknowledgement until the sum is emitted. */
+class Sum implements Processor {
+  #sum = 0
+  #shares: Share[] = []
+  process(...[batch, to, scope]: Parameters<Processor['process']>): void {
+    for (let i = 0; i < batch.length; i++) this.#sum += n(batch, i)
+    to.fill(CONSUMED, 0, batch.length)
+    this.#shares.push(scope.share())
+  }
+  emit(why: string) {
+    const emitted = this.#shares.length > 0 ? [{ fields: { sum: this.#sum, why }, shares: this.#shares }] : []
+    this.#sum = 0
+    this.#shares = []
+    return emitted
+  }
+}
+
+t.test(
+  'events of its own come at an interval and at the end, and what they are made of is settled with them',
+  async t => {
+    const time = new ManualTime()
+    const { stage, counters, batch, settled } = stageWith(new Sum(), { every: 1000 }, { clock: time })
+    await stage.start(new AbortController().signal)
+    const left: EventBatch[] = []
+    stage.on('data', batch => left.push(batch))
+    stage.write(batch(...numbers(0, 4)))
+    stage.write(batch({ n: 10 }))
+    await settle()
+    t.same(left, [])
+    t.ok(balanced(counters))
+    t.same(settled, [], 'their source waits')
+    await time.advance(1000)
+    t.same(linesOf(left[0]!), ['{"sum":16,"why":"time"}'])
+    t.same(settled, [])
+    left[0]!.ack.settle('rejected')
+    t.same(settled, ['rejected', 'rejected'])
+    await time.advance(5000)
+    t.equal(left.length, 1, 'nothing to emit')
+    stage.write(batch({ n: 1 }))
+    stage.end()
+    await settle()
+    t.same(linesOf(left[1]!), ['{"sum":1,"why":"drain"}'])
+    left[1]!.ack.settle('delivered')
+    t.same(settled, ['rejected', 'rejected', 'delivered'])
+    t.equal(time.timers, 0)
+    t.ok(balanced(counters))
+    t.equal(counters.emittedEvents.events, 2)
+    t.equal(counters.consumedEvents.events, 6)
+  },
+)
+
+t.test('before another one takes over it emits for that reason; what is given up is settled errored', async t => {
+  const { stage, batch, settled } = stageWith(new Sum())
+  const left: EventBatch[] = []
+  stage.on('data', batch => left.push(batch))
+  stage.isReplaced = true
+  stage.end(batch({ n: 1 }))
+  await settle()
+  t.same(linesOf(left[0]!), ['{"sum":1,"why":"reload"}'])
+  const aborted = stageWith(new Sum())
+  aborted.stage.write(aborted.batch({ n: 1 }))
+  await settle()
+  aborted.stage.destroy()
+  await settle()
+  t.same(aborted.settled, ['errored'])
+  t.same(settled, [])
+})
+
+t.test('an abort while it waits: its signal aborts, its events are given back, and nothing comes any more', async t => {
+  let signal: AbortSignal | undefined
+  let go = () => {}
+  const processor: Processor = {
+    process(_batch, _to, scope) {
+      signal = scope.signal
+      return new Promise<void>(resolve => (go = resolve))
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor)
+  const left: unknown[] = []
+  stage.on('data', batch => left.push(batch))
+  stage.write(batch(...numbers(0, 3)))
+  await settle()
+  stage.destroy()
+  await settle()
+  t.ok(signal!.aborted)
+  t.same(settled, ['errored'])
+  go()
+  await settle()
+  t.same([left, settled], [[], ['errored']])
+  t.ok(balanced(counters), 'it stays in flight')
+})
+
+t.test('one that never comes back is found out after a minute', async t => {
+  const time = new ManualTime()
+  const { stage, batch } = stageWith({ process: () => new Promise<void>(() => {}) }, {}, { clock: time })
+  stage.resume()
+  stage.write(batch({ n: 1 }))
+  stage.write(batch({ n: 2 }))
+  await settle()
+  t.notOk(stage.owes)
+  await time.advance(61_000)
+  t.ok(stage.owes)
+  stage.destroy()
+})
