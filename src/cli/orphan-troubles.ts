@@ -5,7 +5,7 @@ import { counted, type DaemonView, short } from './daemon-view.js'
 /** What a component left that is not configured any more. */
 const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
   checkpoint: () => 'saved positions',
-  buffer: events => `a buffer with ${counted(events, 'event')}`,
+  buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
   dead_letters: events => counted(events, 'dead letter'),
 }
 

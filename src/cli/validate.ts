@@ -85,7 +85,8 @@ async function tellOrphans(config: Config, path: string, warn: (line: string) =>
     const { kind, id, events, path: place } = orphan
     if (taken.has(`${kind === 'checkpoint' ? 'source' : 'destination'} ${id}`) || config.discardOrphans.includes(id))
       continue
-    const amount = events === undefined ? 'saved positions' : `${events} events (${kind.replace('_', ' ')})`
+    const unknown = kind === 'checkpoint' ? 'saved positions' : 'a buffer that cannot be read now'
+    const amount = events === undefined ? unknown : `${events} events (${kind.replace('_', ' ')})`
     warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
   }
 }

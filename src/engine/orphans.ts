@@ -20,7 +20,7 @@ export interface Orphan {
   /** Of the component that it belonged to. */
   readonly id: string
   readonly path: string
-  /** Undefined for positions. */
+  /** Undefined for positions, and for a buffer that cannot be read now. */
   readonly events: number | undefined
   readonly bytes: number
   /** When it was last written, wall clock in milliseconds. */
@@ -136,8 +136,10 @@ async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan |
     const changedAt = Math.max(...parts.map(part => part.changedAt))
     return { kind: 'buffer', id, path, events, bytes: end.byte - settled.byte, changedAt }
   } catch (error) {
+    if (NOT_FOUND.includes(errorCode(error))) return undefined
+    // What cannot be read is not empty.
     log.warn({ folder: path, error: errorText(error) }, 'cannot read a buffer that belongs to no destination')
-    return undefined
+    return { kind: 'buffer', id, path, events: undefined, ...(await sizeOf(path)), bytes: 0 }
   }
 }
 

@@ -77,7 +77,7 @@ export class Supervisor {
     const all = {
       ...around,
       failed: (error: Error) => supervised.by!.#cannotStart(error),
-      started: () => void supervised.by!.#letOrphansGo(),
+      started: () => supervised.by!.#letOrphansGo(),
     }
     // Events that come twice are better than none: a start is not refused for it, unlike a reload.
     for (const { path, message } of findRepeats(config))
@@ -95,9 +95,11 @@ export class Supervisor {
     this.#wentBack = wentBack
   }
 
-  /** Nothing is deleted before the configuration that asks for it is known to run. */
-  async #letOrphansGo(): Promise<void> {
-    this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#around.log)
+  /** Nothing is deleted before the configuration that asks for it is known to run, nor while another replaces it. */
+  #letOrphansGo(): void {
+    this.#queue = this.#queue.then(async () => {
+      this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#around.log)
+    })
   }
 
   async #lookForOrphans(config: Config): Promise<void> {

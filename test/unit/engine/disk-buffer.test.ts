@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -558,6 +558,13 @@ t.test('buffers without a destination are found and kept', async t => {
   )
   t.same(await orphans(dataDir, 'out'), [])
   t.same(await orphans(join(dataDir, 'nowhere'), 'out'), [])
+  rmSync(join(dataDir, 'buffer', 'out', 'ledger'))
+  symlinkSync('ledger', join(dataDir, 'buffer', 'out', 'ledger'))
+  t.match(
+    await orphans(dataDir, 'other'),
+    [{ kind: 'buffer', id: 'out', events: undefined }],
+    'unreadable is not empty',
+  )
   rmSync(join(dataDir, 'buffer', 'out', 'ledger'))
   const again: number[] = []
   await (await stage('disk', dataDir, n => again.push(...n))).end()
