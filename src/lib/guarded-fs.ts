@@ -10,12 +10,9 @@ import { systemClock } from './time.js'
  * and the call throws SilentFileSystem, which says nothing about the file. While the mount is silent all calls throw it at once.
  */
 
-/** How long a call to a remote file system may take. */
+/** How long a call to a remote file system may take. One that took longer gets twice the time when it is made again, up to the most. */
 const PATIENCE_MS = 1000
-/** For one whose calls were seen to take longer although it was there. */
 const MOST_PATIENCE_MS = 5000
-/** A call that returned within this time was slow; after it, the file system was away. */
-const SLOW_MS = 10_000
 /** Threads with a call that does not return. */
 const MOST_STUCK = 8
 
@@ -38,6 +35,7 @@ class Guard {
   readonly #stuck = new Set<Thread>()
   /** The remote mounts that open descriptors lead into. */
   readonly #mounts = new Map<number, string>()
+  /** How long calls may take that were not answered when they were made last, or late. */
   readonly #patience = new Map<string, number>()
 
   constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {
@@ -64,16 +62,18 @@ class Guard {
     if (this.systems.isSilent(mount)) throw new SilentFileSystem(mount)
     if (this.#stuck.size >= MOST_STUCK) throw this.#silence(mount, Promise.race([...this.#stuck].map(endOf)))
     const thread = this.#begin()
+    const what = `${name} ${args[0]}`
+    const patience = this.#patience.get(what) ?? PATIENCE_MS
     const began = systemClock.now()
-    const answer = thread.call({ name, args }, this.#patience.get(mount) ?? PATIENCE_MS)
-    if (answer) return answer
+    const answer = thread.call({ name, args }, patience)
+    if (answer) {
+      if (this.#patience.size > 0 && systemClock.now() - began < PATIENCE_MS) this.#patience.delete(what)
+      return answer
+    }
+    this.#patience.set(what, Math.min(2 * patience, MOST_PATIENCE_MS))
     this.#thread = undefined
     this.#stuck.add(thread)
-    void thread.ended.then(() => {
-      this.#stuck.delete(thread)
-      const took = systemClock.now() - began
-      if (took < SLOW_MS) this.#patience.set(mount, Math.max(PATIENCE_MS, Math.min(2 * took, MOST_PATIENCE_MS)))
-    })
+    void thread.ended.then(() => this.#stuck.delete(thread))
     throw this.#silence(mount, thread.ended)
   }
 

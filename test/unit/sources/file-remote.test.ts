@@ -3,7 +3,6 @@ import { once } from 'node:events'
 import fs, {
   appendFileSync,
   copyFileSync,
-  existsSync,
   mkdirSync,
   readFileSync,
   renameSync,
@@ -22,6 +21,7 @@ import { ComponentCounters } from '../../../src/engine/counters.js'
 import { FileSystems } from '../../../src/lib/file-systems.js'
 import {
   closeSync,
+  existsSync,
   fstatSync,
   guardBy,
   openSync,
@@ -277,7 +277,7 @@ t.test('calls about remote files: the same answers, and none is waited for long'
   t.equal(readSync(fd, bytes, 1, 6, 2), 4)
   t.equal(String(bytes), '.r 1\n...')
   closeSync(fd)
-  await until(() => !existsSync(`/proc/self/fd/${fd}`), 'closed')
+  await until(() => !fs.existsSync(`/proc/self/fd/${fd}`), 'closed')
   const thrown = (call: () => unknown) => {
     try {
       call()
@@ -353,6 +353,34 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
   await until(() => source.out.texts().length === 3, 'all is read')
   t.same(source.out.texts().sort(), ['far 1', 'far 2', 'new'])
   await Promise.all([source.stop(), other.stop()])
+})
+
+t.test('a call that was late is waited for longer when it is made again', async t => {
+  const { far } = foldersOf(t)
+  const systems = new FileSystems({ readMounts: () => mountinfo([far, 'nfs4']), probe: async () => {} })
+  const waited: number[] = []
+  let isLate = true
+  const thread = {
+    ready: Promise.resolve(),
+    ended: Promise.resolve(),
+    hasFailed: false,
+    call(_call: unknown, ms: number) {
+      waited.push(ms)
+      return isLate ? undefined : { result: true }
+    },
+  }
+  t.teardown(guardBy(systems, () => thread))
+  const call = async (path: string) => {
+    try {
+      existsSync(join(far, path))
+    } catch {
+      await systems.answered(far)
+    }
+  }
+  for (const path of ['a', 'a', 'a', 'a', 'b']) await call(path)
+  isLate = false
+  for (const path of ['a', 'a', 'b']) await call(path)
+  t.same(waited, [1000, 2000, 4000, 5000, 1000, 5000, 1000, 2000])
 })
 
 /** A thread that makes the calls at once, and leaves the one of the number `nth` without an answer for a moment. */
