@@ -19,7 +19,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
 
   process.on('uncaughtException', error => {
     told.write(`${describe(error, env)}\n`)
-    exit(EXIT.failed)
+    void endProcess(() => exit(EXIT.failed), told)
   })
   // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { readdirSync, readFileSync, statSync } from '../lib/guarded-fs.js'
 
 const YAML_FILE = /^[^.].*\.ya?ml$/
 

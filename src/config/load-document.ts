@@ -1,10 +1,10 @@
-import { readFileSync } from 'node:fs'
 import { parseDocument } from 'yaml'
 import { ConfigError } from '../core/errors.js'
+import { readFileSync } from '../lib/guarded-fs.js'
 
 /** A YAML file as the plain value it is, with `${NAME}` left alone; throws ConfigError where it is not YAML. */
 export function loadDocument(path: string): Record<string, unknown> {
-  const document = parseDocument(readFileSync(path, 'utf8'), { version: '1.2', prettyErrors: true })
+  const document = parseDocument(readFileSync(path).toString(), { version: '1.2', prettyErrors: true })
   const problems = document.errors.map(({ message, linePos }) => {
     const { line, col: column } = linePos?.[0] ?? { line: 1, col: 1 }
     return { file: path, line, column, path: '', message: message.split('\n')[0]!.replace(/ at line \d+.*$/, '') }

@@ -1,6 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
+import { fileSystems, SilentFileSystem } from '../lib/file-systems.js'
 import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
 import { DeliveryError, errorCode } from './errors.js'
 import { OutOfReach, openWithin, type Reach } from './reach.js'
@@ -53,7 +54,8 @@ export class AccessKey {
     const path = this.#path()
     if (path === undefined) return this.#key!
     try {
-      if (this.#key === undefined || !sameVersion(this.#version, await stat(path))) await this.#read(path)
+      if (this.#key === undefined || !sameVersion(this.#version, await fileSystems.runInTime(path, () => stat(path))))
+        await this.#read(path)
       this.#toldUnusable = false
     } catch (error) {
       if (error instanceof OutOfReach) throw denied(error)
@@ -100,7 +102,11 @@ export class AccessKey {
   }
 }
 
-async function readKey(
+function readKey(path: string, reach: Reach | undefined): Promise<{ key: string; version: Version; mode: number }> {
+  return fileSystems.runInTime(path, () => readWhole(path, reach))
+}
+
+async function readWhole(
   path: string,
   reach: Reach | undefined,
 ): Promise<{ key: string; version: Version; mode: number }> {
@@ -129,7 +135,9 @@ function unusable(path: string, error: unknown): string {
       ? 'the file does not exist'
       : code === 'EACCES'
         ? 'this user may not read it'
-        : (code ?? (error as Error).message)
+        : error instanceof SilentFileSystem
+          ? error.message
+          : (code ?? (error as Error).message)
   return `no access key from ${path}: ${why}; put the key there`
 }
 

@@ -1,5 +1,7 @@
-import { accessSync, constants, statSync } from 'node:fs'
+import { constants } from 'node:fs'
 import { z } from 'zod'
+import { SilentFileSystem } from '../lib/file-systems.js'
+import { accessSync, statSync } from '../lib/guarded-fs.js'
 import type { OptionWarning } from './component.js'
 import { errorCode, errorText } from './errors.js'
 import { refuse, refuseAt, secret } from './options.js'
@@ -51,6 +53,8 @@ export function keyFileWarnings({ key_file: file }: AuthOptions): OptionWarning[
     return []
   } catch (error) {
     const missing = errorCode(error) === 'ENOENT'
+    if (error instanceof SilentFileSystem)
+      return [{ path: ['auth', 'key_file'], message: `${file} cannot be read now: ${error.message}` }]
     const message = missing
       ? `${file} does not exist here; create it where this configuration is used, with the key in it`
       : `${file} cannot be read by this user: ${errorText(error)}`

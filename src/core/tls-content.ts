@@ -1,6 +1,8 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
-import { readFileSync, type Stats, statSync } from 'node:fs'
+import type { Stats } from 'node:fs'
 import { createSecureContext } from 'node:tls'
+import { fileSystems, SilentFileSystem } from '../lib/file-systems.js'
+import { readFileSync, statSync } from '../lib/guarded-fs.js'
 import { errorCode } from './errors.js'
 import { OutOfReach, openWithin, type Reach } from './reach.js'
 import { opensslText } from './tls-alert.js'
@@ -25,7 +27,7 @@ export interface TlsProblem {
   readonly file: string
   /** Without the option and the file: what is wrong, and what to do. */
   readonly message: string
-  /** `absent`: there is no such file, or this user may not read it, which another machine or user may. `denied`: its component must not read it. */
+  /** `absent`: there is no such file, or this user may not read it, which another machine or user may; or its file system does not answer now. `denied`: its component must not read it. */
   readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
 }
 
@@ -89,7 +91,11 @@ export async function readTls(paths: TlsPaths, wall: number, reach: Reach | unde
   return judge(paths, found, wall)
 }
 
-async function readOne(reach: Reach | undefined, path: string): Promise<Buffer | Error> {
+function readOne(reach: Reach | undefined, path: string): Promise<Buffer | Error> {
+  return fileSystems.runInTime(path, () => readWhole(reach, path))
+}
+
+async function readWhole(reach: Reach | undefined, path: string): Promise<Buffer | Error> {
   const file = await openWithin(reach, path)
   try {
     return notReadable(await file.stat()) ?? (await file.readFile())
@@ -155,7 +161,8 @@ class Inspection {
     else if (found instanceof OutOfReach) this.#add(option, `cannot be read: ${found.message}`, 'denied')
     else if (found) {
       const words = fileWords(errorCode(found))
-      this.#add(option, `cannot be read: ${words ?? found.message}`, words === undefined ? 'broken' : 'absent')
+      const isBroken = words === undefined && !(found instanceof SilentFileSystem)
+      this.#add(option, `cannot be read: ${words ?? found.message}`, isBroken ? 'broken' : 'absent')
     }
     return undefined
   }

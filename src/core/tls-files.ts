@@ -1,5 +1,6 @@
 import { stat } from 'node:fs/promises'
 import type { Logger } from 'pino'
+import { fileSystems } from '../lib/file-systems.js'
 import type { Clock } from '../lib/time.js'
 import type { ComponentMetrics } from './component.js'
 import { errorText } from './errors.js'
@@ -115,12 +116,14 @@ export class TlsFiles {
   async #look(): Promise<string> {
     const versions = await Promise.all(
       this.#names().map(async file => {
-        const { ino, size, mtimeMs, ctimeMs } = await stat(file).catch(() => ({
-          ino: 0,
-          size: 0,
-          mtimeMs: 0,
-          ctimeMs: 0,
-        }))
+        const { ino, size, mtimeMs, ctimeMs } = await fileSystems
+          .runInTime(file, () => stat(file))
+          .catch(() => ({
+            ino: 0,
+            size: 0,
+            mtimeMs: 0,
+            ctimeMs: 0,
+          }))
         return `${ino} ${size} ${mtimeMs} ${ctimeMs}`
       }),
     )

@@ -103,6 +103,7 @@ export class FileSystems {
     const state = this.#stateOf(mount)
     state.isSilent = true
     state.stuck++
+    // This timer also keeps the process from ending by itself, which it could not: endProcess sees to that.
     const isOver = new Promise<void>(resolve => {
       const cancel = this.#after(STUCK_MS, resolve)
       void returned.then(() => {
@@ -169,6 +170,29 @@ export class FileSystems {
       this.#busy.delete(mount)
       this.#beginNext()
     }
+  }
+
+  /** The same for a call that nobody has to wait for: rejects when the file system stops to answer meanwhile. */
+  async runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
+    const mount = this.mountOf(path)
+    if (mount === undefined) return await call()
+    const result = this.run(path, call)
+    const isOver = result.then(
+      () => true,
+      () => true,
+    )
+    while (!(await this.#soon(isOver))) if (!(await this.answers(mount))) throw new SilentFileSystem(mount)
+    return await result
+  }
+
+  async #soon(isOver: Promise<boolean>): Promise<boolean> {
+    let cancel = () => {}
+    const late = new Promise<false>(resolve => {
+      cancel = this.#after(FRESH_MS, () => resolve(false))
+    })
+    const result = await Promise.race([isOver, late])
+    cancel()
+    return result
   }
 
   /** A mount with a call under way that will not return by itself. Node.js waits for such a call when the process exits. */

@@ -17,6 +17,8 @@ const MOST_PATIENCE_MS = 5000
 const MOST_STUCK = 8
 
 type Name =
+  | 'accessSync'
+  | 'readFileSync'
   | 'statSync'
   | 'fstatSync'
   | 'readdirSync'
@@ -134,6 +136,7 @@ function guarded<T>(name: Name): T {
 
 export const statSync = guarded<typeof fs.statSync>('statSync')
 export const fstatSync = guarded<typeof fs.fstatSync>('fstatSync')
+export const accessSync = guarded<(path: string, mode: number) => void>('accessSync')
 export const existsSync = guarded<typeof fs.existsSync>('existsSync')
 export const realpathSync = guarded<(path: string) => string>('realpathSync')
 export const readlinkSync = guarded<(path: string) => string>('readlinkSync')
@@ -154,6 +157,13 @@ export function readSync(fd: number, bytes: Uint8Array, offset: number, length: 
   const read = resultOf(guard.call(mount, 'readSync', [fd, length, at])) as Uint8Array
   bytes.set(read, offset)
   return read.length
+}
+
+export function readFileSync(path: string): Buffer {
+  const mount = guard.mountOf(path)
+  if (mount === undefined) return fs.readFileSync(path)
+  const { buffer, byteOffset, byteLength } = resultOf(guard.call(mount, 'readFileSync', [path])) as Uint8Array
+  return Buffer.from(buffer, byteOffset, byteLength)
 }
 
 /** The descriptor is not to be used any more. That of a remote file is closed as soon as its file system answers. */

@@ -68,6 +68,26 @@ destinations:
   appendFileSync(join(folder, 'near.log'), 'near 4\n')
   await daemon.until(() => lines().includes('near 4'))
   t.notOk(lines().includes('far 3'))
+  const other = join(folder, 'other.yaml')
+  writeFileSync(
+    other,
+    `
+sources: { in: { type: stdin } }
+destinations:
+  out:
+    type: http
+    inputs: [in]
+    url: https://127.0.0.1:1/
+    auth: { type: token, key_file: ${remote.path}/key }
+    tls: { ca_file: ${remote.path}/ca.pem }
+`,
+  )
+  const checked = sluice(['validate', other], { cwd: folder })
+  await checked.exit
+  t.match(checked.stdout, /^0 errors,/m)
+  const silent = `the file system at ${remote.path} does not answer`
+  t.match(checked.stderr, `auth.key_file: warning: ${remote.path}/key cannot be read now: ${silent}`)
+  t.match(checked.stderr, `tls.ca_file: warning: ${remote.path}/ca.pem cannot be read: ${silent}`)
   remote.answer()
   await daemon.until(() => lines().includes('far 3'))
   t.equal(lines().length, 7, 'each line once')

@@ -16,9 +16,12 @@ import { MessagePort } from 'node:worker_threads'
 import { gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { AccessKey } from '../../../src/core/access-key.js'
+import { auth } from '../../../src/core/auth-options.js'
+import { readTls } from '../../../src/core/tls-content.js'
 import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
-import { FileSystems } from '../../../src/lib/file-systems.js'
+import { FileSystems, fileSystems } from '../../../src/lib/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -536,6 +539,33 @@ t.test('a destination in a folder that does not answer fails, and tries again', 
   await destination.stop(never)
 })
 
+t.test('a key and certificates in a folder that does not answer', async t => {
+  const { far } = foldersOf(t)
+  const it = remoteAt(t, far)
+  const { runInTime } = fileSystems
+  t.teardown(() => Object.assign(fileSystems, { runInTime }))
+  Object.assign(fileSystems, { runInTime: it.systems.runInTime.bind(it.systems) })
+  const log = pino({ level: 'silent' })
+  const key = new AccessKey(auth.parse({ type: 'token', key_file: join(far, 'key') }), log)
+  writeFileSync(join(far, 'key'), 'abc')
+  it.isHung = true
+  await t.rejects(key.current(), {
+    failure: 'hold',
+    message: `no access key from ${far}/key: the file system at ${far} does not answer; put the key there`,
+  })
+  const { problems } = await readTls({ ca_file: join(far, 'ca.pem') }, 0, undefined)
+  t.match(problems, [{ kind: 'absent', message: `cannot be read: the file system at ${far} does not answer` }])
+  it.answer()
+  await settle()
+  t.equal(await key.current(), 'abc')
+  // It goes away while a call is under way.
+  const call = it.systems.runInTime(join(far, 'x'), () => {
+    it.isHung = true
+    return new Promise(() => {})
+  })
+  await t.rejects(call, { code: 'SLUICE_FILE_SYSTEM_SILENT' })
+})
+
 t.test('a configuration is read without a call to a remote file system', async t => {
   const { dir, far } = foldersOf(t)
   symlinkSync(far, join(dir, 'near/link'))
@@ -554,7 +584,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   const script = `
 import { open } from 'node:fs/promises'
 import { endProcess } from '${built}/src/cli/end.js'
-import { FileSystems } from '${built}/src/lib/file-systems.js'
+import { FileSystems, fileSystems } from '${built}/src/lib/file-systems.js'
 const asked = []
 let now = 0
 const systems = new FileSystems({
