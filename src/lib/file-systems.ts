@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
+import { helperProcess } from './helper-process.js'
 import { MountProbe } from './mount-probe.js'
 import { Mounts } from './mounts.js'
 import { after, type Clock, every, systemClock } from './time.js'
@@ -68,7 +69,7 @@ export class FileSystems {
     this.#clock = options.clock ?? systemClock
     this.#after = options.after ?? after
     this.#readMounts = options.readMounts ?? readMounts
-    const own = new MountProbe()
+    const own = new MountProbe(helperProcess)
     this.#probe = options.probe ?? (mount => own.ask(mount))
   }
 

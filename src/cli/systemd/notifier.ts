@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
+import { helperProcess } from '../../lib/helper-process.js'
 import { after, monotonicMicros } from '../../lib/time.js'
 
 /** `READY=1`, `STATUS=...` and so on, by name. */
@@ -112,16 +113,26 @@ export class Notifier {
  * By the program systemd-notify, since Node.js cannot send to a datagram socket. It ends when systemd has taken the
  * message, which is what makes systemd know whom it comes from; the unit needs NotifyAccess=all.
  */
-export function notifyProgram(socket: string, path = process.env.PATH): Send {
-  return notice =>
-    new Promise((resolve, reject) => {
-      const words = Object.entries(notice).map(([name, text]) => `${name}=${text}`)
-      const env = { NOTIFY_SOCKET: socket, ...(path === undefined ? {} : { PATH: path }) }
-      const child = spawn('systemd-notify', ['--', ...words], { env, stdio: 'ignore', timeout: SEND_MS })
-      child.on('error', error => reject(new Error(`systemd-notify cannot be run: ${error.message}`, { cause: error })))
-      child.on('exit', (code, signal) => {
-        if (code === 0) resolve()
-        else reject(new Error(`systemd-notify: ${signal ?? `exit code ${code}`}`))
-      })
+export function notifyProgram(socket: string, path = process.env.PATH, helper = helperProcess): Send {
+  const env = { NOTIFY_SOCKET: socket, ...(path === undefined ? {} : { PATH: path }) }
+  const variables = Object.entries(env).map(([name, text]) => `${name}=${text}`)
+  return async notice => {
+    const words = ['systemd-notify', '--', ...Object.entries(notice).map(([name, text]) => `${name}=${text}`)]
+    // While files of a remote file system are open, a new process may not come up.
+    const by = ['timeout', String(SEND_MS / 1000), 'env', '-i', ...variables]
+    const code = helper.isRunning ? await helper.run([...by, ...words]) : undefined
+    if (code === undefined) await spawned(words, env)
+    else if (code !== 0) throw new Error(`systemd-notify: exit code ${code}`)
+  }
+}
+
+function spawned([program, ...args]: readonly string[], env: NodeJS.ProcessEnv): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program!, args, { env, stdio: 'ignore', timeout: SEND_MS })
+    child.on('error', error => reject(new Error(`${program} cannot be run: ${error.message}`, { cause: error })))
+    child.on('exit', (code, signal) => {
+      if (code === 0) resolve()
+      else reject(new Error(`${program}: ${signal ?? `exit code ${code}`}`))
     })
+  })
 }

@@ -16,6 +16,7 @@ import { MessagePort } from 'node:worker_threads'
 import { gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { notifyProgram } from '../../../src/cli/systemd/notifier.js'
 import { AccessKey } from '../../../src/core/access-key.js'
 import { auth } from '../../../src/core/auth-options.js'
 import { readTls } from '../../../src/core/tls-content.js'
@@ -35,6 +36,7 @@ import {
   realpathSync,
   statSync,
 } from '../../../src/lib/guarded-fs.js'
+import { HelperProcess } from '../../../src/lib/helper-process.js'
 import { MountProbe } from '../../../src/lib/mount-probe.js'
 import { Mounts } from '../../../src/lib/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
@@ -238,6 +240,22 @@ t.test('file systems are asked by one process, or by a thread where there is non
   const asked = readFileSync(calls, 'utf8').trimEnd().split('\n')
   t.same(asked.slice(0, 2), ["-f -- /not there's one", "-f -- /not there's one"])
   t.same(asked.slice(2).sort(), ['-f -- /a', '-f -- /b'])
+  process.env.PATH = folder
+
+  // What is told to systemd goes the same way, with a helper that runs.
+  const helper = new HelperProcess()
+  process.env.PATH = PATH
+  const notify = '#!/bin/sh\nprintf "%s,$NOTIFY_SOCKET,$(ps -o comm= $PPID) " "$@" >> "${0%/*}/../told"\n'
+  writeFileSync(join(folder, 'bin/systemd-notify'), notify, { mode: 0o755 })
+  const send = notifyProgram('/run/x', `${folder}/bin:${PATH}`, helper)
+  await send({ READY: '1' })
+  helper.start()
+  await send({ STATUS: 'it is\n "fine" $HOME' })
+  const [first, second] = readFileSync(join(folder, 'told'), 'utf8').split('--').slice(1)
+  t.match(first, /READY=1,\/run\/x,node $/)
+  t.match(second, /STATUS=it is {2}"fine" \$HOME,\/run\/x,timeout $/)
+  writeFileSync(join(folder, 'bin/systemd-notify'), '#!/bin/sh\nexit 3\n')
+  await t.rejects(send({ READY: '1' }), { message: 'systemd-notify: exit code 3' })
   process.env.PATH = folder
   const alone = new MountProbe()
   await alone.ask('/')

@@ -1,0 +1,77 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+
+/**
+ * For each program: a line with a number, one with how many words follow, and these, a line each. The number and the exit code come back
+ * when the program has ended. Signals that end the service end the programs, and leave the rest to the end of the input.
+ */
+const SCRIPT = `trap '' TERM INT HUP
+while IFS= read -r id && IFS= read -r count; do
+  set --
+  while [ "$count" -gt 0 ]; do IFS= read -r word; set -- "$@" "$word"; count=$((count - 1)); done
+  (trap - TERM INT HUP; "$@"; echo "$id $?" >&3) >/dev/null 2>&1 &
+done 3>&1`
+
+/**
+ * Runs programs, by a process that was started before any file of a remote file system was opened. A process that is started later
+ * begins by closing the descriptors that it inherits. To close a file may wait for its file system, and this process would wait as well.
+ */
+export class HelperProcess {
+  #child: ChildProcess | undefined
+  #hasEnded = false
+  #asked = 0
+  #text = ''
+  readonly #waiting = new Map<string, (code: number | undefined) => void>()
+
+  get isRunning(): boolean {
+    return this.#child !== undefined
+  }
+
+  /** Begins it. It is not started again once it has ended. */
+  start(): void {
+    if (!this.#hasEnded) this.#child ??= this.#start()
+  }
+
+  /** The exit code of the program, or of the shell; undefined when there is no helper to run it. Line ends in words become spaces. */
+  run(words: readonly string[]): Promise<number | undefined> {
+    const stdin = this.#child?.stdin
+    if (!stdin?.writable) return Promise.resolve(undefined)
+    return new Promise(resolve => {
+      const id = String(++this.#asked)
+      this.#waiting.set(id, resolve)
+      stdin.write(`${id}\n${words.length}\n${words.map(word => `${word.replaceAll('\n', ' ')}\n`).join('')}`)
+    })
+  }
+
+  #start(): ChildProcess {
+    const child = spawn('sh', ['-c', SCRIPT], { stdio: ['pipe', 'pipe', 'ignore'], detached: true, cwd: '/' })
+    child.once('error', () => this.#end())
+    child.once('exit', () => this.#end())
+    child.stdin.on('error', () => {})
+    child.stdout.on('data', data => this.#hear(String(data)))
+    // It ends with its input, and must not keep this process from ending.
+    child.unref()
+    for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
+    return child
+  }
+
+  #hear(text: string): void {
+    const lines = (this.#text + text).split('\n')
+    this.#text = lines.pop()!
+    for (const line of lines) {
+      const [id = '', code] = line.split(' ')
+      const resolve = this.#waiting.get(id)
+      this.#waiting.delete(id)
+      resolve?.(Number(code))
+    }
+  }
+
+  #end(): void {
+    this.#hasEnded = true
+    this.#child = undefined
+    for (const resolve of this.#waiting.values()) resolve(undefined)
+    this.#waiting.clear()
+  }
+}
+
+/** That of this process. */
+export const helperProcess = new HelperProcess()
