@@ -198,7 +198,9 @@ t.test('when there is no answer', async t => {
   t.match(await failure(destination.write(big, never)), { failure: 'too_large' }, 'an answer before the body was sent')
 
   await to.close()
+  // Until its end of the connection has been seen here, however late the timer comes.
   await new Promise(resolve => setTimeout(resolve, 20))
+  await new Promise(resolve => setImmediate(resolve))
   t.match(await failure(destination.write(events(1), never)), { failure: 'retry', reason: 'refused' })
 
   // Connecting hangs in the handshake: giving up must not wait for it, and it has a limit of its own.
