@@ -78,7 +78,11 @@ export class Newcomers {
       if (stat.size === 0n) return 'copy'
       const seen = this.#copies.get(path)
       if (seen?.of === tailer && seen.size === stat.size && seen.changedAt === stat.mtimeNs) return 'copy'
-      if (!rotated.isCopyOf(path, tailer.fd)) continue
+      if (!rotated.isCopyOf(path, tailer.fd)) {
+        // The original may have been truncated while both were compared.
+        if (!isSettled(original)) return 'later'
+        continue
+      }
       this.#copies.set(path, { of: tailer, size: stat.size, changedAt: stat.mtimeNs })
       return 'copy'
     }
