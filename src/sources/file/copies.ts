@@ -24,6 +24,8 @@ export interface Sought {
   readonly name: string
   readonly birth: bigint
   readonly offset: number
+  /** How many bytes it was seen to have: a copy of it has no fewer. */
+  readonly size: number
   readonly head: Fingerprint
   readonly tail: Fingerprint
   /** As far as was known, it was read to its end. */
@@ -146,8 +148,16 @@ export class Copies {
     if (its.length > 0) return this.whole(its.find(named) ?? its[0]!, sought.key)
     // What was changed before the file was last seen has nothing that was not.
     const isSince = ({ changedAt }: Candidate) => sought.since === undefined || Number(changedAt) / 1e6 >= sought.since
+    const misses = (one: Candidate) => sought.size < 2 ** 32 && one.size < sought.size
+    const isExact = (one: Candidate) => one.size === sought.size % 2 ** 32
     const order = (one: Candidate) =>
-      one.key === sought.copyKey ? -1 : (isSince(one) ? 0 : 4) + (later(one) ? 0 : 2) + (named(one) ? 0 : 1)
+      one.key === sought.copyKey
+        ? -1
+        : (misses(one) ? 16 : 0) +
+          (isSince(one) ? 0 : 8) +
+          (later(one) ? 0 : 4) +
+          (isExact(one) ? 0 : 2) +
+          (named(one) ? 0 : 1)
     matching.sort((a, b) => order(a) - order(b) || (a.changedAt < b.changedAt ? -1 : 1))
     return new Copy(matching, sought.key, this.#troubles, this.#slots)
   }

@@ -32,6 +32,10 @@ function isOverwritten(tailer: Tailer): boolean {
   // What was read to its end is compared when it is read on.
   if (now === at && now === size) return false
   const { head, tail } = tailer.sought
-  if (at === 0) return now < size || !same(fingerprintAt(fd, 0, head.bytes), head)
-  return !same(fingerprintAt(fd, at - tail.bytes, at), tail)
+  const holds =
+    at === 0
+      ? now >= size && same(fingerprintAt(fd, 0, head.bytes), head)
+      : same(fingerprintAt(fd, at - tail.bytes, at), tail)
+  if (holds && head.bytes > 0) tailer.sureSize = Math.max(tailer.sureSize, now)
+  return !holds
 }

@@ -112,8 +112,10 @@ export class Rotated {
     for (const { path, head, offset } of this.#saved.entries()) {
       if (dirname(path) === folder) reads.push({ head, sizes: [offset] })
     }
-    for (const { path, size, sought } of tailers) {
-      if (dirname(path) === folder) reads.push({ head: sought.head, sizes: [size, sought.offset] })
+    for (const { path, size, sought, copy } of tailers) {
+      // What is read of a copy need not be as long as what was seen of the file.
+      if (dirname(path) === folder)
+        reads.push({ head: sought.head, sizes: copy ? [sought.offset] : [size, sought.offset] })
     }
     return reads.filter(({ head }) => head.bytes > 0)
   }

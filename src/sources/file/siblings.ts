@@ -53,11 +53,15 @@ export class Siblings {
     this.#taken.clear()
   }
 
-  /** The copy of a file that is gone or was truncated: it has what was read of that, and perhaps more. The oldest of several. */
+  /**
+   * The copy of a file that is gone or was truncated: it has what was read of that, and perhaps more. Of several the
+   * oldest that has as much as was seen.
+   */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | undefined> {
     const { head, tail, offset, birth, since } = sought
     if (head.bytes === 0) return undefined
     const strong = isStrong(sought)
+    let short: Sibling | undefined
     for (const sibling of await this.#list(folder, name => mayNameCopy(name, sought.name), slices)) {
       const { stat } = sibling
       if (stat.size < offset || this.#isOlder(stat, birth)) continue
@@ -65,10 +69,15 @@ export class Siblings {
       if (!strong && since !== undefined && !this.#isSince(stat, since)) continue
       const verdict = withFile(sibling.path, fd => judge(fd, stat, { birth: 0n, offset, head, tail }, this.#births))
       if (verdict !== 'same') continue
+      if (stat.size < sought.size) {
+        short ??= sibling
+        continue
+      }
       this.#taken.add(keyOf(stat))
       return sibling
     }
-    return undefined
+    if (short) this.#taken.add(keyOf(short.stat))
+    return short
   }
 
   /** What was rotated and never seen, the oldest first. */

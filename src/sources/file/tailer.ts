@@ -280,9 +280,9 @@ export class Tailer extends Tracked {
 
   /** As what it is sought when it is gone. */
   get sought(): Sought {
-    const { key, birth, unread, copyKey } = this
+    const { key, birth, unread, copyKey, size } = this
     const [name, read] = [basename(this.origin.path ?? this.path), unread === 0]
-    return { key, name, birth, offset: this.#at, head: this.#content.head, tail: this.#tail, read, copyKey }
+    return { key, name, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
   }
 
   /** Whether it has no name any more. */

@@ -1,18 +1,23 @@
 import { closeSync, mkdirSync, openSync, rmSync, statSync, truncateSync, watch, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
 import { pino } from 'pino'
 import t from 'tap'
 import { Splitting } from '../../../src/core/multiline-options.js'
 import type { Origin } from '../../../src/core/origin.js'
+import { systemClock } from '../../../src/lib/time.js'
 import { compileExclude, compileGlobs, expandBraces, globFault, matchPath } from '../../../src/sources/file/glob.js'
-import { BirthTimes, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
+import { BirthTimes, fingerprint, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
+import { Newcomers } from '../../../src/sources/file/newcomers.js'
 import { emptyStart } from '../../../src/sources/file/positions.js'
+import { Rotated } from '../../../src/sources/file/rotated.js'
 import { type Entry, Saved } from '../../../src/sources/file/saved.js'
 import { Slices } from '../../../src/sources/file/slices.js'
 import { beginningOf, resumeOf } from '../../../src/sources/file/start.js'
 import { Tailer } from '../../../src/sources/file/tailer.js'
 import type { TailerContext } from '../../../src/sources/file/tailing.js'
+import type { Troubles } from '../../../src/sources/file/troubles.js'
 import { Watches } from '../../../src/sources/file/watches.js'
 import { file } from '../../../src/sources/file.js'
 import { Positions } from '../../../src/sources/positions.js'
@@ -293,4 +298,43 @@ t.test('a file of which more than its size was seen is known by its first bytes'
   t.equal(tailer.holds(), false)
   tailer.detach()
   t.match(tailer.sought, { offset: 0, head, read: false })
+})
+
+t.test('an original that is truncated while its copy is compared with it', async t => {
+  const path = join(t.testdir({ 'app.log.1': 'first\n' }), 'app.log.1')
+  let isSettled = true
+  const examined: string[] = []
+  const newcomers = new Newcomers({
+    rotated: {
+      isCopyOf: () => {
+        isSettled = false
+        return false
+      },
+    } as Partial<Rotated> as Rotated,
+    isName: () => true,
+    at: original => (original.endsWith('.log') ? ({ fd: 1 } as Tailer) : undefined),
+    isSettled: original => isSettled || !original.endsWith('.log'),
+    examine: name => examined.push(name),
+  })
+  newcomers.add(path, 'same')
+  await newcomers.takeUp(new Slices(systemClock))
+  t.same(examined, [], 'its copy is no file of its own')
+  t.equal(newcomers.wait, true)
+})
+
+t.test('a copy as long as a file that is read from another copy was read by nobody', async t => {
+  const path = join(t.testdir({ 'app.log': '' }), 'app.log')
+  const text = 'first\nsecond\n'
+  writeFileSync(`${path}.1.gz`, gzipSync(text))
+  const troubles = { damaged: () => {} } as Partial<Troubles> as Troubles
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), troubles, () => false)
+  const head = fingerprint(Buffer.from(text), 0, 6)
+  const tailer = { path, size: text.length, sought: { head, offset: 0 } }
+  const found = async (more: object) => {
+    rotated.begin()
+    const tailers = [{ ...tailer, ...more } as unknown as Tailer]
+    return (await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock)))?.length
+  }
+  t.equal(await found({}), 0, 'all of it was seen')
+  t.equal(await found({ copy: { isFound: true, key: '0:1' } }), 1)
 })

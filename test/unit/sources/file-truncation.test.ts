@@ -414,3 +414,46 @@ t.test('a copy stays that of the file it was read of, however long that is kept'
   )
   await run.stop()
 })
+
+for (const isThere of [true, false]) {
+  const title = isThere ? 'is there as well' : 'comes later'
+  t.test(`the copy of another file begins alike, and the right one ${title}`, async t => {
+    const dir = t.testdir({ 'app.log': '', 'other.log': '' })
+    const path = join(dir, 'app.log')
+    await sleep(30)
+    writeFileSync(`${path}.2`, BANNER + asText(numbered(0, 20, ' of another file')))
+    compress(`${path}.2`)
+    await sleep(30)
+    const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '10s' }
+    const run = await tail(options)
+    const makeRoom = block(run.out)
+    appendFileSync(join(dir, 'other.log'), 'other\n')
+    await settled(run, 1)
+    appendFileSync(path, BANNER + asText(numbered(0, 50)))
+    // Some sweeps, in which it is seen how much there is.
+    await sleep(100)
+    if (isThere) {
+      copyTruncate(path, `${path}.1`)
+      compress(`${path}.1`)
+    } else {
+      copyTruncate(path, join(dir, 'copy'))
+    }
+    await until(
+      () => isSearching(run),
+      () => `a copy is found, log ${JSON.stringify(run.log)}`,
+    )
+    if (!isThere) {
+      compress(join(dir, 'copy'))
+      renameSync(join(dir, 'copy.gz'), `${path}.1.gz`)
+    }
+    makeRoom()
+    const lines = () => run.out.texts(path).filter(text => !text.startsWith('#') && !text.endsWith('file'))
+    await until(
+      () => lines().length >= 50,
+      () => `its lines, log ${JSON.stringify(run.log)}`,
+    )
+    t.strictSame(lines(), numbered(0, 50))
+    t.equal(run.out.lines.length, isThere ? 52 : 73)
+    await run.stop()
+  })
+}
