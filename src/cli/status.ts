@@ -1,5 +1,6 @@
 import { printable, printableJson } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
+import { bottleneckLines, bottleneckOf } from './bottleneck.js'
 import type { Io } from './command-line.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
@@ -20,9 +21,10 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
   const notices = noticesOf(view)
   if (options.json) {
     const { ready, destinations, components, managed } = view
+    const bottleneck = bottleneckOf(view)
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
     io.stdout.write(
-      `${printableJson(JSON.stringify({ ready, troubles, notices, managed, destinations, components: listed }, null, 2))}\n`,
+      `${printableJson(JSON.stringify({ ready, troubles, notices, managed, bottleneck, destinations, components: listed }, null, 2))}\n`,
     )
     return troubles.length === 0 ? EXIT.done : EXIT.failed
   }
@@ -60,7 +62,8 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
     return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]
   })
   const head = ['component', 'in', 'out', 'discarded', 'in flight']
-  return [...lines, '', ...tableWithStates([head, ...rows], view, width), ...backlogLines(view, width, SHOWN_BACKLOG)]
+  lines.push('', ...tableWithStates([head, ...rows], view, width), ...bottleneckLines(view))
+  return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
 }
 
 interface Group extends Pick<Trouble, 'todo' | 'commands'> {
@@ -94,6 +97,7 @@ function amounts({ scrape }: DaemonView, component_id: string) {
     sent: sum('sent_events_total'),
     discarded: sum('discarded_events_total'),
     in_flight: sum('in_flight_events'),
+    utilization: scrape.all('sluice_component_utilization', { component_id })[0]?.value,
   }
 }
 

@@ -1,5 +1,6 @@
 import { printable } from '../lib/printable.js'
 import { sleep, systemClock } from '../lib/time.js'
+import { bottleneckLines } from './bottleneck.js'
 import { type Io, UsageError } from './command-line.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
@@ -74,7 +75,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
   const managed = managedLine(now)
   const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
-  const lines = [...about, ...tableWithStates([head, ...rows], now, width)]
+  const lines = [...about, ...tableWithStates([head, ...rows], now, width), ...bottleneckLines(now)]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = troublesOf(now)

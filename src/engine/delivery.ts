@@ -59,7 +59,7 @@ export class Delivery extends Writable {
     this.#context = context
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
     this.#batcher = new Batcher(options.batch, this.#sentSize)
-    this.#slots = new RequestSlots(options.max_in_flight, context.requests, () => this.#pump())
+    this.#slots = new RequestSlots(options.max_in_flight, context, () => this.#pump())
     const { log, clock, random, counters, metrics } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Attempts that failed and are made again.'

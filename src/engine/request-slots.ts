@@ -1,3 +1,6 @@
+import type { ComponentMetrics } from '../core/component.js'
+import { Busy, showUtilization } from '../flow/busy.js'
+
 /** Requests that several destinations may have under way together. */
 export interface RequestPool {
   /** Whether another request may begin; `first`: the only one of its destination. */
@@ -8,6 +11,11 @@ export interface RequestPool {
   wait(again: () => void): void
 }
 
+export interface SlotsContext {
+  readonly requests?: RequestPool | undefined
+  readonly metrics: Pick<ComponentMetrics, 'gauge'>
+}
+
 /**
  * The requests under way of one destination. More than the first may begin only while the pool has room for them. A
  * destination with a request under way checks again when that one ends, any other when the pool has room.
@@ -16,14 +24,17 @@ export class RequestSlots {
   readonly #max: number
   readonly #pool: RequestPool | undefined
   readonly #again: () => void
+  /** While as many requests are under way as may be. */
+  readonly #busy = new Busy()
   #running = 0
   #waits = false
 
   /** `again` is called when a request may begin for which there was no room. */
-  constructor(max: number, pool: RequestPool | undefined, again: () => void) {
+  constructor(max: number, context: SlotsContext, again: () => void) {
     this.#max = max
-    this.#pool = pool
+    this.#pool = context.requests
     this.#again = again
+    showUtilization(context.metrics, this.#busy)
   }
 
   get idle(): boolean {
@@ -50,10 +61,10 @@ export class RequestSlots {
   /** Returns what ends the request. */
   begin(bytes: number): () => void {
     const first = this.idle
-    this.#running++
+    if (++this.#running === this.#max) this.#busy.begin()
     this.#pool?.begin(first, bytes)
     return () => {
-      this.#running--
+      if (this.#running-- === this.#max) this.#busy.end()
       this.#pool?.end(first, bytes)
     }
   }

@@ -25,6 +25,8 @@ function view(at: number, n: number): DaemonView {
     'sluice_file_unread_bytes{component_id="in"} 123456789',
     `sluice_throttle_buckets{component_id="${LONG}"} 3`,
     'sluice_buffer_events{component_id="out"} 100',
+    `sluice_component_utilization{component_id="${LONG}"} 0.02`,
+    'sluice_component_utilization{component_id="out"} 0.967',
   ]
   const reason = `401 from POST http://127.0.0.1/: \x1b[2J${'the key has expired; '.repeat(30)}`
   return {
@@ -52,6 +54,7 @@ t.test('a screen of 80 columns and 24 lines, whatever the names and the troubles
   t.match(text, /^in +1\.00k +100k +1\.00k +0 +0 {2}1 file, 123MB unread$/m)
   t.match(text, /^a_comp…m_for .* 3 keys$/m)
   t.match(text, /^out .* holding, 100 buffered$/m)
+  t.match(text, /^The bottleneck is out: it was busy 97 % of the time lately\.$/m)
   t.match(text, /busiest keys \(a sample\)|…\s+passed\/s/)
   t.match(text, /^\(no key\) +5 +45$/m)
   t.match(text, /^b\\u\{1b\}\[31m +5 +45$/m)

@@ -1,0 +1,18 @@
+import type { DaemonView } from './daemon-view.js'
+
+/** Below this nothing waits for a component worth mentioning. */
+const LEAST_SHARE = 0.5
+
+/** Which component is busiest, and how busy; undefined where none of them is. */
+export function bottleneckOf({ scrape }: Pick<DaemonView, 'scrape'>): { id: string; share: number } | undefined {
+  const [first] = scrape.all('sluice_component_utilization').toSorted((a, b) => b.value - a.value)
+  if (!first || first.value < LEAST_SHARE) return undefined
+  return { id: first.labels.component_id!, share: first.value }
+}
+
+/** The same as a line for people. */
+export function bottleneckLines(view: Pick<DaemonView, 'scrape'>): string[] {
+  const found = bottleneckOf(view)
+  if (!found) return []
+  return ['', `The bottleneck is ${found.id}: it was busy ${Math.round(found.share * 100)} % of the time lately.`]
+}
