@@ -87,7 +87,7 @@ t.test('the dashboard is what its table makes, and every panel has its place, un
 
 const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
   logs: { type: file, include: [in.log, loop.log], decode: json }
-  sent: { type: tcp, listen: "127.0.0.1:0" }
+  sent: { type: tcp, listen: "127.0.0.1:0", decode: syslog }
   pushed: { type: http, listen: "127.0.0.1:0" }
   secure: { type: tcp, listen: "127.0.0.1:0", tls: { cert_file: ${certificates.path('daemon.pem')}, key_file: ${certificates.path('daemon.key')} } }
   journal: { type: journald }
