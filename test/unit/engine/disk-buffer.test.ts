@@ -542,6 +542,7 @@ t.test('buffers without a destination are found and kept', async t => {
       {
         dataDir,
         sources: [],
+        processors: [],
         destinations: [{ id, delivery: { buffer: { type: 'disk' } } }],
         discardOrphans: [],
       } as unknown as OrphanConfig,
