@@ -196,6 +196,12 @@ export class FileSystems {
     return result
   }
 
+  /** One of the file systems in use that does not answer now. */
+  async anySilent(): Promise<string | undefined> {
+    for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
+    return undefined
+  }
+
   /** A mount with a call under way that will not return by itself. Node.js waits for such a call when the process exits. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount

@@ -5,6 +5,7 @@ import { GivenBackError } from '../core/errors.js'
 import type { Origin } from '../core/origin.js'
 import { refuseNewer } from '../core/unreadable.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
+import { fileSystems } from '../lib/file-systems.js'
 import { LineSplitter } from '../lib/line-splitter.js'
 import { sleep } from '../lib/time.js'
 import { untilReadable } from '../lib/until-readable.js'
@@ -78,6 +79,7 @@ class Journald implements Source {
   }
 
   async run(out: Outlet, signal: AbortSignal): Promise<void> {
+    await this.#untilStartable(signal)
     this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
     // What was read in a run before is either committed, or read again.
@@ -96,9 +98,27 @@ class Journald implements Source {
         if (signal.aborted) return
         this.#complaints.ended(why)
         await sleep(this.#backoff.next(), leaving.signal)
+        await this.#untilStartable(leaving.signal)
       }
     } finally {
       signal.removeEventListener('abort', end)
+    }
+  }
+
+  /**
+   * A new process begins by closing the files that it inherits. Where that has to wait for a file system, this process waits for it, too.
+   * Until then the journal keeps what is to be read.
+   */
+  async #untilStartable(signal: AbortSignal): Promise<void> {
+    const systems = this.#context.fileSystems ?? fileSystems
+    let told = ''
+    for (let mount = await systems.anySilent(); mount && !signal.aborted; mount = await systems.anySilent()) {
+      if (mount !== told) {
+        const text = 'file system does not answer; journalctl is started when it answers again'
+        this.#context.log.error({ code: 'SLUICE_FILE_SYSTEM_SILENT', folder: mount }, text)
+      }
+      told = mount
+      await Promise.race([systems.answered(mount), sleep(RESTART_FIRST_MS, signal)])
     }
   }
 

@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import type { SourceContext } from '../../../src/core/component.js'
 import { ComponentCounters } from '../../../src/engine/counters.js'
+import { FileSystems } from '../../../src/lib/file-systems.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { EntryReader } from '../../../src/sources/journald/entries.js'
@@ -138,7 +139,7 @@ const entry = (n: number, more = {}) => `${JSON.stringify({ __CURSOR: `c${n}`, M
 const NOW = Date.UTC(2026, 0, 1)
 
 /** A source with a journalctl that does, call by call, what `calls` say in the language of the shell. */
-function start(t: Test, calls: string[], given: object = {}, saved?: unknown) {
+function start(t: Test, calls: string[], given: object = {}, saved?: unknown, fileSystems?: FileSystems) {
   const folder = t.testdir({ bin: {} })
   const program = join(folder, 'bin/journalctl')
   const prepare = (calls: string[]) => {
@@ -162,6 +163,7 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
     clock: { ...systemClock, wall: () => journal.now },
     metrics: counters,
     checkpoints,
+    fileSystems,
     origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),
   } as Partial<SourceContext> as SourceContext
   const out = new Receiver()
@@ -240,6 +242,26 @@ t.test('it is not there, and comes', async t => {
     () => JSON.stringify(journal.log),
     20_000,
   )
+})
+
+t.test('it is not started while a file system that is in use does not answer', async t => {
+  let answer = () => {}
+  const systems = new FileSystems({
+    readMounts: () => '1 1 0:1 / /far rw - fuse.sshfs x rw\n',
+    probe: () => new Promise(resolve => (answer = resolve)),
+    after: (_ms, done) => {
+      const timer = setTimeout(done, 10)
+      return () => clearTimeout(timer)
+    },
+  })
+  t.notOk(await systems.answers('/far'))
+  const journal = start(t, [`${print(entry(1))}; exec sleep 60`], {}, undefined, systems)
+  await until(() => journal.log.length > 0, 'told')
+  t.match(journal.log[0], { code: 'SLUICE_FILE_SYSTEM_SILENT', folder: '/far' })
+  t.same(journal.calls(), [])
+  answer()
+  await until(() => journal.messages().length === 1, 'the entry')
+  t.equal(journal.log.length, 1)
 })
 
 t.test('it complains without end', async t => {
