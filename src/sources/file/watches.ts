@@ -73,6 +73,8 @@ export class Watches {
 
   /** False: the system refuses. */
   #add(folder: string, identity: string): boolean {
+    // A watch of a remote folder is set right behind a call that was answered: it cannot be given up as other calls can.
+    if (identityOf(folder) !== identity) return true
     try {
       const watcher = this.#watch(folder, { persistent: false }, (type, name) => {
         if (name !== null) this.#onHint(folder, type, name)
