@@ -1,7 +1,6 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
-import { openSync } from '../lib/guarded-fs.js'
 
 /**
  * What a component can reach outside of its configuration. A configuration that comes from elsewhere is bounded in it:
@@ -102,10 +101,4 @@ export async function openWithin(
     await file.close()
     throw error
   }
-}
-
-/** The same for reading, at once. */
-export function openWithinSync(reach: Reach | undefined, path: string): number {
-  const flags = constants.O_RDONLY | constants.O_NONBLOCK
-  return reach ? openSync(reach.realFile(path), flags | constants.O_NOFOLLOW) : openSync(path, flags)
 }

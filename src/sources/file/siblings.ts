@@ -1,6 +1,6 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { join } from 'node:path'
-import { openWithinSync, type Reach } from '../../core/reach.js'
+import type { Reach } from '../../core/reach.js'
 import { closeSync, fstatSync, openSync, readdirSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
 import type { Sought, Unseen } from './copies.js'
 import {
@@ -14,6 +14,7 @@ import {
   same,
 } from './identity.js'
 import { isRotatedName, mayNameCopy } from './names.js'
+import { openWithinSync } from './open-within.js'
 import type { Slices } from './slices.js'
 
 /** A regular file that no position is known of. */

@@ -1,0 +1,9 @@
+import { constants } from 'node:fs'
+import type { Reach } from '../../core/reach.js'
+import { openSync } from '../../lib/guarded-fs.js'
+
+/** Opens a file for reading, within the bounds of its source, and any file without bounds. A FIFO is not waited for. */
+export function openWithinSync(reach: Reach | undefined, path: string): number {
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK
+  return reach ? openSync(reach.realFile(path), flags | constants.O_NOFOLLOW) : openSync(path, flags)
+}
