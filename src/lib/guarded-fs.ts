@@ -174,13 +174,19 @@ export function closeSync(fd: number): void {
 }
 
 /** Fills `bytes` with what stands at `at` of the file, by another thread: the length. */
-export function readLater(fd: number, bytes: Buffer, at: number): Promise<number> {
+export async function readLater(fd: number, bytes: Buffer, at: number): Promise<number> {
   const mount = guard.mountOf(fd)
-  const call = () =>
-    new Promise<number>((resolve, reject) => {
-      fs.read(fd, bytes, 0, bytes.length, at, (error, length) => (error ? reject(error) : resolve(length)))
-    })
-  return mount === undefined ? call() : guard.systems.run(mount, call)
+  if (mount === undefined) return await readApart(fd, bytes, at)
+  // A read that is given up may write there much later.
+  const own = Buffer.allocUnsafeSlow(bytes.length)
+  const length = await guard.systems.runInTime(mount, () => readApart(fd, own, at))
+  return own.copy(bytes, 0, 0, length)
+}
+
+function readApart(fd: number, bytes: Buffer, at: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    fs.read(fd, bytes, 0, bytes.length, at, (error, length) => (error ? reject(error) : resolve(length)))
+  })
 }
 
 /** Closes a file by another thread. */

@@ -24,8 +24,7 @@ export class Reads {
 
   /** Fills `parts` with what stands at `at` of the file, which was found at `path`: the length, or the error. */
   read(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> | number | Error {
-    if (this.#remote.has(path))
-      return this.#remote.run(path, () => readApart(fd, parts, at)).catch(error => error as Error)
+    if (this.#remote.has(path)) return this.#readRemote(path, fd, parts, at)
     if (this.#apart > 0) {
       this.#apart--
       return readApart(fd, parts, at)
@@ -39,6 +38,24 @@ export class Reads {
       if (this.#clock.now() - began > SLOW_MS) this.#apart = READS_APART
     }
   }
+
+  /** Into memory of its own: a read that is given up may write there much later. */
+  async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
+    const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
+    try {
+      const length = await this.#remote.runInTime(path, () => readApart(fd, [room], at))
+      return length instanceof Error ? length : fill(parts, room.subarray(0, length))
+    } catch (error) {
+      return error as Error
+    }
+  }
+}
+
+/** How many bytes of `from` there were. */
+function fill(parts: readonly Buffer[], from: Buffer): number {
+  let taken = 0
+  for (const part of parts) taken += from.copy(part, 0, taken)
+  return taken
 }
 
 function readApart(fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {

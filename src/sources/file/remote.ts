@@ -66,9 +66,9 @@ export class Remote {
     return this.#fileSystems.silentAt(path) !== undefined
   }
 
-  /** A call about `path` that another thread makes. */
-  run<T>(path: string, call: () => Promise<T>): Promise<T> {
-    return this.#fileSystems.run(path, call)
+  /** A call about `path` that another thread makes. Rejects when the file system stops to answer meanwhile. */
+  runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
+    return this.#fileSystems.runInTime(path, call)
   }
 
   /** All that is read was asked for once: file systems that were not among it are gone. */

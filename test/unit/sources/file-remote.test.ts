@@ -531,6 +531,40 @@ t.test('follow: false waits for the answer; a read that does not return keeps no
   t.same(reading.out.texts(), [])
 })
 
+t.test('a read that does not return keeps no other file of its source waiting', async t => {
+  const { far, near } = foldersOf(t)
+  const it = remoteAt(t, far)
+  const { readv } = fs
+  let isArmed = false
+  let release = () => {}
+  const calls = fs as { readv: unknown }
+  calls.readv = (...args: Parameters<typeof readv>) => {
+    if (!isArmed) return readv(...args)
+    isArmed = false
+    it.isHung = true
+    release = () => readv(...args)
+  }
+  syncBuiltinESMExports()
+  t.teardown(() => {
+    calls.readv = readv
+    syncBuiltinESMExports()
+  })
+  const options = { include: [`${far}/*.log`, `${near}/*.log`] }
+  const source = await tail(options, undefined, undefined, undefined, undefined, it.systems)
+  await until(() => source.out.texts().length === 2, 'both')
+  isArmed = true
+  appendFileSync(join(far, 'a.log'), 'far 2\n')
+  await until(() => it.isHung, 'it is read')
+  appendFileSync(join(near, 'b.log'), 'near 2\n')
+  await until(() => source.out.texts().includes('near 2'), 'the other file')
+  release()
+  it.answer()
+  await until(() => source.out.texts().includes('far 2'), 'the rest')
+  t.same(source.out.texts().sort(), ['far 1', 'far 2', 'near 1', 'near 2'])
+  t.notOk(source.log.some(({ msg }) => msg.startsWith('file cannot be read')))
+  await source.stop()
+})
+
 t.test('a destination in a folder that does not answer fails, and tries again', async t => {
   const { far } = foldersOf(t)
   const it = remoteAt(t, far)
