@@ -1,10 +1,11 @@
+import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
 import type { ComponentMetrics } from '../core/component.js'
 import { DeliveryError } from '../core/errors.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
 import { LogLimit } from '../lib/log-limit.js'
-import { after, type Clock } from '../lib/time.js'
+import { after, type Clock, sleep } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { Hold } from './hold.js'
 import { Outage } from './outage.js'
@@ -66,18 +67,19 @@ export class Attempts {
   readonly #failing = new Map<object, DeliveryError>()
   #failingSince = 0
   readonly #running = new LinkedList<Running>()
-  readonly #sleepers = new Set<() => void>()
+  readonly #ended = new AbortController()
   readonly #limit: LogLimit
   /** The receiver asked for a pause until then. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
   #toldTrouble = false
-  #closed = false
 
   constructor(context: AttemptsContext) {
     this.#context = context
     const { clock, random, changed } = context
     this.#outage = new Outage(clock)
+    // Each attempt may wait.
+    setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)
     this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
   }
@@ -141,10 +143,10 @@ export class Attempts {
     let since = 0
     for (;;) {
       await this.#turn(task)
-      if (this.#closed) return undefined
+      if (this.#ended.signal.aborted) return undefined
       const { ended } = this.#hold
       const thrown = await this.#attempt(task)
-      if (this.#closed) return undefined
+      if (this.#ended.signal.aborted) return undefined
       const error = thrown && task.judge(thrown.error)
       if (error) failed(error.reason)
       if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message)
@@ -175,15 +177,14 @@ export class Attempts {
   /** Ends every wait and aborts every attempt; nothing is tried any more. */
   close(): void {
     const suppressed = this.#limit.rest()
-    if (!this.#closed && Object.keys(suppressed).length > 0)
+    if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
       this.#context.log.info({ suppressed }, 'messages that were left out of the log, by kind')
-    this.#closed = true
     for (const { controller, cancel } of this.#running) {
       cancel()
       controller.abort(new Error('the time to deliver is over'))
     }
     this.#hold.close()
-    for (const wake of this.#sleepers) wake()
+    this.#ended.abort()
     this.#failing.clear()
   }
 
@@ -197,8 +198,9 @@ export class Attempts {
     do {
       await this.#hold.pass(task)
       const { clock } = this.#context
-      while (!this.#closed && clock.now() < this.#pausedUntil) await this.#sleep(this.#pausedUntil - clock.now())
-    } while (!this.#closed && this.holding && !this.#hold.isProbe(task))
+      while (!this.#ended.signal.aborted && clock.now() < this.#pausedUntil)
+        await this.#sleep(this.#pausedUntil - clock.now())
+    } while (!this.#ended.signal.aborted && this.holding && !this.#hold.isProbe(task))
   }
 
   /** What the attempt threw, if it did. */
@@ -276,16 +278,7 @@ export class Attempts {
 
   /** Resolves after `ms`, or at once when all is closed. */
   #sleep(ms: number): Promise<void> {
-    if (this.#closed) return Promise.resolve()
-    return new Promise(resolve => {
-      const wake = () => {
-        cancel()
-        this.#sleepers.delete(wake)
-        resolve()
-      }
-      const cancel = this.#after(ms, wake)
-      this.#sleepers.add(wake)
-    })
+    return sleep(ms, this.#ended.signal, this.#context.after)
   }
 }
 

@@ -7,7 +7,7 @@ import { STREAM_DEPTH } from '../flow/side-output.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { freeChunk, takeChunk } from '../lib/chunk-pool.js'
 import type { WantedNames } from '../lib/json-scan.js'
-import { after, type Clock } from '../lib/time.js'
+import { after, type Clock, sleep } from '../lib/time.js'
 import type { Amount } from './counters.js'
 import type { DiskAllowance } from './disk-allowance.js'
 import { BatchDecoder, encodeBatch } from './disk-buffer/batch-record.js'
@@ -106,7 +106,7 @@ export class DiskBuffer extends Writable {
   #finish: (() => void) | undefined
   #flushing: Promise<void> | undefined
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  readonly #sleepers = new Set<() => void>()
+  readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
   #over = false
 
@@ -342,7 +342,7 @@ export class DiskBuffer extends Writable {
     this.#over = true
     this.#cancelRest?.()
     this.#feeder?.stop()
-    for (const wake of this.#sleepers) wake()
+    this.#ended.abort()
     if (this.#blocked) this.#giveBack(this.#blocked.batch)
     this.#blocked = undefined
     const accept = this.#accept
@@ -378,16 +378,7 @@ export class DiskBuffer extends Writable {
 
   /** Resolves after `ms`, or at once when all is over. */
   #sleep(ms: number): Promise<void> {
-    if (this.#over) return Promise.resolve()
-    return new Promise(resolve => {
-      const wake = () => {
-        cancel()
-        this.#sleepers.delete(wake)
-        resolve()
-      }
-      const cancel = this.#after(ms, wake)
-      this.#sleepers.add(wake)
-    })
+    return sleep(ms, this.#ended.signal, this.#after)
   }
 }
 

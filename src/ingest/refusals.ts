@@ -1,3 +1,4 @@
+import { BoundedMap } from '../lib/bounded-map.js'
 import type { Clock } from '../lib/time.js'
 import type { Refusal } from '../sources/http/refusal.js'
 import { type Published, versionName } from './hosted-pipeline.js'
@@ -16,7 +17,7 @@ interface Known {
 /** Remembers for a moment what cannot run: each request would otherwise read its whole configuration again. */
 export class Refusals {
   readonly #clock: Clock
-  readonly #known = new Map<string, Known>()
+  readonly #known = new BoundedMap<string, Known>(MOST)
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -31,7 +32,6 @@ export class Refusals {
   }
 
   add(published: Published, refusal: Refusal, tookMs: number): void {
-    if (this.#known.size >= MOST) this.#known.delete(this.#known.keys().next().value!)
     const until = this.#clock.now() + Math.min(LONGEST_MS, tookMs * TIMES_AS_LONG)
     this.#known.set(published.id, { version: versionName(published), until, refusal })
   }

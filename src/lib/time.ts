@@ -22,16 +22,16 @@ export const systemClock: TimerClock = {
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
-/** Resolves after `ms`; at once, without an error, when `signal` aborts. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+/** Resolves after `ms`; at once, without an error, when `signal` aborts. `timer`: that of another clock. */
+export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<void> {
   return new Promise(resolve => {
     if (signal?.aborted) return resolve()
     const done = () => {
-      clearTimeout(timer)
+      cancel()
       signal?.removeEventListener('abort', done)
       resolve()
     }
-    const timer = setTimeout(done, possible(ms))
+    const cancel = timer(ms, done)
     signal?.addEventListener('abort', done, { once: true })
   })
 }

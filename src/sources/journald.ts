@@ -4,6 +4,7 @@ import { defineSource, type MadeLines, type Outlet, type Source, type SourceCont
 import { GivenBackError } from '../core/errors.js'
 import type { Origin } from '../core/origin.js'
 import { refuseNewer } from '../core/unreadable.js'
+import { LowWaterMark } from '../flow/low-water-mark.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
 import { fileSystems } from '../lib/file-systems.js'
 import { LineSplitter } from '../lib/line-splitter.js'
@@ -15,7 +16,6 @@ import { cursorOf, type EventOptions, fieldsOfEntries, isEntry, lineOf } from '.
 import { firstCursor, Journalctl } from './journald/journalctl.js'
 import { Lag } from './journald/lag.js'
 import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
-import { Positions } from './positions.js'
 
 /** A place in the journal: behind an entry, or at it; without one the beginning. */
 interface Place {
@@ -42,7 +42,7 @@ class Journald implements Source {
   readonly #cut: { value: number }
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
   /** Undefined: it has never run. */
-  #positions: Positions<Place> | undefined
+  #positions: LowWaterMark<Place> | undefined
   /** How far it was read. */
   #read: Place = { cursor: undefined, at: false }
   /** Aborts when the run ends, or what was sent has to be read again. */
@@ -69,13 +69,13 @@ class Journald implements Source {
     )
     if (place) this.#positions = this.#positionsFrom(place)
     checkpoints.provide(() => {
-      const { cursor = null, at = false } = this.#positions?.committed ?? {}
+      const { cursor = null, at = false } = this.#positions?.mark ?? {}
       return { version: VERSION, cursor, ...(at ? { at } : {}) }
     })
   }
 
-  #positionsFrom(start: Place): Positions<Place> {
-    return new Positions(start, () => this.#context.checkpoints.changed())
+  #positionsFrom(start: Place): LowWaterMark<Place> {
+    return new LowWaterMark(start, () => this.#context.checkpoints.changed())
   }
 
   async run(out: Outlet, signal: AbortSignal): Promise<void> {
@@ -83,8 +83,8 @@ class Journald implements Source {
     this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
     // What was read in a run before is either committed, or read again.
-    this.#positions = this.#positionsFrom(this.#positions.committed)
-    this.#read = this.#positions.committed
+    this.#positions = this.#positionsFrom(this.#positions.mark)
+    this.#read = this.#positions.mark
     const leaving = this.#leaving
     const end = () => leaving.abort()
     signal.addEventListener('abort', end)
@@ -123,7 +123,7 @@ class Journald implements Source {
   }
 
   /** Where to begin when nothing is known: from now on the same place, also when nothing is delivered before the next start. */
-  async #begin(signal: AbortSignal): Promise<Positions<Place>> {
+  async #begin(signal: AbortSignal): Promise<LowWaterMark<Place>> {
     const start = await this.#firstPlace(signal)
     this.#positions = this.#positionsFrom(start)
     const { checkpoints } = this.#context

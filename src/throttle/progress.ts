@@ -1,3 +1,5 @@
+import { BoundedMap } from '../lib/bounded-map.js'
+
 /** A pause counts as so much: an outage is no reason to give up on anybody. */
 const LONGEST_PAUSE_MS = 1000
 /** After so much time without an event from it, an origin is not waited for. */
@@ -24,7 +26,7 @@ export class Progress {
   /** Every origin of which something came lately has reached this time. Falls when one comes that has not. */
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
-  readonly #origins = new Map<object, Reached>()
+  readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
   /** Milliseconds in which events came. */
   #elapsed = 0
@@ -66,7 +68,6 @@ export class Progress {
   }
 
   #join(reached: Reached, time: number): void {
-    if (this.#origins.size >= MOST_ORIGINS) this.#origins.delete(this.#origins.keys().next().value!)
     this.#origins.set(reached.origin, reached)
     this.oldest = Math.min(this.oldest, time)
   }

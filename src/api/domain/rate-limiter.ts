@@ -1,3 +1,4 @@
+import { BoundedMap } from '../../lib/bounded-map.js'
 import type { Clock } from '../../lib/time.js'
 
 /** `limit` in any `windowMs`, all of them at once if need be. */
@@ -40,13 +41,12 @@ interface Used {
 export class RateLimiter {
   readonly rate: Rate
   readonly #clock: Clock
-  readonly #most: number
-  readonly #known = new Map<string, Used>()
+  readonly #known: BoundedMap<string, Used>
 
   constructor(rate: Rate, clock: Clock, most = MOST_KEYS) {
     this.rate = rate
     this.#clock = clock
-    this.#most = most
+    this.#known = new BoundedMap(most)
   }
 
   /** Takes one, if there is one left. */
@@ -72,7 +72,6 @@ export class RateLimiter {
   }
 
   #add(key: string): Used {
-    if (this.#known.size >= this.#most) this.#known.delete(this.#known.keys().next().value!)
     const used = { uses: [], count: 0 }
     this.#known.set(key, used)
     return used

@@ -4,7 +4,7 @@ import { PLAIN_TEXT } from '../../codecs/text.js'
 import { EventBatch } from '../../core/batch.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
 import type { Origin } from '../../core/origin.js'
-import { Fifo } from '../../lib/fifo.js'
+import { LowWaterMark } from '../../flow/low-water-mark.js'
 import type { WantedNames } from '../../lib/json-scan.js'
 import { type Frame, LINE_END, LineSplitter, PIECE } from '../../lib/line-splitter.js'
 import { decodeLetter, type Letter } from './record.js'
@@ -82,37 +82,28 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
   return survey
 }
 
-/** An event under way. */
-interface Sent {
-  readonly end: number
-  settled: boolean
-}
-
 /** How far the letters of a file are settled. */
 export class LettersProgress {
-  /** Bytes of the file before which all is settled. */
-  done: number
   /** Events that were settled, in this run. */
   events = 0
-  readonly #sent = new Fifo<Sent>()
-  readonly #changed: () => void
+  readonly #ends: LowWaterMark<number>
 
   constructor(done: number, changed: () => void) {
-    this.done = done
-    this.#changed = changed
+    this.#ends = new LowWaterMark(done, changed)
   }
 
-  send(end: number): Sent {
-    const sent = { end, settled: false }
-    this.#sent.push(sent)
-    return sent
+  /** Bytes of the file before which all is settled. */
+  get done(): number {
+    return this.#ends.mark
   }
 
-  settle(sent: Sent): void {
-    sent.settled = true
-    this.events++
-    for (let first: Sent | undefined; (first = this.#sent.first)?.settled; this.#sent.shift()) this.done = first.end
-    this.#changed()
+  /** Sends the event that ends there. Call what it returns when the event is settled. */
+  send(end: number): () => void {
+    const settle = this.#ends.add(end)
+    return () => {
+      this.events++
+      settle()
+    }
   }
 }
 
@@ -135,9 +126,9 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!last || !isAlike(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
             // Each by itself: what was sent is known to the event when the run is ended in the middle.
-            const sent = progress.send(end)
+            const settle = progress.send(end)
             const ack = out.ack(status => {
-              if (status !== 'errored') progress.settle(sent)
+              if (status !== 'errored') settle()
             })
             await out.send(new EventBatch(frameOf(letter), origin!, letter.receivedAt, ack))
           }

@@ -5,7 +5,7 @@ import type { BatchDecoder } from './batch-record.js'
 import type { RecordQueue } from './record-queue.js'
 import type { BufferReport } from './report.js'
 import type { Incoming } from './segment-reader.js'
-import type { Settlement, Taken } from './settlement.js'
+import type { Settlement } from './settlement.js'
 
 /** What records cost beside their bytes, once they are batches. */
 const RECORD_OVERHEAD = 1024
@@ -107,16 +107,16 @@ export class Feeder {
     const { queue, settlement, decoder, downstream, report } = this.#context
     const { record, events, bytes, letGo } = incoming
     report.missing(queue.take(incoming))
-    const taken = settlement.take(incoming)
+    const settle = this.#settling(settlement.take(incoming))
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     let batch: EventBatch
     try {
-      batch = decoder.decode(record, this.#ack(taken, held), letGo)
+      batch = decoder.decode(record, this.#ack(settle, held), letGo)
     } catch (error) {
       report.notUnderstood(error)
       report.missing({ events, bytes })
       letGo?.()
-      this.#settle(taken)
+      settle()
       return undefined
     }
     this.#held += held
@@ -125,18 +125,20 @@ export class Feeder {
     return downstream.write(batch)
   }
 
-  #ack(taken: Taken, held: number): Ack {
+  #ack(settle: () => void, held: number): Ack {
     return new Ack(status => {
       this.#held -= held
       // Given back: it stays, for the next run.
-      if (status !== 'errored') this.#settle(taken)
+      if (status !== 'errored') settle()
       this.wake()
     })
   }
 
-  #settle(taken: Taken): void {
-    this.#context.settlement.settle(taken)
-    this.#context.settled()
+  #settling(settle: () => void): () => void {
+    return () => {
+      settle()
+      this.#context.settled()
+    }
   }
 
   #skipMissing(): void {
@@ -144,6 +146,6 @@ export class Feeder {
     const missing = queue.takeMissing()
     if (!missing) return
     report.missing(missing)
-    this.#settle(settlement.take(missing))
+    this.#settling(settlement.take(missing))()
   }
 }

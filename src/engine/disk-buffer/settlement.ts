@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
-import { Fifo } from '../../lib/fifo.js'
+import { LowWaterMark } from '../../flow/low-water-mark.js'
 import type { after } from '../../lib/time.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
@@ -11,12 +11,6 @@ import type { Segment, Segments } from './segments.js'
 
 /** How long a settlement may be known in memory only. */
 const INTERVAL_MS = 1000
-
-/** A record that was taken and is not settled, or not all before it. */
-export interface Taken {
-  readonly incoming: Incoming
-  settled: boolean
-}
 
 export interface SettlementContext {
   readonly folder: BufferFolder
@@ -41,8 +35,7 @@ export interface SettlementContext {
 export class Settlement {
   readonly #context: SettlementContext
   readonly #ledger: Ledger
-  readonly #taken = new Fifo<Taken>()
-  #mark: Cursor & Place
+  readonly #records: LowWaterMark<Cursor & Place>
   #dirty = false
   #writing: Promise<void> | undefined
   #cancel: (() => void) | undefined
@@ -52,12 +45,12 @@ export class Settlement {
   constructor(found: Recovered, context: SettlementContext) {
     this.#context = context
     this.#ledger = new Ledger(context.folder, found.ledger.turn)
-    this.#mark = found.settled
+    this.#records = new LowWaterMark(found.settled, () => this.changed())
   }
 
   /** Everything before it is settled. */
   get mark(): Place {
-    return this.#mark
+    return this.#records.mark
   }
 
   /** Whether the ledger could be written the last time. */
@@ -65,20 +58,9 @@ export class Settlement {
     return this.#told === ''
   }
 
-  /** A record was taken. */
-  take(incoming: Incoming): Taken {
-    const taken = { incoming, settled: false }
-    this.#taken.push(taken)
-    return taken
-  }
-
-  /** A record is settled, in any order. */
-  settle(taken: Taken): void {
-    taken.settled = true
-    for (let first: Taken | undefined; (first = this.#taken.first)?.settled; this.#taken.shift()) {
-      this.#mark = { ...first.incoming.cursor, ...placeBehind(first.incoming) }
-    }
-    this.changed()
+  /** A record was taken. Call what it returns when it is settled. */
+  take(incoming: Incoming): () => void {
+    return this.#records.add({ ...incoming.cursor, ...placeBehind(incoming) })
   }
 
   /** The ledger is to be written soon; at once where that sets segments free. */
@@ -111,7 +93,7 @@ export class Settlement {
     const { segments, end } = this.#context
     this.#dirty = false
     const passed = this.#passed()
-    const { segment, offset, event, byte } = this.#mark
+    const { segment, offset, event, byte } = this.#records.mark
     const state: LedgerState = { settled: { segment, offset, event, byte }, end: end(), highest: segments.highest }
     try {
       await this.#ledger.write(state)
@@ -127,7 +109,7 @@ export class Settlement {
 
   #passed(): Segment[] {
     const { segments, current } = this.#context
-    const { segment, offset } = this.#mark
+    const { segment, offset } = this.#records.mark
     const passed = segments.before(segment)
     const at = segments.from(segment)
     if (at?.number === segment && offset >= at.end && at !== current()) passed.push(at)

@@ -3,9 +3,9 @@ import { basename } from 'node:path'
 import { EventBatch } from '../../core/batch.js'
 import type { Outlet } from '../../core/component.js'
 import type { Origin } from '../../core/origin.js'
+import { LowWaterMark } from '../../flow/low-water-mark.js'
 import { closeSync, fstatSync } from '../../lib/guarded-fs.js'
 import type { Frame, LineSplitter } from '../../lib/line-splitter.js'
-import { Positions } from '../positions.js'
 import type { Sought } from './copies.js'
 import { type Copy, ON_THE_WAY } from './copy.js'
 import { Growth } from './growth.js'
@@ -53,7 +53,7 @@ export class Tailer extends Tracked {
   #content: Content
   /** The end of the last batch made. */
   #delivered: Position
-  #positions: Positions<Position>
+  #positions: LowWaterMark<Position>
   #splitter: LineSplitter
   /** Pieces of this splitter's that are counted. */
   #pieces = 0
@@ -70,7 +70,7 @@ export class Tailer extends Tracked {
     this.#at = start.offset
     this.#tail = start.tail
     this.#hole = new Hole(start.offset)
-    this.#positions = new Positions(start, context.onCommit)
+    this.#positions = new LowWaterMark(start, context.onCommit)
     this.#splitter = context.splitting.splitter(start.continues, start.carry)
     this.growth = new Growth(context.clock, start.offset)
   }
@@ -130,7 +130,7 @@ export class Tailer extends Tracked {
   }
 
   get committed(): Position {
-    return this.#positions.committed
+    return this.#positions.mark
   }
 
   /** Of the open file. */
@@ -209,9 +209,9 @@ export class Tailer extends Tracked {
 
   /** Back to what is committed: everything behind it is read again. */
   rewind(): void {
-    const { committed } = this.#positions
-    this.#positions = new Positions(committed, this.#context.onCommit)
-    this.#goTo(committed)
+    const { mark } = this.#positions
+    this.#positions = new LowWaterMark(mark, this.#context.onCommit)
+    this.#goTo(mark)
   }
 
   /** Compares with what a sweep sees; true when there may be something to read. */

@@ -6,6 +6,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { Splitting } from '../../../src/core/multiline-options.js'
 import type { Origin } from '../../../src/core/origin.js'
+import { LowWaterMark } from '../../../src/flow/low-water-mark.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileExclude, compileGlobs, expandBraces, globFault, matchPath } from '../../../src/sources/file/glob.js'
 import { BirthTimes, fingerprint, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
@@ -20,7 +21,6 @@ import type { TailerContext } from '../../../src/sources/file/tailing.js'
 import type { Troubles } from '../../../src/sources/file/troubles.js'
 import { Watches } from '../../../src/sources/file/watches.js'
 import { file } from '../../../src/sources/file.js'
-import { Positions } from '../../../src/sources/positions.js'
 import { ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/tailing.js'
 
@@ -182,21 +182,21 @@ t.test('is it the same file', async t => {
 t.test('positions', async t => {
   const at = (offset: number) => ({ ...emptyStart(), offset })
   let commits = 0
-  const positions = new Positions(at(0), () => commits++)
+  const positions = new LowWaterMark(at(0), () => commits++)
   const [a, b, c] = [positions.add(at(1)), positions.add(at(2)), positions.add(at(3))]
   t.ok(positions.unsettled)
   b()
-  t.equal(positions.committed.offset, 0)
+  t.equal(positions.mark.offset, 0)
   a()
-  t.equal(positions.committed.offset, 2)
+  t.equal(positions.mark.offset, 2)
   const d = positions.add(at(4))
   d()
-  t.equal(positions.committed.offset, 2)
+  t.equal(positions.mark.offset, 2)
   c()
-  t.equal(positions.committed.offset, 4)
+  t.equal(positions.mark.offset, 4)
   t.notOk(positions.unsettled)
   positions.add(at(5))()
-  t.equal(positions.committed.offset, 5)
+  t.equal(positions.mark.offset, 5)
   t.equal(commits, 3)
 })
 

@@ -1,0 +1,14 @@
+/** A Map that has at most so many entries: a new one takes the place of the one that was set first. */
+export class BoundedMap<K, V> extends Map<K, V> {
+  readonly #most: number
+
+  constructor(most: number) {
+    super()
+    this.#most = most
+  }
+
+  override set(key: K, value: V): this {
+    if (this.size >= this.#most && !this.has(key)) this.delete(this.keys().next().value!)
+    return super.set(key, value)
+  }
+}
