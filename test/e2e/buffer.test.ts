@@ -276,7 +276,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url()}", batch:
   t.match(await resend('nowhere.ndjson'), { code: 1, stderr: 'sluice: there is no file nowhere.ndjson\n' })
   const other = sluice(['resend', '-c', daemon.configPath, '--destination', 'upp'], { cwd: folder })
   t.equal(await other.exit, 2)
-  t.match(other.stderr, 'the configuration has no destination upp; did you mean up?')
+  t.match(other.stderr, 'the configuration has no destination or processor upp; did you mean up?')
   await daemon.stop(t)
 })
 
