@@ -272,12 +272,13 @@ export class Engine {
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     // What comes again is decided anew: it must not have been counted.
-    if (!over.aborted) {
+    if (!over.aborted)
       for (const [id, component] of this.#lasting) if (this.#heirs.has(id)) this.#legacies.collect(id, component)
-    }
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
+    // What came of that is saved, too, and no save is under way any more: others may use data_dir.
+    await this.checkpoints.flush()
     if (!this.#leaving) this.checkpoints.close()
   }
 

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
@@ -71,6 +73,25 @@ const lines = defineSource({
   },
 })
 
+/** Has something to save when everything else has ended. */
+const late = defineSource({
+  type: 'late',
+  summary: 'Saves at its end.',
+  options: z.strictObject({}),
+  examples: [{ title: '', yaml: '' }],
+  create(_, { checkpoints }) {
+    let stopped = false
+    checkpoints.provide(() => ({ stopped }))
+    return {
+      run: async () => checkpoints.changed(),
+      async stop() {
+        stopped = true
+        checkpoints.changed()
+      },
+    }
+  },
+})
+
 const collect = defineDestination({
   type: 'collect',
   summary: 'Keeps what it gets.',
@@ -109,7 +130,7 @@ const faulty = defineProcessor({
   }),
 })
 
-const components: readonly AnyDefinition[] = [lines, collect, faulty, throttle, filter]
+const components: readonly AnyDefinition[] = [lines, late, collect, faulty, throttle, filter]
 
 async function build(t: Tap, yaml: string) {
   stage = { settled: [], written: {}, gate: Promise.resolve() }
@@ -220,6 +241,13 @@ destinations:
   t.equal(engine.undelivered(), metrics.components.get('a')!.received.events, 'nothing was delivered, all is known')
   t.ok(metrics.checkConservation())
   t.ok(stage.settled.includes('errored'))
+})
+
+t.test('what a source has to save at its very end is saved when the run is over', async t => {
+  const yaml = 'sources: { a: { type: late } }\ndestinations: { out: { type: collect, inputs: [a] } }\n'
+  const { engine } = await build(t, yaml)
+  await engine.run()
+  t.match(readFileSync(join(t.testdirName, 'checkpoints/a.json'), 'utf8'), '{"stopped":true}')
 })
 
 t.test('a source that fails is run again; events that a processor always throws on are passed on', async t => {

@@ -221,6 +221,7 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
   const fourth = await start(yaml(app, 'last: { * }', 'discard_orphans: [new]'))
   await until(() => !existsSync(join(state, 'dead-letter/new.ndjson')))
   await until(() => fourth.supervisor.orphans.length === 0)
+  await until(() => logged.some(({ msg }) => /deleted orphaned data/.test(String(msg))))
   t.match(
     logged.findLast(({ msg }) => /deleted orphaned data/.test(String(msg))),
     { level: 40, component: 'new' },
