@@ -106,6 +106,12 @@ export class Saved {
   }
 
   put(entry: Entry): void {
+    const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
+    // Its inode was given to the file of this entry.
+    if (former && former.birth !== entry.birth) {
+      this.remove(former)
+      this.put({ ...former, gone: true })
+    }
     this.#entries.set(entryKey(entry), entry)
     // One that is there is found by its path, where its device got another number.
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)

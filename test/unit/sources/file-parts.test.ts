@@ -273,6 +273,9 @@ t.test('saved positions', async t => {
   t.notOk(saved.has('/many/9'), 'the oldest go')
   t.ok(saved.has('/many/10'))
   t.equal(new Saved(undefined).unreadable, 0)
+  const files = [entry(1, '/a/x', { birth: '1', offset: 10 }), entry(1, '/a/x', { birth: '2', offset: 20 })]
+  const both = new Saved({ version: 1, saved: 5, files })
+  t.match([...both.entries()], [{ offset: 10, gone: true }, { offset: 20 }], 'the inode was given to another file')
 })
 
 t.test('a file of which more than its size was seen is known by its first bytes', async t => {
