@@ -65,7 +65,10 @@ export class Rotated {
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
     const isCompressed = this.#copies.isFound(folder, sought) || isCopyOnly(sought.key)
     const sibling = isCompressed ? undefined : await this.#siblings.find(folder, sought, slices)
-    return sibling ?? (await this.#copies.find(folder, sought, slices))
+    if (sibling && sibling.stat.size >= sought.size) return this.#siblings.take(sibling)
+    // A compressed one may be the right one where a plain one is too short.
+    const copy = await this.#copies.find(folder, sought, slices)
+    return copy ?? (sibling && this.#siblings.take(sibling))
   }
 
   /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */

@@ -74,11 +74,15 @@ export class Siblings {
         short ??= sibling
         continue
       }
-      this.#taken.add(keyOf(stat))
       return sibling
     }
-    if (short) this.#taken.add(keyOf(short.stat))
     return short
+  }
+
+  /** Until `begin` it is found for no other file. */
+  take(sibling: Sibling): Sibling {
+    this.#taken.add(keyOf(sibling.stat))
+    return sibling
   }
 
   /** What was rotated and never seen, the oldest first. */
