@@ -1,8 +1,9 @@
 import type { EventBatch } from '../core/batch.js'
-import type { ByteSink } from '../core/codec.js'
+import type { ByteSink, Codec } from '../core/codec.js'
 import { MODIFIED } from '../core/flags.js'
 import { jsonText } from '../lib/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
+import { JSON_OBJECTS } from './json.js'
 
 /** Bytes to write, in order. The parts may be slices of the batches' chunks: use them before the batches settle. */
 export interface Encoded {
@@ -106,9 +107,22 @@ export class RawEncoder {
   }
 }
 
+/** How a destination writes events: by a codec, or the lines as they were read. */
+export type Encoding = Codec | 'raw'
+
+/** Every event as a line of this codec, whatever codec has read it. */
+export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
+  const parts = new Parts()
+  for (const batch of batches) codec.write(batch, parts)
+  return parts.finish()
+}
+
+/** A request that stands for itself: nothing was written before it. */
+export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]): Encoded {
+  return encoding === 'raw' ? new RawEncoder().encode(batches) : encodeLines(encoding, batches)
+}
+
 /** Every event as a JSON object on a line of its own; lines that are one already are copied. */
 export function encodeNdjson(batches: readonly EventBatch[]): Encoded {
-  const parts = new Parts()
-  for (const batch of batches) batch.origin.codec.writeJson(batch, parts)
-  return parts.finish()
+  return encodeLines(JSON_OBJECTS, batches)
 }

@@ -1,31 +1,56 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../core/codec.js'
+import { refuse } from '../core/options.js'
+import type { Encoding } from './encode.js'
 import { codecOf, codecs } from './list.js'
 
-/** The two ways to name a codec: `json`, or with options `{ codec: csv, delimiter: ';' }`. */
-function choice(definitions: readonly CodecDefinition[], others: readonly string[] = []) {
-  const [first, ...rest] = definitions.map(({ name, options }) =>
-    z.strictObject({ codec: z.literal(name), ...options.shape }),
+/** A codec as it is given: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are other values. */
+function choice(definitions: readonly CodecDefinition[], words: readonly string[] = []) {
+  const [first, ...rest] = definitions.map(({ name, summary, options }) =>
+    z.strictObject({ codec: z.literal(name).describe(summary), ...options.shape }),
   )
   return z.union([
-    z.enum([...definitions.map(({ name }) => name), ...others]),
+    z.enum([...words, ...definitions.map(({ name }) => name)]),
     z.discriminatedUnion('codec', [first!, ...rest]),
   ])
 }
 
-type Choice = string | { readonly codec: string }
-
-function made(given: Choice): Codec {
-  const { codec, ...options } = typeof given === 'string' ? { codec: given } : given
+/** The codec that was chosen. The schema has checked its options. */
+function made(chosen: string | { readonly codec: string }): Codec {
+  const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
   return codecOf(codec, options)!
+}
+
+const decoders = choice(codecs)
+
+/** A codec that reads lines. */
+export function codecOption() {
+  return decoders.meta({ title: 'codec' }).transform(chosen => made(chosen as string | { codec: string }))
 }
 
 /** How a source reads lines. */
 export function decodeOption() {
-  const all = choice(codecs)
-  return all
-    .meta({ title: 'codec' })
-    .transform((given): Codec => made(given as Choice))
+  return codecOption()
     .prefault('text')
-    .describe(`What a line is. Lines that are something else are kept as text, and counted.`)
+    .describe('The codec that reads a line. A line that it cannot read is kept as text, and counted.')
+}
+
+const encoders = choice(
+  codecs.filter(({ contentType }) => contentType !== undefined),
+  ['raw'],
+)
+
+/** How a destination writes events. */
+export function encodingOption(preset: string) {
+  return encoders
+    .meta({ title: 'encoding' })
+    .transform((chosen, context): Encoding => {
+      if (chosen === 'raw') return 'raw'
+      const codec = made(chosen as string | { codec: string })
+      return codec.encode ? codec : refuse(context, codec.definition.cannotEncode!)
+    })
+    .prefault(preset)
+    .describe(
+      'raw: the line as it was read, a changed event as JSON. json, or another codec that encodes: every event as a line of it.',
+    )
 }

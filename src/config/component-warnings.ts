@@ -1,3 +1,4 @@
+import { codecOf, codecs } from '../codecs/list.js'
 import type { Codec } from '../core/codec.js'
 import type { EventFields } from '../core/event-fields.js'
 import type { Draft } from './component-config.js'
@@ -45,6 +46,10 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
   }
 }
 
+/** Codecs whose events can have any field. */
+const ANY_FIELD = codecs.filter(({ name }) => codecOf(name)?.eventFields === undefined)
+const OTHER_CODECS = ANY_FIELD.map(({ name }) => `"decode: ${name}"`).join(' or ')
+
 interface SourceFields extends EventFields {
   readonly id: string
   readonly codec: Codec | undefined
@@ -64,7 +69,7 @@ function fieldsOf(sources: readonly Draft[]): SourceFields[] | undefined {
 function shownFields({ id, names, others, codec }: SourceFields): string {
   const listed = [...names.map(name => `.${name}`), ...(others ? [others.text] : [])].join(', ')
   const how = codec === undefined ? '' : ` (decode: ${codec})`
-  const advice = codec?.form === 'message' ? `; if its lines are JSON objects, set "decode: json" in ${id}` : ''
+  const advice = codec?.form === 'message' ? `; if its lines have fields, set ${OTHER_CODECS} in ${id}` : ''
   return `${id}${how} has ${listed}${advice}`
 }
 

@@ -1,5 +1,7 @@
 import type { z } from 'zod'
+import { codecs } from '../codecs/list.js'
 import { conditionReference } from '../condition/reference.js'
+import type { CodecDefinition } from '../core/codec.js'
 import type { AnyDefinition, Example, Kind } from '../core/component.js'
 import { deliveryOptions } from '../core/delivery-options.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
@@ -32,6 +34,8 @@ export function referenceText(components: readonly AnyDefinition[]): string {
     '## Inputs',
     `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have them; they may be connected in any way that has no cycle, as long as one event is not copied more than 1000 times (or four times for each connection, where that is more).`,
     ...sections,
+    '## Codecs',
+    ...codecsText(),
     '## Options of every source and destination',
     optionTable(commonSchema('source')),
     '## Options of every processor',
@@ -49,11 +53,57 @@ function valuesText(): string[] {
       '- **size**: `1MB`, `64KiB` (k, M, G, T; with i: powers of 1024), or a number of bytes.',
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
+      "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
       '- **secret**: text that is never printed. Better than in the file it stands in the environment, a file or a systemd credential.',
       '- `${NAME}` in a value is replaced from the environment; it is an error when NAME is not set. `${NAME:-default}` has a default, for a variable that is not set or empty. `$${` is a literal `${`. Values are replaced after the YAML was read: nothing in them is read as YAML, but a whole, unquoted `${NAME}` can be a number or a boolean.',
     ].join('\n'),
     '## Conditions',
     ...conditionReference(),
+  ]
+}
+
+function codecsText(): string[] {
+  const encoders = codecs.filter(({ contentType }) => contentType !== undefined)
+  const links = (definitions: readonly CodecDefinition[]) =>
+    definitions.map(({ name }) => `[${name}](#codec-${name})`).join(', ')
+  return [
+    "A codec turns lines into events, and events into lines. `decode` of a source names one: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
+      `\`encoding\` of a destination is given in the same way. Codecs: ${links(codecs)}. As an encoding: ${links(encoders)}.`,
+    'A line that its codec cannot read is kept as text, in `.message`, and counted by `sluice_not_NAME_lines_total`. ' +
+      'Events have `.file` or `.peer`, `.host` and `.timestamp` from where and when their line was read, unless the line has such a field itself. ' +
+      'To those that json reads nothing is added.',
+    ...codecs.flatMap(codecText),
+  ]
+}
+
+function codecText({ name, summary, notes, options, examples }: CodecDefinition): string[] {
+  return [
+    `<a id="codec-${name}"></a>`,
+    `### Codec \`${name}\``,
+    summary,
+    ...(notes ? [notes] : []),
+    Object.keys(options.shape).length > 0 ? optionTable(options) : 'It has no options.',
+    ...examples.flatMap(({ title, yaml, line, event }) => {
+      const decode =
+        yaml === ''
+          ? [`decode: ${name}`]
+          : [
+              'decode:',
+              `  codec: ${name}`,
+              ...yaml
+                .trimEnd()
+                .split('\n')
+                .map(option => `  ${option}`),
+            ]
+      return [
+        `${title}:`,
+        fence('yaml', decode),
+        'In:',
+        fence('text', [line]),
+        'Out:',
+        fence('json', [JSON.stringify(event)]),
+      ]
+    }),
   ]
 }
 

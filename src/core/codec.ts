@@ -55,7 +55,7 @@ export interface CodecDefinition {
   readonly mayBeCounted?: boolean
   /** Whether an event without a host has the address of its sender in that place. */
   readonly hostIsSender?: boolean
-  /** The media type of encoded events. */
+  /** The media type of encoded events. Left out: the codec only decodes. */
   readonly contentType?: string
   /** Why events cannot be encoded with these options, where they cannot; the codec has no `encode` then. */
   readonly cannotEncode?: string

@@ -1,6 +1,7 @@
 import { dirname } from 'node:path'
 import { z } from 'zod'
-import { encodeNdjson, RawEncoder } from '../codecs/encode.js'
+import { encodeAlone } from '../codecs/encode.js'
+import { encodingOption } from '../codecs/options.js'
 import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
 import { LOCAL } from '../core/delivery-options.js'
@@ -18,10 +19,7 @@ const options = z.strictObject({
   path: reaches('files', z.string().min(1)).describe(
     'File to append to: a regular file that no other destination writes to. Its folder is created when it is missing.',
   ),
-  encoding: z
-    .enum(['json', 'raw'])
-    .default('raw')
-    .describe('raw: the line as it was read, a changed event as JSON. json: every event as a line of JSON.'),
+  encoding: encodingOption('raw'),
   mode: reaches(
     'nothing',
     z.string().regex(/^0?[0-7]{3}$/, { error: 'must be three octal digits in quotes, such as "0640"' }),
@@ -238,6 +236,6 @@ export const file = defineDestination({
     batch => ({
       outcome: 'delivered',
       findings: [{ text: `to ${path}` }],
-      bytes: written(encoding === 'raw' ? new RawEncoder().encode([batch]) : encodeNdjson([batch])),
+      bytes: written(encodeAlone(encoding, [batch])),
     }),
 })

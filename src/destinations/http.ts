@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
 import type { Dispatcher } from 'undici'
-import { encodeNdjson, RawEncoder } from '../codecs/encode.js'
+import { encodeAlone } from '../codecs/encode.js'
 import { AccessKey } from '../core/access-key.js'
 import { keyFileWarnings } from '../core/auth-options.js'
 import type { EventBatch } from '../core/batch.js'
@@ -27,6 +27,7 @@ import { Transport, withoutQuery } from './http/transport.js'
 
 /** Values of headers at least this long are kept out of every text. */
 const SECRET_LENGTH = 8
+const PLAIN = 'text/plain; charset=utf-8'
 const LF = 0x0a
 
 const COMPRESSORS = {
@@ -70,8 +71,7 @@ class HttpDestination implements Destination {
   }
 
   sizeOf(request: readonly EventBatch[], maxBytes: number): number {
-    const { parts, bytes } =
-      this.#options.encoding === 'json' ? encodeNdjson(request) : new RawEncoder().encode(request)
+    const { parts, bytes } = encodeAlone(this.#options.encoding, request)
     // A copy: a receiver may answer before it has read all of it, and the batches' own bytes are used again then.
     if (bytes <= maxBytes) {
       this.#prepared.set(request, { plain: this.#memory.join(parts, bytes), idempotencyKey: randomUUID() })
@@ -85,7 +85,7 @@ class HttpDestination implements Destination {
     const { idempotencyKey } = prepared
     const body = await this.#bodyOf(prepared)
     const headers: Record<string, string> = {
-      'content-type': encoding === 'json' ? 'application/x-ndjson' : 'text/plain; charset=utf-8',
+      'content-type': encoding === 'raw' ? PLAIN : (encoding.definition.contentType ?? PLAIN),
       'idempotency-key': idempotencyKey,
     }
     if (compression !== 'none') headers['content-encoding'] = compression
@@ -240,8 +240,9 @@ class HttpDestination implements Destination {
   /** How many events the receiver can tell apart; 0: its lines are not our events. */
   #eventsIn(request: readonly EventBatch[]): number {
     const events = request.reduce((sum, { length }) => sum + length, 0)
-    if (this.#options.encoding === 'json') return events
-    const { parts, bytes } = new RawEncoder().encode(request)
+    const { encoding } = this.#options
+    if (encoding !== 'raw' && encoding.form === 'object') return events
+    const { parts, bytes } = encodeAlone(encoding, request)
     return countLines(Buffer.concat(parts, bytes)) === events ? events : 0
   }
 
@@ -342,7 +343,7 @@ export const http = defineDestination({
   type: 'http',
   summary: 'Sends events over HTTP, in requests of NDJSON or lines.',
   notes:
-    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`, until `hold_after_refusals` of them came in a row. An answer 400 of a web server that wants TLS or another client certificate holds.\n\nA receiver may tell events apart, with an answer in JSON, whose content type is JSON or left out: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. With `encoding: raw` this works where every event is one line.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
+    'Answers: 2xx is delivered. 401, 403, 407 (from a proxy) and redirects hold: nothing is dropped, and a replaced key is used within a second. 408, 425, 429, 5xx and network errors are tried again, after Retry-After where it is given. 413 sends the request again in halves. Every other 4xx goes where `on_reject` says, with the reason `status_NNN`, until `hold_after_refusals` of them came in a row. An answer 400 of a web server that wants TLS or another client certificate holds.\n\nA receiver may tell events apart, with an answer in JSON, whose content type is JSON or left out: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, where `index` counts the events of the request from 0, and `status` and `message` may be left out. After a 2xx the events that are not listed are delivered; after a 4xx that is final they are sent again without those listed. A listed event goes where `on_reject` says, or is sent again when its own `status` is one that is held or tried again. This works where every event is one line: always with `encoding: json`.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `tls.cert_file` and `tls.key_file` belong together. Each request has an `idempotency-key` that stays the same when it is tried again.',
   options,
   examples: [
     {
@@ -364,6 +365,6 @@ export const http = defineDestination({
       findings: [
         { text: `${method} ${withoutQuery(url)}${compression === 'none' ? '' : `, compressed by ${compression}`}` },
       ],
-      bytes: written(encoding === 'raw' ? new RawEncoder().encode([batch]) : encodeNdjson([batch])),
+      bytes: written(encodeAlone(encoding, [batch])),
     }),
 })

@@ -1,6 +1,7 @@
 import { fstatSync } from 'node:fs'
 import { z } from 'zod'
-import { encodeNdjson, RawEncoder } from '../codecs/encode.js'
+import { type Encoded, type Encoding, encodeAlone, encodeLines, RawEncoder } from '../codecs/encode.js'
+import { encodingOption } from '../codecs/options.js'
 import type { EventBatch } from '../core/batch.js'
 import { type Destination, type DestinationContext, defineDestination } from '../core/component.js'
 import { LOCAL } from '../core/delivery-options.js'
@@ -11,10 +12,7 @@ import { aborted } from '../lib/time.js'
 import { calls, type FileCalls } from './file/appended-file.js'
 
 const options = z.strictObject({
-  encoding: z
-    .enum(['json', 'raw'])
-    .default('raw')
-    .describe('raw: the line as it was read, a changed event as JSON. json: every event as a line of JSON.'),
+  encoding: encodingOption('raw'),
 })
 
 const NEWLINE = Buffer.from('\n')
@@ -25,7 +23,8 @@ export class Stdout implements Destination {
   readonly #os: Pick<FileCalls, 'writev'>
   /** Of a regular file that standard output was redirected to. */
   readonly #file: number | undefined
-  #raw: RawEncoder | undefined
+  readonly #encoding: Encoding
+  #raw = new RawEncoder()
   /** Whether a failed write left a part of a line in the file. */
   #torn = false
 
@@ -36,7 +35,7 @@ export class Stdout implements Destination {
   ) {
     this.#stream = stdout
     this.#os = os
-    this.#raw = encoding === 'raw' ? new RawEncoder() : undefined
+    this.#encoding = encoding
     const { fd } = stdout as { fd?: number }
     const stats = fd === undefined ? undefined : fstatSync(fd, { bigint: true })
     if (stats?.isFile()) {
@@ -58,8 +57,12 @@ export class Stdout implements Destination {
     }
   }
 
+  #encoded(request: readonly EventBatch[], raw: RawEncoder): Encoded {
+    return this.#encoding === 'raw' ? raw.encode(request) : encodeLines(this.#encoding, request)
+  }
+
   #send(request: readonly EventBatch[]): Promise<void> {
-    const { parts } = this.#raw ? this.#raw.encode(request) : encodeNdjson(request)
+    const { parts } = this.#encoded(request, this.#raw)
     return new Promise((resolve, reject) => {
       // The last part's callback comes after those before it; one error is enough.
       const written = (error?: Error | null) => (error ? reject(failure(error, 'write')) : resolve())
@@ -72,14 +75,14 @@ export class Stdout implements Destination {
 
   /** What was written of a failed request cannot be removed: its torn line is ended, and all of it written again. */
   async #append(fd: number, request: readonly EventBatch[]): Promise<void> {
-    const raw = this.#torn ? new RawEncoder() : this.#raw?.copy()
-    const { parts } = this.#raw ? raw!.encode(request) : encodeNdjson(request)
+    const raw = this.#torn ? new RawEncoder() : this.#raw.copy()
+    const { parts } = this.#encoded(request, raw)
     if (this.#torn) parts.unshift(NEWLINE)
     const { failed, last } = await writeAll(fd, parts, this.#os)
     if (last !== undefined) this.#torn = last !== LF
     if (failed) throw failure(failed, (errorCode(failed) ?? 'write').toLowerCase())
     this.#torn = false
-    if (this.#raw) this.#raw = raw
+    this.#raw = raw
   }
 }
 
@@ -138,6 +141,6 @@ export const stdout = defineDestination({
     batch => ({
       outcome: 'delivered',
       findings: [{ text: 'to standard output' }],
-      bytes: written(encoding === 'raw' ? new RawEncoder().encode([batch]) : encodeNdjson([batch])),
+      bytes: written(encodeAlone(encoding, [batch])),
     }),
 })

@@ -209,6 +209,11 @@ function growNesting(): Uint8Array<ArrayBuffer> {
   return larger
 }
 
+/** The slot of the name whose bytes are [start, end) without escapes, or -1 when it is not wanted. */
+export function slotOf(b: Uint8Array, start: number, end: number, wanted: WantedNames): number {
+  return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
+}
+
 /** The slot of the name whose bytes are [start, end), or -1 when it is not wanted. */
 function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean, wanted: WantedNames): number {
   if (escaped) return wanted.names.indexOf(JSON.parse(`"${Buffer.from(b.subarray(start, end)).toString()}"`))

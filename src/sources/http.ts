@@ -219,7 +219,7 @@ class HttpSource implements Source {
     // From here on the run waits until all is passed on.
     if (signal.aborted) throw stopping()
     const origin: Origin = {
-      ...this.#context.origin(content === 'text' ? PLAIN_TEXT : JSON_OBJECTS),
+      ...this.#context.origin(content === 'text' ? (this.#options.decode ?? PLAIN_TEXT) : JSON_OBJECTS),
       ...(peer === undefined ? {} : { peer }),
     }
     let received = 0
@@ -281,7 +281,7 @@ export const http = defineSource({
   type: 'http',
   summary: 'Takes events over HTTP, and answers when they are safe.',
   notes:
-    'POST or PUT to `path` with one of these: `content-type: application/x-ndjson`, a JSON object on each line (a line that is none is kept as text and counted, an empty one is skipped); `application/json`, an array of objects, or objects with white space between; `text/plain`, lines of text. `content-encoding: gzip` is understood. HEAD answers 200 when the key is right.\n\n202, with `{"received": N}`, says that every event was delivered, or refused for good by its destination and accounted for, or is safe in a disk buffer. 503 says that they were not, or that too much is waiting, with `retry-after`: send the request again. A request whose answer was lost is to be sent again too; its events may come twice then. Other answers: 400 the body is malformed (the message names the line) or comes in chunks of less than 16 bytes on average, 401 the key, 403 a web page, 404 the path, 405 the method, 408 too slow, 413 too large, 415 the type or the encoding, 417 an unknown expectation, 501 a transfer coding beside chunked. Each is counted, and logged with the address of the sender, at most once a minute for each reason. Nothing of a request that gets one of these was taken.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `max_body_bytes` must not be more than `max_unsettled_bytes`, `headers_timeout` not more than `request_timeout`. Events of lines of text have `.peer`, the address of the sender.',
+    'POST or PUT to `path` with one of these: `content-type: application/x-ndjson`, a JSON object on each line (a line that is none is kept as text and counted, an empty one is skipped); `application/json`, an array of objects, or objects with white space between; `text/plain`, lines that `decode` reads. `content-encoding: gzip` is understood. HEAD answers 200 when the key is right.\n\n202, with `{"received": N}`, says that every event was delivered, or refused for good by its destination and accounted for, or is safe in a disk buffer. 503 says that they were not, or that too much is waiting, with `retry-after`: send the request again. A request whose answer was lost is to be sent again too; its events may come twice then. Other answers: 400 the body is malformed (the message names the line) or comes in chunks of less than 16 bytes on average, 401 the key, 403 a web page, 404 the path, 405 the method, 408 too slow, 413 too large, 415 the type or the encoding, 417 an unknown expectation, 501 a transfer coding beside chunked. Each is counted, and logged with the address of the sender, at most once a minute for each reason. Nothing of a request that gets one of these was taken.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `max_body_bytes` must not be more than `max_unsettled_bytes`, `headers_timeout` not more than `request_timeout`. Events of lines of text have `.peer`, the address of the sender.',
   options,
   examples: [
     {

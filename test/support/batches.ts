@@ -9,7 +9,7 @@ import { type Frame, LineSplitter } from '../../src/lib/line-splitter.js'
 
 export interface BatchOptions {
   /** The codec, by its name alone or with options. */
-  readonly decode?: string | { readonly codec: string }
+  readonly decode?: string | { readonly codec: string; readonly [option: string]: unknown }
   /** The names that readers of this batch look for; make the readers first. */
   readonly wanted?: WantedNames
   readonly path?: string

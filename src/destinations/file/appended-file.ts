@@ -1,6 +1,6 @@
 import fs, { type BigIntStats, constants } from 'node:fs'
 import { promisify } from 'node:util'
-import { encodeNdjson, RawEncoder } from '../../codecs/encode.js'
+import { type Encoding, encodeLines, RawEncoder } from '../../codecs/encode.js'
 import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { Reach } from '../../core/reach.js'
@@ -40,7 +40,7 @@ const COMPARED_BYTES = 64 * 1024
 
 export interface AppendOptions {
   readonly path: string
-  readonly encoding: 'json' | 'raw'
+  readonly encoding: Encoding
   /** Permissions of a new file. */
   readonly mode: number
   /** Whether an unfinished last line may be continued by the rest of the same line. */
@@ -72,7 +72,7 @@ export class AppendedFile {
   /** When it was opened. */
   readonly stats: BigIntStats
   readonly #fd: number
-  readonly #json: boolean
+  readonly #encoding: Encoding
   readonly #calls: FileCalls
   #raw = new RawEncoder()
   /** The size after the last own write. Any other size means that the end of the file is not known. */
@@ -94,18 +94,18 @@ export class AppendedFile {
       const stats = await os.identify(fd)
       refuseIrregular(path, stats)
       if (reach) await reach.confirm(path, await os.fstat(fd))
-      return new AppendedFile(fd, stats, encoding === 'json', continues, os)
+      return new AppendedFile(fd, stats, encoding, continues, os)
     } catch (error) {
       await os.close(fd).catch(() => {})
       throw error
     }
   }
 
-  private constructor(fd: number, stats: BigIntStats, json: boolean, continues: boolean, os: FileCalls) {
+  private constructor(fd: number, stats: BigIntStats, encoding: Encoding, continues: boolean, os: FileCalls) {
     this.#fd = fd
     this.key = keyOf(stats)
     this.stats = stats
-    this.#json = json
+    this.#encoding = encoding
     this.#continues = continues
     this.#calls = os
   }
@@ -124,12 +124,13 @@ export class AppendedFile {
     this.#continues = false
     // A copy, so that a write that was removed again leaves no trace in it.
     const raw = this.#raw.copy()
-    const { parts, bytes } = this.#json ? encodeNdjson(request) : raw.encode(request)
+    const encoding = this.#encoding
+    const { parts, bytes } = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
     if (bytes === 0) return
-    const lead = this.#json && raw.isOpen ? NEWLINE.length : 0
+    const lead = encoding !== 'raw' && raw.isOpen ? NEWLINE.length : 0
     if (lead > 0) parts.unshift(NEWLINE)
     await this.#write(parts, lead + bytes)
-    this.#raw = this.#json ? new RawEncoder() : raw
+    this.#raw = encoding === 'raw' ? raw : new RawEncoder()
   }
 
   /** Resolves when everything that was appended is on the disk. When it fails, what was not synced is removed again. */

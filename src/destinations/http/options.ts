@@ -1,5 +1,6 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
+import { encodingOption } from '../../codecs/options.js'
 import { auth, HEADER_NAME } from '../../core/auth-options.js'
 import { duration, refuse, refuseAt } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
@@ -37,10 +38,7 @@ export const options = z
   .strictObject({
     url: httpUrl().describe('Where events are sent to.'),
     method: z.enum(['POST', 'PUT']).prefault('POST').describe('The method of the request.'),
-    encoding: z
-      .enum(['json', 'raw'])
-      .prefault('json')
-      .describe('json: NDJSON, every event as a JSON object on a line of its own. raw: the lines as they were read.'),
+    encoding: encodingOption('json'),
     headers: z
       .record(
         z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),

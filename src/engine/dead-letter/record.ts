@@ -16,6 +16,7 @@ import { CONTINUES, PIECE } from '../../lib/line-splitter.js'
  * - "message", "raw": the event's member of this name is the line, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": those of the codec, if any}: a line that the codec of this name reads.
  * - {"raw": "syslog", "options"}: the same, where the line is not UTF-8 and stands in the event's member `raw`.
+ * Both also have "host", that of the origin, where the line is a piece that is not the last.
  */
 
 const LF = 0x0a
@@ -51,9 +52,11 @@ type Line = 'message' | 'raw' | Readonly<Record<string, unknown>> | undefined
 function lineMember(batch: EventBatch, i: number): Line {
   const flags = batch.look(i)
   if (flags & MODIFIED) return undefined
-  const { form, name, options } = batch.origin.codec
+  const { codec, host } = batch.origin
+  const { form, name, options } = codec
   if (form === 'fields') {
-    const more = Object.keys(options).length === 0 ? {} : { options }
+    // The line's own host hides that of its origin, by which the pieces of a line find each other.
+    const more = { ...(Object.keys(options).length > 0 && { options }), ...(flags & PIECE && { host }) }
     return flags & INVALID ? { raw: name, ...more } : { [name]: batch.event(i).line.toString(), ...more }
   }
   if (flags & INVALID) return 'raw'
@@ -108,13 +111,20 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
     codec: found.codec,
     path: typeof file === 'string' && !isObject ? file : undefined,
     peer: typeof peer === 'string' && !isObject ? peer : undefined,
-    host: typeof host === 'string' ? host : '',
+    host: found.host ?? (typeof host === 'string' ? host : ''),
     receivedAt: Number.isNaN(time) ? 0 : time,
   }
 }
 
+interface Found {
+  readonly bytes?: Buffer
+  readonly codec: Codec
+  /** Of the origin, where it is not that of the event. */
+  readonly host?: string
+}
+
 /** The bytes of the line, and what reads them; without bytes the event's own JSON is the line. */
-function lineOf(line: unknown, event: Record<string, unknown>): { bytes?: Buffer; codec: Codec } | undefined {
+function lineOf(line: unknown, event: Record<string, unknown>): Found | undefined {
   const { message, raw } = event
   if (line === undefined) return { codec: JSON_OBJECTS }
   if (line === 'message')
@@ -122,12 +132,12 @@ function lineOf(line: unknown, event: Record<string, unknown>): { bytes?: Buffer
   const base64 = typeof raw === 'string' ? Buffer.from(raw, 'base64') : undefined
   if (line === 'raw') return base64 && { bytes: base64, codec: codecOfBytes(base64, event) }
   if (typeof line !== 'object' || line === null) return undefined
-  const { options, ...named } = line as Record<string, unknown>
+  const { options, host, ...named } = line as Record<string, unknown>
   const [[name, text] = []] = Object.entries(named)
   const isRaw = name === 'raw'
   const codec = codecOf(String(isRaw ? text : name), options)
   const bytes = isRaw ? base64 : typeof text === 'string' ? Buffer.from(text) : undefined
-  return codec && bytes && { bytes, codec }
+  return codec && bytes && { bytes, codec, ...(typeof host === 'string' && { host }) }
 }
 
 /** The only codec besides json and text whose lines earlier releases wrote as "raw" alone. */

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { codecOption } from '../../codecs/options.js'
 import { auth } from '../../core/auth-options.js'
 import { byteSize, duration, refuseAt } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
@@ -17,6 +18,11 @@ export const options = z
       .default('/')
       .describe('The path that requests are made to.'),
     auth: auth.prefault({ type: 'none' }).describe('The key that requests must have.'),
+    decode: codecOption()
+      .optional()
+      .describe(
+        'The codec that reads the lines of bodies of `text/plain`. Lines that it cannot read are kept as text, and counted. Default: text.',
+      ),
     max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('10MiB')
       .describe('Size of a body at most, as it comes and as it is when it is inflated.'),

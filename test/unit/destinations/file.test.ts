@@ -16,6 +16,7 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { Destination, DestinationContext } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { blackhole } from '../../../src/destinations/blackhole.js'
@@ -336,7 +337,7 @@ t.test('stdout that is a file on a full disk, or a terminal that stands still', 
     { code: 'ENOSPC', partial: true },
     { code: 'ENOSPC', partial: false },
   ])
-  for (const encoding of ['raw', 'json'] as const) {
+  for (const encoding of ['raw', JSON_OBJECTS] as const) {
     const destination = new Stdout({ encoding }, contextOf(undefined, { fd } as never), os)
     for (const text of ['one\n', 'two\n', 'three\n']) {
       while (await failureOf(destination.write(lines(text), signal))) {}

@@ -1,0 +1,170 @@
+import { z } from 'zod'
+import { Codec, defineCodec, putSlot } from '../core/codec.js'
+import type { Fields } from '../core/event.js'
+import type { EventFields } from '../core/event-fields.js'
+import { reaches } from '../core/reach.js'
+import type { WantedNames } from '../lib/json-scan.js'
+import { jsonText } from '../lib/json-text.js'
+
+const QUOTE = 0x22
+const LF = 0x0a
+const CR = 0x0d
+const UNNAMED = 'column_'
+
+const options = z.strictObject({
+  delimiter: reaches(
+    'nothing',
+    z
+      .string()
+      .regex(/^[\t\x20-\x7e]$/)
+      .regex(/^[^"\w]$/),
+  )
+    .default(',')
+    .describe('The character between two values: ASCII, and not a letter, a digit, `_` or a double quote.'),
+  columns: z
+    .array(reaches('nothing', z.string().min(1)))
+    .min(1)
+    .refine(names => new Set(names).size === names.length, { error: 'must not have the same name twice' })
+    .optional()
+    .describe(
+      'The names of the values of a line, in order. A line that has more values or fewer is kept as text, and counted. Default: column_1, column_2 and so on, as many as a line has.',
+    ),
+})
+type Options = z.output<typeof options>
+
+/** The value found last: its text without quotes, and whether there are doubled quotes in it. */
+let valueStart = 0
+let valueEnd = 0
+let doubled = false
+
+/** Finds the value that begins at `p`. Returns where it ends, at a delimiter or at `end`; -1 where it is not well formed. */
+function valueEndAt(b: Uint8Array, p: number, end: number, delimiter: number): number {
+  doubled = false
+  valueStart = p
+  if (p === end || b[p] !== QUOTE) {
+    while (p < end && b[p] !== delimiter) {
+      if (b[p] === QUOTE || b[p] === LF || b[p] === CR) return -1
+      p++
+    }
+    valueEnd = p
+    return p
+  }
+  valueStart = ++p
+  for (; p < end; p++) {
+    if (b[p] !== QUOTE) continue
+    if (p + 1 === end || b[p + 1] !== QUOTE) break
+    doubled = true
+    p++
+  }
+  if (p >= end) return -1
+  valueEnd = p++
+  return p === end || b[p] === delimiter ? p : -1
+}
+
+class Csv extends Codec {
+  readonly #delimiter: number
+  readonly #columns: readonly string[] | undefined
+  override readonly encode?: (fields: Fields) => string
+  /** The slots of the columns, for the names and as many of them as are given. */
+  #wanted: WantedNames | undefined
+  #names = -1
+  #slots: number[] = []
+
+  constructor({ columns, delimiter }: Options) {
+    super(csv, { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) })
+    this.#delimiter = delimiter.charCodeAt(0)
+    this.#columns = columns
+    if (columns) this.encode = fields => columns.map(name => valueText(fields[name], delimiter)).join(delimiter)
+  }
+
+  override get eventFields(): EventFields {
+    if (this.#columns) return { names: this.#columns }
+    return { names: [], others: { test: name => columnOf(name) >= 0, text: `.${UNNAMED}1, .${UNNAMED}2 and so on` } }
+  }
+
+  scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
+    const slots = this.#wanted === wanted && this.#names === wanted.names.length ? this.#slots : this.#find(wanted)
+    const columns = this.#columns?.length ?? Number.POSITIVE_INFINITY
+    for (let column = 0, p = start; ; column++, p++) {
+      p = valueEndAt(b, p, end, this.#delimiter)
+      if (p < 0 || column === columns) return false
+      const slot = slots[column]
+      if (slot !== undefined && slot >= 0) putSlot(out, at, slot, valueStart, valueEnd, doubled)
+      if (p === end) return column + 1 === columns || this.#columns === undefined
+    }
+  }
+
+  #find(wanted: WantedNames): readonly number[] {
+    this.#slots = this.#columns?.map(name => wanted.names.indexOf(name)) ?? []
+    if (!this.#columns) {
+      wanted.names.forEach((name, slot) => {
+        const column = columnOf(name)
+        if (column >= 0) this.#slots[column] = slot
+      })
+    }
+    this.#wanted = wanted
+    this.#names = wanted.names.length
+    return this.#slots
+  }
+
+  override value(b: Buffer, start: number, end: number): unknown {
+    return b.toString('utf8', start, end).replaceAll('""', '"')
+  }
+
+  fields(b: Buffer, start: number, end: number): Fields {
+    const values: [string, string][] = []
+    for (let p = start; ; p++) {
+      p = valueEndAt(b, p, end, this.#delimiter)
+      const text = b.toString('utf8', valueStart, valueEnd)
+      const name = this.#columns?.[values.length] ?? `${UNNAMED}${values.length + 1}`
+      values.push([name, doubled ? text.replaceAll('""', '"') : text])
+      if (p === end) return Object.fromEntries(values)
+    }
+  }
+}
+
+/** The index of the column that has this name where columns have none; -1: no column has it. */
+function columnOf(name: string): number {
+  const [, number] = /^column_([1-9]\d{0,5})$/.exec(name) ?? []
+  return number === undefined ? -1 : Number(number) - 1
+}
+
+function valueText(value: unknown, delimiter: string): string {
+  if (value === undefined || value === null) return ''
+  const text = typeof value === 'string' ? value : jsonText(value)
+  return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+}
+
+export const csv = defineCodec({
+  name: 'csv',
+  summary: 'Each line has values with a delimiter between them, quoted as in RFC 4180.',
+  notes:
+    'A value that stands in double quotes may have the delimiter in it, and a double quote as `""`. All values are text; spaces around a ' +
+    'value are part of it. A line is one record: only a source with `multiline` reads quoted values with line ends in them. Names are not ' +
+    'read from a header line, since a reader that goes on in the middle of a file, in a rotated one or after a restart has not seen it: ' +
+    'give them as `columns`. A header line is then an event like any other; a filter can discard it.\n\n' +
+    'As an encoding: `columns` is required. The values of these fields are written in this order. A field that an event does not have is an ' +
+    'empty value; objects, lists, numbers and booleans are written as JSON.',
+  options,
+  form: 'fields',
+  expects: 'CSV',
+  undecodedHelp: 'Lines that are not CSV of the columns that the source has. They are kept as text.',
+  joinsLines: true,
+  contentType: 'text/csv; charset=utf-8',
+  cannotEncode: 'csv cannot be written without columns; give them, as in {codec: csv, columns: [a, b]}',
+  examples: [
+    {
+      title: 'Names for the columns, and another delimiter',
+      yaml: "delimiter: ';'\ncolumns: [time, user, note]\n",
+      line: '2026-01-31T12:00:00Z;ada;"says ""hi""; leaves"',
+      event: { time: '2026-01-31T12:00:00Z', user: 'ada', note: 'says "hi"; leaves' },
+    },
+    {
+      title: 'Without names',
+      yaml: '',
+      line: 'a,"b,c",',
+      event: { column_1: 'a', column_2: 'b,c', column_3: '' },
+    },
+  ],
+  create: parsed => new Csv(parsed),
+})

@@ -1,0 +1,157 @@
+import { Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
+import type { Fields } from '../core/event.js'
+import { slotOf, type WantedNames } from '../lib/json-scan.js'
+import { jsonText } from '../lib/json-text.js'
+
+const SPACE = 0x20
+const QUOTE = 0x22
+const EQUALS = 0x3d
+const BACKSLASH = 0x5c
+
+/** The pair found last: its key, and its value without quotes. A key without a value has `valueStart` -1. */
+let keyStart = 0
+let keyEnd = 0
+let valueStart = 0
+let valueEnd = 0
+/** Whether the value has a backslash, and so may have escapes. */
+let escaped = false
+
+/** Finds the pair that begins at `p`, which is no space. Returns where it ends, or -1 where it is not well formed. */
+function pairEnd(b: Uint8Array, p: number, end: number): number {
+  keyStart = p
+  while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== QUOTE) p++
+  keyEnd = p
+  valueStart = -1
+  escaped = false
+  if (p === keyStart || (p < end && b[p] === QUOTE)) return -1
+  if (p === end || b[p] !== EQUALS) return p
+  p++
+  if (p === end || b[p] !== QUOTE) {
+    valueStart = p
+    while (p < end && b[p]! > SPACE) p++
+    valueEnd = p
+    return p
+  }
+  valueStart = ++p
+  while (p < end && b[p] !== QUOTE) {
+    if (b[p] === BACKSLASH) {
+      escaped = true
+      p++
+    }
+    p++
+  }
+  if (p >= end) return -1
+  valueEnd = p++
+  return p === end || b[p]! <= SPACE ? p : -1
+}
+
+const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|([^u]))/g
+const ESCAPED: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' }
+
+/** A quoted value without its escapes. A backslash before anything that is no escape stays. */
+function unescaped(text: string): string {
+  return text.replace(ESCAPE, (whole, hex: string | undefined, character: string | undefined) => {
+    if (hex !== undefined) return String.fromCharCode(Number.parseInt(hex, 16))
+    return ESCAPED[character!] ?? (/["'\\/]/.test(character!) ? character! : whole)
+  })
+}
+
+class Logfmt extends Codec {
+  constructor() {
+    super(logfmt)
+  }
+
+  override get eventFields(): undefined {
+    return undefined
+  }
+
+  scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
+    let hasPair = false
+    for (let p = start; p < end; ) {
+      if (b[p]! <= SPACE) {
+        p++
+        continue
+      }
+      p = pairEnd(b, p, end)
+      if (p < 0) return false
+      hasPair ||= valueStart >= 0
+      const slot = slotOf(b, keyStart, keyEnd, wanted)
+      if (slot < 0) continue
+      if (valueStart < 0) putSlot(out, at, slot, keyEnd, keyEnd, true)
+      else putSlot(out, at, slot, valueStart, valueEnd, escaped)
+    }
+    return hasPair
+  }
+
+  /** Nothing at all stands for a key without a value. */
+  override value(b: Buffer, start: number, end: number): unknown {
+    return start === end ? true : unescaped(b.toString('utf8', start, end))
+  }
+
+  fields(b: Buffer, start: number, end: number): Fields {
+    const pairs: [string, unknown][] = []
+    for (let p = start; p < end; ) {
+      if (b[p]! <= SPACE) {
+        p++
+        continue
+      }
+      p = pairEnd(b, p, end)
+      const key = b.toString('utf8', keyStart, keyEnd)
+      const text = valueStart < 0 ? '' : b.toString('utf8', valueStart, valueEnd)
+      pairs.push([key, valueStart < 0 ? true : escaped ? unescaped(text) : text])
+    }
+    // fromEntries makes own members of every name, `__proto__` too; of several values of a key it keeps the last.
+    return Object.fromEntries(pairs)
+  }
+
+  override encode(fields: Fields): string {
+    const pairs = Object.entries(fields).filter(([, value]) => value !== undefined)
+    return pairs.map(([key, value]) => `${keyText(key)}=${valueText(value)}`).join(' ')
+  }
+}
+
+/** A key has no characters that end one: each becomes `_`. */
+function keyText(key: string): string {
+  return key === '' ? '_' : key.replace(/[\x00-\x20="]/g, '_')
+}
+
+function valueText(value: unknown): string {
+  const text = typeof value === 'string' ? value : jsonText(value)
+  // Some readers take an unquoted value to end at an equals sign.
+  return /[\x00-\x20="\x7f]/.test(text) ? JSON.stringify(text) : text
+}
+
+export const logfmt = defineCodec({
+  name: 'logfmt',
+  summary:
+    'Each line is made of pairs such as `level=info msg="user logged in"`, as programs in Go and Heroku write them.',
+  notes:
+    'A line is logfmt when it has at least one pair `key=value` and every part of it is well formed. Parts are separated by spaces. A key ' +
+    'without `=` has the value true, as in Vector. All other values are text. A value with spaces stands in double quotes, in which `\\"`, ' +
+    "`\\\\`, `\\/`, `\\'`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t` and `\\u0041` are escapes; any other backslash is kept. Without quotes a value " +
+    'ends at the next space. Of a key that occurs several times the last value counts. A dot in a key is part of its name: `."a.b"` is the ' +
+    'field of `a.b=1`.\n\n' +
+    'As an encoding: every field of the event is a pair, in order. Objects, lists, numbers and null are written as JSON. In keys, spaces, `=`, ' +
+    'double quotes and control characters become `_`.',
+  options: NO_OPTIONS,
+  form: 'fields',
+  expects: 'logfmt',
+  undecodedHelp: 'Lines that are not logfmt though the source decodes it. They are kept as text.',
+  joinsLines: false,
+  contentType: 'text/plain; charset=utf-8',
+  examples: [
+    {
+      title: 'A request as a router logs it',
+      yaml: '',
+      line: 'at=info method=GET path="/a b" status=200 secure',
+      event: { at: 'info', method: 'GET', path: '/a b', status: '200', secure: true },
+    },
+    {
+      title: 'Escapes, an empty value, and a key that occurs twice',
+      yaml: '',
+      line: String.raw`msg="say \"hi\"\n" user= n=1 n=2`,
+      event: { msg: 'say "hi"\n', user: '', n: '2' },
+    },
+  ],
+  create: () => new Logfmt(),
+})

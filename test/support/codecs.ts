@@ -1,0 +1,51 @@
+import { MISSING } from '../../src/core/field-reader.js'
+import { WantedNames } from '../../src/lib/json-scan.js'
+import { type BatchOptions, batchOf, readerOf } from './batches.js'
+import { seeded } from './lines.js'
+
+/** Lines made of up to 8 of `parts`, the same ones for the same seed. */
+export function fuzz(seed: number, count: number, parts: readonly string[]): string[] {
+  const random = seeded(seed)
+  const below = (most: number) => Math.floor(random() * most)
+  return Array.from({ length: count }, () =>
+    Array.from({ length: below(9) }, () => parts[below(parts.length)]).join(''),
+  )
+}
+
+/** What a reader finds is what the whole event has: before and after the batch has moved, in a copy, with bad bytes. */
+export function agreesWithFields(
+  t: { same(found: unknown, wanted: unknown, message: string): unknown },
+  decode: NonNullable<BatchOptions['decode']>,
+  names: readonly string[],
+  lines: readonly string[],
+): void {
+  const wanted = new WantedNames()
+  const readers = names.map(name => [name, readerOf(`."${name}"`, wanted)] as const)
+  const given = [...lines, ...lines.map(line => Buffer.concat([Buffer.from(line), Buffer.from([0xff])]))]
+  for (const piece of [0, 3]) {
+    const batch = batchOf(given, {
+      decode,
+      wanted,
+      path: '/f',
+      peer: '192.0.2.7',
+      receivedAt: 1e12,
+      ...(piece ? { maxLineBytes: 5 } : {}),
+    })
+    const check = (what: string) => {
+      for (let i = 0; i < batch.length; i++) {
+        const fields = batch.fields(i)
+        for (const [name, reader] of readers) {
+          const kind = reader.load(batch, i)
+          const value = Object.hasOwn(fields, name) ? fields[name] : undefined
+          t.same([kind === MISSING, reader.value()], [value === undefined, value], `${what}: ${name} of event ${i}`)
+        }
+      }
+    }
+    check('at first')
+    batch.retain(i => i % 3 !== 1)
+    check('some gone')
+    batch.fork(0, 1).ack.settle('delivered')
+    batch.compact()
+    check('elsewhere')
+  }
+}

@@ -1,0 +1,174 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { parse } from 'yaml'
+import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { codecOf, codecs } from '../../../src/codecs/list.js'
+import { components } from '../../../src/components.js'
+import { parseConfig } from '../../../src/config/load.js'
+import { Ack } from '../../../src/core/ack.js'
+import type { EventBatch } from '../../../src/core/batch.js'
+import type { Codec, CodecDefinition, CodecExample } from '../../../src/core/codec.js'
+import type { Outlet } from '../../../src/core/component.js'
+import { ConfigError, DeliveryError } from '../../../src/core/errors.js'
+import { LettersProgress, lettersSource } from '../../../src/engine/dead-letter/letters.js'
+import { encodeLetters } from '../../../src/engine/dead-letter/record.js'
+import { BatchDecoder, encodeBatch } from '../../../src/engine/disk-buffer/batch-record.js'
+import { sameOptions } from '../../../src/engine/same-options.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { batchOf } from '../../support/batches.js'
+import { checkout } from '../../support/checkout.js'
+import { agreesWithFields } from '../../support/codecs.js'
+
+const examples = codecs.flatMap(definition =>
+  definition.examples.map((example): [string, CodecDefinition, CodecExample, Codec] => [
+    `${definition.name}: ${example.title}`,
+    definition,
+    example,
+    codecOf(definition.name, parse(example.yaml) ?? {})!,
+  ]),
+)
+const FROM = { path: '/x', peer: '192.0.2.7', host: 'h', receivedAt: 1e12 }
+const text = ({ parts }: { parts: Buffer[] }) => Buffer.concat(parts).toString('latin1')
+
+t.test('every codec is a file of its own, and described', t => {
+  t.ok(codecs.length > 0)
+  for (const { name, summary, options, undecodedHelp } of codecs) {
+    t.match(name, /^[a-z][a-z0-9_]*$/)
+    t.ok(existsSync(join(checkout, `src/codecs/${name}.ts`)), name)
+    for (const text of [summary, undecodedHelp]) t.match(text, /^[A-Z].*\.$/s, `${name}: a sentence`)
+    for (const [option, schema] of Object.entries(options.shape))
+      t.ok((schema as { description?: string }).description, `${name}: ${option} is described`)
+  }
+  const knowing = /(name|codec|decode)\w* === '(json|text|syslog|logfmt|csv)'/
+  for (const file of ['core/batch', 'core/field-reader', 'engine/outlet', 'cli/explain-event', 'config/reference'])
+    t.notMatch(readFileSync(join(checkout, `src/${file}.ts`), 'utf8'), knowing, `${file} knows no codec by name`)
+  t.end()
+})
+
+t.test('every example is so: the event as a whole, by its fields, and encoded', t => {
+  for (const [title, { form }, { line, event }, codec] of examples) {
+    t.ok(codec, title)
+    const { codec: name, ...options } = codec.toJSON() as { codec: string }
+    t.ok(codecOf(name, options)?.isSame(codec), `${title}: its options parse to themselves`)
+    const batch = batchOf([line], { ...FROM, decode: codec.toJSON() })
+    t.equal(batch.scan(), 0, title)
+    const { path: file, peer, host } = FROM
+    const origin = form === 'object' ? {} : { file, peer, host, timestamp: new Date(FROM.receivedAt).toISOString() }
+    t.same(batch.fields(0), { ...origin, ...event }, title)
+    const names = [...Object.keys(event), 'file', 'nothing']
+    if (form !== 'object') agreesWithFields(t, codec.toJSON(), names, [line, 'x'])
+    const known = codec.eventFields
+    const all = [...(known?.names ?? []), 'message']
+    for (const name of known ? Object.keys(event) : [])
+      t.ok(all.includes(name) || known!.others?.test(name), `${title}: .${name} is one of its fields`)
+    if (!codec.encode) continue
+    const again = batchOf([codec.encode(event)], { decode: codec.toJSON() })
+    t.equal(again.scan(), 0, `${title}: what is encoded can be read`)
+    if (form === 'object') t.same(again.fields(0), event, title)
+  }
+  t.end()
+})
+
+t.test('batches, letters and copies keep the codec with its options', async t => {
+  const path = join(t.testdir({}), 'letters')
+  for (const [title, { form }, { line }, codec] of examples) {
+    const lines = [line, '\x01', Buffer.concat([Buffer.from(line), Buffer.from([0xff])]), `${'y'.repeat(90)}=${line}`]
+    const make = () => batchOf(lines, { ...FROM, decode: codec.toJSON(), maxLineBytes: 80 })
+    const seen = (batches: readonly EventBatch[]) => {
+      const events = batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
+      return { events, json: text(encodeNdjson(batches)), raw: text(new RawEncoder().encode(batches)) }
+    }
+    const wanted = seen([make()])
+    for (const looked of [false, true]) {
+      const batch = make()
+      if (looked) batch.scan()
+      const decoder = new BatchDecoder(new WantedNames())
+      const restored = decoder.decode(encodeBatch(batch), new Ack(() => {}))
+      t.ok(restored.origin.codec.isSame(codec), title)
+      t.same(seen([restored]), wanted, `${title}: from a record`)
+    }
+    const error = new DeliveryError('no', { failure: 'reject', reason: 'status_422' })
+    writeFileSync(path, encodeLetters([make()], error, { destination: 'd', wall: 0 }))
+    const batches: EventBatch[] = []
+    const source = lettersSource(path, new LettersProgress(0, () => {}))
+    const { run } = (await source.create({}, { id: 'l', origin: () => ({ wanted: new WantedNames() }) } as never)) as {
+      run: (out: Outlet, s: AbortSignal) => Promise<void>
+    }
+    const out = { ack: () => new Ack(() => {}), send: async (batch: EventBatch) => void batches.push(batch) }
+    await run(out, new AbortController().signal)
+    const found = seen(batches)
+    t.same(found.json, wanted.json, `${title}: from letters, as JSON`)
+    t.equal(found.raw, wanted.raw, `${title}: from letters, raw`)
+    if (form === 'fields') t.ok(batches[0]!.origin.codec.isSame(codec), title)
+  }
+})
+
+const config = (source: string, destination = 'type: blackhole') =>
+  parseConfig(
+    `sources:\n  in: { ${source} }\ndestinations:\n  out: { inputs: [in], ${destination} }\ndata_dir: /tmp\n`,
+    'c.yaml',
+    { components, env: {} } as never,
+  )
+const problemsOf = (source: string, destination?: string) => {
+  try {
+    config(source, destination)
+    return []
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    return error.problems.map(({ path, message }) => `${path}: ${message}`)
+  }
+}
+
+t.test('every source that reads lines takes every codec, by name and with options', t => {
+  const sources = components.filter(({ kind, options }) => kind === 'source' && 'decode' in options.shape)
+  t.same(
+    sources.map(({ type }) => type),
+    ['file', 'stdin', 'tcp', 'http'],
+  )
+  const rest: Record<string, string> = {
+    file: ', include: [/x]',
+    tcp: ', listen: "127.0.0.1:1"',
+    http: ', listen: "127.0.0.1:1"',
+  }
+  for (const { type } of sources) {
+    for (const { name } of codecs) {
+      const decode = (value: string) =>
+        (config(`type: ${type}${rest[type] ?? ''}, decode: ${value}`).sources[0]!.options as { decode: Codec }).decode
+      t.equal(decode(name).name, name)
+      t.ok(sameOptions(decode(name), decode(`{ codec: ${name} }`)), `${type} ${name}: the two forms are the same`)
+    }
+  }
+  const csv = (options: string) => config(`type: stdin, decode: { codec: csv, ${options} }`).sources[0]!.options
+  t.ok(sameOptions(csv('columns: [a]'), csv('columns: [a]')))
+  t.notOk(sameOptions(csv('columns: [a]'), csv('columns: [b]')))
+  t.end()
+})
+
+t.test('what is wrong with a codec is said in its place', t => {
+  t.same(problemsOf('type: stdin, decode: jsn'), [
+    'sources.in.decode: must be one of json, text, syslog, logfmt, csv, not "jsn"; did you mean "json"?',
+  ])
+  t.same(problemsOf('type: stdin, decode: { codec: cvs }'), [
+    'sources.in.decode.codec: must be one of json, text, syslog, logfmt, csv, not "cvs"; did you mean "csv"?',
+  ])
+  t.same(problemsOf('type: stdin, decode: { codec: csv, colums: [a] }'), [
+    'sources.in.decode.colums: unknown option; did you mean "columns"?',
+  ])
+  t.same(problemsOf('type: stdin, decode: { codec: csv, columns: [a, a] }'), [
+    'sources.in.decode.columns: must not have the same name twice',
+  ])
+  t.match(problemsOf('type: stdin, decode: 3')[0], /^sources\.in\.decode: must be one of json, text/)
+  t.match(
+    problemsOf('type: stdin, decode: logfmt, multiline: { preset: java }')[0],
+    /cannot be used with decode: logfmt/,
+  )
+  t.same(problemsOf('type: stdin, decode: csv, multiline: { preset: java }'), [])
+  t.match(
+    problemsOf('type: stdin', 'type: stdout, encoding: csv')[0],
+    /encoding: csv cannot be written without columns/,
+  )
+  t.match(problemsOf('type: stdin', 'type: stdout, encoding: syslog')[0], /must be one of raw, json, logfmt, csv/)
+  t.same(problemsOf('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
+  t.end()
+})
