@@ -1,6 +1,9 @@
 // The panels of the dashboard for Grafana, row by row; dashboard.mjs makes it of them.
 import { BY, bounds, C, EACH, kind, lines, perComponent, quantile, rate, S, stat, table } from './dashboard-panels.mjs'
 
+/** The metrics of all codecs, as one with a label `codec`. */
+const UNDECODED = `label_replace({__name__=~"sluice_not_.+_lines_total", ${C}}, "codec", "$1", "__name__", "sluice_not_(.+)_lines_total")`
+
 export const ROWS = {
   'What is wrong': [
     stat(
@@ -156,11 +159,10 @@ export const ROWS = {
     ),
     lines(
       'Lines that are not what they should be',
-      'Kept as text: not JSON, not syslog; and pieces of lines that are too long.',
+      'Kept as text, since the codec of their source cannot read them; and pieces of lines that are too long.',
       'eps',
       [
-        [`sum ${BY} (${rate('sluice_not_json_lines_total')})`, `${EACH} not JSON`],
-        [`sum ${BY} (${rate('sluice_not_syslog_lines_total')})`, `${EACH} not syslog`],
+        [`sum by (instance, component_id, codec) (rate(${UNDECODED}[$__rate_interval:]))`, `${EACH} not {{codec}}`],
         [`sum ${BY} (${rate('sluice_line_pieces_total')})`, `${EACH} pieces`],
       ],
     ),

@@ -371,3 +371,47 @@ destinations: { up: { type: http, inputs: [web], url: "${counter.url}", ${DISK},
   await next.stop(t)
   t.same([...counter.seen.keys()], [2, 3])
 })
+
+t.test('lines that a codec with options reads are the same events behind a buffer, a kill and a restart', async t => {
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  receiver.otherwise = 503
+  const folder = t.testdir({})
+  const config = (decode: string) => `
+sources: { in: { type: stdin, decode: ${decode} } }
+processors: { few: { type: throttle, inputs: [in], limit: 2, window: 1h, key_field: .user } }
+destinations:
+  up: { type: http, inputs: [few], url: "${receiver.url()}", batch: { max_wait: 20ms }, ${RETRY}, ${DISK} }
+  out: { type: file, inputs: [few], path: out.log, encoding: logfmt }
+`
+  const first = await startDaemon(t, folder, config("{ codec: csv, delimiter: ';', columns: [user, note] }"))
+  first.child.stdin!.write('ada;one\nada;"two; ""2"""\nada;three\nbob;\nonly one\n')
+  const scrape = await first.scrapedUntil(
+    scrape => scrape.sum('sluice_buffer_events') === 4 && scrape.events('out').sent === 4,
+  )
+  t.equal(scrape.sum('sluice_not_csv_lines_total'), 1)
+  t.equal(scrape.sum('sluice_not_json_lines_total'), 0)
+  scrape.conserves(t)
+  const [one, two, bob, none] = readFileSync(join(folder, 'out.log'), 'utf8').split('\n')
+  t.match(one, /^user=ada note=one host=\S+ timestamp=\S+Z$/)
+  t.match(two, /^user=ada note="two; \\"2\\"" host=/)
+  t.match([bob, none], [/^user=bob note= host=/, /^message="only one" host=/])
+  await first.until(() => existsSync(join(folder, 'state/buffer/up/ledger')))
+  first.child.kill('SIGKILL')
+  await first.exit
+
+  receiver.otherwise = 200
+  // What is in the buffer is read as it was when it came, however lines are read now.
+  const second = await startDaemon(t, folder, config('json'))
+  second.child.stdin!.end('{"user":"eve"}\n')
+  t.match(await second.ended(t), { undelivered: 0 })
+  const events = receiver.lines().map(line => JSON.parse(line))
+  t.match(events, [
+    { user: 'ada', note: 'one' },
+    { user: 'ada', note: 'two; "2"' },
+    { user: 'bob', note: '' },
+    { message: 'only one' },
+    { user: 'eve' },
+  ])
+  t.same(Object.keys(events[0]), ['user', 'note', 'host', 'timestamp'])
+})
