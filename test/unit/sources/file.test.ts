@@ -392,7 +392,7 @@ t.test('options', async t => {
     max_line_bytes: 1 << 20,
     partial_line_timeout: undefined,
     partial_line_at_stop: 'keep',
-    decode: 'text',
+    decode: { definition: { name: 'text' } },
     read_from: 'beginning',
   })
 })
