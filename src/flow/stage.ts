@@ -163,8 +163,9 @@ export class Stage extends Transform {
   async #decide(pending: Pending, before: EventBatch, waits: Promise<void>): Promise<void> {
     try {
       await waits
-    } catch {
+    } catch (error) {
       await pending.work.processEach(this.processor, before)
+      if (!pending.work.errors) this.#logBatchFailure(pending.work, error)
     }
     pending.isDecided = true
     await this.#letGo()
@@ -208,6 +209,20 @@ export class Stage extends Transform {
     const text = `processor failed on some events; ${WHAT_BECOMES[this.#context.onError]}`
     if (threw) this.#context.log.error(fields, text)
     else this.#context.log.warn(fields, text)
+  }
+
+  /** No event by itself makes the processor fail. */
+  #logBatchFailure({ batch }: BatchWork, cause: unknown): void {
+    this.#context.metrics.failed('bug')
+    const limited = this.#limit.next('batch')
+    if (!limited) return
+    const { source, path: file, peer } = batch.origin
+    const error = errorText(cause)
+    const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events: batch.length, error, ...limited }
+    this.#context.log.warn(
+      fields,
+      'processor failed on a batch, and on none of its events by itself; all are processed',
+    )
   }
 
   /** Writes dead letters, again and again until they are safe. */

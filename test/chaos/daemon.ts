@@ -5,6 +5,9 @@ import { sluiceMain } from '../support/checkout.js'
 
 type LogLine = Readonly<Record<string, unknown>> & { readonly level: number; readonly msg: string }
 
+/** Adds to the components of the program. */
+const PROCESSORS = new URL('./processors.js', import.meta.url).href
+
 /** One start of the real program, watched from outside. */
 export class Daemon {
   readonly pid: number
@@ -22,7 +25,7 @@ export class Daemon {
   #rest = ''
 
   constructor(configPath: string, folder: string) {
-    const child = spawn(process.execPath, [sluiceMain, 'run', '--config', configPath], {
+    const child = spawn(process.execPath, ['--import', PROCESSORS, sluiceMain, 'run', '--config', configPath], {
       cwd: folder,
       stdio: ['ignore', 'ignore', 'pipe'],
     })

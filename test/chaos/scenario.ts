@@ -5,6 +5,8 @@ import { readFileSync } from 'node:fs'
  * a seed alone, so that it can be written down, cut shorter and run again.
  */
 
+export const THROUGH = ['filter', 'waits', 'throws'] as const
+
 export interface Setup {
   /** raw: the lines as they are. text: JSON objects around the lines. json: the lines are JSON objects themselves. */
   readonly format: 'raw' | 'text' | 'json'
@@ -27,7 +29,8 @@ export interface Setup {
   readonly header: boolean
   /** Lines end with CR LF. */
   readonly crlf: boolean
-  readonly through: 'none' | 'filter'
+  /** What is between the source and the destination: processors that pass everything on. */
+  readonly through: 'none' | (typeof THROUGH)[number]
   readonly buffer: 'memory' | 'disk'
   /** Where state and logs are: in the temporary folder, or on small file systems of their own, which can be full. */
   readonly state: 'folder' | 'tmpfs'

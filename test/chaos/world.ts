@@ -37,6 +37,13 @@ const EXPECTED_ERRORS = [
 ]
 const CANNOT_START = /data_dir .* cannot be used/
 
+/** Each passes everything on. */
+const PROCESSORS = {
+  filter: { type: 'filter', condition: 'if (NOT (.nothing exists))' },
+  waits: { type: 'chaos_waits' },
+  throws: { type: 'chaos_throws' },
+}
+
 export interface Surroundings {
   /** A folder for this run alone. */
   readonly folder: string
@@ -246,7 +253,6 @@ export class World {
   #config(): object {
     const { setup, files } = this
     const { tls, through } = setup
-    const pass = { type: 'filter', inputs: [SOURCE], condition: 'if (NOT (.nothing exists))' }
     return {
       data_dir: this.state,
       metrics: { listen: '127.0.0.1:0' },
@@ -264,11 +270,11 @@ export class World {
           max_open_files: setup.openFiles,
         },
       },
-      ...(through === 'filter' && { processors: { all: pass } }),
+      ...(through !== 'none' && { processors: { all: { ...PROCESSORS[through], inputs: [SOURCE] } } }),
       destinations: {
         [DESTINATION]: {
           type: 'http',
-          inputs: [through === 'filter' ? 'all' : SOURCE],
+          inputs: [through === 'none' ? SOURCE : 'all'],
           url: this.receiver.url,
           encoding: setup.format === 'raw' ? 'raw' : 'json',
           headers: { 'x-life': String(this.model.lives) },

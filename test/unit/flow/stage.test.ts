@@ -225,6 +225,19 @@ t.test('a failure costs no other event, and on_error says what becomes of the ev
   }
 })
 
+t.test('a failure that no event causes by itself is counted', async t => {
+  const processor: Processor = {
+    process(batch) {
+      if (batch.length > 1) throw new Error('too many')
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor)
+  const { main } = await run(stage, [batch(...numbers(0, 3)), batch({ n: 3 })])
+  t.same(main, ['{"n":0}', '{"n":1}', '{"n":2}', '{"n":3}'])
+  t.equal(counters.failures.get('bug'), 1)
+  t.same(settled, ['delivered', 'delivered'])
+})
+
 t.test('a processor may say itself that an event failed, and why', async t => {
   const processor: Processor = {
     process(batch, to, scope) {
