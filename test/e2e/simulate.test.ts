@@ -452,6 +452,14 @@ processors: { limit_app: { type: throttle, inputs: [in], limit: 1, window: 1h, k
   t.same(decoded.all, ['0 pass app', '1 pass cron', '2 pass null', '3 discard app'])
   t.match(decoded.stderr, /undecoded 1 line not a syslog message: read as text no time 2 events without/)
   t.match(decoded.stderr, /applied decode: syslog of in/)
+  const columns = yaml('type: stdin, decode: { codec: csv, columns: [time, app] }', '.app')
+  const csv = ['2026-01-01T00:00:00Z,web', 'none', '2026-01-01T00:00:01Z,"web"', '2026-01-01T00:00:02Z,cron']
+  const named = await before(t, columns, [], lines(csv), '.time')
+  t.same(named.all, ['0 pass web', '1 pass null', '2 discard web', '3 pass cron'])
+  t.match(named.stderr, /undecoded 1 line not CSV: read as text/)
+  t.match(named.stderr, /applied decode: csv \{"columns":\["time","app"\]\} of in/)
+  const timeless = await before(t, columns, [], lines(csv), '.timestamp')
+  t.match(timeless.stderr, /no event has a time in \.timestamp.*the fields of the events are \.time, \.app, \.host/)
   const dir = t.testdir({ 'a.log': 'one\n  more\ntwo\none\n  more\n' })
   const file = `${dir}/a.log`
   const several = yaml('type: file, include: [/none], multiline: { continue: "^ " }', '.message')

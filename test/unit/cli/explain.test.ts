@@ -235,6 +235,32 @@ t.test('an event of syslog as it is tapped is that event', async t => {
   t.match(await run(t, '<34>cart: boom', { source: 'sys' }), { stdout: /\.peer is missing, the source sets it/ })
 })
 
+t.test('a line, or a tapped event, of a codec with options', async t => {
+  t.testdir({
+    'sluice.yaml': `
+sources:
+  csv: { type: stdin, decode: { codec: csv, columns: [time, app] } }
+  pairs: { type: tcp, listen: 127.0.0.1:0, decode: logfmt }
+processors:
+  limit: { type: throttle, inputs: [csv, pairs], limit: 2, window: 10s, key_field: .app }
+destinations: { out: { type: stdout, inputs: [limit], encoding: { codec: csv, columns: [app, host] } } }
+`,
+  })
+  const line = await run(t, '12:00,"web, ""7"""', { source: 'csv' })
+  t.match(
+    line.stdout,
+    /^csv \(stdin\): 18 bytes, read as CSV\n {4}12:00,"web, ""7"""\n {2}is \{"time":"12:00","app":"web/,
+  )
+  t.match(line.stdout, /it counts in a bucket of its value {2}\(\.app is "web, \\"7\\""\)/)
+  t.match(line.stdout, /"web, ""7""",/, 'as it is encoded')
+  t.match(await run(t, 'one', { source: 'csv' }), { stdout: /read as text, since it is not CSV/ })
+  const of = async (event: object, source: string) => (await run(t, JSON.stringify(event), { source })).stdout
+  const tapped = /read as an event as sluice tap shows it, whose line is not known\n/
+  t.match(await of({ time: '1', app: 'web', ...WHERE }, 'csv'), tapped)
+  t.match(await of({ app: 'web', any: true, ...WHERE }, 'pairs'), tapped)
+  t.match(await of({ time: '1', app: 'web', other: '1', ...WHERE }, 'csv'), /since it is not CSV/)
+})
+
 t.test('what goes nowhere, and what cannot be explained', async t => {
   t.testdir({
     'sluice.yaml': `

@@ -146,11 +146,12 @@ t.test('every source that reads lines takes every codec, by name and with option
 })
 
 t.test('what is wrong with a codec is said in its place', t => {
+  const names = codecs.map(({ name }) => name).join(', ')
   t.same(problemsOf('type: stdin, decode: jsn'), [
-    'sources.in.decode: must be one of json, text, syslog, logfmt, csv, not "jsn"; did you mean "json"?',
+    `sources.in.decode: must be one of ${names}, not "jsn"; did you mean "json"?`,
   ])
   t.same(problemsOf('type: stdin, decode: { codec: cvs }'), [
-    'sources.in.decode.codec: must be one of json, text, syslog, logfmt, csv, not "cvs"; did you mean "csv"?',
+    `sources.in.decode.codec: must be one of ${names}, not "cvs"; did you mean "csv"?`,
   ])
   t.same(problemsOf('type: stdin, decode: { codec: csv, colums: [a] }'), [
     'sources.in.decode.colums: unknown option; did you mean "columns"?',
@@ -168,7 +169,7 @@ t.test('what is wrong with a codec is said in its place', t => {
     problemsOf('type: stdin', 'type: stdout, encoding: csv')[0],
     /encoding: csv cannot be written without columns/,
   )
-  t.match(problemsOf('type: stdin', 'type: stdout, encoding: syslog')[0], /must be one of raw, json, logfmt, csv/)
+  t.match(problemsOf('type: stdin', 'type: stdout, encoding: syslog')[0], /must be one of raw, json, /)
   t.same(problemsOf('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
   t.end()
 })

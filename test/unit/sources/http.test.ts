@@ -130,6 +130,10 @@ t.test('every kind of body becomes events', async t => {
   await ask(port, { body: 'x\n{"a":1}' })
   t.match(out.fields, [{ message: 'x', peer: '127.0.0.1', host: 'here' }, { a: 1 }])
   t.same(out.fields[1], { a: 1 })
+  const pairs = await start(t, { decode: 'logfmt' })
+  await ask(pairs.port, { type: 'text/plain', body: 'a=1 b\nnone' })
+  await ask(pairs.port, { body: '{"c":"d=1"}' })
+  t.match(pairs.out.fields, [{ a: '1', b: true, peer: '127.0.0.1' }, { message: 'none' }, { c: 'd=1' }])
   t.equal(count('bug'), 0)
   const large = `${'z'.repeat(119)}\n`.repeat(80_000)
   out.batches.length = 0
