@@ -8,8 +8,7 @@ import { FieldReader } from '../src/core/field-reader.js'
 import type { Origin } from '../src/core/origin.js'
 import { WantedNames } from '../src/lib/json-scan.js'
 import { LineSplitter } from '../src/lib/line-splitter.js'
-import { Decider } from '../src/throttle/decider.js'
-import { KeyedLimiter, type LimiterOptions } from '../src/throttle/keyed-limiter.js'
+import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
 import type { WindowMode } from '../src/throttle/windows.js'
 
 /** The core of the throttle by itself: decisions a second of CPU time, and memory a bucket. JSON lines, or with --json one array. */

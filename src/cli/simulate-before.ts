@@ -8,11 +8,9 @@ import type { FieldReader } from '../core/field-reader.js'
 import { filter } from '../processors/filter.js'
 import { deciderOptions, type ThrottleOptions } from '../processors/throttle/options.js'
 import { throttle } from '../processors/throttle.js'
-import { Decider, EXCLUDED, FAIL_OPEN } from '../throttle/decider.js'
-import { EventDecider } from '../throttle/event-decider.js'
-import { eventTime } from '../throttle/event-time.js'
+import { Decider, EXCLUDED, FAIL_OPEN, PASS } from '../throttle/decider.js'
+import { EventDecider, eventTime } from '../throttle/event-decider.js'
 import { LATE } from '../throttle/event-windows.js'
-import { PASS } from '../throttle/keyed-limiter.js'
 import { UsageError } from './command-line.js'
 
 /** The part of a configuration that events pass before they reach a throttle. */

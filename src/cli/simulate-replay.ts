@@ -7,11 +7,18 @@ import { WantedNames } from '../lib/json-scan.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { printableJson } from '../lib/printable.js'
 import { deciderOptions, type ThrottleOptions } from '../processors/throttle/options.js'
-import { Decider, type Decision, EXCLUDED as EXEMPT, FAIL_OPEN, TOO_LATE } from '../throttle/decider.js'
-import { EventDecider } from '../throttle/event-decider.js'
-import { eventTime } from '../throttle/event-time.js'
+import {
+  Decider,
+  type Decision,
+  DISCARD,
+  EXCLUDED as EXEMPT,
+  FAIL_OPEN,
+  FULL,
+  PASS,
+  TOO_LATE,
+} from '../throttle/decider.js'
+import { EventDecider, eventTime } from '../throttle/event-decider.js'
 import { LATE } from '../throttle/event-windows.js'
-import { DISCARD, FULL, PASS } from '../throttle/keyed-limiter.js'
 import { Before, STOPPED_CLOCK, type Way } from './simulate-before.js'
 import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED, TimeTally } from './simulate-tally.js'
 

@@ -1,7 +1,6 @@
 import type { EventBatch } from '../core/batch.js'
 import type { FieldReader } from '../core/field-reader.js'
-import { BucketKey } from '../throttle/bucket-key.js'
-import { hashBytes, KeyTable } from '../throttle/key-table.js'
+import { BucketKey, hashBytes, KeyTable } from '../throttle/buckets.js'
 
 /** What a simulation counts: by key, and over time. Memory is bounded whatever comes. */
 

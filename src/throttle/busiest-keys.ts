@@ -2,8 +2,7 @@ import type { EventBatch } from '../core/batch.js'
 import type { KeyCount, KeyCounts } from '../core/component.js'
 import { type FieldReader, MISSING, NULL } from '../core/field-reader.js'
 import type { Clock } from '../lib/time.js'
-import { EXCLUDED, TOO_LATE } from './decider.js'
-import { DISCARD, FULL } from './keyed-limiter.js'
+import { DISCARD, EXCLUDED, FULL, TOO_LATE } from './decider.js'
 
 /** Events looked at in a second; of more a sample stands for all. */
 const LOOKS_PER_SECOND = 20_000

@@ -1,9 +1,7 @@
 import type { EventBatch } from '../core/batch.js'
 import type { Clock } from '../lib/time.js'
-import { Decider, type DeciderOptions } from './decider.js'
-import { EventDecider } from './event-decider.js'
-import { EventLimiter } from './event-limiter.js'
-import type { KeyedLimiter } from './keyed-limiter.js'
+import { Decider, type DeciderOptions, type KeyedLimiter } from './decider.js'
+import { EventDecider, EventLimiter } from './event-decider.js'
 
 /** How far the wall clock may drift from the aligned windows before they follow it. */
 const DRIFT_MS = 1000

@@ -1,8 +1,7 @@
 import t from 'tap'
-import { EventLimiter } from '../../../src/throttle/event-limiter.js'
-import { LATE } from '../../../src/throttle/event-windows.js'
-import { Kept } from '../../../src/throttle/kept.js'
-import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/keyed-limiter.js'
+import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/decider.js'
+import { EventLimiter } from '../../../src/throttle/event-decider.js'
+import { Kept, LATE } from '../../../src/throttle/event-windows.js'
 import type { WindowMode } from '../../../src/throttle/windows.js'
 import { seeded } from '../../support/lines.js'
 

@@ -1,13 +1,6 @@
 import t from 'tap'
-import { hashBytes, KeyTable } from '../../../src/throttle/key-table.js'
-import {
-  DISCARD,
-  FULL,
-  KeyedLimiter,
-  type LimiterOptions,
-  PASS,
-  type Taken,
-} from '../../../src/throttle/keyed-limiter.js'
+import { hashBytes, KeyTable } from '../../../src/throttle/buckets.js'
+import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS, type Taken } from '../../../src/throttle/decider.js'
 import { createWindows, type WindowMode } from '../../../src/throttle/windows.js'
 import { seeded } from '../../support/lines.js'
 
