@@ -81,12 +81,35 @@ export interface LoadOptions {
 /** Reads a file, or all YAML files of a folder, or nothing for an undefined path; throws ConfigError with everything that is wrong. Nothing else is opened. */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
-  const files: { file: string; text: string }[] = []
+  return build(textsOf(path, problems), path ?? '', options, problems)
+}
+
+/** A file of a configuration as it was when it was read. */
+export interface ConfigText {
+  readonly file: string
+  readonly text: string
+}
+
+/** What `loadConfig` reads, for `loadTexts`. Throws ConfigError. */
+export function readTexts(path: string | undefined): readonly ConfigText[] {
+  const problems = new Problems()
+  const texts = textsOf(path, problems)
+  if (problems.list().length > 0) throw new ConfigError(problems.list())
+  return texts
+}
+
+/** The same as `loadConfig` from what was read of `path` before. */
+export function loadTexts(texts: readonly ConfigText[], path: string | undefined, options: LoadOptions): Config {
+  return build([...texts], path ?? '', options, new Problems())
+}
+
+function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
+  const texts: ConfigText[] = []
   for (const file of path === undefined ? [] : filesOf(path, problems)) {
     const text = readText(file, problems)
-    if (text !== undefined) files.push({ file, text })
+    if (text !== undefined) texts.push({ file, text })
   }
-  return build(files, path ?? '', options, problems)
+  return texts
 }
 
 /** The same from a text; `file` stands in the messages. */

@@ -4,7 +4,7 @@ import { trimKey } from '../core/auth-options.js'
 import { ConfigError, errorText, type Problem } from '../core/errors.js'
 import { misplacedSecrets, secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
-import { type Config, type LoadOptions, loadConfig } from './load.js'
+import { type Config, type ConfigText, type LoadOptions, loadTexts, readTexts } from './load.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permitted.js'
 import { SECTIONS } from './schema.js'
@@ -25,13 +25,16 @@ export class ManagedConfig {
   /** The local part. */
   readonly local: Config
   readonly #path: string | undefined
+  /** The local part stays as it is until it is read again as a whole, whatever becomes of its files. */
+  readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
   /** `path` of the local part; undefined: there is none. Throws ConfigError. */
   constructor(path: string | undefined, options: Options) {
     this.#path = path
     this.#options = options
-    this.local = loadConfig(path, { ...options, partial: true })
+    this.#texts = readTexts(path)
+    this.local = this.#load({ ...options, partial: true })
   }
 
   /** The whole of it; `name` stands for the document in messages. Throws ConfigError. */
@@ -47,7 +50,7 @@ export class ManagedConfig {
         ...this.#secrets(document, name),
       },
     }
-    const config = loadConfig(this.#path, { ...this.#options, onThisMachine: false, addition })
+    const config = this.#load({ ...this.#options, onThisMachine: false, addition })
     const local = new Set(
       [...this.local.sources, ...this.local.processors, ...this.local.destinations].map(({ id }) => id),
     )
@@ -64,7 +67,7 @@ export class ManagedConfig {
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
     // Files are examined only when all of them are permitted: what else is on this machine must not be reported.
-    if (this.#options.onThisMachine) loadConfig(this.#path, { ...this.#options, addition })
+    if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>
       all.map(one => (local.has(one.id) ? one : { ...one, reach }))
@@ -74,6 +77,10 @@ export class ManagedConfig {
       processors: bounded(processors),
       destinations: bounded(destinations),
     }
+  }
+
+  #load(options: LoadOptions): Config {
+    return loadTexts(this.#texts, this.#path, options)
   }
 
   /** The values of the secrets that the document refers to, as this machine has them. */

@@ -118,6 +118,10 @@ t.test('a configuration of a local part and a published one', async t => {
     t.throws(() => local.with(document, 'doc'), { message }, what)
     t.throws(() => local.with(document, 'doc'), { code: 'SLUICE_CONFIG' }, what)
   }
+  const path = join(t.testdir({ 'local.yaml': LOCAL }), 'local.yaml')
+  const read = new ManagedConfig(path, { env, components })
+  writeFileSync(path, 'sources: 1\n')
+  t.equal(read.with({ destinations: out() }, 'doc').sources.length, 2, 'what was not read again is as it was')
   const empty = localOf(t, 'metrics: false\n')
   t.throws(() => empty.with({ destinations: out() }, 'doc'), { message: /name a local configuration with sources/ })
   const own = empty.with({ sources: { in: { type: 'stdin' } }, destinations: out({ inputs: ['in'] }) }, 'doc')
