@@ -44,8 +44,8 @@ export interface Unseen {
   readonly since: number
   /** A compressed file that changed later may not be complete. */
   readonly until?: number | undefined
-  /** Whether it was read, by its first bytes and its size. */
-  isRead(first: Buffer, size: number): boolean
+  /** How many files were read that have such first bytes and such a size. */
+  reads(first: Buffer, size: number): number
 }
 
 interface Folder {
@@ -137,7 +137,9 @@ export class Copies {
     const matching = withHead(looked, sought.head).filter(one => isIt(one) && free(one))
     const whole = matching.find(one => isWhole(one, sought))
     if (whole) whole.spoken = Math.max(whole.spoken, bytes)
-    if (whole && sought.read) {
+    // Which of several it is is seen when they are read.
+    const isClear = matching.every(one => one.crc === whole?.crc || !isWhole(one, sought))
+    if (whole && sought.read && isClear) {
       whole.owner = sought.key
       whole.over = true
       return undefined
@@ -174,7 +176,8 @@ export class Copies {
    * What was rotated and never seen, the oldest first; undefined: a copy may still be being written. `isRead` tells what
    * was seen, by its first bytes and its size.
    */
-  async unseen({ folder, name, since, isRead, until }: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
+  async unseen(sought: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
+    const { folder, name, since, reads, until } = sought
     const kept = this.#kept(folder)
     const late = (ns: bigint) => Number(ns) / 1e6 >= since
     const found: Candidate[] = []
@@ -183,9 +186,19 @@ export class Copies {
       if (until !== undefined && Number(stat.ctimeNs) / 1e6 > until) return undefined
       const candidate = await this.#candidate(path, stat, stamp, slices)
       if (!candidate || candidate.owner || candidate.spoken > 0 || candidate.first.length === 0) continue
-      if (late(candidate.changedAt) && !isRead(candidate.first, candidate.size)) found.push(candidate)
+      if (!late(candidate.changedAt)) continue
+      const count = reads(candidate.first, candidate.size)
+      if (count === 0 || count <= (await this.#others(candidate, sought, slices))) found.push(candidate)
     }
     return found.reverse()
+  }
+
+  /** How many other copies those may be that were read of the same size and the same first bytes. */
+  async #others(one: Candidate, { folder, reads }: Unseen, slices: Slices): Promise<number> {
+    const { all } = await this.#look(folder, slices)
+    const isOther = ({ size, crc, first, owner, over, changedAt }: Candidate) =>
+      size === one.size && crc !== one.crc && reads(first, size) > 0 && (owner ? over : changedAt < one.changedAt)
+    return all.filter(isOther).length
   }
 
   /** The only candidate, which is of no one else. */
@@ -252,7 +265,7 @@ export class Copies {
       const inflated = new Inflated(fd)
       try {
         if (keyOf(fstatSync(fd, { bigint: true })) !== keyOf(stat)) return 'moved'
-        const { size, changedAt } = marksOf(fd, stat)
+        const { size, crc, changedAt } = marksOf(fd, stat)
         inflated.budget = PEEK_BUDGET
         const room = Buffer.alloc(FINGERPRINT_BYTES)
         const length = await inflated.read(room)
@@ -263,6 +276,7 @@ export class Copies {
           key: keyOf(stat),
           changedAt,
           size,
+          crc,
           first,
           not: new Set(),
           owner: undefined,
@@ -348,11 +362,15 @@ function isMadeOf(gz: BigIntStats, path: string): boolean {
 }
 
 /** The size that stands at the end, and the time of the last change: that of the file it was made of, where that is noted. */
-function marksOf(fd: number, stat: BigIntStats): Pick<Candidate, 'size' | 'changedAt'> {
-  const marks = Buffer.alloc(8)
+function marksOf(fd: number, stat: BigIntStats): Pick<Candidate, 'size' | 'crc' | 'changedAt'> {
+  const marks = Buffer.alloc(12)
   readSync(fd, marks, 0, 4, 4)
-  readSync(fd, marks, 4, 4, Number(stat.size) - 4)
+  readSync(fd, marks, 4, 8, Number(stat.size) - 8)
   const second = BigInt(marks.readUInt32LE(0))
   const noted = second === 0n ? stat.mtimeNs : (second + 1n) * 1_000_000_000n
-  return { size: marks.readUInt32LE(4), changedAt: noted < stat.mtimeNs ? noted : stat.mtimeNs }
+  return {
+    size: marks.readUInt32LE(8),
+    crc: marks.readUInt32LE(4),
+    changedAt: noted < stat.mtimeNs ? noted : stat.mtimeNs,
+  }
 }

@@ -15,6 +15,8 @@ export interface Candidate {
   readonly changedAt: bigint
   /** The uncompressed size, of the last member, modulo 4 GiB. */
   readonly size: number
+  /** The checksum of the last member. */
+  readonly crc: number
   /** The first uncompressed bytes. */
   readonly first: Buffer
   /** Those it is a copy of no one of. */

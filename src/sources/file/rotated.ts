@@ -90,8 +90,8 @@ export class Rotated {
     const folder = dirname(path)
     const until = now === undefined ? undefined : now - SETTLE_MS
     const reads = this.#readIn(folder, tailers)
-    const isRead = (first: Buffer, size: number) => reads.some(read => isWhole(read, first, size))
-    const sought = { folder, name: basename(path), since, until, isRead }
+    const count = (first: Buffer, size: number) => reads.filter(read => isWhole(read, first, size)).length
+    const sought = { folder, name: basename(path), since, until, reads: count }
     const names = this.namesIn(folder)
     const compressed = await this.#copies.unseen(sought, slices)
     if (!compressed) return undefined

@@ -1,4 +1,14 @@
-import { closeSync, mkdirSync, openSync, rmSync, statSync, truncateSync, watch, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  watch,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import picomatch from 'picomatch'
@@ -340,4 +350,23 @@ t.test('a copy as long as a file that is read from another copy was read by nobo
   }
   t.equal(await found({}), 0, 'all of it was seen')
   t.equal(await found({ copy: { isFound: true, key: '0:1' } }), 1)
+})
+
+t.test('two copies of the same size that begin alike, of one of which all was read', async t => {
+  const path = join(t.testdir({ 'app.log': '' }), 'app.log')
+  const troubles = { damaged: () => {} } as Partial<Troubles> as Troubles
+  const head = fingerprint(Buffer.from('same\n'), 0, 5)
+  const found = async (later: string) => {
+    for (const [i, text] of [later, 'same\nfirst\n'].entries()) {
+      writeFileSync(`${path}.${i + 1}.gz`, gzipSync(text))
+      utimesSync(`${path}.${i + 1}.gz`, 1000 - i, 1000 - i)
+    }
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), troubles, () => false)
+    rotated.begin()
+    const tailers = [{ path, size: 11, sought: { head, offset: 11 } } as unknown as Tailer]
+    const unseen = await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock))
+    return unseen?.map(({ place }) => place.path)
+  }
+  t.same(await found('same\nother\n'), [`${path}.1.gz`], 'the later one was not seen')
+  t.same(await found('same\nfirst\n'), [], 'both are the same')
 })
