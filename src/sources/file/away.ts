@@ -141,7 +141,8 @@ export class Away {
     for (const tailer of known) {
       if (slices.due) await slices.pause()
       const folder = dirname(tailer.path)
-      const place = await rotated.find(folder, tailer.sought, slices)
+      const { sought, truncatedSince } = tailer
+      const place = await rotated.find(folder, { ...sought, truncatedSince }, slices)
       if (place ? !readOn(tailer, place) : rotated.namesIn(folder) !== names.get(folder)) continue
       tailer.wasSought = true
       if (place) {

@@ -32,6 +32,8 @@ export interface Sought {
   readonly read: boolean
   /** When it was last known to be there, wall clock in milliseconds. */
   readonly since?: number | undefined
+  /** The same of a file that was truncated while it was read: its copy may have been begun before. */
+  readonly truncatedSince?: number | undefined
   /** The device and inode of the compressed file that it was read from. */
   readonly copyKey?: string | undefined
 }
@@ -149,7 +151,8 @@ export class Copies {
     const its = isCopyOnly(sought.key) ? matching.filter(({ changedAt }) => changedAt === sought.birth) : []
     if (its.length > 0) return this.whole(its.find(named) ?? its[0]!, sought.key)
     // What was changed before the file was last seen has nothing that was not.
-    const isSince = ({ changedAt }: Candidate) => sought.since === undefined || Number(changedAt) / 1e6 >= sought.since
+    const since = sought.since ?? sought.truncatedSince ?? 0
+    const isSince = ({ changedAt }: Candidate) => Number(changedAt) / 1e6 >= since
     const misses = (one: Candidate) => sought.size < 2 ** 32 && one.size < sought.size
     const isExact = (one: Candidate) => one.size === sought.size % 2 ** 32
     const order = (one: Candidate) =>
