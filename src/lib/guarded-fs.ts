@@ -57,13 +57,14 @@ class Guard {
 
   /** Begins the thread, so that no call has to wait for that. */
   async prepare(): Promise<void> {
-    await this.#begin().ready
+    await this.#begin()?.ready
   }
 
   call(mount: string, name: Name, args: readonly unknown[]): Answer {
     if (this.systems.isSilent(mount)) throw new SilentFileSystem(mount)
     if (this.#stuck.size >= MOST_STUCK) throw this.#silence(mount, Promise.race([...this.#stuck].map(endOf)))
     const thread = this.#begin()
+    if (!thread) throw this.#silence(mount, Promise.resolve())
     const what = `${name} ${args[0]}`
     const patience = this.#patience.get(what) ?? PATIENCE_MS
     const began = systemClock.now()
@@ -84,9 +85,14 @@ class Guard {
     return new SilentFileSystem(mount)
   }
 
-  #begin(): Thread {
+  /** Undefined: the system gives no thread. */
+  #begin(): Thread | undefined {
     if (this.#thread?.hasFailed) this.#thread = undefined
-    return (this.#thread ??= this.#newThread())
+    try {
+      return (this.#thread ??= this.#newThread())
+    } catch {
+      return undefined
+    }
   }
 
   /** Not waited for: closing may take as long as any other call. */
