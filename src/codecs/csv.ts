@@ -14,10 +14,9 @@ const UNNAMED = 'column_'
 const options = z.strictObject({
   delimiter: reaches(
     'nothing',
-    z
-      .string()
-      .regex(/^[\t\x20-\x7e]$/)
-      .regex(/^[^"\w]$/),
+    z.string().regex(/^(?!["\w])[\t\x20-\x7e]$/, {
+      error: 'must be one character of ASCII, and not a letter, a digit, "_" or a double quote',
+    }),
   )
     .default(',')
     .describe('The character between two values: ASCII, and not a letter, a digit, `_` or a double quote.'),

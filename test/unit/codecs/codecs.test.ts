@@ -19,6 +19,7 @@ import { WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { agreesWithFields } from '../../support/codecs.js'
+import { seeded } from '../../support/lines.js'
 
 const examples = codecs.flatMap(definition =>
   definition.examples.map((example): [string, CodecDefinition, CodecExample, Codec] => [
@@ -102,6 +103,53 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
     t.equal(found.raw, wanted.raw, `${title}: from letters, raw`)
     if (form === 'fields') t.ok(batches[0]!.origin.codec.isSame(codec), title)
   }
+})
+
+t.test('any bytes, and lines of 1 MiB', t => {
+  const random = seeded(17)
+  const bytes = () =>
+    Buffer.from(
+      Array.from({ length: random() * 12 }, () => '\0\t "=\\,;{}[]<1>:a\xc3\xa9\xff'.charCodeAt(random() * 25)),
+    )
+  const long = [
+    'a ',
+    'a=1 ',
+    '"',
+    'a="',
+    '\\',
+    '= ',
+    `a="${'\\"'.repeat(100)}" `,
+    ',',
+    '"",',
+    '""',
+    '<1>',
+    '[a b="c"]',
+    '{"a":',
+  ]
+  for (const [title, , { event }, codec] of examples) {
+    const lines = Array.from({ length: 300 }, () =>
+      Buffer.from(bytes().toString('latin1').replaceAll('\n', ''), 'latin1'),
+    )
+    const names = ['a', 'message', 'host', ...Object.keys(event).slice(0, 2)]
+    agreesWithFields(t, codec.toJSON(), codec.form === 'object' ? [] : names, lines)
+    const batch = batchOf(lines, { ...FROM, decode: codec.toJSON() })
+    const json = text(encodeNdjson([batch]))
+      .split('\n')
+      .slice(0, -1)
+    t.same(json.length, lines.length)
+    for (const line of json) JSON.parse(line)
+    t.equal(
+      text(new RawEncoder().encode([batch])),
+      Buffer.concat(lines.flatMap(line => [line, Buffer.from('\n')])).toString('latin1'),
+    )
+    for (const filler of long) {
+      const batch = batchOf([filler.repeat(2 ** 20 / filler.length)], { decode: codec.toJSON() })
+      const before = process.cpuUsage().user
+      batch.scan()
+      t.ok(process.cpuUsage().user - before < 500_000, `${title}: ${JSON.stringify(filler.slice(0, 9))}`)
+    }
+  }
+  t.end()
 })
 
 const config = (source: string, destination = 'type: blackhole') =>
