@@ -25,11 +25,6 @@ export interface Permitted {
   readonly credentials: readonly string[]
 }
 
-/** What a component reaches when it names nothing. */
-const UNNAMED: Readonly<Record<string, { readonly path: readonly string[]; readonly value: string }>> = {
-  'source journald': { path: ['directory'], value: '/var/log/journal' },
-}
-
 /** Everything that a configuration names and may not reach. */
 export function refusedBy(
   permitted: Permitted,
@@ -38,8 +33,9 @@ export function refusedBy(
   const components: readonly ComponentConfig[] = [...config.sources, ...config.processors, ...config.destinations]
   return components.flatMap(component => {
     const named = namedBy(component)
-    const unnamed = UNNAMED[`${component.kind} ${component.type}`]
-    if (unnamed && named.length === 0) named.push({ ...unnamed, reaches: 'files' })
+    const { reachesUnnamed } = component.definition
+    if (reachesUnnamed && named.length === 0)
+      named.push({ path: [reachesUnnamed.option], reaches: 'files', value: reachesUnnamed.path })
     return named.flatMap(({ path, reaches, value }) => {
       const message = reaches === undefined ? UNKNOWN : RULES[reaches](value, permitted)
       return message === undefined

@@ -5,7 +5,7 @@ import { accessSync, statSync } from '../lib/guarded-fs.js'
 import type { OptionWarning } from './component.js'
 import { errorCode, errorText } from './errors.js'
 import { refuse, refuseAt, secret } from './options.js'
-import { reaches } from './reach.js'
+import { filePath, reaches } from './reach.js'
 
 /** What RFC 9110 allows as a header name, and as an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
@@ -15,7 +15,7 @@ export const auth = z
   .strictObject({
     type: z.enum(['token', 'none']).prefault('token').describe('token: a key in a header. none: no authentication.'),
     key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
-    key_file: reaches('files', z.string().min(1))
+    key_file: filePath()
       .optional()
       .describe('File that holds the key, read again when it changes. A newline at its end does not matter.'),
     credential: reaches(

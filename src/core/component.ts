@@ -240,6 +240,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly reasons?: Readonly<Record<string, string>>
   /** Sources only: what it reads, where a process has one of it. A second source of the type is a configuration error. */
   readonly single?: string
+  /** The files that it uses when its options name none, and the option that would name others. */
+  readonly reachesUnnamed?: { readonly option: string; readonly path: string }
   /** Sources only: whether it reads a file of this path. Links are followed with `onThisMachine` only. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** Sources only: the fields that its events can have; undefined, or nothing: any. */

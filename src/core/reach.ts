@@ -28,6 +28,9 @@ export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   return schema
 }
 
+/** The path of a file or a folder. */
+export const filePath = () => reaches('files', z.string().min(1))
+
 /** One place in the options of a component where text can stand. */
 export interface TextOption {
   /** `*` stands for any item of a list or any key of a mapping. */

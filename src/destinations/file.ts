@@ -7,7 +7,7 @@ import { type Destination, type DestinationContext, defineDestination } from '..
 import { LOCAL } from '../core/delivery-options.js'
 import { DeliveryError, errorCode, errorText } from '../core/errors.js'
 import { written } from '../core/explain.js'
-import { OutOfReach, reaches } from '../core/reach.js'
+import { filePath, OutOfReach, reaches } from '../core/reach.js'
 import { holdChunk } from '../lib/chunk-pool.js'
 import { type FileSystems, fileSystems } from '../lib/file-systems.js'
 import { inTurn } from '../lib/in-turn.js'
@@ -16,7 +16,7 @@ import { aborted } from '../lib/time.js'
 import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
 const options = z.strictObject({
-  path: reaches('files', z.string().min(1)).describe(
+  path: filePath().describe(
     'File to append to: a regular file that no other destination writes to. Its folder is created when it is missing.',
   ),
   encoding: encodingOption('raw'),

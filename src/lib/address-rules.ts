@@ -1,11 +1,14 @@
-import { BlockList, isIPv4, isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { AddressList } from './address-list.js'
 
 /** Which addresses may be connected to on behalf of somebody who must not reach the network of this machine. */
 
+/** Throws when it is no range. */
+const listOf = (text: string) => new AddressList([text])
+
 /** `10.0.0.0/8`, `::1`, `127.0.0.1:9000`, `[fd00::/8]:443`. */
 const RULE = /^(?:\[([^\]]+)\]|([^[\]]*?))(?::(\d{1,5}))?$/
-const RANGE = /^([^/]+)(?:\/(\d{1,3}))?$/
 
 /** What IANA keeps for special purposes, with the name that messages give it. */
 const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
@@ -48,7 +51,7 @@ const NAT64 = listOf('64:ff9b::/96')
 const DENIED = [...IPV4_RANGES, ...IPV6_RANGES].map(([range, name]) => ({ list: listOf(range), name }))
 
 interface Allowed {
-  readonly list: BlockList
+  readonly list: AddressList
   /** Undefined: any port that is not the service's own. */
   readonly port: number | undefined
 }
@@ -69,16 +72,16 @@ export class AddressRules {
     if (kind === undefined) return undefined
     const own = this.#ownPorts().includes(port)
     const allowed = this.#allowed.some(
-      rule => contains(rule.list, address) && (rule.port === undefined ? !own : rule.port === port),
+      rule => rule.list.has(address) && (rule.port === undefined ? !own : rule.port === port),
     )
     return allowed ? undefined : own ? `${kind}, where this service itself listens` : kind
   }
 
   #kindOf(address: string): string | undefined {
     const plain = withoutPrefix(address)
-    const found = DENIED.find(({ list }) => contains(list, plain))
+    const found = DENIED.find(({ list }) => list.has(plain))
     if (found) return found.name
-    if (!isIPv4(plain) && !contains(GLOBAL_UNICAST, plain)) return 'a reserved address'
+    if (!isIPv4(plain) && !GLOBAL_UNICAST.has(plain)) return 'a reserved address'
     return isOfThisMachine(plain) ? 'an address of this machine' : undefined
   }
 }
@@ -97,27 +100,13 @@ export function parseRule(text: string): Allowed | undefined {
   }
 }
 
-/** Throws when it is no range. */
-function listOf(text: string): BlockList {
-  const [, address = '', prefix] = RANGE.exec(text) ?? []
-  const family = isIPv4(address) ? 'ipv4' : 'ipv6'
-  const list = new BlockList()
-  if (prefix === undefined) list.addAddress(address, family)
-  else list.addSubnet(address, Number(prefix), family)
-  return list
-}
-
-function contains(list: BlockList, address: string): boolean {
-  return list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
-}
-
 /** Without a zone, and the IPv4 address where one is written in an IPv6 address (IPv4-mapped, NAT64). */
 function withoutPrefix(text: string): string {
   const address = text.replace(/%.*$/, '')
   if (isIPv4(address)) return address
   // The URL parser writes every IPv6 address in one way, an embedded IPv4 address as two groups.
   const written = URL.canParse(`http://[${address}]`) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address
-  if (!written.startsWith('::ffff:') && !contains(NAT64, written)) return written
+  if (!written.startsWith('::ffff:') && !NAT64.has(written)) return written
   const [high = 0, low = 0] = lastGroups(written)
   return [high >> 8, high & 255, low >> 8, low & 255].join('.')
 }

@@ -265,6 +265,7 @@ export const journald = defineSource({
     'The metric `sluice_journal_lag_seconds` tells how far behind it reads: how old the entry that was read last was when it was read; ' +
     'while more wait to be read, or journalctl does not run, how old it is now. It is there from the first entry on, and stays small in a ' +
     'journal in which little is written.',
+  reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
   options,
   examples: [
     { title: 'What two services log, from warnings on', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },

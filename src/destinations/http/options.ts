@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { encodingOption } from '../../codecs/options.js'
 import { auth, HEADER_NAME } from '../../core/auth-options.js'
 import { duration, refuse, refuseAt } from '../../core/options.js'
-import { reaches } from '../../core/reach.js'
+import { filePath, reaches } from '../../core/reach.js'
 import { httpUrl, proxy } from './proxy-options.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
@@ -17,16 +17,14 @@ const OWN_HEADERS = new Set(
 
 const tls = z
   .strictObject({
-    ca_file: reaches('files', z.string().min(1))
+    ca_file: filePath()
       .optional()
       .describe('Certificates (PEM) of the authorities to trust, in place of the usual ones.'),
     server_name: reaches('nothing', z.string().min(1))
       .optional()
       .describe("The name that the receiver's certificate must have, if not that of the URL."),
-    cert_file: reaches('files', z.string().min(1))
-      .optional()
-      .describe('Client certificate (PEM), for receivers that ask for one.'),
-    key_file: reaches('files', z.string().min(1)).optional().describe('Private key (PEM) of the client certificate.'),
+    cert_file: filePath().optional().describe('Client certificate (PEM), for receivers that ask for one.'),
+    key_file: filePath().optional().describe('Private key (PEM) of the client certificate.'),
   })
   .superRefine((tls, context) => {
     if ((tls.cert_file === undefined) !== (tls.key_file === undefined)) {

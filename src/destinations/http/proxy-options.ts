@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { isAddress, parseCidr } from '../../condition/cidr.js'
 import { refuse, secret } from '../../core/options.js'
-import { reaches } from '../../core/reach.js'
+import { filePath, reaches } from '../../core/reach.js'
+import { isAddressOrRange } from '../../lib/address-list.js'
 
 /** An address of http or https without anything that may be secret in it. */
 export function httpUrl() {
@@ -27,9 +27,7 @@ const auth = z
       .refine(text => !text.includes(':'), { error: 'must be a name without a colon', params: { constant: true } })
       .describe('The user name.'),
     password: secret().optional().describe('The password itself; better from the environment: ${PROXY_PASSWORD}.'),
-    password_file: reaches('files', z.string().min(1))
-      .optional()
-      .describe('File that holds the password, read again when it changes.'),
+    password_file: filePath().optional().describe('File that holds the password, read again when it changes.'),
     credential: reaches('credentials', z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/))
       .optional()
       .describe('Name of a systemd credential (LoadCredential=) that holds the password.'),
@@ -44,9 +42,8 @@ const auth = z
   })
 
 const withoutProxy = reaches('nothing', z.string().min(1)).superRefine((text, context) => {
-  const isRange = text.includes('/') && parseCidr(text) !== undefined
   const host = text.replace(/:\d+$/, '').replace(/^\*?\./, '')
-  if (text !== '*' && !isRange && !isAddress(text) && !/^[\w.-]+$/.test(host) && !/^\[[\da-f:.]+\]$/i.test(host))
+  if (text !== '*' && !isAddressOrRange(text) && !/^[\w.-]+$/.test(host) && !/^\[[\da-f:.]+\]$/i.test(host))
     refuse(
       context,
       'must be a host, a domain such as .example.com, an address, a range such as 10.0.0.0/8, or "*"',

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net'
-import { parseCidr } from '../../condition/cidr.js'
 import { AccessKey } from '../../core/access-key.js'
 import type { DestinationContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
+import { AddressList, isAddressOrRange } from '../../lib/address-list.js'
 import type { ProxyOptions } from './proxy-options.js'
 
 /** The proxy that a request goes through. */
@@ -105,10 +105,9 @@ export function proxyFromEnvironment(target: URL, env: Environment = process.env
 function isExcluded(target: URL, list: readonly string[]): boolean {
   const host = target.hostname.replace(/^\[|\]$/g, '').toLowerCase()
   const port = target.port || (target.protocol === 'https:' ? '443' : '80')
-  const bytes = Buffer.from(host)
   return list.some(entry => {
     if (entry === '*') return true
-    if (entry.includes('/')) return isIP(host) !== 0 && parseCidr(entry)?.(bytes, 0, bytes.length) === true
+    if (entry.includes('/')) return isAddressOrRange(entry) && new AddressList([entry]).has(host)
     const [, name = '', ownPort] = isIP(entry) ? [entry, entry] : (/^(.*?)(?::(\d+))?$/.exec(entry) ?? [])
     if (ownPort !== undefined && ownPort !== port) return false
     const domain = name

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { byteSize, refuseAt } from '../../core/options.js'
-import { reaches } from '../../core/reach.js'
+import { filePath, reaches } from '../../core/reach.js'
 import { SEVERITIES } from '../../lib/syslog.js'
 import { RENAMED } from './fields.js'
 
@@ -51,11 +51,11 @@ export const options = z
       .describe(
         "Which of the journal's own fields an event keeps, beside those that it always has. An empty list: none. Default: all.",
       ),
-    directory: reaches('files', z.string().min(1))
+    directory: filePath()
       .optional()
       .describe('Reads the journal files of this folder, and of those in it, instead of those of this machine.'),
     files: z
-      .array(reaches('files', z.string().min(1)))
+      .array(filePath())
       .min(1)
       .optional()
       .describe('Reads these journal files only. Patterns are looked up when journalctl is started.'),

@@ -1,26 +1,22 @@
 import { z } from 'zod'
-import { isAddress, parseCidr } from '../../condition/cidr.js'
 import { refuse } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
+import { AddressList, isAddressOrRange } from '../../lib/address-list.js'
 
 /** An address, or a range of addresses. */
 export function addressRange() {
   return reaches(
     'nothing',
     z.string().superRefine((text, context) => {
-      if (!isAddress(text) && !parseCidr(text))
-        refuse(context, 'must be an address or a range of addresses, as in 10.0.0.0/8', true)
+      if (!isAddressOrRange(text)) refuse(context, 'must be an address or a range of addresses, as in 10.0.0.0/8', true)
     }),
   )
 }
 
 /** Whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
-  const tests = ranges.map(range => parseCidr(isAddress(range) ? `${range}/${range.includes(':') ? 128 : 32}` : range)!)
-  return address => {
-    const bytes = Buffer.from(address.split('%')[0]!)
-    return tests.some(test => test(bytes, 0, bytes.length))
-  }
+  const list = new AddressList(ranges)
+  return address => list.has(address)
 }
 
 /** Options of every server that is reached over the network. */

@@ -1,15 +1,13 @@
 import type { TlsOptions } from 'node:tls'
 import { z } from 'zod'
-import { reaches } from '../../core/reach.js'
+import { filePath } from '../../core/reach.js'
 import type { TlsContent } from '../../core/tls-content.js'
 
 /** Options of a server that speaks TLS. */
 export const tlsOptions = z.strictObject({
-  cert_file: reaches('files', z.string().min(1)).describe(
-    'Certificate (PEM), with those of the authorities between it and the root.',
-  ),
-  key_file: reaches('files', z.string().min(1)).describe('Private key (PEM) of the certificate.'),
-  client_ca_file: reaches('files', z.string().min(1))
+  cert_file: filePath().describe('Certificate (PEM), with those of the authorities between it and the root.'),
+  key_file: filePath().describe('Private key (PEM) of the certificate.'),
+  client_ca_file: filePath()
     .optional()
     .describe('Certificates (PEM) of authorities: only clients with a certificate of one of them are let in.'),
 })

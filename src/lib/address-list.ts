@@ -1,0 +1,38 @@
+import { BlockList, isIP, isIPv4 } from 'node:net'
+
+const RANGE = /^([^/]+)\/(\d{1,3})$/
+
+/** Whether `text` is an IP address, or a range such as `10.0.0.0/8`. */
+export function isAddressOrRange(text: string): boolean {
+  try {
+    add(new BlockList(), text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** IP addresses and ranges of them. An IPv4 address that is written as IPv6 (`::ffff:10.0.0.1`) is in those of IPv4. */
+export class AddressList {
+  readonly #list = new BlockList()
+
+  /** Throws for what is neither an address nor a range. */
+  constructor(ranges: readonly string[]) {
+    for (const range of ranges) add(this.#list, range)
+  }
+
+  /** A zone (`fe80::1%eth0`) is ignored; false for what is no address. */
+  has(address: string): boolean {
+    const plain = address.replace(/%.*$/, '')
+    return isIP(plain) !== 0 && this.#list.check(plain, familyOf(plain))
+  }
+}
+
+function add(list: BlockList, text: string): void {
+  const [, address = text, prefix] = RANGE.exec(text) ?? []
+  if (address.includes('%')) throw new Error('a zone is part of no range')
+  if (prefix === undefined) list.addAddress(address, familyOf(address))
+  else list.addSubnet(address, Number(prefix), familyOf(address))
+}
+
+const familyOf = (address: string) => (isIPv4(address) ? 'ipv4' : 'ipv6')
