@@ -24,7 +24,7 @@ import { Slices } from './file/slices.js'
 import type { TailerContext } from './file/tailing.js'
 import { Troubles } from './file/troubles.js'
 import { Waker } from './file/waker.js'
-import { Watches } from './file/watches.js'
+import { type OnHint, Watches } from './file/watches.js'
 
 const fileGlob = () =>
   z
@@ -208,7 +208,8 @@ class FileSource implements Source {
       onEnd: tailer => this.#reader.finish(tailer, this.#out!),
       onForget: tailer => this.#reader.forget(tailer),
     })
-    this.#watches = new Watches(log, clock, (folder, type, name) => this.#hint(folder, type, name))
+    const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
+    this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
     checkpoints.provide(() => this.#snapshot())
     registerGauges(context, this.#roster, this.#descriptors, shared)
     if (this.#saved.unreadable > 0) this.#tellUnreadable()

@@ -23,13 +23,21 @@ export class Watches {
   readonly #log: Logger
   readonly #clock: Clock
   readonly #onHint: OnHint
+  readonly #isRemote: (folder: string) => boolean
   readonly #watch: typeof watch
   readonly #watches = new Map<string, Watch>()
   #refusedUntil = 0
   #told = false
 
   /** `watchFolder` is for tests. */
-  constructor(log: Logger, clock: Clock, onHint: OnHint, watchFolder = watch) {
+  constructor(
+    log: Logger,
+    clock: Clock,
+    onHint: OnHint,
+    isRemote: (folder: string) => boolean = () => false,
+    watchFolder = watch,
+  ) {
+    this.#isRemote = isRemote
     this.#watch = watchFolder
     this.#log = log
     this.#clock = clock
@@ -44,6 +52,8 @@ export class Watches {
     const wanted = new Map<string, string>()
     for (let folder of folders) {
       if (slices.due) await slices.pause()
+      // It would tell of changes by this machine only, and setting it could wait for a server without end.
+      if (this.#isRemote(folder)) continue
       for (;;) {
         if (wanted.has(folder)) break
         const identity = identityOf(folder)
@@ -73,8 +83,6 @@ export class Watches {
 
   /** False: the system refuses. */
   #add(folder: string, identity: string): boolean {
-    // A watch of a remote folder is set right behind a call that was answered: it cannot be given up as other calls can.
-    if (identityOf(folder) !== identity) return true
     try {
       const watcher = this.#watch(folder, { persistent: false }, (type, name) => {
         if (name !== null) this.#onHint(folder, type, name)

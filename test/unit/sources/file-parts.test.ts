@@ -211,20 +211,24 @@ t.test('positions', async t => {
 })
 
 t.test('watches that the system refuses', async t => {
-  const dir = t.testdir({ a: {}, b: {} })
+  const dir = t.testdir({ a: {}, b: {}, far: {} })
   const time = new ManualTime()
   const log: { msg: string; cause?: string }[] = []
   const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
   let refuse = true
   let asked = 0
   const hints: string[] = []
-  const watches = new Watches(logger, time, (folder, type, name) => hints.push(`${folder} ${type} ${name}`), ((
-    ...args: Parameters<typeof watch>
-  ) => {
-    asked++
-    if (refuse) throw Object.assign(new Error('no space'), { code: 'ENOSPC' })
-    return watch(...args)
-  }) as typeof watch)
+  const watches = new Watches(
+    logger,
+    time,
+    (folder, type, name) => hints.push(`${folder} ${type} ${name}`),
+    folder => folder === join(dir, 'far'),
+    ((...args: Parameters<typeof watch>) => {
+      asked++
+      if (refuse) throw Object.assign(new Error('no space'), { code: 'ENOSPC' })
+      return watch(...args)
+    }) as typeof watch,
+  )
   const folders = [join(dir, 'a'), join(dir, 'b'), join(dir, 'c', 'd')]
   for (let i = 0; i < 3; i++) t.equal(await watches.sync(folders, new Slices(time)), false)
   t.equal(asked, 1, 'it is not asked again and again')
@@ -242,6 +246,7 @@ t.test('watches that the system refuses', async t => {
   rmSync(join(dir, 'a'), { recursive: true })
   mkdirSync(join(dir, 'a'))
   t.equal(await watches.sync(folders, new Slices(time)), true, 'another folder under the same name')
+  t.equal(await watches.sync([...folders, join(dir, 'far')], new Slices(time)), false, 'none on another machine')
   watches.close()
   t.equal(log.length, 1)
 })
