@@ -164,6 +164,7 @@ export class Missing {
     this.isWaiting = false
     const { rotated, tailers, at } = this.#options
     const before = this.#isStarting ? undefined : now
+    const again: [path: string, since: number][] = []
     if (this.#displaced.size > 0) rotated.begin()
     for (const [path, since] of this.#displaced) {
       const unseen = this.#isTold(path) ? await rotated.unseen(path, since, before, [...tailers()], slices) : undefined
@@ -180,11 +181,15 @@ export class Missing {
       this.#displaced.delete(path)
       try {
         this.#readUnseen(path, whole)
+        // Something of it was just renamed or compressed, and is looked for again.
+        if (this.isIncomplete) again.push([path, since])
       } catch (error) {
         this.#displaced.set(path, since)
         throw error
       }
     }
+    for (const [path, since] of again) this.#displaced.set(path, since)
+    this.isWaiting ||= again.length > 0
     this.#isStarting &&= this.isWaiting
   }
 
@@ -243,8 +248,10 @@ export class Missing {
       const at = 'stat' in place ? identityOf(place) : { ...COPY_ONLY, birth: String(changedAt) }
       const head = fingerprint(place.first, 0, place.first.length)
       const entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
-      if ('stat' in place) this.#begin(place.path, { ...entry, path: place.path, file: name })
-      else {
+      if ('stat' in place) {
+        const size = Number(place.stat.size)
+        this.#begin(place.path, { ...entry, path: place.path, file: name, size })
+      } else {
         const gone: Entry = { ...entry, gone: true }
         const tailer = adoptCopy(gone, rotated.whole(place, goneKeyOf(gone)))
         precede(name, tailer)

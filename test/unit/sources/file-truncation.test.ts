@@ -16,6 +16,7 @@ import {
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
+import type { Reach } from '../../../src/core/reach.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
@@ -463,3 +464,40 @@ for (const [isThere, isPlain] of [
     await run.stop()
   })
 }
+
+t.test('a file that nobody saw is compressed when it is to be read', async t => {
+  const dir = t.testdir({ 'app.log': BANNER })
+  const path = join(dir, 'app.log')
+  const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
+  const run = await tail(options)
+  await settled(run, 1)
+  await run.stop()
+  await sleep(30)
+  appendFileSync(path, asText(numbered(0, 20)))
+  copyTruncate(path, `${path}.1`)
+  appendFileSync(path, BANNER + asText(numbered(20, 50)))
+  await sleep(30)
+  const reach: Reach = {
+    realFile: file => {
+      if (file === `${path}.1` && existsSync(file)) {
+        compress(file)
+        renameSync(`${path}.1.gz`, `${path}.3.gz`)
+        // A later copy begins alike, and is there first.
+        copyTruncate(path, `${path}.2`)
+        compress(`${path}.2`)
+        appendFileSync(path, `${BANNER}last\n`)
+      }
+      return file
+    },
+    confirm: async () => {},
+    deniedAddress: () => undefined,
+  }
+  const next = await tail(options, run.checkpoints, undefined, undefined, reach)
+  const lines = () => new Set(next.out.texts(path).filter(text => !text.startsWith('#')))
+  await until(
+    () => lines().size >= 51,
+    () => `all lines, got ${JSON.stringify([...lines()])}, log ${JSON.stringify(next.log)}`,
+  )
+  t.strictSame([...lines()].toSorted(), [...numbered(0, 50), 'last'].toSorted())
+  await next.stop()
+})
