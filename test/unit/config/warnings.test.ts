@@ -44,6 +44,15 @@ t.test('a field that no event can have', async t => {
   t.same(warningsOf(text.replace('[first.discarded]', '[first, json]')), [], 'one that has it is enough')
   const cases: readonly [string, string, RegExp | undefined][] = [
     ['type: stdin', 'key_field: .message', undefined],
+    ['type: stdin, decode: logfmt', 'key_field: .any', undefined],
+    ['type: stdin, decode: csv', 'key_field: .column_12', undefined],
+    ['type: stdin, decode: csv', 'key_field: .app', /in \(decode: csv\) has .*, \.column_1, \.column_2 and so on$/],
+    ['type: stdin, decode: { codec: csv, columns: [time, app] }', 'key_field: .app', undefined],
+    [
+      'type: stdin, decode: { codec: csv, columns: [time, app] }',
+      'key_field: .apps',
+      /did you mean "\.app"\?.*\.time, \.app$/,
+    ],
     ['type: stdin', 'key_field: .hots', /did you mean "\.host"\? in \(decode: text\) has/],
     ['type: stdin', 'key_field: .file', /can have \.file/],
     ['type: file, include: [a]', 'key_field: .file', undefined],
