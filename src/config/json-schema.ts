@@ -34,6 +34,9 @@ export interface JsonSchema {
 /** Pieces that stand in many places are defined once, by their title. */
 const SHARED: readonly string[] = ['duration', 'size', 'codec', 'encoding']
 
+/** Shorter schemas are easier to read where they are. */
+const LEAST_SHARED = 200
+
 /** What an option's input side is, without the bounds that only say "a safe integer". */
 export function inputSchema(schema: z.ZodType): JsonSchema {
   const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema
@@ -58,7 +61,58 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   const { $schema, required, ...schema } = rewrite(inputSchema(configSchema(components)), (node, inUnion) =>
     hoist(inUnion ? node : orVariable(node), shared),
   )
-  return { $schema, title: 'Sluice configuration', ...schema, $defs: shared } as JsonSchema
+  const whole = shareRepeated({ title: 'Sluice configuration', ...schema }, shared)
+  return { $schema, ...whole, $defs: shared } as JsonSchema
+}
+
+/** A copy in which options that several components have, such as those of delivery, are defined once in `shared`. */
+function shareRepeated(schema: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
+  const counts = new Map<string, number>()
+  const nameOf = (name: string, option: JsonSchema) => `${name} ${JSON.stringify(option)}`
+  eachOption(schema, (name, option) => {
+    const key = nameOf(name, option)
+    counts.set(key, (counts.get(key) ?? 0) + 1)
+  })
+  const homes = new Map<string, string>()
+  const share = (name: string, option: JsonSchema): JsonSchema => {
+    const key = nameOf(name, option)
+    if (counts.get(key) === 1 || key.length < LEAST_SHARED) return withOptions(option, share)
+    // Another option of this name has the place.
+    if (shared[name] && homes.get(name) !== key) return withOptions(option, share)
+    homes.set(name, key)
+    shared[name] ??= withOptions(option, share)
+    return { $ref: `#/$defs/${name}` }
+  }
+  return withOptions(schema, share)
+}
+
+/** The alternatives, items and values in which options of a schema may stand. */
+const INNER = ['anyOf', 'oneOf', 'allOf', 'items', 'additionalProperties'] as const
+
+function eachOption(node: JsonSchema, see: (name: string, option: JsonSchema) => void): void {
+  for (const [name, option] of Object.entries(node.properties ?? {})) {
+    see(name, option)
+    eachOption(option, see)
+  }
+  for (const inner of INNER) {
+    const parts = node[inner]
+    if (typeof parts === 'object') for (const part of [parts].flat()) eachOption(part, see)
+  }
+}
+
+/** A copy with other options. */
+function withOptions(node: JsonSchema, change: (name: string, option: JsonSchema) => JsonSchema): JsonSchema {
+  const copy = { ...node }
+  if (node.properties) {
+    const changed = Object.entries(node.properties).map(([name, option]) => [name, change(name, option)])
+    copy.properties = Object.fromEntries(changed)
+  }
+  for (const inner of INNER) {
+    const parts = node[inner]
+    if (Array.isArray(parts)) copy[inner] = parts.map(part => withOptions(part, change)) as never
+    else if (typeof parts === 'object') copy[inner] = withOptions(parts, change) as never
+  }
+  return copy
 }
 
 /** A variable may stand in the place of a number, a boolean or one of several words. */
