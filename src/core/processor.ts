@@ -19,9 +19,9 @@ export const CONSUMED = 254
 export const FAILED = 255
 
 export const FIRST_REASON = 128
-/** So many outputs, and so many reasons, fit into the column. */
+/** So many outputs, and so many reasons, fit into the column. The stage has one reason more. */
 export const MOST_OUTPUTS = FIRST_REASON - 1
-export const MOST_REASONS = CONSUMED - FIRST_REASON
+export const MOST_REASONS = CONSUMED - FIRST_REASON - 1
 
 /** The output where discarded events can be read. */
 export const DISCARDED = 'discarded'
@@ -75,6 +75,7 @@ export interface Decides {
   /**
    * Decides on every event of the batch by filling `to`, at once or later. It may change events with `batch.modify`, and
    * must not change anything else. What it throws, or rejects with, fails the events that cause it, one by one.
+   * An event with a value that the plan does not have is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** The events of its own that are due. */

@@ -3,19 +3,22 @@ import { errorText } from '../core/errors.js'
 import type { Fields } from '../core/event.js'
 import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
 import { Share } from '../core/share.js'
+import { madeLine } from './made-batch.js'
 
 /** One batch in a processor: what is decided about its events. */
 export class BatchWork implements BatchScope {
   readonly signal: AbortSignal
   batch: EventBatch
   readonly to: Uint8Array
-  /** Events that others take the place of. */
-  replaced: Map<number, readonly Fields[]> | undefined = undefined
+  /** The lines of what takes the place of events, by index. */
+  replaced: Map<number, readonly string[]> | undefined = undefined
   /** Why events failed, by index. */
   errors: Map<number, string> | undefined
-  /** Whether the processor threw. */
-  threw = false
+  /** Whether the processor threw, or decided something that its plan does not have. */
+  hasBug = false
   readonly #shares: Set<Share>
+  /** Those that were taken since the processor was called last. */
+  #taken: Share[] = []
   /** While events are given to the processor one by one: the index of the one that it has. */
   #offset = 0
 
@@ -27,13 +30,16 @@ export class BatchWork implements BatchScope {
   }
 
   replace(i: number, events: readonly Fields[]): void {
+    // Written at once, so that what cannot be written fails this event alone.
+    const lines = events.map(madeLine)
     this.replaced ??= new Map()
-    this.replaced.set(this.#offset + i, events)
+    this.replaced.set(this.#offset + i, lines)
   }
 
   share(): Share {
     const share = new Share(this.batch.ack, share => this.#shares.delete(share))
     this.#shares.add(share)
+    this.#taken.push(share)
     return share
   }
 
@@ -42,8 +48,9 @@ export class BatchWork implements BatchScope {
     this.errors.set(this.#offset + i, errorText(error))
   }
 
-  #forget(i: number): void {
-    this.replaced?.delete(i)
+  /** The processor threw: nobody may have the shares that it had taken, and its events are still here. */
+  #giveBackShares(): void {
+    for (const share of this.#taken.splice(0)) share.settle('delivered')
   }
 
   /**
@@ -52,7 +59,8 @@ export class BatchWork implements BatchScope {
    */
   async processEach(processor: Decides, before: EventBatch): Promise<void> {
     const { to, signal } = this
-    this.threw = true
+    this.hasBug = true
+    this.#giveBackShares()
     this.batch = before
     this.replaced = undefined
     this.errors = undefined
@@ -61,6 +69,7 @@ export class BatchWork implements BatchScope {
       const event = before.snapshot(i, i + 1)
       this.#offset = i
       one[0] = MAIN
+      this.#taken.length = 0
       try {
         const waits = processor.process(event, one, this)
         if (waits) await waits
@@ -68,8 +77,8 @@ export class BatchWork implements BatchScope {
         before.takeOver(event, i)
       } catch (error) {
         this.#offset = 0
+        this.#giveBackShares()
         to[i] = FAILED
-        this.#forget(i)
         this.because(i, error)
       }
     }

@@ -1,10 +1,9 @@
 import type { EventBatch } from '../core/batch.js'
 import type { ComponentMetrics } from '../core/component.js'
-import type { Fields } from '../core/event.js'
 import type { Origin } from '../core/origin.js'
 import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, MAIN, type OnError, type Plan } from '../core/processor.js'
 import type { BatchWork } from './batch-work.js'
-import { madeBatch } from './made-batch.js'
+import { lineBatch } from './made-batch.js'
 import type { SideOutput } from './side-output.js'
 
 /** The reason of events that are discarded because they could not be processed. */
@@ -35,6 +34,8 @@ export class Decided {
   readonly #reasons: readonly string[]
   readonly #failedReason: number
   readonly #hand: Hand
+  /** 1 for the values that the column may have, except FAILED. */
+  readonly #possible = new Uint8Array(256)
   /** Sums by value of the column. */
   readonly #events = new Float64Array(256)
   readonly #bytes = new Float64Array(256)
@@ -48,17 +49,37 @@ export class Decided {
     this.#reasons = [...reasons, PROCESSING_FAILED]
     this.#failedReason = FIRST_REASON + reasons.length
     this.#hand = hand
+    this.#possible.fill(1, MAIN, 1 + names.length)
+    this.#possible.fill(1, FIRST_REASON, FIRST_REASON + reasons.length)
+    this.#possible[CONSUMED] = 1
+  }
+
+  /** How many events failed. A decision that the plan does not have is a failure, too. */
+  failures(work: BatchWork): number {
+    const { batch, to } = work
+    let failures = 0
+    for (let i = 0; i < batch.length; i++) {
+      if (this.#possible[to[i]!] === 1) continue
+      failures++
+      work.replaced?.delete(i)
+      if (to[i] === FAILED) continue
+      work.hasBug = true
+      work.because(i, `the processor decided ${to[i]}, which is neither an output nor a reason that it has`)
+      to[i] = FAILED
+    }
+    return failures
   }
 
   /** Whether some of the events are to be kept as dead letters. */
-  needsLetters({ batch, to }: BatchWork): boolean {
-    if (this.#context.onError !== 'dead_letter') return false
-    const failed = to.indexOf(FAILED)
-    return failed >= 0 && failed < batch.length
+  needsLetters(work: BatchWork): boolean {
+    return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
-  /** Every event goes where the column says; returns the events that are to be kept as dead letters. */
-  send(work: BatchWork): EventBatch | undefined {
+  /**
+   * Every event goes where the column says; returns the events that are to be kept as dead letters. `failures` is what
+   * the method of this name returned.
+   */
+  send(work: BatchWork, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
     let main = 0
@@ -68,7 +89,7 @@ export class Decided {
       else this.#main(batch)
       return undefined
     }
-    const letters = this.#failures(work)
+    const letters = failures > 0 ? this.#failed(work) : undefined
     if (work.replaced) this.#inPieces(batch, to, work.replaced)
     else this.#divide(batch, to)
     return letters
@@ -81,13 +102,12 @@ export class Decided {
   }
 
   /** Gives events that failed the value of what happens to them. */
-  #failures({ batch, to, errors, threw }: BatchWork): EventBatch | undefined {
+  #failed({ batch, to, errors, hasBug }: BatchWork): EventBatch | undefined {
     const { id, metrics, onError } = this.#context
-    if (to.indexOf(FAILED) < 0) return undefined
     const letters = onError === 'dead_letter' ? batch.pick(i => to[i] === FAILED) : undefined
     for (let i = 0; i < batch.length; i++) {
       if (to[i] !== FAILED) continue
-      metrics.failed(threw ? 'bug' : 'processing')
+      metrics.failed(hasBug ? 'bug' : 'processing')
       if (onError === 'pass') {
         to[i] = MAIN
         const error = { component: id, message: errors?.get(i) ?? 'the event could not be processed' }
@@ -98,7 +118,7 @@ export class Decided {
   }
 
   /** Events in the place of others: what is before and behind them goes before and behind them. */
-  #inPieces(batch: EventBatch, to: Uint8Array, replaced: ReadonlyMap<number, readonly Fields[]>): void {
+  #inPieces(batch: EventBatch, to: Uint8Array, replaced: ReadonlyMap<number, readonly string[]>): void {
     const { metrics, origin } = this.#context
     for (let from = 0; from < batch.length; ) {
       let end = from
@@ -106,16 +126,16 @@ export class Decided {
         while (end < batch.length && !replaced.has(end)) end++
         this.#divide(batch.fork(from, end), to.subarray(from, end))
       } else {
-        const made: Fields[] = []
+        const made: string[] = []
         let bytes = 0
         for (; end < batch.length && replaced.has(end); end++) {
-          made.push(...replaced.get(end)!)
+          for (const line of replaced.get(end)!) made.push(line)
           bytes += batch.size(end)
         }
         metrics.consumed(end - from, bytes)
         if (made.length > 0) {
           batch.ack.fork()
-          const events = madeBatch(made, origin, batch.receivedAt, batch.ack)
+          const events = lineBatch(Buffer.from(made.join('')), origin, batch.receivedAt, batch.ack)
           metrics.emitted(events.length, events.bytes)
           this.#main(events)
         }

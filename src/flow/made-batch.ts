@@ -7,12 +7,14 @@ import { LineSplitter } from '../lib/line-splitter.js'
 
 const NO_LIMIT = 2 ** 31 - 1
 
-/** A batch of events that a component made, as lines of JSON. `origin.decode` must be json. */
-export function madeBatch(events: readonly Fields[], origin: Origin, wall: number, ack: Ack): EventBatch {
-  return lineBatch(Buffer.from(events.map(fields => `${jsonText(fields)}\n`).join('')), origin, wall, ack)
+/** The line of an event that a component made, with its line end. Throws where the fields are not an object of JSON. */
+export function madeLine(fields: Fields): string {
+  const json: string | undefined = jsonText(fields)
+  if (json?.[0] !== '{') throw new TypeError('an event must be an object')
+  return `${json}\n`
 }
 
-/** The same of lines that are JSON already, each with its line end. */
+/** A batch of lines of JSON, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack): EventBatch {
   const frame = new LineSplitter(NO_LIMIT).push(lines)
   if (!frame) throw new Error('a batch of no events was made')

@@ -11,7 +11,7 @@ import { sleep, type TimerClock } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
 import { Decided, type DecidedContext, PROCESSING_FAILED } from './decided.js'
-import { madeBatch } from './made-batch.js'
+import { lineBatch, madeLine } from './made-batch.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 
 export interface StageContext extends DecidedContext {
@@ -139,7 +139,7 @@ export class Stage extends Transform {
       }
       waits = Promise.reject(error)
     }
-    if (!waits && this.#pending.length === 0 && !this.#decided.needsLetters(work)) {
+    if (!waits && this.#pending.length === 0 && !this.#isLeaving && !this.#decided.needsLetters(work)) {
       this.#leave(work)
       this.busy.end()
       this.#whenRoom(done)
@@ -164,8 +164,9 @@ export class Stage extends Transform {
     try {
       await waits
     } catch (error) {
+      if (this.destroyed) return
       await pending.work.processEach(this.processor, before)
-      if (!pending.work.errors) this.#logBatchFailure(pending.work, error)
+      if (!pending.work.errors && !this.destroyed) this.#logBatchFailure(pending.work, error)
     }
     pending.isDecided = true
     await this.#letGo()
@@ -196,18 +197,19 @@ export class Stage extends Transform {
   }
 
   #leave(work: BatchWork): EventBatch | undefined {
-    if (work.errors) this.#logFailures(work)
-    return this.#decided.send(work)
+    const failures = this.#decided.failures(work)
+    if (failures > 0) this.#logFailures(work, failures)
+    return this.#decided.send(work, failures)
   }
 
-  #logFailures({ batch, errors, threw }: BatchWork): void {
-    const limited = this.#limit.next(threw ? 'threw' : 'failed')
+  #logFailures({ batch, errors, hasBug }: BatchWork, events: number): void {
+    const limited = this.#limit.next(hasBug ? 'bug' : 'failed')
     if (!limited) return
     const { source, path: file, peer } = batch.origin
-    const [error] = errors!.values()
-    const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events: errors!.size, error, ...limited }
+    const [error] = errors?.values() ?? []
+    const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events, error, ...limited }
     const text = `processor failed on some events; ${WHAT_BECOMES[this.#context.onError]}`
-    if (threw) this.#context.log.error(fields, text)
+    if (hasBug) this.#context.log.error(fields, text)
     else this.#context.log.warn(fields, text)
   }
 
@@ -298,29 +300,43 @@ export class Stage extends Transform {
   }
 
   #emit(why: EmitReason): void {
-    const { metrics, log, origin, clock } = this.#context
+    const { metrics, origin, clock } = this.#context
     if (this.destroyed || !this.processor.emit) return
+    const lines: string[] = []
+    const shares = new Set<Share>()
+    const unwritten: Share[] = []
     try {
-      const made = this.processor.emit(why)
-      if (made.length === 0) return
-      const shares = made.flatMap(({ shares = [] }) => shares)
-      for (const share of shares) this.#shares.delete(share)
-      const ack = new Ack(status => {
-        for (const share of shares) share.settle(status)
-      })
-      const batch = madeBatch(
-        made.map(({ fields }) => fields),
-        origin,
-        clock.wall(),
-        ack,
-      )
-      metrics.emitted(batch.length, batch.bytes)
-      metrics.sent(batch.length, batch.bytes)
-      this.hand(batch)
+      for (const { fields, shares: own = [] } of this.processor.emit(why)) {
+        try {
+          lines.push(madeLine(fields))
+          for (const share of own) shares.add(share)
+        } catch (error) {
+          unwritten.push(...own)
+          this.#logEmitFailure(error)
+        }
+      }
     } catch (error) {
-      metrics.failed('bug')
-      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to emit events')
+      this.#logEmitFailure(error)
     }
+    // Their source does not read them again: the same would come of them.
+    for (const share of unwritten) if (!shares.has(share)) share.settle('rejected')
+    if (lines.length === 0) return
+    for (const share of shares) this.#shares.delete(share)
+    const ack = new Ack(status => {
+      for (const share of shares) share.settle(status)
+    })
+    const batch = lineBatch(Buffer.from(lines.join('')), origin, clock.wall(), ack)
+    metrics.emitted(batch.length, batch.bytes)
+    metrics.sent(batch.length, batch.bytes)
+    this.hand(batch)
+  }
+
+  #logEmitFailure(cause: unknown): void {
+    this.#context.metrics.failed('bug')
+    const limited = this.#limit.next('emit')
+    if (!limited) return
+    const fields = { code: 'SLUICE_PROCESSOR_FAILED', error: errorText(cause), ...limited }
+    this.#context.log.error(fields, 'processor failed to emit events')
   }
 
   override _flush(done: TransformCallback): void {

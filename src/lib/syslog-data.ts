@@ -50,7 +50,9 @@ export function structuredData(text: string): Record<string, Record<string, stri
       // Only these three are escapes; before any other character a backslash is one.
       const value = written!.replace(/\\(["\\\]])/g, '$1')
       const before = element.get(name!)
-      element.set(name!, before === undefined ? value : [before, value].flat())
+      // A line may have the same name a hundred thousand times: the list is not made anew for each.
+      if (Array.isArray(before)) before.push(value)
+      else element.set(name!, before === undefined ? value : [before, value])
     }
   }
   // fromEntries makes own members of every name, `__proto__` too.

@@ -396,3 +396,158 @@ t.test('one that never comes back is found out after a minute', async t => {
   t.ok(stage.owes)
   stage.destroy()
 })
+
+t.test('a decision that the plan does not have is a failure, and costs no event', async t => {
+  for (const onError of ['pass', 'discard', 'dead_letter'] as const) {
+    const letters: string[] = []
+    const deadLetters = { write: async ([events]: readonly EventBatch[]) => void letters.push(...linesOf(events!)) }
+    const processor: Processor = {
+      process(batch, to) {
+        for (let i = 0; i < batch.length; i++) to[i] = [0, output(0), output(1), discard(1), FAILED, 253][n(batch, i)]!
+      },
+    }
+    const plan = { outputs: ['own'], reasons: ['one'] }
+    const { stage, counters, batch, settled } = stageWith(processor, plan, { onError, deadLetters })
+    const { main, own, discarded } = await run(stage, [batch(...numbers(0, 6)), batch(...numbers(2, 6))])
+    const failed = ['{"n":2}', '{"n":3}', '{"n":4}', '{"n":5}', '{"n":2}', '{"n":3}', '{"n":4}', '{"n":5}']
+    t.same(own, ['{"n":1}'])
+    t.equal(main!.length, onError === 'pass' ? 9 : 1, onError)
+    t.same(discarded, onError === 'discard' ? failed : [])
+    t.same(letters, onError === 'dead_letter' ? failed : [])
+    t.equal(counters.failures.get('bug'), 8)
+    t.equal(settled.length, 2)
+    t.ok(balanced(counters))
+  }
+})
+
+t.test('what cannot be written as an event fails the event that it was to replace', async t => {
+  const circle: Record<string, unknown> = {}
+  circle.circle = circle
+  const wrong: unknown[] = [{ n: 1n }, circle, undefined, 'text', [1], { toJSON: () => undefined }]
+  for (const waits of [false, true]) {
+    const processor: Processor = {
+      process(batch, _to, scope) {
+        const decide = () => {
+          for (let i = 0; i < batch.length; i++)
+            scope.replace(i, [(wrong[n(batch, i)] ?? { made: n(batch, i) }) as never])
+          if (batch.length > 0 && n(batch, 0) === 2) scope.replace(0, [undefined as never])
+        }
+        return waits ? sleep(0).then(decide) : decide()
+      },
+    }
+    const { stage, counters, batch, settled } = stageWith(processor)
+    const { main } = await run(stage, [batch(...numbers(0, 8)), batch({ n: 9 })])
+    const events = main!.map(line => JSON.parse(line))
+    t.same(
+      events.map(({ n, made }) => n ?? made),
+      [0, 1, 2, 3, 4, 5, 6, 7, 9],
+    )
+    t.equal(events.filter(({ processing_error }) => processing_error).length, wrong.length)
+    t.same(settled, ['delivered', 'delivered'])
+    t.ok(balanced(counters))
+  }
+})
+
+t.test('an event that failed is not replaced as well', async t => {
+  const letters: string[] = []
+  const deadLetters = { write: async ([events]: readonly EventBatch[]) => void letters.push(...linesOf(events!)) }
+  const processor: Processor = {
+    process(_batch, to, scope) {
+      scope.replace(0, [{ made: true }])
+      to[0] = FAILED
+    },
+  }
+  const { stage, counters, batch } = stageWith(processor, {}, { onError: 'dead_letter', deadLetters })
+  const { main } = await run(stage, [batch(...numbers(0, 2))])
+  t.same([main, letters], [['{"n":1}'], ['{"n":0}']])
+  t.ok(balanced(counters))
+})
+
+t.test('an event of its own that cannot be written costs no other, and holds nobody', async t => {
+  const time = new ManualTime()
+  const shares: Share[] = []
+  const processor: Processor = {
+    process(_batch, to, scope) {
+      shares.push(scope.share())
+      to[0] = CONSUMED
+    },
+    emit() {
+      return shares.splice(0).map((share, i) => ({ fields: i === 0 ? { n: 1n } : { i }, shares: [share] }))
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, { every: 1000 }, { clock: time })
+  await stage.start(new AbortController().signal)
+  const left: EventBatch[] = []
+  stage.on('data', batch => left.push(batch))
+  for (const { n } of numbers(0, 3)) stage.write(batch({ n }))
+  await settle()
+  await time.advance(1000)
+  t.same(linesOf(left[0]!), ['{"i":1}', '{"i":2}'])
+  t.same(settled, ['rejected'], 'it is not read again: the same would come of it')
+  left[0]!.ack.settle('delivered')
+  t.same(settled, ['rejected', 'delivered', 'delivered'])
+  t.equal(counters.failures.get('bug'), 1)
+  t.ok(balanced(counters))
+  stage.destroy()
+})
+
+t.test('a share that was taken before the processor threw holds nobody', async t => {
+  for (const waits of [false, true]) {
+    const processor: Processor = {
+      process(batch, _to, scope) {
+        scope.share()
+        const decide = () => {
+          if (n(batch, 0) === 0) throw Object.create(null)
+        }
+        return waits ? sleep(0).then(decide) : decide()
+      },
+    }
+    const { stage, batch, settled } = stageWith(processor)
+    const left: EventBatch[] = []
+    stage.on('data', batch => left.push(batch))
+    stage.write(batch({ n: 0 }))
+    await sleep(5)
+    await settle()
+    t.equal(left.length, 1)
+    left[0]!.ack.settle('delivered')
+    t.same(settled, ['delivered'])
+    stage.destroy()
+  }
+})
+
+t.test('what a processor throws because it was aborted is no failure', async t => {
+  const processor: Processor = {
+    process: (_batch, _to, { signal }) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(signal.reason))
+      }),
+  }
+  const { stage, counters, batch, settled } = stageWith(processor)
+  stage.write(batch({ n: 0 }))
+  await settle()
+  stage.destroy()
+  await settle()
+  t.same([[...counters.failures], settled], [[], ['errored']])
+})
+
+t.test('nothing goes on while dead letters cannot be written', async t => {
+  let written = () => {}
+  const deadLetters = { write: () => new Promise<void>(resolve => (written = resolve)) }
+  const processor: Processor = {
+    process(batch, to) {
+      if (n(batch, 0) === 0) to[0] = FAILED
+    },
+  }
+  const { stage, counters, batch } = stageWith(processor, {}, { onError: 'dead_letter', deadLetters })
+  const left: string[] = []
+  stage.on('data', batch => left.push(...linesOf(batch)))
+  for (const { n } of numbers(0, 3)) stage.write(batch({ n }))
+  await settle()
+  t.same(left, [])
+  t.equal(stage.holds().events, 2, 'the failed one, and the next')
+  written()
+  stage.end()
+  await settle()
+  t.same(left, ['{"n":1}', '{"n":2}'])
+  t.ok(balanced(counters))
+})
