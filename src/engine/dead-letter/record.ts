@@ -5,6 +5,7 @@ import { PLAIN_TEXT } from '../../codecs/text.js'
 import type { EventBatch } from '../../core/batch.js'
 import type { Codec } from '../../core/codec.js'
 import type { DeliveryError } from '../../core/errors.js'
+import { partialMark } from '../../core/event.js'
 import { DECODED, INVALID, MODIFIED } from '../../core/flags.js'
 import { SLOT, scanObject, WantedNames } from '../../lib/json-scan.js'
 import { CONTINUES, PIECE } from '../../lib/line-splitter.js'
@@ -16,7 +17,8 @@ import { CONTINUES, PIECE } from '../../lib/line-splitter.js'
  * - "message", "raw": the event's member of this name is the line, as text or in base64. The codec is json or text.
  * - {"syslog": the text, "options": those of the codec, if any}: a line that the codec of this name reads.
  * - {"raw": "syslog", "options"}: the same, where the line is not UTF-8 and stands in the event's member `raw`.
- * Both also have "host", that of the origin, where the line is a piece that is not the last.
+ * Both also have, where the line is a piece, "partial", since a line may have a field of this name itself; and "host", that
+ * of the origin, where the piece is not the last.
  */
 
 const LF = 0x0a
@@ -56,7 +58,11 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { form, name, options } = codec
   if (form === 'fields') {
     // The line's own host hides that of its origin, by which the pieces of a line find each other.
-    const more = { ...(Object.keys(options).length > 0 && { options }), ...(flags & PIECE && { host }) }
+    const more = {
+      ...(Object.keys(options).length > 0 && { options }),
+      ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
+      ...(flags & PIECE && { host }),
+    }
     return flags & INVALID ? { raw: name, ...more } : { [name]: batch.event(i).line.toString(), ...more }
   }
   if (flags & INVALID) return 'raw'
@@ -107,7 +113,7 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
   return {
     reason,
     line: found.bytes ?? Buffer.from(bytes.subarray(from, to)),
-    flags: isObject ? 1 : flagsOf(partial),
+    flags: isObject ? 1 : flagsOf(found.partial ?? (hasOwnPartial(found.codec) ? undefined : partial)),
     codec: found.codec,
     path: typeof file === 'string' && !isObject ? file : undefined,
     peer: typeof peer === 'string' && !isObject ? peer : undefined,
@@ -121,6 +127,13 @@ interface Found {
   readonly codec: Codec
   /** Of the origin, where it is not that of the event. */
   readonly host?: string
+  /** Which piece of a line it is, where the record says so apart from the event. */
+  readonly partial?: unknown
+}
+
+/** Whether a field `partial` of an event may be one of its line. */
+function hasOwnPartial({ form, eventFields }: Codec): boolean {
+  return form === 'fields' && (eventFields === undefined || eventFields.names.includes('partial'))
 }
 
 /** The bytes of the line, and what reads them; without bytes the event's own JSON is the line. */
@@ -132,12 +145,12 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   const base64 = typeof raw === 'string' ? Buffer.from(raw, 'base64') : undefined
   if (line === 'raw') return base64 && { bytes: base64, codec: codecOfBytes(base64, event) }
   if (typeof line !== 'object' || line === null) return undefined
-  const { options, host, ...named } = line as Record<string, unknown>
+  const { options, host, partial, ...named } = line as Record<string, unknown>
   const [[name, text] = []] = Object.entries(named)
   const isRaw = name === 'raw'
   const codec = codecOf(String(isRaw ? text : name), options)
   const bytes = isRaw ? base64 : typeof text === 'string' ? Buffer.from(text) : undefined
-  return codec && bytes && { bytes, codec, ...(typeof host === 'string' && { host }) }
+  return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
 }
 
 /** The only codec besides json and text whose lines earlier releases wrote as "raw" alone. */

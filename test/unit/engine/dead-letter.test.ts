@@ -184,6 +184,16 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
     ['pieces', batchOf(['x'.repeat(100)], { decode: 'text', maxLineBytes: 40, receivedAt: at })],
     ['changed', changed],
     ['syslog', syslog],
+    ...['logfmt', 'csv'].map((codec): [string, EventBatch] => {
+      const own = 'partial=first raw=eA== file=/f peer=p host=h timestamp=never message=m'
+      const line = codec === 'logfmt' ? own : own.replaceAll(/ ?[a-z]+=/g, ',').slice(1)
+      const long = codec === 'logfmt' ? `partial=middle x=${'y'.repeat(100)}` : `last${',x'.repeat(50)}`
+      const invalid = Buffer.from(line.replace(/m$/, '\xff'), 'latin1')
+      const batch = batchOf([line, invalid, long, 'partial', line], { maxLineBytes: 90, receivedAt: at, path: '/x' })
+      const columns = ['partial', 'raw', 'file', 'peer', 'host', 'timestamp', 'message']
+      Object.assign(batch.origin, { codec: codecOf(codec, codec === 'csv' ? { columns } : {}) })
+      return [codec, batch]
+    }),
   ]
   for (const [name, batch] of cases) {
     writeFileSync(path, encodeLetters([batch], refused, { destination: 'd', wall: at }))
