@@ -34,6 +34,9 @@ export class EventBatch {
   /** Numbers per event in the slots. */
   readonly #stride: number
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
+  #remembers = false
+  /** Of the events that were modified: what they were before. */
+  #originals: Map<number, { readonly flags: number; readonly event: LogEvent | undefined }> | undefined
 
   constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack) {
     this.origin = origin
@@ -82,6 +85,10 @@ export class EventBatch {
 
   /** Replaces what event `i` says. */
   modify(i: number, fields: Fields): void {
+    if (this.#remembers && !this.#originals?.has(i)) {
+      this.#originals ??= new Map()
+      this.#originals.set(i, { flags: this.flags[i]!, event: this.#events?.[i]?.clone() })
+    }
     this.event(i).fields = fields
     this.flags[i]! |= MODIFIED
   }
@@ -209,10 +216,22 @@ export class EventBatch {
     return copy
   }
 
-  /**
-   * What events [from, to) are now, to go back to when a change of them fails halfway. The copy is held by whoever holds
-   * this batch.
-   */
+  /** From now on the batch knows what `modify` changes, for `restore`. */
+  remember(): void {
+    this.#remembers = true
+    this.#originals = undefined
+  }
+
+  /** Takes back what was modified since `remember`. */
+  restore(): void {
+    for (const [i, { flags, event }] of this.#originals ?? []) {
+      this.flags[i] = flags
+      this.#events![i] = event
+    }
+    this.#originals = undefined
+  }
+
+  /** What events [from, to) are now. The copy is held by whoever holds this batch. */
   snapshot(from = 0, to = this.length): EventBatch {
     return this.#copy(from, to)
   }

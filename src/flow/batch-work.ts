@@ -8,7 +8,7 @@ import { madeLine } from './made-batch.js'
 /** One batch in a processor: what is decided about its events. */
 export class BatchWork implements BatchScope {
   readonly signal: AbortSignal
-  batch: EventBatch
+  readonly batch: EventBatch
   readonly to: Uint8Array
   /** The lines of what takes the place of events, by index. */
   replaced: Map<number, readonly string[]> | undefined = undefined
@@ -57,16 +57,16 @@ export class BatchWork implements BatchScope {
    * After the processor threw: gives it the events one by one, as they were before. Those that make it throw again are
    * FAILED, and all others as it decides now.
    */
-  async processEach(processor: Decides, before: EventBatch): Promise<void> {
-    const { to, signal } = this
+  async processEach(processor: Decides): Promise<void> {
+    const { batch, to, signal } = this
+    batch.restore()
     this.hasBug = true
     this.#giveBackShares()
-    this.batch = before
     this.replaced = undefined
     this.errors = undefined
     const one = new Uint8Array(1)
-    for (let i = 0; i < before.length && !signal.aborted; i++) {
-      const event = before.snapshot(i, i + 1)
+    for (let i = 0; i < batch.length && !signal.aborted; i++) {
+      const event = batch.snapshot(i, i + 1)
       this.#offset = i
       one[0] = MAIN
       this.#taken.length = 0
@@ -74,7 +74,7 @@ export class BatchWork implements BatchScope {
         const waits = processor.process(event, one, this)
         if (waits) await waits
         to[i] = one[0]
-        before.takeOver(event, i)
+        batch.takeOver(event, i)
       } catch (error) {
         this.#offset = 0
         this.#giveBackShares()

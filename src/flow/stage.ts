@@ -127,7 +127,7 @@ export class Stage extends Transform {
     this.#context.metrics.took(batch.length, batch.bytes)
     const to = this.#columnFor(batch.length)
     const work = new BatchWork(batch, to, this.#shares, this.#ended.signal)
-    const before = this.#context.isStrict ? batch : batch.snapshot()
+    if (!this.#context.isStrict) batch.remember()
     if (this.#pending.length === this.#concurrency - 1) this.busy.begin()
     let waits: void | Promise<void>
     try {
@@ -150,7 +150,7 @@ export class Stage extends Transform {
     const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
     this.#pending.push(pending)
     this.#next = done
-    if (waits) void this.#decide(pending, before, waits)
+    if (waits) void this.#decide(pending, waits)
     else void this.#letGo()
     this.#takeNext()
   }
@@ -160,12 +160,12 @@ export class Stage extends Transform {
     return this.#column.fill(MAIN, 0, length)
   }
 
-  async #decide(pending: Pending, before: EventBatch, waits: Promise<void>): Promise<void> {
+  async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
     try {
       await waits
     } catch (error) {
       if (this.destroyed) return
-      await pending.work.processEach(this.processor, before)
+      await pending.work.processEach(this.processor)
       if (!pending.work.errors && !this.destroyed) this.#logBatchFailure(pending.work, error)
     }
     pending.isDecided = true

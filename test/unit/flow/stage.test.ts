@@ -12,6 +12,7 @@ import type { Stage } from '../../../src/flow/stage.js'
 import { sleep } from '../../../src/lib/time.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
+import { until } from '../../support/pushed.js'
 import { type StageOptions, stageOf } from '../../support/stage.js'
 
 /** A stage around a processor that is made here. */
@@ -506,9 +507,7 @@ t.test('a share that was taken before the processor threw holds nobody', async t
     const left: EventBatch[] = []
     stage.on('data', batch => left.push(batch))
     stage.write(batch({ n: 0 }))
-    await sleep(5)
-    await settle()
-    t.equal(left.length, 1)
+    await until(() => left.length === 1)
     left[0]!.ack.settle('delivered')
     t.same(settled, ['delivered'])
     stage.destroy()
