@@ -245,8 +245,9 @@ export class Roster {
   #onRotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
-    // It may have more, under a name that nobody knows yet.
-    if (!former.isOpen) this.#held.add(tailer)
+    // It may have more, which comes first. When it is closed, its new name has to be found before.
+    if (former.isOpen && !former.held) this.#options.onReady(former)
+    else this.#held.add(tailer)
     this.#displace(path)
   }
 

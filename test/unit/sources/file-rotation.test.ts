@@ -92,6 +92,23 @@ t.test('what is renamed in the midst of a backlog comes before what takes its pl
   await run.stop()
 })
 
+for (const include of ['app.log', 'app.log*']) {
+  t.test(`the last line before a rename comes before the new file under ${include}`, async t => {
+    const dir = t.testdir({ 'app.log': 'line 0\n' })
+    const path = join(dir, 'app.log')
+    const run = await tail({ include: [join(dir, include)], rotate_wait: '300ms', scan_interval: '10s' })
+    await settled(run, 1)
+    for (let i = 1; i < 10; i += 2) {
+      appendFileSync(path, `line ${i}\n`)
+      renameSync(path, `${path}.${10 - i}`)
+      writeFileSync(path, `line ${i + 1}\n`)
+      await settled(run, i + 2)
+    }
+    t.same(run.out.texts(path), numbered(0, 11))
+    await run.stop()
+  })
+}
+
 t.test('a file deleted while it has more is read to its end', async t => {
   const dir = t.testdir({ 'app.log': asText(numbered(0, 50_000)) })
   const path = join(dir, 'app.log')
