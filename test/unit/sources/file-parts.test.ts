@@ -20,6 +20,7 @@ import { LowWaterMark } from '../../../src/flow/low-water-mark.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileExclude, compileGlobs, expandBraces, globFault, matchPath } from '../../../src/sources/file/glob.js'
 import { BirthTimes, fingerprint, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
+import { Missing, type MissingOptions } from '../../../src/sources/file/missing.js'
 import { Newcomers } from '../../../src/sources/file/newcomers.js'
 import { emptyStart } from '../../../src/sources/file/positions.js'
 import { Rotated } from '../../../src/sources/file/rotated.js'
@@ -374,4 +375,36 @@ t.test('two copies of the same size that begin alike, of one of which all was re
   }
   t.same(await found('same\nother\n'), [`${path}.1.gz`], 'the later one was not seen')
   t.same(await found('same\nfirst\n'), [], 'both are the same')
+})
+
+t.test('a file that nobody saw and that cannot be opened any more is looked for again', async t => {
+  const dir = t.testdir({ 'app.log.1': 'first\n' })
+  const place = { path: join(dir, 'app.log.1'), stat: statSync(join(dir, 'app.log.1'), { bigint: true }) }
+  const since: number[] = []
+  const saved = new Saved(undefined)
+  const missing = new Missing({
+    saved,
+    rotated: {
+      begin: () => {},
+      unseen: async (_path: string, from: number) => {
+        since.push(from)
+        return since.length > 1 ? [] : [{ place: { ...place, first: Buffer.from('first\n') }, changedAt: 0n }]
+      },
+    },
+    // Its name leads nowhere.
+    adopt: () => undefined,
+    at: () => undefined,
+    tailers: () => [],
+  } as unknown as MissingOptions)
+  const slices = new Slices(systemClock)
+  missing.displaced(join(dir, 'app.log'), 1000)
+  await missing.findUnseen(2000, slices)
+  t.equal(missing.isIncomplete, true)
+  t.equal(missing.isWaiting, true)
+  t.match([...saved.entries()], [{ path: place.path, offset: 0, size: 6 }], 'it is known by its size as well')
+  missing.isIncomplete = false
+  await missing.findUnseen(3000, slices)
+  t.same(since, [990, 990])
+  t.equal(missing.isWaiting, false)
+  t.same(missing.displacements, [])
 })
