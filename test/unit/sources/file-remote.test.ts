@@ -477,6 +477,7 @@ async function rotate(t: Test, folder: string, nth: number): Promise<number> {
   const told = source.log.filter(({ level, code }) => level >= 50 && code !== 'SLUICE_FILE_SYSTEM_SILENT')
   t.same(told, [], `call ${nth}: nothing is lost, nothing is given up`)
   t.same(out.texts().map(Number).sort(), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], `call ${nth}: ${thread.name}`)
+  t.same(out.texts().slice(-2), ['8', '9'], `call ${nth}: what was renamed comes before what took its name`)
   return thread.calls
 }
 
