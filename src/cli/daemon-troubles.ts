@@ -1,4 +1,4 @@
-import { GIVEN_BACK } from '../engine/counters.js'
+import { GIVEN_BACK } from '../flow/counters.js'
 import { counted, type DaemonView, short } from './daemon-view.js'
 import { deadLetterTroubles } from './dead-letter-troubles.js'
 import { destinationTroubles } from './destination-troubles.js'

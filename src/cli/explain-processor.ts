@@ -5,7 +5,7 @@ import type { ComponentConfig } from '../config/load.js'
 import type { EventBatch } from '../core/batch.js'
 import type { ComponentContext } from '../core/component.js'
 import type { Explanation } from '../core/explain.js'
-import { ComponentCounters } from '../engine/counters.js'
+import { ComponentCounters } from '../flow/counters.js'
 import { Stage } from '../flow/stage.js'
 
 /** What a processor does with one event, and the events that leave it for that. */

@@ -16,9 +16,11 @@ import { errorText } from '../core/errors.js'
 import type { FieldPath } from '../core/field-path.js'
 import { FieldReader } from '../core/field-reader.js'
 import type { Origin } from '../core/origin.js'
+import { type ComponentCounters, sum } from '../flow/counters.js'
+import { directly, FanOut, finish, Input, pump, pumpSide } from '../flow/fan-out.js'
+import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { WantedNames } from '../lib/json-scan.js'
 import { type CheckpointStore, openCheckpoints } from './checkpoints.js'
-import { type ComponentCounters, sum } from './counters.js'
 import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 import type { DeadLetters } from './dead-letter.js'
@@ -26,11 +28,9 @@ import { Delivery } from './delivery.js'
 import { destinationState } from './delivery-report.js'
 import type { DiskBuffer } from './disk-buffer.js'
 import { createOrHold } from './held-source.js'
-import { directly, finish, Input, Junction, pump, pumpSide } from './junction.js'
 import { Legacies } from './legacies.js'
 import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
-import { SourceOutlet, shareOf, undecodedCounter } from './outlet.js'
 import { OwnOutputs } from './own-outputs.js'
 import { type Watched, watchedBuffer, watchedDelivery, watchedStage } from './progress.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
@@ -60,7 +60,7 @@ export class Engine {
   #heirs: ReadonlySet<string> = new Set()
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.outlet`. */
-  readonly #junctions = new Map<string, Junction>()
+  readonly #fanOuts = new Map<string, FanOut>()
   readonly #sources: Fed[] = []
   /** Bytes that a source may have under way. */
   readonly #share: number
@@ -78,7 +78,7 @@ export class Engine {
   readonly #delivering = new AbortController()
   /** What can be seen to stand still. */
   readonly watched: Watched[] = []
-  readonly taps = new Taps(id => this.#junction(id), this.#junctions, this.#inputs, this.#between, this.#lasting)
+  readonly taps = new Taps(id => this.#fanOut(id), this.#fanOuts, this.#inputs, this.#between, this.#lasting)
   #failed = false
   #leaving = false
 
@@ -107,7 +107,7 @@ export class Engine {
       for (const component of config.processors) await engine.#addProcessor(component)
       for (const component of config.sources) await engine.#addSource(component, heritage?.sources.get(component.id))
       for (const component of [...config.processors, ...config.destinations]) {
-        for (const input of component.inputs) engine.#junction(input).connect(engine.#inputs.get(component.id)!)
+        for (const input of component.inputs) engine.#fanOut(input).connect(engine.#inputs.get(component.id)!)
       }
     } catch (error) {
       await engine.#undo(heritage)
@@ -174,7 +174,7 @@ export class Engine {
       metrics,
     })
     metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
-    delivery.once('close', () => this.#junction(`${config.id}.${REJECTED}`).end())
+    delivery.once('close', () => this.#fanOut(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
     this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
     this.watched.push(watchedDelivery(config.id, delivery, metrics))
@@ -186,7 +186,7 @@ export class Engine {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#around.disk })
     const output = `${id}.${REJECTED}`
     if (!this.#isRead(output)) return file
-    return new RejectedOutlet(this.#junction(output), this.#origin(id), context.clock)
+    return new RejectedOutlet(this.#fanOut(output), this.#origin(id), context.clock)
   }
 
   #isRead(output: string): boolean {
@@ -205,14 +205,14 @@ export class Engine {
     this.#inputs.set(id, new Input(stage, metrics))
     this.watched.push(watchedStage(id, stage, metrics))
     const before = metrics.passed.events
-    const main = pump(stage, this.#junction(id))
+    const main = pump(stage, this.#fanOut(id))
     this.#between.push(() => metrics.passed.events - before - main.events)
     for (const [name, output] of stage.outputs) {
       const side = `${id}.${name}`
       if (!this.#isRead(side)) this.taps.unread.set(side, output)
       else {
         output.connected = true
-        this.#between.push(pumpSide(output, this.#junction(side)))
+        this.#between.push(pumpSide(output, this.#fanOut(side)))
       }
     }
   }
@@ -223,10 +223,10 @@ export class Engine {
   }
 
   async #addSource(config: ComponentConfig<'source'>, known: SourceRun | undefined): Promise<void> {
-    const junction = this.#junction(config.id)
+    const fanOut = this.#fanOut(config.id)
     if (known) {
       this.#counters.set(config.id, known.counters)
-      this.#sources.push({ run: known, junction })
+      this.#sources.push({ run: known, fanOut })
       return
     }
     const base = this.#context(config)
@@ -242,27 +242,27 @@ export class Engine {
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#around.random)
-    const outlet = new SourceOutlet(junction, base.metrics, this.#share, source.once)
+    const outlet = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
     const run = new SourceRun({ ...this.#around, config, source, outlet, counters: base.metrics })
-    this.#sources.push({ run, junction })
+    this.#sources.push({ run, fanOut })
   }
 
-  #junction(id: string): Junction {
-    let junction = this.#junctions.get(id)
-    if (!junction) {
-      junction = new Junction()
-      this.#junctions.set(id, junction)
+  #fanOut(id: string): FanOut {
+    let fanOut = this.#fanOuts.get(id)
+    if (!fanOut) {
+      fanOut = new FanOut()
+      this.#fanOuts.set(id, fanOut)
     }
-    return junction
+    return fanOut
   }
 
   /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
   async run(): Promise<void> {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
-    const read = this.#sources.map(({ run, junction }) => {
-      if (run.isHeld) run.outlet.attach(junction, this.#share)
-      return run.feed(junction)
+    const read = this.#sources.map(({ run, fanOut }) => {
+      if (run.isHeld) run.outlet.attach(fanOut, this.#share)
+      return run.feed(fanOut)
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#around.started?.())

@@ -1,10 +1,10 @@
 import type { Logger } from 'pino'
 import { collectDefaultMetrics, Registry } from 'prom-client'
 import type { Exemplar, Kind } from '../core/component.js'
+import { ComponentCounters, type CounterSet } from '../flow/counters.js'
 import { Exposition, type Family, type Format, labelText, nextTurn, type ShownExemplar } from '../lib/exposition.js'
 import { sleep } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
-import { ComponentCounters, type CounterSet } from './counters.js'
 
 type Labels = Readonly<Record<string, string>>
 

@@ -1,7 +1,7 @@
 import type { ComponentConfig, Config } from '../config/load.js'
 import type { ComponentContext } from '../core/component.js'
+import type { ComponentCounters } from '../flow/counters.js'
 import type { WantedNames } from '../lib/json-scan.js'
-import type { ComponentCounters } from './counters.js'
 import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder } from './disk-buffer/folder.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'

@@ -1,5 +1,5 @@
+import type { ComponentCounters } from '../flow/counters.js'
 import type { Stage } from '../flow/stage.js'
-import type { ComponentCounters } from './counters.js'
 import type { Delivery } from './delivery.js'
 import type { DiskBuffer } from './disk-buffer.js'
 

@@ -3,12 +3,12 @@ import type { Logger } from 'pino'
 import type { ComponentConfig } from '../config/load.js'
 import type { REPLACED, Source } from '../core/component.js'
 import { errorCode, errorText, GivenBackError } from '../core/errors.js'
+import type { ComponentCounters } from '../flow/counters.js'
+import type { FanOut } from '../flow/fan-out.js'
+import type { SourceOutput } from '../flow/source-output.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { after, sleep } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
-import type { ComponentCounters } from './counters.js'
-import type { Junction } from './junction.js'
-import type { SourceOutlet } from './outlet.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
@@ -18,7 +18,7 @@ const CALM_MS = 2000
 export interface SourceRunParts {
   readonly config: ComponentConfig<'source'>
   readonly source: Source
-  readonly outlet: SourceOutlet
+  readonly outlet: SourceOutput
   readonly counters: ComponentCounters
   readonly log: Logger
   readonly random: Random
@@ -34,19 +34,19 @@ export interface SourceFailure {
 /** A source, and where its events go. */
 export interface Fed {
   readonly run: SourceRun
-  readonly junction: Junction
+  readonly fanOut: FanOut
 }
 
 /** One source from its start to its end: started again when it fails, and kept while what is behind it is replaced. */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
   readonly source: Source
-  readonly outlet: SourceOutlet
+  readonly outlet: SourceOutput
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
   #failure: SourceFailure | undefined
   #state: 'new' | 'runs' | 'ended' = 'new'
-  /** Ends the feeding of a junction. */
+  /** Ends the feeding of a fan-out. */
   #leave: ((failure?: Error) => void) | undefined
 
   constructor(parts: SourceRunParts) {
@@ -57,16 +57,16 @@ export class SourceRun {
     setMaxListeners(0, this.#reading.signal)
   }
 
-  /** Feeds the junction until the source has ended, or has left it; the junction has its end then. */
-  async feed(junction: Junction): Promise<void> {
-    // No race with the promise of the run: it would keep something of every junction for as long as it runs.
+  /** Feeds the fan-out until the source has ended, or has left it. The fan-out ends then. */
+  async feed(fanOut: FanOut): Promise<void> {
+    // No race with the promise of the run: it would keep something of every fan-out for as long as it runs.
     const left = new Promise<void>((resolve, reject) => {
       this.#leave = failure => (failure ? reject(failure) : resolve())
     })
     if (this.#state === 'new') this.#begin()
     if (this.#state === 'ended') this.#leave?.()
     await left
-    junction.end()
+    fanOut.end()
   }
 
   #begin(): void {
@@ -78,7 +78,7 @@ export class SourceRun {
     this.#run().then(() => over(), over)
   }
 
-  /** Sends nothing from now on, and leaves the junction. `outlet.attach`, and then `feed`, make it go on. */
+  /** Sends nothing from now on, and leaves the fan-out. `outlet.attach`, and then `feed`, make it go on. */
   leave(): void {
     this.outlet.hold()
     this.#leave?.()

@@ -1,6 +1,6 @@
 import { splitInput } from '../config/input.js'
 import type { Config } from '../config/load.js'
-import { type ComponentCounters, GIVEN_BACK } from './counters.js'
+import { type ComponentCounters, GIVEN_BACK } from '../flow/counters.js'
 
 /** What became of the events of a run. Counts are events since the start of the process. */
 export interface Totals {

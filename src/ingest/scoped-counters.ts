@@ -1,5 +1,5 @@
-import type { ComponentCounters, CounterSet } from '../engine/counters.js'
 import type { Metrics } from '../engine/metrics.js'
+import type { ComponentCounters, CounterSet } from '../flow/counters.js'
 
 /** Counters of one pipeline among those of others: the ids begin with its own. */
 export class ScopedCounters implements CounterSet {

@@ -2,10 +2,10 @@ import { Ack } from '../../core/ack.js'
 import { EventBatch } from '../../core/batch.js'
 import type { DeliveryError } from '../../core/errors.js'
 import type { Origin } from '../../core/origin.js'
+import type { FanOut } from '../../flow/fan-out.js'
 import { LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
 import type { DeadLetters } from '../dead-letter.js'
-import type { Junction } from '../junction.js'
 import { encodeLetters } from './record.js'
 
 const NO_LIMIT = 2 ** 31 - 1
@@ -16,12 +16,12 @@ const NO_LIMIT = 2 ** 31 - 1
  * output have taken it, each in its own way.
  */
 export class RejectedOutlet implements DeadLetters {
-  readonly #junction: Junction
+  readonly #fanOut: FanOut
   readonly #origin: Origin
   readonly #clock: Clock
 
-  constructor(junction: Junction, origin: Origin, clock: Clock) {
-    this.#junction = junction
+  constructor(fanOut: FanOut, origin: Origin, clock: Clock) {
+    this.#fanOut = fanOut
     this.#origin = origin
     this.#clock = clock
   }
@@ -39,7 +39,7 @@ export class RejectedOutlet implements DeadLetters {
       const batch = new EventBatch(frame, this.#origin, wall, ack)
       batch.scan()
       // No need to wait for room: the next request that is refused waits for its own answer.
-      void this.#junction.write(batch)
+      void this.#fanOut.write(batch)
     })
   }
 }

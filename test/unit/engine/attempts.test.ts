@@ -2,7 +2,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { Attempts } from '../../../src/engine/attempts.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 
 t.test('a long pause that the receiver asks for is logged once and shown, and delivery counts as failing', async t => {

@@ -18,11 +18,11 @@ import {
 import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { discard } from '../../../src/core/processor.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
 import { Engine } from '../../../src/engine/engine.js'
-import { Junction } from '../../../src/engine/junction.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { SourceRun, type SourceRunParts } from '../../../src/engine/source-run.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
+import { FanOut } from '../../../src/flow/fan-out.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
@@ -299,7 +299,7 @@ t.test('a source that ran well for a while waits as little as at first when it f
     log: pino({}, { write: line => waits.push(JSON.parse(line).again_in) }),
     random: () => 0.02,
   })
-  await run.feed(new Junction())
+  await run.feed(new FanOut())
   t.same(waits, ['20ms', '40ms', '80ms', '20ms'])
 })
 

@@ -4,10 +4,10 @@ import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
-import { looseCounters } from '../../../src/engine/counters.js'
 import { Delivery } from '../../../src/engine/delivery.js'
-import { Input, Junction, pump } from '../../../src/engine/junction.js'
 import { ProgressWatch, watchedDelivery, watchedStage } from '../../../src/engine/progress.js'
+import { looseCounters } from '../../../src/flow/counters.js'
+import { FanOut, Input, pump } from '../../../src/flow/fan-out.js'
 import { Stage } from '../../../src/flow/stage.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf } from '../../support/batches.js'
@@ -50,9 +50,9 @@ function pipeline(write: () => Promise<void>, options: object = {}) {
     metrics: out,
   })
   out.holds = () => delivery.inFlight()
-  const junction = new Junction()
-  junction.connect(new Input(delivery, out))
-  pump(stage, junction)
+  const fanOut = new FanOut()
+  fanOut.connect(new Input(delivery, out))
+  pump(stage, fanOut)
   const input = new Input(stage, pass)
   const watched = [watchedStage('pass', stage, pass), watchedDelivery('out', delivery, out)]
   const watch = new ProgressWatch(LOOKS)

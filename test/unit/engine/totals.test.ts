@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Kind } from '../../../src/core/component.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
 import { type TotalsOf, totalsOf } from '../../../src/engine/totals.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
 
 /** A component and what it counted: [received, sent, discarded by reason]; what is missing is in flight. */
 type Row = readonly [kind: Kind, id: string, inputs: string[], received: number, sent: number, Record<string, number>?]

@@ -21,7 +21,7 @@ import { AccessKey } from '../../../src/core/access-key.js'
 import { auth } from '../../../src/core/auth-options.js'
 import { readTls } from '../../../src/core/tls-content.js'
 import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
 import { FileSystems, fileSystems } from '../../../src/lib/file-systems.js'
 import {
   closeSync,

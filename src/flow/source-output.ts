@@ -6,7 +6,7 @@ import type { Origin } from '../core/origin.js'
 import type { Frame } from '../lib/line-splitter.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
 import { add, type ComponentCounters } from './counters.js'
-import type { Junction } from './junction.js'
+import type { FanOut } from './fan-out.js'
 
 /**
  * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
@@ -62,11 +62,11 @@ interface Kept {
  * outlet: `hold`, then `attach`. With `keeps`, what is given back meanwhile is sent again from here, since its source
  * cannot read it again.
  */
-export class SourceOutlet implements Outlet {
+export class SourceOutput implements Outlet {
   readonly #counters: ComponentCounters
   readonly #keeps: boolean
   #maxBytes: number
-  #junction: Junction
+  #fanOut: FanOut
   #held = 0
   readonly #open = new LinkedList<Open>()
   #waiting: (() => void)[] = []
@@ -79,8 +79,8 @@ export class SourceOutlet implements Outlet {
   /** Whether events were given back to the source since the components behind it are being replaced. */
   gaveBack = false
 
-  constructor(junction: Junction, counters: ComponentCounters, maxBytes: number, keeps = false) {
-    this.#junction = junction
+  constructor(fanOut: FanOut, counters: ComponentCounters, maxBytes: number, keeps = false) {
+    this.#fanOut = fanOut
     this.#counters = counters
     this.#maxBytes = maxBytes
     this.#keeps = keeps
@@ -149,7 +149,7 @@ export class SourceOutlet implements Outlet {
     open.bytes = bytes
     this.#counters.read(length, bytes, !this.#keeps)
     if (this.#keeps) open.kept = keep(batch)
-    const room = this.#junction.write(batch)
+    const room = this.#fanOut.write(batch)
     if (room) await room
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
@@ -188,8 +188,8 @@ export class SourceOutlet implements Outlet {
   }
 
   /** Goes on, with what is behind it now. What was kept is sent again first, in order. */
-  attach(junction: Junction, maxBytes: number): void {
-    this.#junction = junction
+  attach(fanOut: FanOut, maxBytes: number): void {
+    this.#fanOut = fanOut
     this.#maxBytes = maxBytes
     this.#moved = true
     for (const open of [...this.#open]) {
@@ -201,7 +201,7 @@ export class SourceOutlet implements Outlet {
       this.#counters.repeated = true
       const batch = new EventBatch(columnsOf(kept.frame), kept.origin, kept.receivedAt, ack)
       batch.scan()
-      void junction.write(batch)
+      void fanOut.write(batch)
     }
     const gate = this.#gate
     this.#gate = undefined

@@ -4,14 +4,14 @@ import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { EventBatch } from '../../../src/core/batch.js'
 import { parseFieldPath } from '../../../src/core/field-path.js'
 import { FieldReader } from '../../../src/core/field-reader.js'
-import { ComponentCounters } from '../../../src/engine/counters.js'
-import { Input, Junction } from '../../../src/engine/junction.js'
-import { SourceOutlet } from '../../../src/engine/outlet.js'
+import { ComponentCounters } from '../../../src/flow/counters.js'
+import { FanOut, Input } from '../../../src/flow/fan-out.js'
+import { SourceOutput } from '../../../src/flow/source-output.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { originOf } from '../../support/lines.js'
 
-function junctionTo(taken: EventBatch[]): Junction {
+function fanOutTo(taken: EventBatch[]): FanOut {
   const stream = new Writable({
     objectMode: true,
     highWaterMark: 1_000_000,
@@ -20,17 +20,17 @@ function junctionTo(taken: EventBatch[]): Junction {
       done()
     },
   })
-  const junction = new Junction()
-  junction.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
-  return junction
+  const fanOut = new FanOut()
+  fanOut.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
+  return fanOut
 }
 
 /** Takes any number of batches and settles none. */
 function setUp(maxBytes: number) {
   const taken: EventBatch[] = []
-  const junction = junctionTo(taken)
+  const fanOut = fanOutTo(taken)
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const outlet = new SourceOutlet(junction, counters, maxBytes)
+  const outlet = new SourceOutput(fanOut, counters, maxBytes)
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
@@ -105,7 +105,7 @@ t.test('with other components behind it: what was made before is read as they wa
   const sent = outlet.send(gated)
   wanted.clear()
   const readers = ['.a', '.b'].map(path => new FieldReader(parseFieldPath(path), wanted))
-  outlet.attach(junctionTo(taken), 1_000_000)
+  outlet.attach(fanOutTo(taken), 1_000_000)
   await sent
   await outlet.send(early)
   const read = taken.map(batch =>
@@ -133,10 +133,10 @@ t.test(
           finishWrite = done
         },
       })
-      const junction = new Junction()
-      junction.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
+      const fanOut = new FanOut()
+      fanOut.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
       const counters = new ComponentCounters('in', 'source', 'fake')
-      const outlet = new SourceOutlet(junction, counters, 1_000_000)
+      const outlet = new SourceOutput(fanOut, counters, 1_000_000)
       const frame = new LineSplitter(1 << 20).push(Buffer.from('a\n'))!
       const ack = outlet.ack(() => {})
       let sent = false
@@ -144,7 +144,7 @@ t.test(
         sent = true
       })
       outlet.hold()
-      junction.end()
+      fanOut.end()
       await new Promise(resolve => setImmediate(resolve))
       t.notOk(sent, 'it waits')
       finishWrite()

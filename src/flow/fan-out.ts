@@ -1,7 +1,7 @@
 import type { Readable, Writable } from 'node:stream'
 import type { EventBatch } from '../core/batch.js'
-import type { SideOutput } from '../flow/side-output.js'
 import type { ComponentCounters } from './counters.js'
+import type { SideOutput } from './side-output.js'
 
 /** Sees a batch before anybody else gets it, and keeps nothing of it. */
 export type Tap = (batch: EventBatch) => void
@@ -59,7 +59,7 @@ export class Input {
 }
 
 /** One output and all who read it: each gets a copy, and the slowest sets the pace. */
-export class Junction {
+export class FanOut {
   readonly taps = new Set<Tap>()
   readonly #inputs: Input[] = []
 
@@ -89,25 +89,25 @@ export class Junction {
 }
 
 /**
- * Reads a processor's output, or one of its side outputs, into a junction. The result tells, at any time, how many
+ * Reads a processor's output, or one of its side outputs, into a fan-out. The result has, at any time, how many
  * events it has handed on.
  */
-export function pump(from: Readable, junction: Junction): { readonly events: number } {
+export function pump(from: Readable, fanOut: FanOut): { readonly events: number } {
   const handedOn = { events: 0 }
   from.on('data', (batch: EventBatch) => {
     handedOn.events += batch.length
-    const room = junction.write(batch)
+    const room = fanOut.write(batch)
     if (!room) return
     from.pause()
     void room.then(() => from.resume())
   })
-  from.on('end', () => junction.end())
+  from.on('end', () => fanOut.end())
   return handedOn
 }
 
 /** Reads an output beside the main one; the result counts the events that are on their way. */
-export function pumpSide(output: SideOutput, junction: Junction): () => number {
-  const handedOn = pump(output, junction)
+export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
+  const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events
 }
 
