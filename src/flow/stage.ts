@@ -7,7 +7,7 @@ import { DeliveryError, errorText } from '../core/errors.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
 import type { Share } from '../core/share.js'
 import { LogLimit } from '../lib/log-limit.js'
-import { sleep, type TimerClock } from '../lib/time.js'
+import { aborted, sleep, type TimerClock } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
 import { Decided, type DecidedContext, PROCESSING_FAILED } from './decided.js'
@@ -26,6 +26,8 @@ export interface StageContext extends DecidedContext {
 
 /** A processor that has a batch for longer than this is not merely waiting. */
 const LONGEST_WAIT_MS = 60_000
+/** How long a processor may take to stop once its deadline is over. */
+const LATE_STOP_MS = 1000
 /** Between tries to write dead letters. */
 const RETRY_MS = 1000
 
@@ -93,13 +95,24 @@ export class Stage extends Transform {
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    await this.processor.start?.(signal)
+    // One that ignores its signal does not keep the daemon from stopping.
+    await Promise.race([this.processor.start?.(signal), aborted(signal)])
     this.#setTimer()
   }
 
+  /** Does not throw, and does not wait long after the deadline: what others have to save does not depend on a processor. */
   async stop(deadline: AbortSignal): Promise<void> {
+    const { log, clock } = this.#context
     this.#cancelTimer?.()
-    await this.processor.stop?.(deadline)
+    const stopped = new AbortController()
+    const late = aborted(deadline).then(() => sleep(LATE_STOP_MS, stopped.signal, (ms, fn) => clock.after(ms, fn)))
+    try {
+      const isStopped = Promise.resolve(this.processor.stop?.(deadline)).then(() => true)
+      if ((await Promise.race([isStopped, late])) !== true) throw new Error('it did not stop in time')
+    } catch (error) {
+      log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to stop')
+    }
+    stopped.abort()
   }
 
   /** Events and bytes that were taken, and have not left. */

@@ -550,3 +550,26 @@ t.test('nothing goes on while dead letters cannot be written', async t => {
   t.same(left, ['{"n":1}', '{"n":2}'])
   t.ok(balanced(counters))
 })
+
+t.test('a processor that fails to stop, or never does, keeps nobody from it', async t => {
+  const time = new ManualTime()
+  const deadline = new AbortController()
+  const never = () => new Promise<void>(() => {})
+  const hanging = stageWith({ process() {}, start: never, stop: never }, {}, { clock: time }).stage
+  let done = 0
+  void hanging.start(deadline.signal).then(() => done++)
+  void hanging.stop(deadline.signal).then(() => done++)
+  await time.advance(60_000)
+  t.equal(done, 0, 'it has as long as there is')
+  deadline.abort()
+  await settle()
+  t.equal(done, 1)
+  await time.advance(1000)
+  t.equal(done, 2)
+  const thrown = () => {
+    throw new Error('no')
+  }
+  for (const stop of [thrown, async () => thrown()]) {
+    await stageWith({ process() {}, stop }).stage.stop(new AbortController().signal)
+  }
+})
