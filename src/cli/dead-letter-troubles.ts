@@ -15,7 +15,7 @@ export function deadLetterTroubles({ scrape, about }: Pick<DaemonView, 'scrape' 
     const command = resendCommand(id, about)
     return {
       what: `${id}: ${counted(value, 'event')} in the dead-letter queue${since}`,
-      todo: 'The destination rejected them. The first command lists the reasons. When the cause is corrected, the second one sends them again.',
+      todo: `${labels.component_kind === 'processor' ? 'They could not be processed' : 'The destination rejected them'}. The first command lists the reasons. When the cause is corrected, the second one sends them again.`,
       commands: [`${command} --dry-run`, command],
     }
   })

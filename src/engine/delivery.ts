@@ -4,6 +4,7 @@ import type { Destination, Observer } from '../core/component.js'
 import type { DeliveryOptions } from '../core/delivery-options.js'
 import { DeliveryError, errorText } from '../core/errors.js'
 import { type Amount, add } from '../flow/counters.js'
+import { countDeadLetters } from '../flow/dead-letters.js'
 import { STREAM_DEPTH } from '../flow/side-output.js'
 import { type Linked, LinkedList } from '../lib/linked-list.js'
 import { after } from '../lib/time.js'
@@ -357,8 +358,7 @@ export class Delivery extends Writable {
       const attempt = () => deadLetter.write(request.parts, error)
       await this.#attempts.persist({ attempt, judge: judgeDeadLetter, limited: false })
       if (this.#over) return
-      const help = 'Refused events that were kept as dead letters.'
-      metrics.counter('sluice_dead_letter_events_total', help, { reason: error.reason }).value += request.events
+      countDeadLetters(metrics, error.reason, request.events)
     }
     const more = this.#attempts.mayLog(`reject ${error.reason}`)
     const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }

@@ -12,7 +12,10 @@ export const PROCESSING_FAILED = 'processing_failed'
 /** The name of the field that tells of an event what went wrong when it was processed. */
 const ERROR_FIELD = 'processing_error'
 
-export type StageMetrics = Pick<ComponentMetrics, 'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed'>
+export type StageMetrics = Pick<
+  ComponentMetrics,
+  'took' | 'sent' | 'discarded' | 'consumed' | 'emitted' | 'failed' | 'counter'
+>
 
 export interface DecidedContext {
   readonly id: string

@@ -10,6 +10,7 @@ import { LogLimit } from '../lib/log-limit.js'
 import { aborted, sleep, type TimerClock } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
+import { countDeadLetters } from './dead-letters.js'
 import { Decided, type DecidedContext, PROCESSING_FAILED } from './decided.js'
 import { lineBatch, madeLine } from './made-batch.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
@@ -250,6 +251,7 @@ export class Stage extends Transform {
       try {
         await deadLetters?.write([letters], error)
         this.#letters = undefined
+        countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
         metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
         letters.ack.settle('rejected')
         return

@@ -38,8 +38,11 @@ t.test('dead letters: how many, how old, and commands that work', async t => {
   const command = `sluice resend --config '${config.replace("'", "'\\''")}' --destination up /var/lib/x/dead-letter/up.ndjson`
   t.match(trouble, {
     what: 'up: 12 events in the dead-letter queue, the oldest for 2h 3m',
+    todo: /^The destination rejected them\. /,
     commands: [`${command} --dry-run`, command],
   })
+  const [unprocessed] = troublesOf(view([], ['sluice_dead_letters{component_id="p",component_kind="processor"} 1']))
+  t.match(unprocessed, { what: /^p: 1 event/, todo: /^They could not be processed\. / })
 })
 
 t.test('an outage: since when, how often, and when it is tried again', async t => {

@@ -216,6 +216,8 @@ t.test('a failure costs no other event, and on_error says what becomes of the ev
     if (onError === 'dead_letter') t.same(letters, ['{"n":50}', 'cannot process 50', '{"n":150}', 'cannot process 150'])
     const lost = counters.discards.get('processing_failed')?.events ?? 0
     t.equal(lost, onError === 'pass' ? 0 : 2)
+    const kept = counters.counter('sluice_dead_letter_events_total', '', { reason: 'processing_failed' }).value
+    t.equal(kept, onError === 'dead_letter' ? 2 : 0)
     t.equal(counters.failures.get('bug'), 2)
     t.same(
       settled.sort(),
