@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import type { ComponentConfig, Config } from '../config/load.js'
 import { isToSend, ResendError, type Resent, resendFile, surveyFile } from '../engine/dead-letter/resend.js'
 import { deadLetterPath } from '../engine/dead-letter.js'
-import type { Engine, Surroundings } from '../engine/engine.js'
+import type { Engine, Runtime } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
 import { systemRandom } from '../lib/backoff.js'
 import { NearestName } from '../lib/nearest.js'
@@ -52,7 +52,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
     engine?.stop(deadline)
   }
   const signals = onSignals({ stop }, config.shutdownTimeoutMs, log)
-  const surroundings = (): Surroundings => ({
+  const newRuntime = (): Runtime => ({
     log,
     clock: systemClock,
     random: systemRandom,
@@ -64,7 +64,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   const context = {
     config,
     target,
-    surroundings,
+    newRuntime,
     running: (now: Engine) => {
       engine = now
       if (stopped) now.abort()

@@ -55,7 +55,7 @@ export class ServedIngest implements Ingest {
       folder: join(dataDir, INGEST_FOLDER),
       log,
       metrics,
-      around: { clock: systemClock, random: systemRandom, stdin, stdout, env: {} },
+      runtime: { clock: systemClock, random: systemRandom, stdin, stdout, env: {} },
       components,
       permitted: permittedBy(options, ownPorts),
       maxBody: ingest.max_body,

@@ -26,13 +26,13 @@ export interface Lifecycle {
    * Called before `stop` when one with the same options is going to take its place, and nothing comes any more: what
    * that one finds as `inherited`. It must keep nothing of it. Processors and destinations only.
    */
-  handOver?(): Legacy | undefined
+  handOver?(): HandoverState | undefined
 }
 
-/** What a component leaves to the one that takes its place. */
-export interface Legacy {
+/** State that a component passes to its successor. */
+export interface HandoverState {
   readonly value: unknown
-  /** Lets go of it when nobody takes it. */
+  /** Releases it when nobody takes it. */
   readonly release?: () => Promise<void>
 }
 

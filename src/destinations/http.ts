@@ -10,7 +10,7 @@ import {
   type Destination,
   type DestinationContext,
   defineDestination,
-  type Legacy,
+  type HandoverState,
   type OptionWarning,
   type Receipt,
 } from '../core/component.js'
@@ -111,7 +111,7 @@ class HttpDestination implements Destination {
     return key || files
   }
 
-  handOver(): Legacy | undefined {
+  handOver(): HandoverState | undefined {
     return this.#transport.handOver()
   }
 

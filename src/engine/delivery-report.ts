@@ -1,6 +1,6 @@
 import type { Clock } from '../lib/time.js'
 import type { Delivery } from './delivery.js'
-import type { DestinationState } from './surroundings.js'
+import type { DestinationState } from './runtime.js'
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
 

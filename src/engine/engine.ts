@@ -27,18 +27,18 @@ import type { DeadLetters } from './dead-letter.js'
 import { Delivery } from './delivery.js'
 import { destinationState } from './delivery-report.js'
 import type { DiskBuffer } from './disk-buffer.js'
+import { HandoverStates } from './handover-states.js'
 import { createOrHold } from './held-source.js'
-import { Legacies } from './legacies.js'
 import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
 import { OwnOutputs } from './own-outputs.js'
 import { type Watched, watchedBuffer, watchedDelivery, watchedStage } from './progress.js'
+import type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
-import type { DestinationState, Heritage, Surroundings } from './surroundings.js'
 import { Taps } from './taps.js'
 
-export type { DestinationState, Heritage, Surroundings } from './surroundings.js'
+export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
 /** What the engine knows of a component beyond its context. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
@@ -50,14 +50,14 @@ type Wide = ComponentContext & { readonly metrics: ComponentCounters }
  */
 export class Engine {
   readonly #config: Config
-  readonly #around: Surroundings
+  readonly #runtime: Runtime
   readonly checkpoints: CheckpointStore
   readonly #wanted: WantedNames
   readonly #outputs: OwnOutputs
-  readonly #inherited: Legacies | undefined
-  readonly #legacies = new Legacies()
-  /** Components that leave something to others of their id. */
-  #heirs: ReadonlySet<string> = new Set()
+  readonly #inherited: HandoverStates | undefined
+  readonly #handovers = new HandoverStates()
+  /** Ids of components that have a successor with the same options. */
+  #successors: ReadonlySet<string> = new Set()
   readonly #inputs = new Map<string, Input>()
   /** Outputs by id, side outputs by `id.outlet`. */
   readonly #fanOuts = new Map<string, FanOut>()
@@ -82,50 +82,50 @@ export class Engine {
   #failed = false
   #leaving = false
 
-  private constructor(config: Config, around: Surroundings, heritage: Heritage | undefined) {
+  private constructor(config: Config, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
     this.#share = shareOf(config.sources.length)
-    this.#around = around
-    this.checkpoints = heritage?.checkpoints ?? openCheckpoints(config.dataDir, around.log, around.clock)
-    this.#wanted = heritage?.wanted ?? new WantedNames()
-    this.#outputs = heritage?.outputs ?? new OwnOutputs()
+    this.#runtime = runtime
+    this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
+    this.#wanted = handover?.wanted ?? new WantedNames()
+    this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
-    this.#inherited = heritage?.legacies
+    this.#inherited = handover?.handoverStates
     this.#wanted.clear()
     // One listener and more for each component is no leak.
     setMaxListeners(0, this.#delivering.signal)
   }
 
   /**
-   * Creates every component; throws when one cannot be. Nothing is read or sent yet. `heritage` is what an engine before
+   * Creates every component; throws when one cannot be. Nothing is read or sent yet. `handover` is what an engine before
    * this one left: its sources go on here.
    */
-  static async build(config: Config, around: Surroundings, heritage?: Heritage): Promise<Engine> {
-    const engine = new Engine(config, around, heritage)
+  static async build(config: Config, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
+    const engine = new Engine(config, runtime, handover)
     try {
       for (const component of config.destinations) await engine.#addDestination(component)
       for (const component of config.processors) await engine.#addProcessor(component)
-      for (const component of config.sources) await engine.#addSource(component, heritage?.sources.get(component.id))
+      for (const component of config.sources) await engine.#addSource(component, handover?.sources.get(component.id))
       for (const component of [...config.processors, ...config.destinations]) {
         for (const input of component.inputs) engine.#fanOut(input).connect(engine.#inputs.get(component.id)!)
       }
     } catch (error) {
-      await engine.#undo(heritage)
+      await engine.#undo(handover)
       throw error
     }
     return engine
   }
 
   /** Nothing comes of it: another is going to have the same counters and buffers. */
-  async #undo(heritage: Heritage | undefined): Promise<void> {
-    for (const [id, counters] of this.#counters) if (!heritage?.sources.has(id)) counters.retire()
+  async #undo(handover: EngineHandover | undefined): Promise<void> {
+    for (const [id, counters] of this.#counters) if (!handover?.sources.has(id)) counters.retire()
     for (const buffer of this.#buffers.values()) await buffer.close()
     const over = AbortSignal.abort()
     for (const component of this.#lasting.values()) await component.stop?.(over)
   }
 
   #context({ id, kind, type, reach }: ComponentConfig): Wide {
-    const { log, clock, metrics } = this.#around
+    const { log, clock, metrics } = this.#runtime
     const counters = metrics.component(id, kind, type)
     this.#counters.set(id, counters)
     return {
@@ -147,16 +147,16 @@ export class Engine {
   }
 
   async #addDestination(config: ComponentConfig): Promise<void> {
-    const { random, clock, requests } = this.#around
+    const { random, clock, requests } = this.#runtime
     const context: DestinationContext & Wide = {
       ...this.#context(config),
-      stdout: this.#around.stdout,
+      stdout: this.#runtime.stdout,
       writes: stats => this.#outputs.writes(config.id, stats),
     }
     const destination = await this.#create<'destination'>(config, context)
     this.#lasting.set(config.id, destination)
     const { metrics } = context
-    const buffer = await openBuffer(config, this.#config, this.#around, context, this.#wanted)
+    const buffer = await openBuffer(config, this.#config, this.#runtime, context, this.#wanted)
     if (buffer) this.#buffers.set(config.id, buffer)
     const delivery = new Delivery(destination, config.delivery!, {
       id: config.id,
@@ -183,7 +183,7 @@ export class Engine {
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
-    const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#around.disk })
+    const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     const output = `${id}.${REJECTED}`
     if (!this.#isRead(output)) return file
     return new RejectedOutlet(this.#fanOut(output), this.#origin(id), context.clock)
@@ -201,7 +201,7 @@ export class Engine {
     this.#lasting.set(id, processor)
     const origin = this.#origin(id)
     const { dataDir } = this.#config
-    const stage = this.#stages.add(config, processor, { ...context, origin, dataDir, disk: this.#around.disk })
+    const stage = this.#stages.add(config, processor, { ...context, origin, dataDir, disk: this.#runtime.disk })
     this.#inputs.set(id, new Input(stage, metrics))
     this.watched.push(watchedStage(id, stage, metrics))
     const before = metrics.passed.events
@@ -233,7 +233,7 @@ export class Engine {
     const context: SourceContext = {
       ...base,
       checkpoints: this.checkpoints.forSource(config.id),
-      stdin: this.#around.stdin,
+      stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
         // So that it shows 0 before there are lines.
@@ -241,9 +241,9 @@ export class Engine {
         return { ...this.#origin(config.id), codec, ...(path === undefined ? {} : { path }) }
       },
     }
-    const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#around.random)
+    const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
     const outlet = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
-    const run = new SourceRun({ ...this.#around, config, source, outlet, counters: base.metrics })
+    const run = new SourceRun({ ...this.#runtime, config, source, outlet, counters: base.metrics })
     this.#sources.push({ run, fanOut })
   }
 
@@ -265,7 +265,7 @@ export class Engine {
       return run.feed(fanOut)
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
-    void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#around.started?.())
+    void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
     const finished = [...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()
@@ -273,7 +273,7 @@ export class Engine {
     const over = this.#delivering.signal
     // What comes again is decided anew: it must not have been counted.
     if (!over.aborted)
-      for (const [id, component] of this.#lasting) if (this.#heirs.has(id)) this.#legacies.collect(id, component)
+      for (const [id, component] of this.#lasting) if (this.#successors.has(id)) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
@@ -293,9 +293,9 @@ export class Engine {
   /** Nothing that waiting would cure: the daemon cannot do what it is told. */
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
-    this.#around.log.error({ component, error }, `${kind} cannot start`)
+    this.#runtime.log.error({ component, error }, `${kind} cannot start`)
     this.#failed = true
-    const { failed } = this.#around
+    const { failed } = this.#runtime
     if (failed) failed(new Error(`${kind} ${component} cannot start: ${error}`, { cause }))
     else this.abort()
   }
@@ -310,12 +310,12 @@ export class Engine {
 
   /**
    * The same for all but the sources among those that stay the `same`: they wait, for an engine that takes them over,
-   * and the other components leave something to their heirs. Of the buffers, those that `emptied` names give out what
+   * and the other components leave something to their successors. Of the buffers, those that `emptied` names give out what
    * they have; the others are taken over as they are.
    */
   leave(same: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
     this.#leaving = true
-    this.#heirs = same
+    this.#successors = same
     this.#stages.leave()
     for (const { run } of this.#sources) {
       if (!same.has(run.config.id)) continue
@@ -347,12 +347,12 @@ export class Engine {
   }
 
   /** After a run that `leave` has ended: what there is to go on with. */
-  heritage(): Heritage {
+  handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
     if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
     const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
-    return { ...shared, sources: this.#left, legacies: this.#legacies }
+    return { ...shared, sources: this.#left, handoverStates: this.#handovers }
   }
 
   /** Lets go of everything, without a run. */
@@ -384,7 +384,7 @@ export class Engine {
 
   /** What each destination is up to; the daemon is ready when all of them are. */
   states(): DestinationState[] {
-    return [...this.#deliveries].map(([id, delivery]) => destinationState(id, delivery, this.#around.clock))
+    return [...this.#deliveries].map(([id, delivery]) => destinationState(id, delivery, this.#runtime.clock))
   }
 
   failures(): SourceFailure[] {
@@ -393,7 +393,7 @@ export class Engine {
 
   /** Events read and not settled: what the next start reads again, where the source can. */
   undelivered(): number {
-    const all = [...this.#around.metrics.components.values()]
+    const all = [...this.#runtime.metrics.components.values()]
     const held = all.map(counters => counters.held().events + counters.toRead.events)
     return [...held, ...this.#between.map(count => count())].reduce((all, events) => all + events, 0)
   }

@@ -5,20 +5,20 @@ import type { WantedNames } from '../lib/json-scan.js'
 import { folderOnDisk } from './disk-buffer/files.js'
 import { bufferFolder } from './disk-buffer/folder.js'
 import { DiskBuffer, memoryFor } from './disk-buffer.js'
-import type { Surroundings } from './surroundings.js'
+import type { Runtime } from './runtime.js'
 
 /** The buffer on the disk of a destination; undefined: it has none. */
 export async function openBuffer(
   { id, delivery }: ComponentConfig,
   { dataDir }: Config,
-  around: Surroundings,
+  runtime: Runtime,
   { log, metrics }: ComponentContext & { readonly metrics: ComponentCounters },
   wanted: WantedNames,
 ): Promise<DiskBuffer | undefined> {
   const { buffer: options } = delivery!
   if (options.type === 'memory') return undefined
   return await DiskBuffer.open({
-    ...around,
+    ...runtime,
     folder: folderOnDisk(bufferFolder(dataDir, id)),
     log,
     wanted,

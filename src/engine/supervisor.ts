@@ -8,7 +8,7 @@ import type { Tap } from '../flow/fan-out.js'
 import { makeFolderSync } from '../lib/make-folder.js'
 import { after, deadline, every } from '../lib/time.js'
 import type { UnsavedPositions } from './checkpoints.js'
-import { type DestinationState, Engine, type Heritage, type Surroundings } from './engine.js'
+import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import { EventsLeftBehind, leftBehind } from './left-behind.js'
 import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } from './orphans.js'
 import type { Watched } from './progress.js'
@@ -51,7 +51,7 @@ export interface ReplaceOptions {
  *   cannot read that again.
  */
 export class Supervisor {
-  readonly #around: Surroundings
+  readonly #runtime: Runtime
   readonly #wentBack: WentBack | undefined
   #config: Config
   /** What ran before, until the present one is known to start. */
@@ -72,25 +72,25 @@ export class Supervisor {
   #orphans: readonly Orphan[] = []
 
   /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
-  static async build(config: Config, around: Surroundings, wentBack?: WentBack): Promise<Supervisor> {
+  static async build(config: Config, runtime: Runtime, wentBack?: WentBack): Promise<Supervisor> {
     const supervised: { by?: Supervisor } = {}
     const all = {
-      ...around,
+      ...runtime,
       failed: (error: Error) => supervised.by!.#cannotStart(error),
       started: () => supervised.by!.#letOrphansGo(),
     }
     // Events that come twice are better than none: a start is not refused for it, unlike a reload.
     for (const { path, message } of findRepeats(config))
-      around.log.warn({ code: 'SLUICE_SOURCE_REPEATS', component: path, error: message }, 'a source begins anew')
-    await carryOver(config.dataDir, renamesOf(config), around.log)
+      runtime.log.warn({ code: 'SLUICE_SOURCE_REPEATS', component: path, error: message }, 'a source begins anew')
+    await carryOver(config.dataDir, renamesOf(config), runtime.log)
     supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
     await supervised.by.#lookForOrphans(config)
     return supervised.by
   }
 
-  private constructor(config: Config, around: Surroundings, engine: Engine, wentBack: WentBack | undefined) {
+  private constructor(config: Config, runtime: Runtime, engine: Engine, wentBack: WentBack | undefined) {
     this.#config = config
-    this.#around = around
+    this.#runtime = runtime
     this.#engine = engine
     this.#wentBack = wentBack
   }
@@ -98,12 +98,12 @@ export class Supervisor {
   /** Nothing is deleted before the configuration that asks for it is known to run, nor while another replaces it. */
   #letOrphansGo(): void {
     this.#queue = this.#queue.then(async () => {
-      this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#around.log)
+      this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#runtime.log)
     })
   }
 
   async #lookForOrphans(config: Config): Promise<void> {
-    const { log } = this.#around
+    const { log } = this.#runtime
     this.#orphans = await findOrphans(config, log)
     reportOrphans(
       this.#orphans.filter(({ id }) => !config.discardOrphans.includes(id)),
@@ -164,13 +164,13 @@ export class Supervisor {
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
-    await rehearse(config, this.#around)
+    await rehearse(config, this.#runtime)
     await this.#swap(config, this.#config === this.#broken ? this.#fallback : this.#config, keepsEvents)
   }
 
   /** Throws EventsLeftBehind. */
   async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
-    const left = (await leftBehind(this.#config, config, this.#around.log)).filter(isMeant)
+    const left = (await leftBehind(this.#config, config, this.#runtime.log)).filter(isMeant)
     if (left.length > 0) throw new EventsLeftBehind(left)
   }
 
@@ -179,14 +179,14 @@ export class Supervisor {
     if (this.#deadline) throw new NotNow('it is ending')
     const before = this.#engine
     await this.#drain(before, config)
-    const heritage = before.heritage()
+    const handover = before.handover()
     let failure: unknown
     let carried = false
     try {
       if (keepsEvents) await this.#refuseLeftBehind(config)
       carried = true
       await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
-      this.#engine = await Engine.build(config, this.#around, heritage)
+      this.#engine = await Engine.build(config, this.#runtime, handover)
       await this.#lookForOrphans(config)
       this.#config = config
       this.#fallback = fallback
@@ -195,10 +195,10 @@ export class Supervisor {
     } catch (error) {
       failure = error
       if (carried) await this.#carryOver(renamesBack(config, this.#config))
-      await this.#goBack(heritage)
+      await this.#goBack(handover)
     }
     this.#abandonRemoved()
-    await heritage.legacies.settle()
+    await handover.handoverStates.settle()
     if (!this.#failed) this.#running = this.#engine.run()
     if (this.#aborted) this.#engine.abort()
     else if (this.#deadline) this.#engine.stop(this.#deadline)
@@ -209,28 +209,28 @@ export class Supervisor {
   #abandonRemoved(): void {
     const { sources, processors, destinations } = this.#config
     const ids = new Set([...sources, ...processors, ...destinations].map(({ id }) => id))
-    for (const [id, counters] of this.#around.metrics.components) if (!ids.has(id)) counters.abandon()
+    for (const [id, counters] of this.#runtime.metrics.components) if (!ids.has(id)) counters.abandon()
   }
 
   #carryOver(renames: readonly Rename[]): Promise<void> {
-    return carryOver(this.#config.dataDir, renames, this.#around.log)
+    return carryOver(this.#config.dataDir, renames, this.#runtime.log)
   }
 
   /** What was built in rehearsal can fail all the same: then with the configuration that worked until now. */
-  async #goBack(heritage: Heritage): Promise<void> {
-    heritage.legacies.giveBack()
+  async #goBack(handover: EngineHandover): Promise<void> {
+    handover.handoverStates.giveBack()
     try {
-      this.#engine = await Engine.build(this.#config, this.#around, heritage)
+      this.#engine = await Engine.build(this.#config, this.#runtime, handover)
     } catch (error) {
       const text = 'the configuration that ran until now cannot be built again'
-      this.#around.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
+      this.#runtime.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
       this.#failed = true
-      heritage.legacies.giveBack()
-      for (const run of heritage.sources.values()) {
+      handover.handoverStates.giveBack()
+      for (const run of handover.sources.values()) {
         run.end()
         run.outlet.close()
       }
-      heritage.checkpoints.close()
+      handover.checkpoints.close()
     }
   }
 
@@ -272,7 +272,7 @@ export class Supervisor {
 
   /** Does not wait for an operator, or for a pause that takes longer, where what is left is safe without that. */
   #endOnHold(): () => void {
-    const { clock } = this.#around
+    const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
     let looks = 0
     return every(LOOK_MS, () => {
@@ -280,7 +280,7 @@ export class Supervisor {
       if (looks < HOLD_LOOKS) return
       this.#stopLooking?.()
       const text = 'destinations are on hold: not waiting for them; they get their events after the next start'
-      this.#around.log.info({ events: this.undelivered() }, text)
+      this.#runtime.log.info({ events: this.undelivered() }, text)
       this.abort()
     })
   }
@@ -367,12 +367,12 @@ function sameComponents(before: Config, next: Config): Set<string> {
 }
 
 /** Creates every component of a configuration, in a folder of its own, and lets go of them again; throws when one cannot be. */
-export async function rehearse(config: Config, around: Omit<Surroundings, 'metrics'>): Promise<void> {
+export async function rehearse(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
   makeFolderSync(config.dataDir, 0o700)
   const dataDir = mkdtempSync(join(config.dataDir, 'rehearsal-'))
   try {
-    const log = around.log.child({}, { level: 'silent' })
-    const apart = { ...around, log, metrics: looseCounters(), disk: undefined }
+    const log = runtime.log.child({}, { level: 'silent' })
+    const apart = { ...runtime, log, metrics: looseCounters(), disk: undefined }
     const engine = await Engine.build({ ...config, dataDir }, apart)
     await engine.discard()
   } finally {

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import type { Permitted } from '../config/permitted.js'
 import type { AnyDefinition } from '../core/component.js'
 import type { DiskAllowance } from '../engine/disk-allowance.js'
-import type { Surroundings } from '../engine/engine.js'
+import type { Runtime } from '../engine/engine.js'
 import { EventsLeftBehind } from '../engine/left-behind.js'
 import type { Metrics } from '../engine/metrics.js'
 import type { RequestPool } from '../engine/request-slots.js'
@@ -58,7 +58,7 @@ export interface HostedOptions {
   /** Of this pipeline. */
   readonly folder: string
   readonly log: Logger
-  readonly around: Omit<Surroundings, 'metrics' | 'log'>
+  readonly runtime: Omit<Runtime, 'metrics' | 'log'>
   /** Of the account, as are the next three. */
   readonly disk: DiskAllowance
   readonly keys: AccountKeys
@@ -123,12 +123,12 @@ export class HostedPipeline {
     const feed = new Feed(options.turn)
     const counters = new ScopedCounters(options.metrics, published.id)
     const { config, bounds } = hostedConfig(published.config, configOptions(published, feed, options))
-    const { folder, around, log, disk, requests } = options
-    const keys = await KnownKeys.open({ folder, clock: around.clock, log, disk, account: options.keys })
-    const surroundings = { ...around, log, metrics: counters, disk, requests }
+    const { folder, log, disk, requests } = options
+    const keys = await KnownKeys.open({ folder, clock: options.runtime.clock, log, disk, account: options.keys })
+    const runtime = { ...options.runtime, log, metrics: counters, disk, requests }
     const made: { hosted?: HostedPipeline } = {}
     const wentBack = (error: Error) => made.hosted!.#wentBack(error)
-    const supervisor = await Supervisor.build(config, surroundings, wentBack).catch(async error => {
+    const supervisor = await Supervisor.build(config, runtime, wentBack).catch(async error => {
       await keys.close()
       throw error
     })
@@ -144,7 +144,7 @@ export class HostedPipeline {
   ) {
     this.id = published.id
     this.accountId = published.account_id
-    this.startedAt = options.around.clock.now()
+    this.startedAt = options.runtime.clock.now()
     this.#runs = this.#before = versionOf(published)
     this.#options = options
     this.#feed = parts.feed
@@ -194,7 +194,7 @@ export class HostedPipeline {
 
   async #update(published: Published): Promise<void> {
     const next = versionOf(published)
-    const { clock } = this.#options.around
+    const { clock } = this.#options.runtime
     if (next.name === this.#runs.name || (next.name === this.#refused && clock.now() < this.#refusedUntil)) return
     const before = this.#runs
     try {

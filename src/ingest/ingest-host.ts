@@ -79,10 +79,10 @@ export class IngestHost {
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
-    const { maxDiskPerAccount: max, revisionBytes, log, metrics, around } = options
-    this.#refusals = new Refusals(around.clock)
-    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock: around.clock })
-    this.#shares = new AccountShares({ log, metrics, clock: around.clock })
+    const { maxDiskPerAccount: max, revisionBytes, log, metrics, runtime } = options
+    this.#refusals = new Refusals(runtime.clock)
+    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock: runtime.clock })
+    this.#shares = new AccountShares({ log, metrics, clock: runtime.clock })
     const { folder, revision } = options
     const read = ({ id, config }: Published) => this.#read(id, config).config
     this.#last = new LastRevisions({ folder, log, revision, read })
@@ -225,7 +225,7 @@ export class IngestHost {
     this.#latest.set(id, published)
     this.#parked.delete(id)
     const own = log.child({ pipeline: id })
-    const began = this.#options.around.clock.now()
+    const began = this.#options.runtime.clock.now()
     try {
       const options = {
         ...this.#options,
@@ -250,7 +250,7 @@ export class IngestHost {
       own.warn({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, 'a published pipeline cannot run here')
       const message = `revision ${revision} of the pipeline cannot run here: ${why}`
       const refusal = new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
-      this.#refusals.add(published, refusal, this.#options.around.clock.now() - began)
+      this.#refusals.add(published, refusal, this.#options.runtime.clock.now() - began)
       throw refusal
     }
   }
@@ -344,8 +344,8 @@ export class IngestHost {
 
   /** One that is idle, or that has had its turn. */
   #nextToPause(): HostedPipeline | undefined {
-    const { around, turnMs = TURN_MS } = this.#options
-    const since = around.clock.now() - turnMs
+    const { runtime, turnMs = TURN_MS } = this.#options
+    const since = runtime.clock.now() - turnMs
     return [...this.#running.values()].find(
       ({ attendance, startedAt }) => attendance === 'idle' || (attendance === 'buffered' && startedAt <= since),
     )

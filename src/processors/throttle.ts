@@ -4,8 +4,8 @@ import type { EventBatch } from '../core/batch.js'
 import {
   type ComponentContext,
   defineProcessor,
+  type HandoverState,
   type KeyWatch,
-  type Legacy,
   type Processor,
 } from '../core/component.js'
 import type { FieldReader } from '../core/field-reader.js'
@@ -72,7 +72,7 @@ export class ThrottleProcessor implements Processor {
   }
 
   /** The buckets, with the windows that are open in them. */
-  handOver(): Legacy {
+  handOver(): HandoverState {
     return { value: windowsOf(this.#decider) }
   }
 

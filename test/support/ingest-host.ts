@@ -92,7 +92,7 @@ export async function startIngestHost(
     folder,
     log,
     metrics,
-    around: { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
+    runtime: { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
     components,
     permitted,
     maxBody: 100_000,

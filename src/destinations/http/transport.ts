@@ -1,5 +1,5 @@
 import type { Dispatcher } from 'undici'
-import type { DestinationContext, Legacy } from '../../core/component.js'
+import type { DestinationContext, HandoverState } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from '../../core/tls-files.js'
 import { every } from '../../lib/time.js'
@@ -120,7 +120,7 @@ export class Transport {
     return this.#connections?.flushed() ?? false
   }
 
-  handOver(): Legacy | undefined {
+  handOver(): HandoverState | undefined {
     const connections = this.#release()
     return connections && { value: connections, release: () => connections.close() }
   }

@@ -10,7 +10,7 @@ import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
 import { makeFolder } from '../../lib/make-folder.js'
 import { DataDirError, lockDataDir } from '../data-dir.js'
 import { cutTornRecord, deadLetterPath } from '../dead-letter.js'
-import { Engine, type Surroundings } from '../engine.js'
+import { Engine, type Runtime } from '../engine.js'
 import { LettersProgress, lettersSource, type Survey, surveyLetters } from './letters.js'
 import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './places.js'
 
@@ -45,7 +45,7 @@ export interface ResendContext {
   /** The destination or the processor whose events these are. */
   readonly target: ComponentConfig
   /** Made for each run, so that each counts for itself. */
-  readonly surroundings: () => Surroundings
+  readonly newRuntime: () => Runtime
   /** Told of what runs now, so that it can be stopped. */
   readonly running: (engine: Engine) => void
   /** Whether nothing more is to be begun. */
@@ -125,24 +125,24 @@ async function checkRecords(folder: string, path: string): Promise<void> {
 
 /** Sends the records in the folder; takes them away when all are settled. */
 async function send(folder: string, context: ResendContext, resent: Resent): Promise<void> {
-  const { config, target, surroundings } = context
+  const { config, target, newRuntime } = context
   const records = recordsIn(folder)
-  const around = surroundings()
+  const runtime = newRuntime()
   const from = await readProgress(folder, file =>
-    around.log.error({ file }, 'the progress of an earlier resend is damaged; all of its events are sent again'),
+    runtime.log.error({ file }, 'the progress of an earlier resend is damaged; all of its events are sent again'),
   )
   const { events } = await surveyLetters(records, from)
   if (events === 0) return await remove(folder)
   let saving = Promise.resolve()
-  let savedAt = around.clock.now()
+  let savedAt = runtime.clock.now()
   const save = () => {
-    savedAt = around.clock.now()
+    savedAt = runtime.clock.now()
     saving = saving
       .then(() => writeAtomic(progressIn(folder), JSON.stringify({ done: progress.done })))
-      .catch(error => around.log.warn({ error: errorText(error) }, 'the progress cannot be noted; a crash repeats it'))
+      .catch(error => runtime.log.warn({ error: errorText(error) }, 'the progress cannot be noted; a crash repeats it'))
   }
   const progress = new LettersProgress(from, () => {
-    if (around.clock.now() - savedAt >= SAVE_EVERY_MS) save()
+    if (runtime.clock.now() - savedAt >= SAVE_EVERY_MS) save()
   })
   const engine = await Engine.build(
     {
@@ -160,13 +160,13 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
       ],
       ...partFrom(context),
     },
-    around,
+    runtime,
   )
   context.running(engine)
   await engine.run()
   save()
   await saving
-  const { discards } = around.metrics.components.get(target.id)!
+  const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
     // What a processor discards otherwise is not kept.

@@ -37,7 +37,7 @@ import { decodeLetter, encodeLetters } from '../../../src/engine/dead-letter/rec
 import { isToSend, resendFile, surveyFile } from '../../../src/engine/dead-letter/resend.js'
 import { DeadLetterStock } from '../../../src/engine/dead-letter/stock.js'
 import { DeadLetterFile, deadLetterPath } from '../../../src/engine/dead-letter.js'
-import { Engine, type Surroundings } from '../../../src/engine/engine.js'
+import { Engine, type Runtime } from '../../../src/engine/engine.js'
 import { Metrics } from '../../../src/engine/metrics.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
@@ -126,7 +126,7 @@ const picky = defineProcessor({
 
 const components: readonly AnyDefinition[] = [numbers, judging, failsOnce, picky, filter]
 
-function surroundings(): Surroundings & { metrics: Metrics } {
+function newRuntime(): Runtime & { metrics: Metrics } {
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
   return { log, clock: systemClock, random: () => 0, metrics: new Metrics(log), ...streams, env: {} }
 }
@@ -139,9 +139,9 @@ function configOf(dataDir: string, rest: string, count = 10) {
 async function run(config: ReturnType<typeof configOf>) {
   taken = {}
   settled.length = 0
-  const around = surroundings()
-  const engine = await Engine.build(config, around)
-  return { engine, metrics: around.metrics, running: engine.run() }
+  const runtime = newRuntime()
+  const engine = await Engine.build(config, runtime)
+  return { engine, metrics: runtime.metrics, running: engine.run() }
 }
 
 async function until(test: () => boolean): Promise<void> {
@@ -368,7 +368,7 @@ t.test('resend', async t => {
     const context = {
       config,
       target: config.destinations[0]!,
-      surroundings,
+      newRuntime,
       running: (now: Engine) => {
         engine = now
       },
@@ -461,7 +461,7 @@ destinations:
     )
     const path = deadLetterPath(dataDir, 'pick')
     t.same(numbersIn(path), range(0, 6))
-    const context = { config, target: config.processors[0]!, surroundings, running: () => {}, stopped: () => false }
+    const context = { config, target: config.processors[0]!, newRuntime, running: () => {}, stopped: () => false }
     taken = {}
     least = 3
     judge = n => (n === 4 ? refused : undefined)

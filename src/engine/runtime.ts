@@ -5,13 +5,13 @@ import type { WantedNames } from '../lib/json-scan.js'
 import type { TimerClock } from '../lib/time.js'
 import type { CheckpointStore } from './checkpoints.js'
 import type { DiskAllowance } from './disk-allowance.js'
-import type { Legacies } from './legacies.js'
+import type { HandoverStates } from './handover-states.js'
 import type { OwnOutputs } from './own-outputs.js'
 import type { RequestPool } from './request-slots.js'
 import type { SourceRun } from './source-run.js'
 
 /** What the engine needs from outside. */
-export interface Surroundings {
+export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock
   readonly random: () => number
@@ -50,11 +50,11 @@ export interface DestinationState {
 }
 
 /** What an engine leaves to the one that takes its place. */
-export interface Heritage {
+export interface EngineHandover {
   readonly checkpoints: CheckpointStore
   readonly wanted: WantedNames
   readonly outputs: OwnOutputs
   /** Sources that go on, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
-  readonly legacies: Legacies
+  readonly handoverStates: HandoverStates
 }
