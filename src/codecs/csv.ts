@@ -73,7 +73,8 @@ class Csv extends Codec {
     super(csv, { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) })
     this.#delimiter = delimiter.charCodeAt(0)
     this.#columns = columns
-    if (columns) this.encode = fields => columns.map(name => valueText(fields[name], delimiter)).join(delimiter)
+    // A line of one value that is empty would be an empty line, which readers skip.
+    if (columns) this.encode = fields => columns.map(name => fieldText(fields, name, delimiter)).join(delimiter) || '""'
   }
 
   override get eventFields(): EventFields {
@@ -128,7 +129,9 @@ function columnOf(name: string): number {
   return number === undefined ? -1 : Number(number) - 1
 }
 
-function valueText(value: unknown, delimiter: string): string {
+function fieldText(fields: Fields, name: string, delimiter: string): string {
+  // Every object has a member `constructor`.
+  const value = Object.hasOwn(fields, name) ? fields[name] : undefined
   if (value === undefined || value === null) return ''
   const text = typeof value === 'string' ? value : jsonText(value)
   return text.includes(delimiter) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text

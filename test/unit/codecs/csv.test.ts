@@ -64,6 +64,14 @@ t.test('fields are read from the bytes, also with names that come later', t => {
   t.end()
 })
 
+t.test('what is missing is written as an empty value, and a line is never empty', t => {
+  const inherited = codecOf('csv', { columns: ['constructor', '__proto__', 'a'] })!
+  t.equal(inherited.encode!({ a: 1 }), ',,1')
+  const one = codecOf('csv', { columns: ['a'] })!
+  t.same([one.encode!({}), one.encode!({ a: '' }), one.encode!({ a: 'x' })], ['""', '""', 'x'])
+  t.end()
+})
+
 t.test('options that cannot be', t => {
   for (const options of [
     { delimiter: '' },
