@@ -183,7 +183,7 @@ class HttpSource implements Source {
     await checkAccess(request.headers, auth, this.#key)
     if (signal.aborted) throw stopping()
     if (request.method === 'HEAD') return { status: 200 }
-    const { content, gzip } = checkRequest(request, path, maxBytes)
+    const { content, gzip } = checkRequest(request, path, maxBytes, this.#options.decode)
     const peer = peerOf(request.socket) ?? ''
     const sender = this.#isShared(peer) ? exchange : networkOf(peer)
     const lease = this.#quota.lease({ sender, refuse: refusal => exchange.refuse(refusal) })

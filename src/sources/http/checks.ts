@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { AccessKey } from '../../core/access-key.js'
 import type { AuthOptions } from '../../core/auth-options.js'
+import type { Codec } from '../../core/codec.js'
 import { errorText } from '../../core/errors.js'
 import { Refusal, tooLarge } from './refusal.js'
 
@@ -19,11 +20,17 @@ const CONTENTS: Record<string, Content> = {
 
 const METHODS = 'POST, PUT, HEAD'
 
-/** Everything about a request that can be told before its body comes. Throws a Refusal. */
+const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
+
+/**
+ * Everything about a request that can be told before its body comes. Throws a Refusal. Lines of text that `decode` reads may
+ * have its media type, too.
+ */
 export function checkRequest(
   request: IncomingMessage,
   path: string,
   maxBytes: number,
+  decode?: Codec,
 ): { content: Content; gzip: boolean } {
   const { headers, method, url = '' } = request
   if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `events are taken at ${path}`)
@@ -36,15 +43,19 @@ export function checkRequest(
     throw new Refusal(417, 'unsupported_expectation', 'expect must be 100-continue')
   if (!/^chunked$/i.test(headers['transfer-encoding'] ?? 'chunked'))
     throw new Refusal(501, 'unsupported_transfer_encoding', 'transfer-encoding must be chunked', {}, true)
-  const type = (headers['content-type'] ?? '').split(';')[0]!.trim().toLowerCase()
-  const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : undefined
-  if (!content)
+  const type = mediaType(headers['content-type'])
+  const own = mediaType(decode?.definition.contentType)
+  const content = Object.hasOwn(CONTENTS, type) ? CONTENTS[type] : type !== '' && type === own ? 'text' : undefined
+  if (!content) {
+    const isListed = own === '' || Object.hasOwn(CONTENTS, own)
+    const others = ['application/json (an array of objects, or objects)', 'text/plain', ...(isListed ? [] : [own])]
     throw new Refusal(
       415,
       'unsupported_content',
-      'content-type must be application/x-ndjson, application/json (an array of objects, or objects) or text/plain',
-      { accept: 'application/x-ndjson, application/json, text/plain' },
+      `content-type must be application/x-ndjson, ${others.slice(0, -1).join(', ')} or ${others.at(-1)}`,
+      { accept: ['application/x-ndjson, application/json, text/plain', ...(isListed ? [] : [own])].join(', ') },
     )
+  }
   const gzip = isGzip(headers)
   if (Number(headers['content-length'] ?? 0) > maxBytes) throw tooLarge(maxBytes)
   return { content, gzip }

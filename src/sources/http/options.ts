@@ -21,7 +21,7 @@ export const options = z
     decode: codecOption()
       .optional()
       .describe(
-        'The codec that reads the lines of bodies of `text/plain`. Lines that it cannot read are kept as text, and counted. Default: text.',
+        'The codec that reads the lines of bodies of `text/plain`, or of its own media type (`text/csv`). Lines that it cannot read are kept as text, and counted. Default: text.',
       ),
     max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('10MiB')

@@ -134,6 +134,17 @@ t.test('every kind of body becomes events', async t => {
   await ask(pairs.port, { type: 'text/plain', body: 'a=1 b\nnone' })
   await ask(pairs.port, { body: '{"c":"d=1"}' })
   t.match(pairs.out.fields, [{ a: '1', b: true, peer: '127.0.0.1' }, { message: 'none' }, { c: 'd=1' }])
+  const table = await start(t, { decode: { codec: 'csv', columns: ['a', 'b'] } })
+  t.equal((await ask(table.port, { type: 'Text/CSV; charset=utf-8', body: '1,2\r\n3,4' })).status, 202)
+  t.match(table.out.fields, [
+    { a: '1', b: '2' },
+    { a: '3', b: '4' },
+  ])
+  t.match(await ask(table.port, { type: 'text/html' }), {
+    status: 415,
+    body: { message: /, text\/plain or text\/csv$/ },
+  })
+  t.match(await ask(port, { type: 'text/csv' }), { status: 415, body: { message: / or text\/plain$/ } })
   t.equal(count('bug'), 0)
   const large = `${'z'.repeat(119)}\n`.repeat(80_000)
   out.batches.length = 0
