@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
 import { DeliveryError } from '../core/errors.js'
+import type { DeadLetters } from '../flow/dead-letters.js'
 import { syncFolder } from '../lib/atomic-file.js'
 import { inTurn } from '../lib/in-turn.js'
 import { makeFolder } from '../lib/make-folder.js'
@@ -17,11 +18,6 @@ import type { DiskAllowance } from './disk-allowance.js'
  * had the name then; a record is whole or not there, since what a crash or a full disk left of one is cut off before
  * the next is written. The file may be moved away at any time; nobody else may write to it.
  */
-
-export interface DeadLetters {
-  /** Keeps the events safely; rejects when that was not possible. Does not settle them. */
-  write(request: readonly EventBatch[], error: DeliveryError): Promise<void>
-}
 
 const LF = 0x0a
 const TAIL_SIZE = 64 * 1024

@@ -1,5 +1,5 @@
+import type { Delivery } from '../flow/delivery/delivery.js'
 import type { Clock } from '../lib/time.js'
-import type { Delivery } from './delivery.js'
 import type { DestinationState } from './runtime.js'
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']

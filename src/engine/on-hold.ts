@@ -1,4 +1,4 @@
-import type { Delivery, DeliveryState } from './delivery.js'
+import type { Delivery, DeliveryState } from '../flow/delivery/delivery.js'
 import type { SourceRun } from './source-run.js'
 
 /** States in which a delivery does nothing by itself. */

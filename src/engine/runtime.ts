@@ -1,13 +1,13 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { CounterSet } from '../flow/counters.js'
+import type { RequestPool } from '../flow/delivery/request-slots.js'
 import type { WantedNames } from '../lib/json-scan.js'
 import type { TimerClock } from '../lib/time.js'
 import type { CheckpointStore } from './checkpoints.js'
 import type { DiskAllowance } from './disk-allowance.js'
 import type { HandoverStates } from './handover-states.js'
 import type { OwnOutputs } from './own-outputs.js'
-import type { RequestPool } from './request-slots.js'
 import type { SourceRun } from './source-run.js'
 
 /** What the engine needs from outside. */

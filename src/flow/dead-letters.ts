@@ -1,4 +1,12 @@
+import type { EventBatch } from '../core/batch.js'
 import type { ComponentMetrics } from '../core/component.js'
+import type { DeliveryError } from '../core/errors.js'
+
+/** Where events go that are refused for good, or cannot be processed. */
+export interface DeadLetters {
+  /** Keeps the events safely; rejects when that was not possible. Does not settle them. */
+  write(request: readonly EventBatch[], error: DeliveryError): Promise<void>
+}
 
 const HELP = 'Events that were kept as dead letters: a destination refused them, or a processor could not process them.'
 

@@ -1,4 +1,4 @@
-import type { RequestPool } from '../engine/request-slots.js'
+import type { RequestPool } from '../flow/delivery/request-slots.js'
 
 export interface RequestBounds {
   /** Requests beside the first one of each destination. */

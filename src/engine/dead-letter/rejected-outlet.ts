@@ -2,10 +2,10 @@ import { Ack } from '../../core/ack.js'
 import { EventBatch } from '../../core/batch.js'
 import type { DeliveryError } from '../../core/errors.js'
 import type { Origin } from '../../core/origin.js'
+import type { DeadLetters } from '../../flow/dead-letters.js'
 import type { FanOut } from '../../flow/fan-out.js'
 import { LineSplitter } from '../../lib/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
-import type { DeadLetters } from '../dead-letter.js'
 import { encodeLetters } from './record.js'
 
 const NO_LIMIT = 2 ** 31 - 1

@@ -1,4 +1,4 @@
-import type { Clock } from '../lib/time.js'
+import type { Clock } from '../../lib/time.js'
 
 /** An outage that is over. */
 export interface PastOutage {

@@ -1,6 +1,6 @@
-import type { EventBatch } from '../core/batch.js'
-import type { Destination } from '../core/component.js'
-import type { Amount } from '../flow/counters.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { Destination } from '../../core/component.js'
+import type { Amount } from '../counters.js'
 
 /** How much lower than before the ratio may be with one request: a few large ones in between must not be forgotten. */
 const FALL = 0.9

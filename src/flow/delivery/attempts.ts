@@ -1,12 +1,12 @@
 import { setMaxListeners } from 'node:events'
 import type { Logger } from 'pino'
-import type { ComponentMetrics } from '../core/component.js'
-import { DeliveryError } from '../core/errors.js'
-import { Backoff, type Random } from '../lib/backoff.js'
-import { type Linked, LinkedList } from '../lib/linked-list.js'
-import { LogLimit } from '../lib/log-limit.js'
-import { after, type Clock, sleep } from '../lib/time.js'
-import { formatDuration } from '../lib/units.js'
+import type { ComponentMetrics } from '../../core/component.js'
+import { DeliveryError } from '../../core/errors.js'
+import { Backoff, type Random } from '../../lib/backoff.js'
+import { type Linked, LinkedList } from '../../lib/linked-list.js'
+import { LogLimit } from '../../lib/log-limit.js'
+import { after, type Clock, sleep } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
 import { Hold } from './hold.js'
 import { Outage } from './outage.js'
 
@@ -43,7 +43,7 @@ export interface Task {
   /** One attempt. It rejects soon after the signal aborts. */
   attempt(signal: AbortSignal): Promise<void>
   /** What a failure means. May throw instead: then so does `persist`. */
-  judge(error: unknown): DeliveryError
+  classify(error: unknown): DeliveryError
   /** Whether `max_attempts` and `max_elapsed` apply. */
   readonly limited: boolean
 }
@@ -147,7 +147,7 @@ export class Attempts {
       const { ended } = this.#hold
       const thrown = await this.#attempt(task)
       if (this.#ended.signal.aborted) return undefined
-      const error = thrown && task.judge(thrown.error)
+      const error = thrown && task.classify(thrown.error)
       if (error) failed(error.reason)
       if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message)
       if (error?.failure === 'hold') {

@@ -1,6 +1,6 @@
-import type { DeliveryError } from '../core/errors.js'
-import { Backoff, type Random } from '../lib/backoff.js'
-import type { Clock } from '../lib/time.js'
+import type { DeliveryError } from '../../core/errors.js'
+import { Backoff, type Random } from '../../lib/backoff.js'
+import type { Clock } from '../../lib/time.js'
 
 const LOOK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000

@@ -1,5 +1,5 @@
-import type { EventBatch } from '../core/batch.js'
-import type { Amount } from '../flow/counters.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { Amount } from '../counters.js'
 
 export interface BatchLimits {
   readonly max_events: number

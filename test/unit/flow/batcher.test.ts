@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
-import { Batcher, halve } from '../../../src/engine/batcher.js'
+import { Batcher, halve } from '../../../src/flow/delivery/batcher.js'
 import { linesOf, originOf, seeded } from '../../support/lines.js'
 
 const origin = originOf('text')

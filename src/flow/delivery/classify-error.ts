@@ -1,13 +1,13 @@
-import { DeliveryError, errorText } from '../core/errors.js'
+import { DeliveryError, errorText } from '../../core/errors.js'
 
-/** What a destination throws that is not a DeliveryError is taken as something that passes. */
-export function judgeWrite(error: unknown): DeliveryError {
+/** Treats any error that is not a DeliveryError as temporary, so the request is retried. */
+export function classifyWrite(error: unknown): DeliveryError {
   if (error instanceof DeliveryError) return error
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
 /** At the start nothing can be refused but the destination's own settings: an operator must look. */
-export function judgeStart(error: unknown): DeliveryError {
+export function classifyStart(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError)) throw error
   if (error.failure === 'retry' || error.failure === 'hold') return error
   const { reason, status, requestId } = error
@@ -15,7 +15,7 @@ export function judgeStart(error: unknown): DeliveryError {
 }
 
 /** A dead letter is tried until it is safe. */
-export function judgeDeadLetter(cause: unknown): DeliveryError {
+export function classifyDeadLetter(cause: unknown): DeliveryError {
   const message = `the dead letter cannot be written: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'
   return new DeliveryError(message, { failure: 'retry', reason, cause })

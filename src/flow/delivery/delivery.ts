@@ -1,17 +1,17 @@
 import { Writable } from 'node:stream'
-import type { EventBatch } from '../core/batch.js'
-import type { Destination, Observer } from '../core/component.js'
-import type { DeliveryOptions } from '../core/delivery-options.js'
-import { DeliveryError, errorText } from '../core/errors.js'
-import { type Amount, add } from '../flow/counters.js'
-import { countDeadLetters } from '../flow/dead-letters.js'
-import { STREAM_DEPTH } from '../flow/side-output.js'
-import { type Linked, LinkedList } from '../lib/linked-list.js'
-import { after } from '../lib/time.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { Destination, Observer } from '../../core/component.js'
+import type { DeliveryOptions } from '../../core/delivery-options.js'
+import { DeliveryError, errorText } from '../../core/errors.js'
+import { type Linked, LinkedList } from '../../lib/linked-list.js'
+import { after } from '../../lib/time.js'
+import { type Amount, add } from '../counters.js'
+import { countDeadLetters } from '../dead-letters.js'
+import { STREAM_DEPTH } from '../side-output.js'
 import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
+import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
 import type { DeliveryContext, DeliveryState } from './delivery-context.js'
-import { judgeDeadLetter, judgeStart, judgeWrite } from './judge.js'
 import { isDivided, Refusals } from './refusals.js'
 import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
@@ -142,7 +142,7 @@ export class Delivery extends Writable {
     signal?.addEventListener('abort', giveUp, { once: true })
     try {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
-      await this.#attempts.persist({ attempt, judge: judgeStart, limited: false })
+      await this.#attempts.persist({ attempt, classify: classifyStart, limited: false })
       if (this.#over) return
       this.#started = true
       this.#pump()
@@ -280,16 +280,16 @@ export class Delivery extends Writable {
       }
       const refused: [Request, DeliveryError][] = []
       const attempt = (signal: AbortSignal) => this.#write(request.parts, signal)
-      const judge = (thrown: unknown) => {
-        const error = judgeWrite(thrown)
-        if (!isDivided(error, request.events)) return this.#refusals.judge(error)
+      const classify = (thrown: unknown) => {
+        const error = classifyWrite(thrown)
+        if (!isDivided(error, request.events)) return this.#refusals.classify(error)
         this.#refusals.accepted()
         const { rejected, again } = this.#divide(request, error)
         if (rejected.events > 0) refused.push([rejected, error])
         request = again
         return error
       }
-      const error = await this.#attempts.persist({ attempt, judge, limited: true })
+      const error = await this.#attempts.persist({ attempt, classify, limited: true })
       for (const [events, why] of refused) {
         if (this.#over) return
         await this.#refuse(events, why)
@@ -356,7 +356,7 @@ export class Delivery extends Writable {
     const { on_reject: where } = this.#options
     if (where === 'dead_letter') {
       const attempt = () => deadLetter.write(request.parts, error)
-      await this.#attempts.persist({ attempt, judge: judgeDeadLetter, limited: false })
+      await this.#attempts.persist({ attempt, classify: classifyDeadLetter, limited: false })
       if (this.#over) return
       countDeadLetters(metrics, error.reason, request.events)
     }

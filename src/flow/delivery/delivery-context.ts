@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
-import type { ComponentMetrics } from '../core/component.js'
-import type { Random } from '../lib/backoff.js'
-import type { after, Clock } from '../lib/time.js'
-import type { DeadLetters } from './dead-letter.js'
+import type { ComponentMetrics } from '../../core/component.js'
+import type { Random } from '../../lib/backoff.js'
+import type { after, Clock } from '../../lib/time.js'
+import type { DeadLetters } from '../dead-letters.js'
 import type { RequestPool } from './request-slots.js'
 
 /** What a delivery needs from outside, and what it says of itself. */

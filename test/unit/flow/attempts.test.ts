@@ -1,8 +1,8 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
-import { Attempts } from '../../../src/engine/attempts.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
+import { Attempts } from '../../../src/flow/delivery/attempts.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 
 t.test('a long pause that the receiver asks for is logged once and shown, and delivery counts as failing', async t => {
@@ -28,7 +28,7 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
       if (waits.length === 0) return
       throw new DeliveryError('503', { failure: 'retry', reason: 'status_503', retryAfterMs: waits.shift() })
     },
-    judge: (error: unknown) => error as DeliveryError,
+    classify: (error: unknown) => error as DeliveryError,
     limited: false,
   }
   const pauses = () => logs.filter(({ msg }) => /asked for a long pause/.test(String(msg)))

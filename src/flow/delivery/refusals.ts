@@ -1,5 +1,5 @@
-import { DeliveryError } from '../core/errors.js'
-import type { Clock } from '../lib/time.js'
+import { DeliveryError } from '../../core/errors.js'
+import type { Clock } from '../../lib/time.js'
 
 /** What the address is to blame for, and no event can be: not found, method not allowed, gone, misdirected. */
 const OF_THE_ADDRESS = new Set([404, 405, 410, 421])
@@ -70,7 +70,7 @@ export class Refusals {
   }
 
   /** What the refusal of a whole request means: itself, or a hold. */
-  judge(error: DeliveryError): DeliveryError {
+  classify(error: DeliveryError): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1
     this.#reason = error.reason

@@ -1,5 +1,5 @@
-import type { ComponentMetrics } from '../core/component.js'
-import { Busy, showUtilization } from '../flow/busy.js'
+import type { ComponentMetrics } from '../../core/component.js'
+import { Busy, showUtilization } from '../busy.js'
 
 /** Requests that several destinations may have under way together. */
 export interface RequestPool {
