@@ -8,8 +8,8 @@ import { checkout } from './support/checkout.js'
 const LAYERS = [
   ['lib'],
   ['core'],
-  ['flow'],
   ['condition', 'codecs', 'throttle'],
+  ['flow'],
   ['sources', 'processors', 'destinations'],
   ['components.ts'],
   ['config'],

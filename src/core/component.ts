@@ -87,7 +87,7 @@ export interface KeyWatch {
   end(most: number): KeyCounts
 }
 
-/** One attempt at a time: retry, batching, holding and dead letters are the engine's (engine/delivery.ts). */
+/** One attempt at a time: retry, batching, holding and dead letters are the engine's (flow/delivery/delivery.ts). */
 export interface Destination extends Lifecycle {
   /** Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`. */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations know nothing of a request but that it was accepted

@@ -46,7 +46,7 @@ function wait(fallback: string) {
     .prefault(fallback)
 }
 
-/** The options that every destination has beside its own; engine/delivery.ts acts on them. */
+/** The options that every destination has beside its own; flow/delivery/delivery.ts acts on them. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
     batch: z

@@ -4,13 +4,13 @@ import type { Logger } from 'pino'
 import type { EventBatch } from '../core/batch.js'
 import { DeliveryError } from '../core/errors.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
+import type { DiskAllowance } from '../flow/disk-allowance.js'
 import { syncFolder } from '../lib/atomic-file.js'
 import { inTurn } from '../lib/in-turn.js'
 import { makeFolder } from '../lib/make-folder.js'
 import type { Clock } from '../lib/time.js'
 import { formatSize } from '../lib/units.js'
 import { encodeLetters } from './dead-letter/record.js'
-import type { DiskAllowance } from './disk-allowance.js'
 
 /**
  * Where events go that a destination refused for good: lines of JSON, one for each event (dead-letter/record.ts),

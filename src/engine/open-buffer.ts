@@ -1,10 +1,10 @@
 import type { ComponentConfig, Config } from '../config/load.js'
 import type { ComponentContext } from '../core/component.js'
 import type { ComponentCounters } from '../flow/counters.js'
+import { DiskBuffer, memoryFor } from '../flow/disk-buffer/disk-buffer.js'
+import { folderOnDisk } from '../flow/disk-buffer/files.js'
+import { bufferFolder } from '../flow/disk-buffer/folder.js'
 import type { WantedNames } from '../lib/json-scan.js'
-import { folderOnDisk } from './disk-buffer/files.js'
-import { bufferFolder } from './disk-buffer/folder.js'
-import { DiskBuffer, memoryFor } from './disk-buffer.js'
 import type { Runtime } from './runtime.js'
 
 /** The buffer on the disk of a destination; undefined: it has none. */

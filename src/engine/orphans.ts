@@ -4,8 +4,8 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import { errorCode, errorText } from '../core/errors.js'
-import { folderOnDisk } from './disk-buffer/files.js'
-import { recover } from './disk-buffer/recovery.js'
+import { folderOnDisk } from '../flow/disk-buffer/files.js'
+import { recover } from '../flow/disk-buffer/recovery.js'
 
 /**
  * Data in data_dir that belongs to no component of the configuration: what a source or destination left that was renamed

@@ -1,7 +1,7 @@
 import type { ComponentCounters } from '../flow/counters.js'
 import type { Delivery } from '../flow/delivery/delivery.js'
+import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import type { Stage } from '../flow/stage.js'
-import type { DiskBuffer } from './disk-buffer.js'
 
 /** A part of the pipeline that takes events and gives them on. */
 export interface Watched {

@@ -4,14 +4,14 @@ import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import { errorCode, errorText } from '../core/errors.js'
+import { folderOnDisk } from '../flow/disk-buffer/files.js'
+import { bufferFolder } from '../flow/disk-buffer/folder.js'
+import { recover } from '../flow/disk-buffer/recovery.js'
+import { segmentNumber } from '../flow/disk-buffer/segments.js'
 import { syncFolder } from '../lib/atomic-file.js'
 import { inTurn } from '../lib/in-turn.js'
 import { checkpointPath } from './checkpoints.js'
 import { deadLetterPath } from './dead-letter.js'
-import { folderOnDisk } from './disk-buffer/files.js'
-import { bufferFolder } from './disk-buffer/folder.js'
-import { recover } from './disk-buffer/recovery.js'
-import { segmentNumber } from './disk-buffer/segments.js'
 
 /**
  * Carries the data of a renamed component over to its new id (`renamed_from`). Invariants: nothing that the new id has

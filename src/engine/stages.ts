@@ -4,10 +4,10 @@ import type { Processor } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
 import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
+import type { DiskAllowance } from '../flow/disk-allowance.js'
 import { Stage } from '../flow/stage.js'
 import type { TimerClock } from '../lib/time.js'
 import { openDeadLetters } from './dead-letter/stock.js'
-import type { DiskAllowance } from './disk-allowance.js'
 
 export interface ProcessorSurroundings {
   readonly log: Logger

@@ -2,8 +2,8 @@ import { type Dirent, existsSync } from 'node:fs'
 import { readdir, stat } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import type { Logger } from 'pino'
-import type { DiskAllowance } from '../engine/disk-allowance.js'
 import type { Metrics } from '../engine/metrics.js'
+import type { DiskAllowance } from '../flow/disk-allowance.js'
 import type { Clock } from '../lib/time.js'
 import { formatSize } from '../lib/units.js'
 import { KEY_FILES } from './known-keys.js'
@@ -11,7 +11,7 @@ import { KEY_FILES } from './known-keys.js'
 /** An account that takes this share of its allowance counts as full. */
 const FULL = 0.9
 const LOG_EVERY_MS = 60_000
-/** Folders of a pipeline that grow with its events, see engine/disk-buffer and engine/dead-letter. */
+/** Folders of a pipeline that grow with its events, see flow/disk-buffer and engine/dead-letter. */
 const GROWING = ['state/buffer', 'state/dead-letter']
 /** What events always leave to saved revisions, so that a pipeline whose events fill the disk can be corrected. */
 const RESERVED = 1 / 16

@@ -2,9 +2,9 @@ import { type FileHandle, open, stat } from 'node:fs/promises'
 import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
 import type { ComponentCounters } from '../../flow/counters.js'
+import type { DiskAllowance } from '../../flow/disk-allowance.js'
 import type { Clock } from '../../lib/time.js'
 import { DeadLetterFile, deadLetterPath } from '../dead-letter.js'
-import type { DiskAllowance } from '../disk-allowance.js'
 import { doneOf, folderOf, mergingIn, recordsIn } from './places.js'
 
 const LF = 0x0a

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
-import { LowWaterMark } from '../../flow/low-water-mark.js'
 import type { after } from '../../lib/time.js'
+import { LowWaterMark } from '../low-water-mark.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
 import { Ledger, type LedgerState } from './ledger.js'

@@ -1,6 +1,6 @@
 import { Ack } from '../../core/ack.js'
 import type { EventBatch } from '../../core/batch.js'
-import type { Amount } from '../../flow/counters.js'
+import type { Amount } from '../counters.js'
 import type { BatchDecoder } from './batch-record.js'
 import type { RecordQueue } from './record-queue.js'
 import type { BufferReport } from './report.js'

@@ -1,5 +1,5 @@
-import type { Amount } from '../../flow/counters.js'
 import { Fifo } from '../../lib/fifo.js'
+import type { Amount } from '../counters.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
 import type { Recovered } from './recovery.js'
