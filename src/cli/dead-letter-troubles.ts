@@ -7,7 +7,12 @@ import { counted, type DaemonView } from './daemon-view.js'
 
 /** Events that lie in the dead-letter queues now, with the commands that send them again. */
 export function deadLetterTroubles({ scrape, about }: Pick<DaemonView, 'scrape' | 'about'>): Trouble[] {
-  return scrape.all('sluice_dead_letters').flatMap(({ labels, value }) => {
+  const unwritable = scrape.all('sluice_dead_letters_unwritable').filter(({ value }) => value > 0)
+  const blocked = unwritable.map(({ labels }) => ({
+    what: `${labels.component_id}: its dead letters cannot be written`,
+    todo: 'Nothing is lost: no event passes it until that works, and it is tried again every second. Is the disk of data_dir full, or not writable? The log says why (SLUICE_DEAD_LETTER).',
+  }))
+  const kept = scrape.all('sluice_dead_letters').flatMap(({ labels, value }) => {
     if (value === 0) return []
     const id = labels.component_id!
     const [age] = scrape.all('sluice_dead_letters_age_seconds', { component_id: id })
@@ -19,6 +24,7 @@ export function deadLetterTroubles({ scrape, about }: Pick<DaemonView, 'scrape' 
       commands: [`${command} --dry-run`, command],
     }
   })
+  return [...blocked, ...kept]
 }
 
 /** A command line that works from the current directory. */

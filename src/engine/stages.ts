@@ -33,6 +33,10 @@ export class Stages {
     const stage = new Stage(processor, plan, { id, log, clock, metrics, origin, onError, deadLetters })
     metrics.holds = () => stage.holds()
     showUtilization(metrics, stage.busy)
+    if (deadLetters) {
+      const help = 'Whether dead letters cannot be written: then nothing passes until that works.'
+      metrics.gauge('sluice_dead_letters_unwritable', help, () => (stage.isUnwritable ? 1 : 0))
+    }
     this.#stages.set(id, stage)
     return stage
   }

@@ -65,6 +65,7 @@ export class Stage extends Transform {
   readonly #pending: Pending[] = []
   /** Being written as dead letters. */
   #letters: EventBatch | undefined
+  #isUnwritable = false
   readonly #ended = new AbortController()
   /** In the hands of the processor. */
   readonly #shares = new Set<Share>()
@@ -114,6 +115,11 @@ export class Stage extends Transform {
       log.error({ code: 'SLUICE_PROCESSOR_FAILED', error: errorText(error) }, 'processor failed to stop')
     }
     stopped.abort()
+  }
+
+  /** Whether it waits because dead letters cannot be written. */
+  get isUnwritable(): boolean {
+    return this.#isUnwritable
   }
 
   /** Events and bytes that were taken, and have not left. */
@@ -251,11 +257,13 @@ export class Stage extends Transform {
       try {
         await deadLetters?.write([letters], error)
         this.#letters = undefined
+        this.#isUnwritable = false
         countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
         metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
         letters.ack.settle('rejected')
         return
       } catch (error) {
+        this.#isUnwritable = true
         metrics.failed('dead_letter')
         const limited = this.#limit.next('dead_letter')
         const text = 'dead letters cannot be written; it is tried again, and nothing goes on until then'

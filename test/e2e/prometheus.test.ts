@@ -33,6 +33,7 @@ const NOT_HERE = [
   'SluiceCheckpointOld',
   'SluiceConnectionsRefused',
   'SluiceConservationBroken',
+  'SluiceDeadLettersUnwritable',
   'SluiceDown',
   'SluiceFileBytesLost',
   'SluiceFileSystemSilent',
@@ -93,7 +94,7 @@ const CONFIG = (receiver: Receiver, certificates: Certificates) => `sources:
   journal: { type: journald }
 processors:
   limit: { type: throttle, inputs: [logs], limit: 1, window: 1h, key_field: .app, max_keys: 2 }
-  timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time }
+  timed: { type: throttle, inputs: [logs], limit: 5, window: 1s, time_field: .time, on_error: dead_letter }
 destinations:
   up: { type: http, inputs: [limit.discarded], url: "${receiver.url('/up')}", batch: { max_wait: 50ms }, buffer: { type: disk } }
   held: { type: http, inputs: [logs], url: "${receiver.url('/held')}", retry: { initial: 10s }, buffer: { type: disk, max_bytes: 1MB, when_full: drop_newest } }

@@ -42,6 +42,9 @@ t.test('dead letters: how many, how old, and commands that work', async t => {
     commands: [`${command} --dry-run`, command],
   })
   const [unprocessed] = troublesOf(view([], ['sluice_dead_letters{component_id="p",component_kind="processor"} 1']))
+  const [blocked, ...others] = troublesOf(view([], ['sluice_dead_letters_unwritable{component_id="p"} 1']))
+  t.match(blocked, { what: 'p: its dead letters cannot be written', todo: /SLUICE_DEAD_LETTER/ })
+  t.same(others, [])
   t.match(unprocessed, { what: /^p: 1 event/, todo: /^They could not be processed\. / })
 })
 

@@ -189,9 +189,11 @@ t.test('a failure costs no other event, and on_error says what becomes of the ev
       },
     }
     let failing = 2
+    const unwritable: boolean[] = []
     const letters: string[] = []
     const deadLetters = {
       async write([events]: readonly EventBatch[], error: DeliveryError) {
+        unwritable.push(stage.isUnwritable)
         if (failing-- > 0) throw new Error('the disk is full')
         letters.push(...linesOf(events!), error.message)
       },
@@ -218,6 +220,8 @@ t.test('a failure costs no other event, and on_error says what becomes of the ev
     t.equal(lost, onError === 'pass' ? 0 : 2)
     const kept = counters.counter('sluice_dead_letter_events_total', '', { reason: 'processing_failed' }).value
     t.equal(kept, onError === 'dead_letter' ? 2 : 0)
+    t.same(unwritable, onError === 'dead_letter' ? [false, true, true, false] : [])
+    t.notOk(stage.isUnwritable)
     t.equal(counters.failures.get('bug'), 2)
     t.same(
       settled.sort(),
