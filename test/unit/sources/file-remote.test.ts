@@ -252,7 +252,7 @@ t.test('file systems are asked by one process, or by a thread where there is non
   helper.start()
   await send({ STATUS: 'it is\n "fine" $HOME' })
   const [first, second] = readFileSync(join(folder, 'told'), 'utf8').split('--').slice(1)
-  t.match(first, /READY=1,\/run\/x,node $/)
+  t.match(first, /READY=1,\/run\/x,node(-MainThread)? $/)
   t.match(second, /STATUS=it is {2}"fine" \$HOME,\/run\/x,timeout $/)
   writeFileSync(join(folder, 'bin/systemd-notify'), '#!/bin/sh\nexit 3\n')
   await t.rejects(send({ READY: '1' }), { message: 'systemd-notify: exit code 3' })
