@@ -10,7 +10,7 @@ import { LogLimit } from '../lib/log-limit.js'
 import { aborted, sleep, type TimerClock } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
-import { countDeadLetters } from './dead-letters.js'
+import { countDeadLetters, type DeadLetters } from './dead-letters.js'
 import { Decided, type DecidedContext, PROCESSING_FAILED } from './decided.js'
 import { lineBatch, madeLine } from './made-batch.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
@@ -18,11 +18,11 @@ import { SideOutput, STREAM_DEPTH } from './side-output.js'
 export interface StageContext extends DecidedContext {
   readonly log: Logger
   readonly clock: TimerClock
-  /** Where events go that could not be processed, with `onError: dead_letter`. */
   /** Whether an error of the processor is one of the stream, rather than of the events that cause it. */
   readonly isStrict?: boolean
   readonly highWaterMark?: number | undefined
-  readonly deadLetters?: { write(events: readonly EventBatch[], error: DeliveryError): Promise<void> } | undefined
+  /** Where events go that could not be processed, with `onError: dead_letter`. */
+  readonly deadLetters?: DeadLetters | undefined
 }
 
 /** A processor that has a batch for longer than this is not merely waiting. */
@@ -124,11 +124,10 @@ export class Stage extends Transform {
 
   /** Events and bytes that were taken, and have not left. */
   holds(): { events: number; bytes: number } {
+    const batches = this.#pending.map(({ work }) => work.batch)
+    if (this.#letters) batches.push(this.#letters)
     const held = { events: 0, bytes: 0 }
-    for (const { length, bytes } of [
-      ...this.#pending.map(({ work }) => work.batch),
-      ...(this.#letters ? [this.#letters] : []),
-    ]) {
+    for (const { length, bytes } of batches) {
       held.events += length
       held.bytes += bytes
     }
