@@ -1,14 +1,12 @@
 import { Ack } from '../../core/ack.js'
-import { EventBatch } from '../../core/batch.js'
+import type { EventBatch } from '../../core/batch.js'
 import type { DeliveryError } from '../../core/errors.js'
 import type { Origin } from '../../core/origin.js'
 import type { DeadLetters } from '../../flow/dead-letters.js'
 import type { FanOut } from '../../flow/fan-out.js'
-import { LineSplitter } from '../../lib/line-splitter.js'
+import { lineBatch } from '../../flow/made-batch.js'
 import type { Clock } from '../../lib/time.js'
 import { encodeLetters } from './record.js'
-
-const NO_LIMIT = 2 ** 31 - 1
 
 /**
  * The side output of a destination for what it refuses for good: each event goes on as the record of a dead letter, in
@@ -29,17 +27,14 @@ export class RejectedOutlet implements DeadLetters {
   write(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     const wall = this.#clock.wall()
     const bytes = encodeLetters(request, error, { destination: this.#origin.source, wall })
-    const frame = new LineSplitter(NO_LIMIT).push(bytes)
-    if (!frame) return Promise.resolve()
+    if (bytes.length === 0) return Promise.resolve()
     return new Promise((resolve, reject) => {
       const ack = new Ack(status => {
         if (status === 'errored') reject(new Error('those who read the rejected events did not take them'))
         else resolve()
       })
-      const batch = new EventBatch(frame, this.#origin, wall, ack)
-      batch.scan()
       // No need to wait for room: the next request that is refused waits for its own answer.
-      void this.#fanOut.write(batch)
+      void this.#fanOut.write(lineBatch(bytes, this.#origin, wall, ack))
     })
   }
 }
