@@ -15,6 +15,9 @@ export interface ProcessorStep extends Explanation {
 
 export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
 
+/** How long a processor may take to start. */
+const LONGEST_START_MS = 60_000
+
 type Context = Omit<ComponentContext, 'metrics'>
 
 /**
@@ -38,7 +41,7 @@ export async function explainerOf(config: ComponentConfig<'processor'>, context:
       onError: config.onError ?? 'pass',
       deadLetters: { write: async () => {} },
     })
-    const signal = AbortSignal.timeout(config.plan?.every ?? 60_000)
+    const signal = AbortSignal.timeout(LONGEST_START_MS)
     await stage.start(signal)
     const main = collect(stage)
     const sides = [...stage.outputs].map(([name, output]) => {

@@ -18,10 +18,8 @@ export const CONSUMED = 254
 /** The event could not be processed; `on_error` tells what happens to it. */
 export const FAILED = 255
 
+/** Values of outputs are below it. */
 export const FIRST_REASON = 128
-/** So many outputs, and so many reasons, fit into the column. The stage has one reason more. */
-export const MOST_OUTPUTS = FIRST_REASON - 1
-export const MOST_REASONS = CONSUMED - FIRST_REASON - 1
 
 /** The output where discarded events can be read. */
 export const DISCARDED = 'discarded'
