@@ -174,6 +174,13 @@ t.test('clocks, timers, chance and exits have their places', async t => {
   }
 })
 
+t.test('a folder of a test is removed after its teardowns', async t => {
+  for (const path of walk(join(checkout, 'test'))) {
+    if (!path.endsWith('.ts') || path === 'support/folder.ts' || path === 'architecture.test.ts') continue
+    if (/\.testdir\(/.test(read('test', path))) t.fail(`test/${path} must take testFolder() instead of t.testdir()`)
+  }
+})
+
 t.test('files stay small', async t => {
   for (const folder of ['src', 'test', 'bench', '.scripts', '.ci']) {
     for (const path of walk(join(checkout, folder))) {

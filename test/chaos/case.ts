@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { testFolder } from '../support/folder.js'
 import { type Certificates, makeCertificates } from './certificates.js'
 import { type Outcome, run } from './run.js'
 import { PLAIN, type Scenario, type Setup, type Step } from './scenario.js'
@@ -12,7 +13,7 @@ const certificates = new Map<string, Certificates | undefined>()
 
 /** Performs a scenario in a test, asserts that nothing is wrong, and returns what happened. */
 export async function performIn(t: Test, scenario: Scenario): Promise<Outcome> {
-  const root = t.testdir({})
+  const root = testFolder(t)
   if (scenario.setup.tls) certificates.set(root, makeCertificates(root))
   const n = ++runs
   const host = `127.${200 + (process.pid % 50)}.${1 + (process.pid % 250)}.${n % 250}`

@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { freePort } from '../support/free-port.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -65,7 +66,7 @@ const once = (seen: ReadonlyMap<number, number>, count: number) =>
 t.test('one dead destination stops nobody: with a buffer of its own, not even its sources', async t => {
   const LINES = 200_000
   const rest = 'x'.repeat(200)
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   for (let n = 0; n < LINES; n += 10_000) {
     appendFileSync(
       join(folder, 'in.log'),
@@ -106,7 +107,7 @@ destinations:
 t.test('without a buffer it holds its own sources, and nothing else', async t => {
   const [dead, alive] = [await startCounter(t), await startCounter(t)]
   dead.status = 503
-  const folder = t.testdir({ 'a.log': text(0, 5000), 'b.log': text(5000, 10_000) })
+  const folder = testFolder(t, { 'a.log': text(0, 5000), 'b.log': text(5000, 10_000) })
   const daemon = await startDaemon(
     t,
     folder,
@@ -133,7 +134,7 @@ t.test('killed: what a source that cannot be read again has given is there, and 
 sources: { in: { type: stdin, decode: json } }
 destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}, ${DISK} } }
 `
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   let next = 0
   const safe: number[] = []
   for (let life = 0; life < 2; life++) {
@@ -168,7 +169,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}
 t.test('SIGTERM while the receiver is away: retries are kept for the next start', async t => {
   const receiver = await startCounter(t)
   receiver.status = 503
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const config = (shutdown: string) => `
 shutdown_timeout: ${shutdown}
 sources: { in: { type: stdin, decode: json } }
@@ -195,7 +196,7 @@ destinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}
 t.test('V#16525: a torn end is cut, the middle stepped over; a buffer nobody uses is told and kept', async t => {
   const receiver = await startCounter(t)
   receiver.status = 503
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const source = 'sources: { in: { type: stdin, decode: json } }'
   const buffered = `${source}\ndestinations: { up: { type: http, inputs: [in], url: "${receiver.url}", ${RETRY}, ${DISK} } }`
   const first = await startDaemon(t, folder, buffered)
@@ -238,7 +239,7 @@ t.test('dead letters are sent again, beside the daemon that writes them', async 
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   receiver.otherwise = ({ body }) => (body.includes('"bad"') ? 422 : 200)
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const daemon = await startDaemon(
     t,
     folder,
@@ -312,7 +313,7 @@ destinations:
   const status = () => call(['status', '--config', 'sluice.yaml'], folder)
   const before = await status()
   t.match(before, { code: 1, stdout: /^! up: 2 events in the dead-letter queue, the oldest for 2h 3m$/m })
-  const elsewhere = t.testdir({})
+  const elsewhere = testFolder(t)
   const shown = await call(['status', '--socket', join(folder, 'state/sluice.sock')], elsewhere)
   const [first, second] = [...shown.stdout.matchAll(/^ {4}sluice (resend .*)$/gm)].map(([, line]) => line!.split(' '))
   t.match(await call(first!, elsewhere), { code: 0, stdout: /^up: 2 to send \(status_422: 2\)/ })
@@ -339,7 +340,7 @@ destinations:
 })
 
 t.test('what is acknowledged after data_dir was removed is there after a kill', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const counter = await startCounter(t)
   counter.status = 503
   const port = await freePort()
@@ -376,7 +377,7 @@ t.test('lines that a codec with options reads are the same events behind a buffe
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   receiver.otherwise = 503
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const config = (decode: string) => `
 sources: { in: { type: stdin, decode: ${decode} } }
 processors: { few: { type: throttle, inputs: [in], limit: 2, window: 1h, key_field: .user } }

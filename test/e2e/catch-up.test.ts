@@ -2,6 +2,7 @@ import { appendFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { freePort } from '../support/free-port.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 
@@ -20,7 +21,7 @@ function backlog(now: number): { readonly dense: string[]; readonly sparse: stri
 }
 
 t.test('a backlog within the limit passes a throttle in event time, and one on the clock discards it', async t => {
-  const folder = t.testdir({ logs: {} })
+  const folder = testFolder(t, { logs: {} })
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const limit = `type: throttle, inputs: [logs], limit: ${LIMIT}, window: 1 Seconds, key_field: .app`

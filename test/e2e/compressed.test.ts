@@ -14,6 +14,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
 t.setTimeout(180_000)
@@ -30,7 +31,7 @@ class Log {
   written = 0
 
   constructor(t: Test) {
-    this.folder = t.testdir({})
+    this.folder = testFolder(t)
     chmodSync(this.folder, 0o755)
     this.path = join(this.folder, 'app.log')
     writeFileSync(this.path, '')

@@ -10,6 +10,7 @@ import { components } from '../../src/components.js'
 import { parseConfig } from '../../src/config/load.js'
 import { checkout, sluiceMain } from '../support/checkout.js'
 import { commandLines, type DocBlock, docBlocks, docPages, sluiceCalls } from '../support/doc-blocks.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
 const COMMAND_MS = 60_000
@@ -54,7 +55,7 @@ function checkYaml(t: Test, block: DocBlock, promtool: string | undefined): void
   const { words } = wordsOf(block)
   const [kind, section, ...rest] = words
   if (kind === 'prometheus' && section === undefined) {
-    const file = join(t.testdir({}), 'prometheus.yml')
+    const file = join(testFolder(t), 'prometheus.yml')
     writeFileSync(file, block.text)
     const checked = promtool && spawnSync(promtool, ['check', 'config', '--syntax-only', file], { encoding: 'utf8' })
     if (checked) t.equal(checked.status, 0, `${place(block)}\n${checked.stderr}`)
@@ -174,7 +175,7 @@ async function untilReady(address: string): Promise<boolean> {
 
 /** Runs the commands of a page in order, with other ports than those it names. */
 async function runPage(t: Test, page: string, blocks: readonly DocBlock[]): Promise<void> {
-  const folder = t.testdir({ '.bin': {}, ...FILES[page] })
+  const folder = testFolder(t, { '.bin': {}, ...FILES[page] })
   writeFileSync(join(folder, '.bin/sluice'), `#!/bin/sh\nexec ${process.execPath} ${sluiceMain} "$@"\n`)
   chmodSync(join(folder, '.bin/sluice'), 0o755)
   const ports = new Map<string, string>()

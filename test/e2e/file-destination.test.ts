@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { fill, Mounts, mayMount } from '../support/mounts.js'
 
 t.setTimeout(120_000)
@@ -33,7 +34,7 @@ function countsOf(t: Test, path: string): Map<number, number> {
 }
 
 t.test('a disk that is full again and again costs no line', { skip: noMount }, async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   writeFileSync(join(folder, 'in.log'), Array.from({ length: LINES }, (_, n) => `${n} ${rest}\n`).join(''))
   const small = join(folder, 'small')
   mkdirSync(small)
@@ -86,7 +87,7 @@ destinations:
 }
 
 t.test('a source does not read what comes of its own events, whatever links hide that', async t => {
-  const folder = t.testdir({ logs: { 'in.log': 'one\n' }, other: { 'out.txt': 'before\n' } })
+  const folder = testFolder(t, { logs: { 'in.log': 'one\n' }, other: { 'out.txt': 'before\n' } })
   const at = (name: string) => join(folder, name)
   symlinkSync('../other/out.txt', at('logs/linked.log'))
   const daemon = await startDaemon(

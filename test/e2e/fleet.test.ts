@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client, ServiceError } from '../../src/client.js'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { PATIENCE_MS } from '../support/patience.js'
 import { type Running, sluice } from '../support/sluice.js'
 
@@ -81,7 +82,7 @@ destinations:
 }
 
 t.test('the key is rotated while events flow, and revoked: nothing is lost, nothing comes twice', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const { url, made, manager, id } = await startService(t, folder)
   const lines = 1_000_000
   const log = join(folder, 'app.log')
@@ -120,7 +121,7 @@ t.test('the key is rotated while events flow, and revoked: nothing is lost, noth
 })
 
 t.test('kill -9 of the service in the middle of publishes and ingests: nothing acknowledged is gone', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const service = await startService(t, folder)
   const { client, id } = service
   const acknowledged = { revision: 1, batches: new Set<number>(), cutShort: 0 }
@@ -201,7 +202,7 @@ async function startManaged(t: Test, folder: string, url: string, id: string) {
 }
 
 t.test('a daemon runs what is published: a revision under traffic, a bad one, the service away', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const { url, made, client, id, start, kill } = await startService(t, folder)
   writeFileSync(join(folder, 'key'), made.service_account.key, { mode: 0o600 })
   const out = join(folder, 'out.ndjson')

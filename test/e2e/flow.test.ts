@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
@@ -15,7 +16,7 @@ function linesOf(path: string): string[] {
 t.test('a refused key holds: nothing is lost, and the new key is taken from its file', async t => {
   const receiver = await startReceiver({ authorization: 'Token second' })
   t.teardown(() => receiver.close())
-  const folder = t.testdir({ 'in.log': '{"n":0}\n', key: 'first\n' })
+  const folder = testFolder(t, { 'in.log': '{"n":0}\n', key: 'first\n' })
   const daemon = await startDaemon(
     t,
     folder,
@@ -78,7 +79,7 @@ destinations:
 t.test('a destination on hold does not put off the end: its events are still in their files', async t => {
   const receiver = await startReceiver({ authorization: 'Token right' })
   t.teardown(() => receiver.close())
-  const folder = t.testdir({ 'in.log': '{"n":0}\n{"n":1}\n', key: 'wrong\n' })
+  const folder = testFolder(t, { 'in.log': '{"n":0}\n{"n":1}\n', key: 'wrong\n' })
   const config = `
 shutdown_timeout: 1 Minutes
 sources:
@@ -130,7 +131,8 @@ t.test('several sources, fan-out, and a side output: what passed and what was di
   const line = (source: string, i: number) => `{"app":"${i % 7}","source":"${source}","n":${i}}`
   const lines = (source: string) => Array.from({ length: 4000 }, (_, i) => line(source, i))
   const sources = ['a', 'b', 'c']
-  const folder = t.testdir(
+  const folder = testFolder(
+    t,
     Object.fromEntries(sources.map(source => [`${source}.log`, `${lines(source).join('\n')}\n`])),
   )
   const daemon = await startDaemon(
@@ -194,7 +196,7 @@ t.test('a destination that does not keep up: memory is bounded, and everything a
     server.close()
     server.closeAllConnections()
   })
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   for (let at = 0; at < LINES; ) {
     let text = ''
     for (const end = Math.min(LINES, at + 10_000); at < end; at++) text += `${String(at).padStart(8, '0')} ${REST}\n`

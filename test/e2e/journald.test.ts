@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } 
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { sluice } from '../support/sluice.js'
 
@@ -47,7 +48,7 @@ class Journal {
 function journalOf(t: Test): { journal: Journal; folder: string } | undefined {
   const writer = needs(t, 'systemd-journal-remote', env)
   if (!writer || !needs(t, 'journalctl')) return undefined
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   return { journal: new Journal(join(folder, 'journal'), writer), folder }
 }
 

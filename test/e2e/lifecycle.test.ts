@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
 import { startDaemon, type Totals } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
@@ -35,7 +36,7 @@ processors:
     exclude: if (.host equal 'exempt')
 destinations: { out: { type: stdout, inputs: [limit_app] } }
 `
-  const daemon = await startDaemon(t, t.testdir({}), config)
+  const daemon = await startDaemon(t, testFolder(t), config)
   daemon.child.stdin!.end(`${events.join('\n')}\n`)
   t.match(await daemon.ended(t), { received: 6, passed: 3, discarded: { limit_app: { throttled: 3 } }, undelivered: 0 })
   t.same(daemon.stdout.split('\n'), [events[0], events[1], events[3], ''])
@@ -46,7 +47,7 @@ t.test('standard input: a last line without its end, nothing at all, and metrics
 sources: { in: { type: stdin } }
 destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs: [in], path: out.log } }
 `
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const daemon = await startDaemon(t, folder, config)
   const text = Buffer.from('one\r\n\n\0two\xff\nthree', 'latin1')
   daemon.child.stdin!.write(text)
@@ -58,13 +59,13 @@ destinations: { out: { type: stdout, inputs: [in] }, copy: { type: file, inputs:
   t.match(await daemon.ended(t), { received: 4, passed: 4, delivered, discarded: {}, undelivered: 0 })
   t.same(readFileSync(join(folder, 'out.log')), text)
 
-  const silent = await startDaemon(t, t.testdir({}), config)
+  const silent = await startDaemon(t, testFolder(t), config)
   silent.child.stdin!.end()
   t.match(await silent.ended(t), { received: 0, passed: 0, discarded: {}, undelivered: 0 })
 })
 
 t.test('patterns that a backtracking matcher needs minutes for hold nobody up', async t => {
-  const folder = t.testdir({ 'in.log': `${'a'.repeat(60)}!\n`, [`${'a'.repeat(200)}.log`]: 'b\n' })
+  const folder = testFolder(t, { 'in.log': `${'a'.repeat(60)}!\n`, [`${'a'.repeat(200)}.log`]: 'b\n' })
   const daemon = await startDaemon(
     t,
     folder,
@@ -88,7 +89,7 @@ t.test('its pages: metrics as promtool wants them, alive, ready', async t => {
   t.teardown(() => receiver.close())
   const daemon = await startDaemon(
     t,
-    t.testdir({ 'in.log': '{"app":"a"}\n{"app":"a"}\nnot json\n' }),
+    testFolder(t, { 'in.log': '{"app":"a"}\n{"app":"a"}\nnot json\n' }),
     `
 sources: { log: { type: file, include: [in.log], decode: json } }
 processors: { limit_app: { type: throttle, inputs: [log], limit: 1, window: 1h, key_field: .app } }
@@ -125,7 +126,7 @@ destinations:
 })
 
 t.test('SIGTERM: what was read is delivered, and nothing is read twice after a start', async t => {
-  const folder = t.testdir({ 'in.log': 'one\ntwo\n' })
+  const folder = testFolder(t, { 'in.log': 'one\ntwo\n' })
   const first = await startDaemon(t, folder, TAIL_TO_FILE)
   await first.scrapedUntil(scrape => scrape.events('copy').sent === 2)
   appendFileSync(join(folder, 'in.log'), 'three\n')
@@ -158,7 +159,7 @@ t.test('a destination that does not answer: the deadline, a second signal, and d
   })
   // More than there is room for on the way.
   const lines = Array.from({ length: 40_000 }, (_, i) => `line ${i} ${'-'.repeat(100)}\n`)
-  const folder = t.testdir({ 'in.log': lines.join('') })
+  const folder = testFolder(t, { 'in.log': lines.join('') })
   const config = (timeout: string) => `
 shutdown_timeout: ${timeout}
 sources: { log: { type: file, include: [in.log] } }
@@ -219,7 +220,7 @@ t.test('the reader of standard output leaves: the other destinations get everyth
     server.close()
     server.closeAllConnections()
   })
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const daemon = await startDaemon(
     t,
     folder,
@@ -258,7 +259,7 @@ destinations:
 t.test('a reader of standard output that took nothing more leaves: it ends at once, and promises nothing', async t => {
   const daemon = await startDaemon(
     t,
-    t.testdir({}),
+    testFolder(t),
     'sources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in], retry: { initial: 1ms } } }\n',
   )
   const { stdin, stdout } = daemon.child
@@ -280,7 +281,7 @@ t.test('a reader of standard output that took nothing more leaves: it ends at on
 })
 
 t.test('what keeps it from starting', async t => {
-  const folder = t.testdir({ 'in.log': 'one\n' })
+  const folder = testFolder(t, { 'in.log': 'one\n' })
   const daemon = await startDaemon(t, folder, TAIL_TO_FILE)
   const port = /"url":"http:\/\/127\.0\.0\.1:(\d+)/.exec(daemon.stderr)![1]
   const config = (name: string, text: string) => {

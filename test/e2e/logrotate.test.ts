@@ -13,6 +13,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { sleep } from '../../src/lib/time.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { Seeded } from '../support/seeded.js'
 
@@ -121,7 +122,7 @@ destinations: { copy: { type: file, inputs: [log], path: out.log, batch: { max_e
 /** Appends, rotates, ends and kills at random. What a copy still has must arrive, and again only after a kill. */
 async function run(t: Test, seed: number, logrotate: string): Promise<void> {
   const random = new Seeded(seed * 2_654_435_761)
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const log = new Rotating(folder, random)
   const pattern = random.pick(['app.log', 'app.log*'])
   const way = random.pick(WAYS)
@@ -179,7 +180,7 @@ t.test('copied and truncated by logrotate, with kills: what a copy has arrives',
 })
 
 t.test('truncated by hand: the number of bytes that nobody read is logged and counted', async t => {
-  const folder = t.testdir({ 'app.log': 'first\n' })
+  const folder = testFolder(t, { 'app.log': 'first\n' })
   const path = join(folder, 'app.log')
   const daemon = await start(t, folder, 'app.log')
   await daemon.until(() => existsSync(join(folder, 'out.log')))

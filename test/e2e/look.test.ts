@@ -15,6 +15,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { checkout } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
 const CONFIG = `
@@ -36,7 +37,7 @@ async function done(...args: Parameters<typeof sluice>) {
 }
 
 t.test('tests of a configuration: steps in time, side outputs, destinations, events of several lines', async t => {
-  const folder = t.testdir({
+  const folder = testFolder(t, {
     'good.yaml': `${CONFIG}
 tests:
   - name: one of each app in a second
@@ -117,7 +118,7 @@ t.test('the tests of the examples hold', async t => {
 })
 
 t.test('the topology as text, for Mermaid and for Graphviz', async t => {
-  const folder = t.testdir({ 'sluice.yaml': CONFIG })
+  const folder = testFolder(t, { 'sluice.yaml': CONFIG })
   const graph = (...args: string[]) => done(['graph', ...args, 'sluice.yaml'], { cwd: folder })
   t.equal(
     (await graph()).stdout,
@@ -234,7 +235,7 @@ destinations:
   t.equal(await daemon.exit, 0)
   t.match(JSON.parse(daemon.stderr.trimEnd().split('\n').at(-1)!), { received: n })
   t.match(await look('status'), { code: 1, stderr: /does not run|there is no daemon/ })
-  t.match(await done(['status'], { cwd: t.testdir({}) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
+  t.match(await done(['status'], { cwd: testFolder(t) }), { code: 2, stderr: /--config FILE or --socket PATH/ })
 })
 
 t.test('status of a destination that delivers again: its last outage is history, and nothing is wrong', async t => {

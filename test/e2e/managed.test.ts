@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { fleetText } from '../../src/cli/fleet.js'
 import { loadDaemonConfig } from '../../src/cli/local-part.js'
+import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
@@ -24,7 +25,7 @@ async function ran(args: readonly string[]) {
 }
 
 t.test('a revision that would leave buffered events behind waits, and the fleet sees why', async t => {
-  const folder = t.testdir({ service: {}, 'app.log': 'one\ntwo\n' })
+  const folder = testFolder(t, { service: {}, 'app.log': 'one\ntwo\n' })
   const service = await startService(join(folder, 'service'))
   t.teardown(() => service.close())
   const receiver = await startReceiver({})
@@ -101,7 +102,7 @@ managed: { poll_interval: 1s, report_interval: 1s }
 })
 
 t.test('a daemon whose revision is refused on its host runs, says why, and takes a reload', async t => {
-  const folder = t.testdir({ service: {}, 'app.log': '' })
+  const folder = testFolder(t, { service: {}, 'app.log': '' })
   const service = await startService(join(folder, 'service'))
   t.teardown(() => service.close())
   const { key } = service.made.service_account

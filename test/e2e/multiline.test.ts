@@ -2,6 +2,7 @@ import { appendFileSync, existsSync, readFileSync, renameSync, statSync, writeFi
 import { join } from 'node:path'
 import t from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { seeded } from '../support/lines.js'
 import { sluice } from '../support/sluice.js'
 
@@ -37,7 +38,7 @@ const LOG = [
 const MESSAGES = LOG.map(event => event.replace(/\r?\n$/, ''))
 
 t.test('stack traces of four languages, from stdin and from a file, as JSON and byte for byte', async t => {
-  const folder = t.testdir({ 'app.log': LOG.join('') })
+  const folder = testFolder(t, { 'app.log': LOG.join('') })
   const daemon = await startDaemon(
     t,
     folder,
@@ -70,7 +71,7 @@ destinations:
 })
 
 t.test('FB#4918: the timeout delivers what waits, SIGTERM too; what is too large comes in pieces', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const out = join(folder, 'out.ndjson')
   const destination = 'destinations: { out: { type: file, inputs: [in], path: out.ndjson, encoding: json } }\n'
   const waits = await startDaemon(
@@ -109,7 +110,7 @@ destinations: { out: { type: file, inputs: [log], path: out.ndjson, encoding: js
 
 t.test('file: an event that waits is neither lost nor cut by a kill or an end', async t => {
   for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
-    const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
+    const folder = testFolder(t, { 'app.log': 'S1\n a\nS2\n b\n' })
     const path = join(folder, 'app.log')
     const out = join(folder, 'out.ndjson')
     const first = await startDaemon(t, folder, FILE('timeout: 1m'))
@@ -137,7 +138,7 @@ t.test('file: an event that waits is neither lost nor cut by a kill or an end', 
 t.test(
   'file: with partial_line_at_stop: deliver what waits is delivered at an end, and not again; what comes later says that it goes on',
   async t => {
-    const folder = t.testdir({ 'app.log': 'S1\n a\nS2\n b\n' })
+    const folder = testFolder(t, { 'app.log': 'S1\n a\nS2\n b\n' })
     const path = join(folder, 'app.log')
     const out = join(folder, 'out.ndjson')
     const first = await startDaemon(t, folder, FILE('timeout: 1m', 'partial_line_at_stop: deliver,'))
@@ -158,7 +159,7 @@ t.test(
 )
 
 t.test('file: the timeout delivers, also the last event of a file that was rotated, truncated or deleted', async t => {
-  const folder = t.testdir({ 'app.log': 'S1\n a\n' })
+  const folder = testFolder(t, { 'app.log': 'S1\n a\n' })
   const path = join(folder, 'app.log')
   const out = join(folder, 'out.ndjson')
   const daemon = await startDaemon(t, folder, FILE('timeout: 150ms'))
@@ -178,7 +179,7 @@ t.test('file: the timeout delivers, also the last event of a file that was rotat
 })
 
 t.test('file: killed again and again while events are written, each is delivered whole', async t => {
-  const folder = t.testdir({ 'app.log': '' })
+  const folder = testFolder(t, { 'app.log': '' })
   const path = join(folder, 'app.log')
   const out = join(folder, 'out.ndjson')
   const random = seeded(3)
@@ -231,7 +232,7 @@ t.test('file: killed again and again while events are written, each is delivered
 })
 
 t.test('what is wrong with the options is told where it stands', async t => {
-  const folder = t.testdir({
+  const folder = testFolder(t, {
     'wrong.yaml': `sources:
   a: { type: stdin, decode: json, multiline: { preset: java } }
   b: { type: file, include: [x], decode: json, multiline: { start: '^S' } }

@@ -3,6 +3,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, 
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { built, checkout, sluiceMain } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { servePackages } from '../support/npm-packages.js'
 
@@ -97,7 +98,7 @@ t.test('every package that it needs runs on the oldest Node.js that is promised'
 t.test('the packed package: what is in it, and what it is once installed', async t => {
   const npm = needs(t, 'npm')
   if (!npm) return
-  const folder = t.testdir({ stage: { dist: {} }, prefix: {}, cache: {}, project: { node_modules: {} } })
+  const folder = testFolder(t, { stage: { dist: {} }, prefix: {}, cache: {}, project: { node_modules: {} } })
   const path = (...parts: string[]) => join(folder, ...parts)
   for (const name of ['package.json', 'README.md', 'src/README.md', 'config', 'docs', 'systemd'])
     cpSync(join(checkout, name), path('stage', name), { recursive: true })
@@ -164,7 +165,7 @@ t.test('the packed package: what is in it, and what it is once installed', async
 t.test('the package of the library installs and loads what it uses, and nothing else', async t => {
   const npm = needs(t, 'npm')
   if (!npm) return
-  const folder = t.testdir({ project: { 'package.json': '{}' } })
+  const folder = testFolder(t, { project: { 'package.json': '{}' } })
   const cwd = join(folder, 'project')
   const made = [join(checkout, '.scripts/package-library.mjs'), '--built', built, '--out', folder]
   const tarball = (await done(t, process.execPath, made)).trim()

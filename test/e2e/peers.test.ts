@@ -4,6 +4,7 @@ import t from 'tap'
 import { performIn, scenario } from '../chaos/case.js'
 import type { Setup, Step } from '../chaos/scenario.js'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 
 /**
@@ -258,7 +259,7 @@ for (const { title, setup, steps, arrived, repeated } of REPORTS) {
 t.test(
   'V#22064: one destination is dead: with a buffer of its own it stops nobody, without one only its sources',
   async t => {
-    const folder = t.testdir({ 'shared.log': '', 'own.log': '', 'other.log': '' })
+    const folder = testFolder(t, { 'shared.log': '', 'own.log': '', 'other.log': '' })
     const dead = await startReceiver()
     const url = dead.url()
     await dead.close()

@@ -6,6 +6,7 @@ import type { Writable } from 'node:stream'
 import { type Logger, pino } from 'pino'
 import t, { type Test } from 'tap'
 import transport, { type PinoTransportOptions } from '../../src/pino.js'
+import { testFolder } from '../support/folder.js'
 import { install } from '../support/installed.js'
 import { PATIENCE_MS } from '../support/patience.js'
 import { type Receiver, type ReceiverOptions, startReceiver } from '../support/receiver.js'
@@ -85,7 +86,7 @@ t.test('lines are throttled by key; a header carries the access key', async t =>
 t.test('a refused key holds the lines until it is replaced', async t => {
   const to = await receiver(t, { authorization: 'Token new' })
   const { log, told } = memory()
-  const key_file = join(t.testdir({ key: 'old\n' }), 'key')
+  const key_file = join(testFolder(t, { key: 'old\n' }), 'key')
   const stream = await transport({ http: { url: to.url(), auth: { type: 'token', key_file }, ...FAST } }, log)
   const app = pino(stream)
   for (let n = 0; n < 50; n++) app.info({ n })
@@ -179,7 +180,7 @@ t.test('the end comes within its time, and says what is lost', async t => {
 t.test('refused lines go to the dead letters of the folder that was given, else they are told', async t => {
   const to = await receiver(t)
   to.otherwise = 422
-  const data_dir = t.testdir({})
+  const data_dir = testFolder(t)
   const ship = async (options: Partial<PinoTransportOptions>) => {
     const { log, told } = memory()
     const stream = await transport({ http: { url: to.url(), ...FAST }, ...options }, log)
@@ -256,7 +257,7 @@ function start(file: string, env: NodeJS.ProcessEnv): App {
 }
 
 t.test('in an app: the example; an exit at once; an uncaught error; a receiver that takes nothing', async t => {
-  const folder = t.testdir({
+  const folder = testFolder(t, {
     'app.mjs': `import { pino } from 'pino'
 const options = JSON.parse(process.env.OPTIONS)
 const log = pino({ transport: { target: 'sluice/pino', options } })

@@ -4,6 +4,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeF
 import { join } from 'node:path'
 import t from 'tap'
 import { checkout } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 
 /** Stand-ins for npm, tsc and tap: they note that they were called, and leave what the real ones leave. */
 const NPM = `#!/bin/sh
@@ -38,7 +39,7 @@ const lock = (version: string) =>
   })
 
 t.test('a checkout is prepared once, and again for what changed', async t => {
-  const folder = t.testdir({
+  const folder = testFolder(t, {
     'package.json': JSON.stringify({ bin: { sluice: 'dist/src/a.js' }, tap: { plugin: ['!@tapjs/typescript'] } }),
     'package-lock.json': lock('1.0.0'),
     'tsconfig.json': '{}',

@@ -7,6 +7,7 @@ import { parseDocument } from 'yaml'
 import { type Certificates, makeCertificates } from '../support/certificates.js'
 import { checkout, sluiceMain } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { type Prometheus, startPrometheus } from '../support/prometheus.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
@@ -230,7 +231,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   // Before the folder is asked for: what is torn down later than that would find it gone.
   t.teardown(() => receiver.close())
   const orphans = { 'dead-letter': { 'gone.ndjson': '{}\n' } }
-  const own = t.testdir({ certificates: {}, daemon: { 'in.log': '', state: orphans }, service: {}, prometheus: {} })
+  const own = testFolder(t, { certificates: {}, daemon: { 'in.log': '', state: orphans }, service: {}, prometheus: {} })
   const [daemon, api] = await Promise.all([
     busyDaemon(t, join(own, 'daemon'), receiver, makeCertificates(openssl, join(own, 'certificates'), ['daemon'])),
     busyService(t, join(own, 'service')),

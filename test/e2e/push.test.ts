@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { until } from '../support/pushed.js'
@@ -24,7 +25,7 @@ async function portOf(daemon: Daemon, component: string): Promise<string> {
 t.test('logger sends syslog over TCP, as it is asked to', async t => {
   const logger = needs(t, 'logger')
   if (!logger) return
-  const folder = t.testdir()
+  const folder = testFolder(t)
   const daemon = await startDaemon(
     t,
     folder,
@@ -81,7 +82,7 @@ destinations: { out: { type: file, inputs: [syslog], path: out.ndjson, encoding:
 t.test('rsyslog forwards in its formats, through an outage and a restart: nothing is lost', async t => {
   const [rsyslogd, logger] = [needs(t, 'rsyslogd'), needs(t, 'logger')]
   if (!rsyslogd || !logger) return
-  const folder = t.testdir()
+  const folder = testFolder(t)
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   const formats = {
@@ -244,7 +245,7 @@ destinations:
 t.test(
   'from daemon to daemon over HTTP: the one that takes is killed again and again, and nothing is lost',
   async t => {
-    const folder = t.testdir({ key: 'shared\n', sender: { key: 'shared\n', 'in.log': '' } })
+    const folder = testFolder(t, { key: 'shared\n', sender: { key: 'shared\n', 'in.log': '' } })
     const port = await freePort()
     const take = () =>
       startDaemon(
@@ -288,7 +289,7 @@ destinations: { out: { type: file, inputs: [web], path: out.ndjson, encoding: ra
 )
 
 t.test('HTTP and syslog into a disk buffer: 202 says that a kill takes nothing', async t => {
-  const folder = t.testdir()
+  const folder = testFolder(t)
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
   receiver.otherwise = 503
@@ -338,7 +339,7 @@ destinations:
 
 t.test('files and standard input can be syslog too', async t => {
   const year = new Date().getFullYear()
-  const folder = t.testdir({
+  const folder = testFolder(t, {
     'syslog.log': `Nov 20 08:14:26 h sshd[9]: from a file\n${year}-11-20T08:14:26+01:00 h cron: new style\nnone\n`,
   })
   const daemon = await startDaemon(
@@ -367,7 +368,7 @@ destinations: { out: { type: file, inputs: [not_cron], path: out.ndjson, encodin
 })
 
 t.test('HTTP while the daemon ends: what got 202 is there, and what is not there got none', async t => {
-  const folder = t.testdir()
+  const folder = testFolder(t)
   const daemon = await startDaemon(
     t,
     folder,

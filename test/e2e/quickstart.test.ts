@@ -10,6 +10,7 @@ import { parseConfig } from '../../src/config/load.js'
 import type { KeyCounts } from '../../src/core/component.js'
 import { compileGlobs } from '../../src/sources/file/glob.js'
 import { Scrape } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { type Running, sluice } from '../support/sluice.js'
 
@@ -24,7 +25,7 @@ const PLAN: Plan = {
 }
 
 t.test('what it reads: the first log that is readable and has something in it', async t => {
-  const folder = t.testdir({ empty: '', folder: {}, locked: 'x', small: 'x\n', large: '', 'README.md': '# x\n' })
+  const folder = testFolder(t, { empty: '', folder: {}, locked: 'x', small: 'x\n', large: '', 'README.md': '# x\n' })
   const path = (name: string) => join(folder, name)
   chmodSync(path('locked'), 0)
   truncateSync(path('large'), 1024 ** 3)
@@ -146,7 +147,7 @@ async function scrape(running: Running): Promise<Scrape> {
 t.test('the real thing: twice, to a service of its own and over HTTP; Ctrl-C ends it', async t => {
   const receiver = await startReceiver({ authorization: 'Token the-key' })
   t.teardown(() => receiver.close())
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   for (const env of [{}, { SLUICE_URL: receiver.url(), SLUICE_ACCESS_KEY: 'the-key' }]) {
     const running = sluice(['quickstart'], { cwd: folder, env })
     t.teardown(async () => {

@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
 import { built } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
@@ -14,7 +15,7 @@ const ABOUT = /^(another configuration runs now|the configuration was not taken)
 
 /** A daemon, and what changes its configuration while lines are written to its file. */
 async function reloading(t: Test, config: string) {
-  const folder = t.testdir({ 'in.log': '', 'sluice.yaml': config })
+  const folder = testFolder(t, { 'in.log': '', 'sluice.yaml': config })
   const daemon = sluice(['run', '--config', 'sluice.yaml'], { cwd: folder })
   t.teardown(() => daemon.child.kill('SIGKILL'))
   await daemon.until(() => daemon.stderr.includes('"msg":"started"'))

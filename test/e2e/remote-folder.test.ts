@@ -2,11 +2,12 @@ import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { remoteFolder } from '../support/remote-folder.js'
 import { sluice } from '../support/sluice.js'
 
 t.test('a file server that goes away stops neither the daemon nor its other sources', async t => {
-  const folder = t.testdir({ server: { 'a.log': 'far 1\n' }, 'near.log': 'near 1\n' })
+  const folder = testFolder(t, { server: { 'a.log': 'far 1\n' }, 'near.log': 'near 1\n' })
   const remote = remoteFolder(t, join(folder, 'server'))
   if (!remote) {
     const reason = 'this machine mounts no file system for this user'

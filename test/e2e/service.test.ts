@@ -14,6 +14,7 @@ import { Client } from '../../src/client/client.js'
 import { makeCertificates } from '../support/certificates.js'
 import { sluiceMain } from '../support/checkout.js'
 import { limitFileSize } from '../support/file-limit.js'
+import { testFolder } from '../support/folder.js'
 import { freePort } from '../support/free-port.js'
 import { needs } from '../support/needs.js'
 import { startReceiver } from '../support/receiver.js'
@@ -90,7 +91,7 @@ const init = async (t: Test, config: string): Promise<InitResult> => {
 
 t.test('init, before and while it runs; once', { timeout: 60_000 }, async t => {
   // A path that is too long for a socket.
-  const folder = join(t.testdir({ ['d'.repeat(120)]: {} }), 'd'.repeat(120))
+  const folder = join(testFolder(t, { ['d'.repeat(120)]: {} }), 'd'.repeat(120))
   const { running, url, config, state } = await serve(t, folder)
   await running.until(() => running.stderr.includes('call sluice admin init'))
   const wrong = await run(['admin', 'init', '--config', config, '--email', 'nobody'])
@@ -130,7 +131,7 @@ t.test('init, before and while it runs; once', { timeout: 60_000 }, async t => {
 })
 
 t.test('what is not there to be served', async t => {
-  const folder = t.testdir({
+  const folder = testFolder(t, {
     'none.yaml':
       'metrics: false\nsources: { in: { type: stdin } }\ndestinations: { out: { type: blackhole, inputs: [in] } }\n',
     'wrong.yaml': 'service:\n  lissten: 127.0.0.1:0\n',
@@ -163,7 +164,7 @@ t.test('what is not there to be served', async t => {
 t.test('the samples of the specification, by curl', { timeout: 60_000 }, async t => {
   const curl = needs(t, 'curl')
   if (!curl) return
-  const { url, config, running } = await serve(t, t.testdir({}))
+  const { url, config, running } = await serve(t, testFolder(t))
   const made = await init(t, config)
   const names: Record<string, string> = {
     SUBJECT: made.service_account.id,
@@ -237,7 +238,7 @@ t.test('the samples of the specification, by curl', { timeout: 60_000 }, async t
 })
 
 t.test('sluice api', { timeout: 60_000 }, async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const { url, config, running } = await serve(t, folder)
   const made = await init(t, config)
   const manager = { SLUICE_URL: url, SLUICE_ACCESS_KEY: made.manager.key }
@@ -316,7 +317,7 @@ t.test('sluice api', { timeout: 60_000 }, async t => {
 })
 
 t.test('a key of the service gives neither its files nor its network', { timeout: 60_000 }, async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const { url, config, state, running } = await serve(t, folder)
   const made = await init(t, config)
   const client = new Client({ url, key: made.service_account.key, retries: 0 })
@@ -356,7 +357,7 @@ t.test('one account does not stall the others', { timeout: 60_000 }, async t => 
   t.teardown(() => silent.close())
   const address = `127.0.0.1:${(silent.address() as AddressInfo).port}`
   const limits = `  ingest: { max_pipelines: 6, allow_addresses: ['${address}'] }\n`
-  const { url, config, running } = await serve(t, t.testdir({}), limits)
+  const { url, config, running } = await serve(t, testFolder(t), limits)
   const made = await init(t, config)
   const greedy = made.manager.key
   const account = await send(url, 'POST', '/v3/enterprise/account', {
@@ -419,7 +420,7 @@ t.test('one account does not stall the others', { timeout: 60_000 }, async t => 
 t.test('TLS, and a certificate that the client does not know', { timeout: 60_000 }, async t => {
   const [openssl, curl] = [needs(t, 'openssl'), needs(t, 'curl')]
   if (!openssl || !curl) return
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const { path } = makeCertificates(openssl, folder, ['service'])
   const { url, config, running } = await serve(
     t,
@@ -461,7 +462,7 @@ t.test('TLS, and a certificate that the client does not know', { timeout: 60_000
 t.test('a disk without room: changes are refused, and what is acknowledged afterwards survives a kill', async t => {
   const prlimit = needs(t, 'prlimit')
   if (!prlimit) return
-  const { running, url, config, state } = await serve(t, t.testdir({}))
+  const { running, url, config, state } = await serve(t, testFolder(t))
   const made = await init(t, config)
   const { key } = made.manager
   const accounts: { id: string; key: string }[] = []
@@ -520,7 +521,7 @@ t.test('a disk without room: changes are refused, and what is acknowledged after
 })
 
 t.test('a pipeline that writes to standard output does not run in the service, and cannot end it', async t => {
-  const { running, url, config } = await serve(t, t.testdir({}))
+  const { running, url, config } = await serve(t, testFolder(t))
   running.child.stdout!.destroy()
   const { key } = (await init(t, config)).manager
   const out = { type: 'stdout', inputs: ['ingest'] }
@@ -547,7 +548,7 @@ t.test('a pipeline that writes to standard output does not run in the service, a
 t.test('a pipeline uses secrets of its account by name', { timeout: 60_000 }, async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
-  const folder = t.testdir({ value: 'first-value\n' })
+  const folder = testFolder(t, { value: 'first-value\n' })
   const more = `  ingest: { allow_addresses: ['127.0.0.1'] }\n`
   const { running, url, config, state } = await serve(t, folder, more)
   const { key } = (await init(t, config)).manager
@@ -622,7 +623,7 @@ t.test('a pipeline uses secrets of its account by name', { timeout: 60_000 }, as
 })
 
 t.test('an end in order: what is under way is answered', { timeout: 60_000 }, async t => {
-  const { url, config, running, state } = await serve(t, t.testdir({}))
+  const { url, config, running, state } = await serve(t, testFolder(t))
   const made = await init(t, config)
   const { key } = made.manager
   let acknowledged = 0

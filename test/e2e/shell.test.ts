@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { commands } from '../../src/cli/commands.js'
 import { sluiceMain } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
 const CONFIG = `
@@ -108,7 +109,7 @@ zle -N zle-line-init
 `
 
 function scripts(t: Test) {
-  const folder = t.testdir({ 'pipeline.yaml': CONFIG, state: {}, bin: {} })
+  const folder = testFolder(t, { 'pipeline.yaml': CONFIG, state: {}, bin: {} })
   writeFileSync(join(folder, 'bin/sluice'), `#!/bin/sh\nexec ${process.execPath} ${sluiceMain} "$@"\n`)
   chmodSync(join(folder, 'bin/sluice'), 0o755)
   const env = { ...process.env, PATH: `${join(folder, 'bin')}:${process.env.PATH}`, HOME: folder, TERM: 'dumb' }

@@ -4,6 +4,7 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
 t.setTimeout(60_000)
@@ -36,7 +37,7 @@ function signalWhileLoading(signals: NodeJS.Signals[], module: string, preloaded
 }
 
 function setUp(t: Test): string {
-  const folder = t.testdir({ 'in.log': 'one\n', 'daemon.yaml': DAEMON, 'service.yaml': SERVICE })
+  const folder = testFolder(t, { 'in.log': 'one\n', 'daemon.yaml': DAEMON, 'service.yaml': SERVICE })
   return folder
 }
 
@@ -63,7 +64,11 @@ t.test('signals while the program is loaded', async t => {
 })
 
 t.test('SIGUSR1 opens no debugger', async t => {
-  const daemon = await startDaemon(t, t.testdir({ 'in.log': 'one\n' }), DAEMON.replace(/^(data_dir|metrics).*\n/gm, ''))
+  const daemon = await startDaemon(
+    t,
+    testFolder(t, { 'in.log': 'one\n' }),
+    DAEMON.replace(/^(data_dir|metrics).*\n/gm, ''),
+  )
   daemon.child.kill('SIGUSR1')
   // Its thread would have said so long before this is delivered.
   writeFileSync(join(t.testdirName, 'in.log'), 'two\n', { flag: 'a' })
@@ -95,7 +100,7 @@ function answers(port: number): Promise<boolean> {
 }
 
 t.test('standard output that nobody reads: a signal ends the daemon all the same', async t => {
-  const folder = t.testdir({ 'in.log': '' })
+  const folder = testFolder(t, { 'in.log': '' })
   const daemon = await startDaemon(
     t,
     folder,

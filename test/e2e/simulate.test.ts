@@ -6,6 +6,7 @@ import type { Io } from '../../src/cli/command-line.js'
 import { commands } from '../../src/cli/commands.js'
 import { dispatch } from '../../src/cli/dispatch.js'
 import { checkout } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
 interface Vector {
@@ -54,11 +55,11 @@ async function simulate(config: string, args: readonly string[], input = '', tim
 }
 
 function folder(t: Test, throttle: Record<string, unknown> = WORKED, files: Record<string, string> = {}): string {
-  return t.testdir({ 'sluice.yaml': yaml(throttle), ...files })
+  return testFolder(t, { 'sluice.yaml': yaml(throttle), ...files })
 }
 
 t.test('the vectors hold', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const config = join(dir, 'sluice.yaml')
   for (const { name, config: throttle, events } of vectors) {
     writeFileSync(config, yaml(throttle))
@@ -460,7 +461,7 @@ processors: { limit_app: { type: throttle, inputs: [in], limit: 1, window: 1h, k
   t.match(named.stderr, /applied decode: csv \{"columns":\["time","app"\]\} of in/)
   const timeless = await before(t, columns, [], lines(csv), '.timestamp')
   t.match(timeless.stderr, /no event has a time in \.timestamp.*the fields of the events are \.time, \.app, \.host/)
-  const dir = t.testdir({ 'a.log': 'one\n  more\ntwo\none\n  more\n' })
+  const dir = testFolder(t, { 'a.log': 'one\n  more\ntwo\none\n  more\n' })
   const file = `${dir}/a.log`
   const several = yaml('type: file, include: [/none], multiline: { continue: "^ " }', '.message')
   const text = await before(t, several, [file], '', '.message')
@@ -484,7 +485,7 @@ processors: { limit_app: { type: throttle, inputs: [in], limit: 1, window: 1h, k
 })
 
 t.test('several sources: an input says whose events it has where that makes a difference', async t => {
-  const dir = t.testdir({ 'app.log': '{"t":1}\n{"t":2,"debug":1}\n', 'sys.log': 'x\ny\n' })
+  const dir = testFolder(t, { 'app.log': '{"t":1}\n{"t":2,"debug":1}\n', 'sys.log': 'x\ny\n' })
   const yaml = (decode: string, inputs: string) => `sources:
   app: { type: file, include: [/none/app], decode: json }
   sys: { type: file, include: [/none/sys], decode: ${decode} }

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { sluiceMain } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 import { sluice } from '../support/sluice.js'
 
@@ -29,7 +30,7 @@ while True:
 t.test('what the daemon tells systemd, by systemd-notify', { timeout: 120_000 }, async t => {
   const python = needs(t, 'python3')
   if (!python || !needs(t, 'systemd-notify')) return
-  const folder = t.testdir({ 'app.log': '{"a":1}\n' })
+  const folder = testFolder(t, { 'app.log': '{"a":1}\n' })
   // The path of a socket has to be short.
   const place = mkdtempSync(join(tmpdir(), 'notify-'))
   const socket = join(place, 'socket')
@@ -123,7 +124,7 @@ destinations:
 })
 
 t.test('in the journal each line has its priority', { timeout: 60_000 }, async t => {
-  const folder = t.testdir({ 'wrong.yaml': 'sources: 1\n', journal: '' })
+  const folder = testFolder(t, { 'wrong.yaml': 'sources: 1\n', journal: '' })
   const journal = join(folder, 'journal')
   const { dev, ino } = statSync(journal, { bigint: true })
   const said = (args: string[], stream: string) => {

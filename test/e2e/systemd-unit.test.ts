@@ -6,6 +6,7 @@ import { findCommand, readCall } from '../../src/cli/command-line.js'
 import { commands } from '../../src/cli/commands.js'
 import { EXIT } from '../../src/cli/dispatch.js'
 import { checkout } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
 const UNITS = ['sluice', 'sluice-api']
@@ -20,7 +21,7 @@ function settings(unit: string): (name: string) => string[] {
 t.test('systemd accepts the units without a word, and finds them well confined', async t => {
   const analyze = needs(t, 'systemd-analyze')
   if (!analyze) return
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const run = (...args: string[]) => {
     const { status, stdout, stderr } = spawnSync(analyze, args, { encoding: 'utf8', timeout: 30_000 })
     return { status, stdout, stderr }

@@ -11,6 +11,7 @@ import {
 import { join } from 'node:path'
 import t from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { seeded } from '../support/lines.js'
 
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
@@ -38,7 +39,7 @@ const FILES: Record<string, Buffer> = {
 }
 
 t.test('whatever is in a file comes out byte for byte, at once or in portions', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const names = Object.keys(FILES)
   const sources = names.flatMap(name => [
     `  ${name}: { type: file, include: [${name}.log], partial_line_timeout: 5m, follow: false }`,
@@ -132,7 +133,7 @@ async function deliveredAll(daemon: Daemon, lines: number, path: string): Promis
 }
 
 t.test('rotation by renaming, and by copying and truncating, while lines are written', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const path = join(folder, 'app.log')
   const out = join(folder, 'out.log')
   const writer = new Writer(path)
@@ -172,7 +173,7 @@ destinations: { copy: { type: file, inputs: [log], path: out.log } }
 })
 
 t.test('killed in the middle, it goes on where it was', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const path = join(folder, 'app.log')
   const out = join(folder, 'out.log')
   const writer = new Writer(path)

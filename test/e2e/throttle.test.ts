@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
 /** The command `sluice throttle`: a pipe without a configuration. */
@@ -9,7 +10,7 @@ const line = (n: number) => `{"app":"a${n % 2}","level":"${n % 10 === 0 ? 'error
 const LINES = Array.from({ length: 100 }, (_, n) => line(n)).join('')
 
 t.test('passed lines are written as they came, discarded ones to the named file; the summary adds up', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const args = ['throttle', '--limit', '3', '--window', '1h', '--key', '.app', '--discarded', 'held-back']
   const running = sluice([...args, '--exclude', "if (.level equal 'error')"], { cwd: folder })
   running.child.stdin!.end(`${LINES}not JSON, no line end`)
@@ -71,7 +72,7 @@ t.test('wrong flags are named, and the exit code is 2', async t => {
     t.equal(await running.exit, 2)
     t.match(running.stderr, message)
   }
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const running = sluice(['throttle', '--limit', '1', '--window', '1s', '--discarded', 'no/such/folder'], {
     cwd: folder,
   })

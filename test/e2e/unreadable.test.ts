@@ -12,13 +12,14 @@ import { join } from 'node:path'
 import t from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
 import { startDaemon } from '../support/daemon.js'
+import { testFolder } from '../support/folder.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
 t.test('state that cannot be read: nothing is read before it can be, and nothing comes twice', async t => {
   const receiver = await startReceiver()
   t.teardown(() => receiver.close())
-  const folder = t.testdir({ 'in.log': 'one\n' })
+  const folder = testFolder(t, { 'in.log': 'one\n' })
   const config = `
 sources: { log: { type: file, include: [in.log] } }
 destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffer: { type: disk, max_bytes: 1MiB }, batch: { max_wait: 1ms } } }
@@ -70,7 +71,7 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
 
 t.test('positions that cannot be saved are reported at once, and at the end', async t => {
   for (const repaired of [false, true]) {
-    const folder = t.testdir({ 'in.log': 'one\n', state: { checkpoints: t.fixture('symlink', 'nowhere') } })
+    const folder = testFolder(t, { 'in.log': 'one\n', state: { checkpoints: t.fixture('symlink', 'nowhere') } })
     const daemon = await startDaemon(
       t,
       folder,
@@ -101,7 +102,7 @@ t.test('what is removed or truncated before it was delivered is counted and repo
   const receiver = await startReceiver()
   const url = receiver.url()
   await receiver.close()
-  const folder = t.testdir({ 'gone.log': 'one\ntwo\n', 'empty.log': 'three\n', 'there.log': 'four\n' })
+  const folder = testFolder(t, { 'gone.log': 'one\ntwo\n', 'empty.log': 'three\n', 'there.log': 'four\n' })
   const config = `
 sources: { log: { type: file, include: ['*.log'], scan_interval: 50ms } }
 destinations: { up: { type: http, inputs: [log], url: "${url}" } }

@@ -8,6 +8,7 @@ import { Service, type ServiceLimits } from '../../src/api/domain/service.js'
 import { openLevelStore } from '../../src/api/store/level.js'
 import type { Change, Expected, Store } from '../../src/api/store/store.js'
 import { components } from '../../src/components.js'
+import { testFolder } from './folder.js'
 import { ManualTime } from './manual-time.js'
 import { Seeded } from './seeded.js'
 
@@ -31,7 +32,7 @@ export interface TestedService {
 
 /** A service that is initialised, over a store of its own, with a clock that stands still. */
 export async function openService(t: Test, limits: Partial<ServiceLimits> = {}): Promise<TestedService> {
-  const path = join(t.testdir({}), 'store')
+  const path = join(testFolder(t), 'store')
   let level = await openLevelStore(path)
   const disk = { writesLeft: Number.POSITIVE_INFINITY }
   const written: string[] = []

@@ -15,6 +15,7 @@ import type { Published } from '../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../src/ingest/ingest-host.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { Refusal } from '../../src/sources/http/refusal.js'
+import { testFolder } from './folder.js'
 
 /** What arrived, and what there is in the way of it. */
 interface Stage {
@@ -75,7 +76,7 @@ export async function startIngestHost(
   {
     permitted = ALL,
     maxPipelines = 10,
-    folder = t.testdir({}),
+    folder = testFolder(t),
     maxUnsettled,
     maxDiskPerAccount = 1e9,
     revisionBytes = 0,

@@ -6,12 +6,13 @@ import { join } from 'node:path'
 import t from 'tap'
 import { Client, type ClientOptions, everything, ServiceError } from '../../src/client.js'
 import { FakeIngest } from '../support/fake-ingest.js'
+import { testFolder } from '../support/folder.js'
 import { install } from '../support/installed.js'
 import { pipelineConfig, startService } from '../support/service.js'
 
 t.test('every call, against the service itself', async t => {
   const ingest = new FakeIngest()
-  const running = await startService(join(t.testdir({}), 'state'), { ingest })
+  const running = await startService(join(testFolder(t), 'state'), { ingest })
   ingest.service = running.service
   t.teardown(() => running.close())
   const { url, made } = running
@@ -171,7 +172,7 @@ t.test('a service that cannot be reached is named, with the reason', async t => 
 })
 
 t.test('other programs import it', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   install(folder, [])
   writeFileSync(
     join(folder, 'use.js'),

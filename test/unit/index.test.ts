@@ -6,6 +6,7 @@ import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { createThrottle, OptionsError, type Throttle, type ThrottleOptions, version } from '../../src/index.js'
 import { checkout } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
 import { install } from '../support/installed.js'
 import { settle } from '../support/manual-time.js'
 
@@ -194,7 +195,7 @@ t.test('wrong options are told as those of a configuration are', async t => {
 })
 
 t.test('the example runs where the package is installed', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const [example] = install(folder, ['docs/examples/throttle-stream.mjs'])
   const input = numbered(20).map(event => JSON.stringify(event.n === 10 ? { ...event, level: 'error' } : event))
   const { status, stdout, stderr } = spawnSync(process.execPath, [example!], {
@@ -220,7 +221,7 @@ export async function load(url, context, next) {
 const url = (code: string) => `data:text/javascript,${encodeURIComponent(code)}`
 
 t.test('importing it loads no package but zod, and the client none at all', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   install(folder, [])
   const hook = url(`import { register } from 'node:module'; register(${JSON.stringify(url(SHOWS_LOADED))})`)
   for (const [entry, packages] of [
@@ -241,7 +242,7 @@ t.test('importing it loads no package but zod, and the client none at all', asyn
 })
 
 t.test('require() loads it where Node.js can do that, and says what to do where it cannot', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   install(folder, [])
   for (const [entry, name] of [
     ['sluice', 'createThrottle'],

@@ -3,6 +3,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import t from 'tap'
 import { askSocket, listenAtSocket, socketPath, textOf } from '../../../src/admin/socket.js'
+import { testFolder } from '../../support/folder.js'
 
 /** What of a folder this process has open. */
 const open = (folder: string) =>
@@ -15,7 +16,7 @@ const open = (folder: string) =>
   })
 
 t.test('a socket at a path of any length, for its owner alone', async t => {
-  const far = join(t.testdir({}), 'a'.repeat(120), 'b'.repeat(120))
+  const far = join(testFolder(t), 'a'.repeat(120), 'b'.repeat(120))
   mkdirSync(far, { recursive: true })
   for (const folder of [t.testdirName, far]) {
     const path = socketPath(folder)

@@ -18,6 +18,7 @@ import { readLog, writeLog } from '../../../src/api/store/level-log.js'
 import { openState, restoreState } from '../../../src/api/store/state.js'
 import type { Store } from '../../../src/api/store/store.js'
 import { limitFileSize } from '../../support/file-limit.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 
 // Node.js ignores it, but not where the test runner listens to it.
@@ -56,7 +57,7 @@ const newestLog = (path: string) => join(path, logsIn(path).sort().at(-1)!)
 t.test('a write that fails at any byte: what is acknowledged before and after it survives a kill', async t => {
   const prlimit = needs(t, 'prlimit')
   if (!prlimit) return
-  const path = join(t.testdir({}), 'store')
+  const path = join(testFolder(t), 'store')
   const logged: { code?: string; msg: string }[] = []
   const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
   const store = await openLevelStore(path, log)
@@ -111,7 +112,7 @@ t.test('a write that fails at any byte: what is acknowledged before and after it
 })
 
 t.test('a write that fails for a moment is saved by another try, whether it reached the disk or not', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   for (const reaches of [true, false]) {
     const path = join(folder, `store-${reaches}`)
     const store = await openLevelStore(path)
@@ -162,7 +163,7 @@ t.test('incomplete writes between complete ones are removed, and every complete 
     'between fragments': records =>
       Buffer.concat(records.map((one, i) => (i === 7 ? writeLog([one]).subarray(0, 32_768) : writeLog([one])))),
   }
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   for (const [name, tear] of Object.entries(tears)) {
     const logged: unknown[] = []
     const log = pino({}, { write: line => logged.push(JSON.parse(line)) })
@@ -185,7 +186,7 @@ t.test('incomplete writes between complete ones are removed, and every complete 
 t.test(
   'a record that was complete and cannot be read: the store does not open, and a backup takes its place',
   async t => {
-    const folder = t.testdir({})
+    const folder = testFolder(t)
     const dataDir = join(folder, 'data')
     const random = (bytes: number) => Buffer.alloc(bytes, 1)
     const state = await openState(dataDir, random)
@@ -211,7 +212,7 @@ t.test(
 )
 
 t.test('a record that is not what was saved is never given out', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const path = join(folder, 'store')
   const store = await openLevelStore(path)
   await store.write([put('k/a', { role: 'viewer' }), put('k/b', 1)])
@@ -252,7 +253,7 @@ t.test('a record that is not what was saved is never given out', async t => {
 })
 
 t.test('a store that was removed or replaced while it is open acknowledges nothing', async t => {
-  const path = join(t.testdir({}), 'store')
+  const path = join(testFolder(t), 'store')
   const logged: { code?: string; msg: string }[] = []
   const store = await openLevelStore(path, pino({}, { write: line => logged.push(JSON.parse(line)) }))
   t.teardown(() => store.close())

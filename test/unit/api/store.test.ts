@@ -21,6 +21,7 @@ import { Reads } from '../../../src/api/store/reads.js'
 import { Recent } from '../../../src/api/store/recent.js'
 import { openState, restoreState } from '../../../src/api/store/state.js'
 import type { Store } from '../../../src/api/store/store.js'
+import { testFolder } from '../../support/folder.js'
 
 /** What every store must do. A second implementation is one more line. */
 const STORES: Record<string, (path: string) => Promise<Store>> = { level: openLevelStore }
@@ -28,7 +29,7 @@ const STORES: Record<string, (path: string) => Promise<Store>> = { level: openLe
 const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/api/store/level.js')
 
 async function opened(t: Test, open = openLevelStore): Promise<{ store: Store; path: string }> {
-  const path = join(t.testdir({}), 'deep', 'store')
+  const path = join(testFolder(t), 'deep', 'store')
   const store = await open(path)
   t.teardown(() => store.close())
   return { store, path }
@@ -206,7 +207,7 @@ for (const [name, open] of Object.entries(STORES)) {
       code: 'SLUICE_STORE_IN_USE',
       message: /in use by another sluice serve; stop that one first/,
     })
-    const file = join(t.testdir({ file: '' }), 'file')
+    const file = join(testFolder(t, { file: '' }), 'file')
     await t.rejects(open(file), { code: 'SLUICE_STORE_UNUSABLE', message: new RegExp(file) })
   })
 }
@@ -227,7 +228,7 @@ async function lane() {
 await Promise.all([lane(), lane(), lane(), lane()])`
 
 t.test('killed at any moment, it opens again with every acknowledged write, and no half of one', async t => {
-  const path = join(t.testdir({}), 'store')
+  const path = join(testFolder(t), 'store')
   const acknowledged: number[] = []
   let from = 0
   for (const most of [1, 7, 60, 400]) {
@@ -255,7 +256,7 @@ t.test('killed at any moment, it opens again with every acknowledged write, and 
 })
 
 t.test('a torn end of the log is what was not acknowledged', async t => {
-  const path = join(t.testdir({}), 'store')
+  const path = join(testFolder(t), 'store')
   const store = await openLevelStore(path)
   await store.write([put('a', 1)])
   await store.write([put('b', 1)])
@@ -270,7 +271,7 @@ t.test('a torn end of the log is what was not acknowledged', async t => {
 const random = (fill: number) => (bytes: number) => Buffer.alloc(bytes, fill)
 
 t.test('the data_dir: a store and its secret, which belong together', async t => {
-  const dir = join(t.testdir({}), 'state')
+  const dir = join(testFolder(t), 'state')
   const state = await openState(dir, random(1))
   t.equal(state.secret.toString('hex'), '01'.repeat(32))
   t.equal(statSync(join(dir, 'secret')).mode & 0o777, 0o600)
@@ -299,7 +300,7 @@ t.test('the data_dir: a store and its secret, which belong together', async t =>
 })
 
 t.test('backup and restore', async t => {
-  const dir = t.testdir({ broken: {} })
+  const dir = testFolder(t, { broken: {} })
   const state = await openState(join(dir, 'one'), random(1))
   await state.store.write([put('a', 1)])
   await state.backup(join(dir, 'backup'))

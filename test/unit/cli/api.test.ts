@@ -14,6 +14,7 @@ import { AccessKey } from '../../../src/core/access-key.js'
 import { auth } from '../../../src/core/auth-options.js'
 import { linkTo } from '../../../src/fleet/service-link.js'
 import { makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 import { startService } from '../../support/service.js'
 
@@ -33,7 +34,7 @@ async function called(args: readonly string[], env: NodeJS.ProcessEnv, columns?:
 }
 
 t.test('the service from the command line, for people and for programs', async t => {
-  const folder = t.testdir({ service: {} })
+  const folder = testFolder(t, { service: {} })
   const service = await startService(join(folder, 'service'))
   t.teardown(() => service.close())
   const env = { SLUICE_URL: service.url, SLUICE_ACCESS_KEY: service.made.manager.key }
@@ -89,7 +90,7 @@ t.test('text for people', async t => {
 t.test('authorities of the service', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const certificates = makeCertificates(openssl, folder, ['service'])
   const server = createServer(
     { cert: certificates.pem('service.pem'), key: readFileSync(certificates.path('service.key')) },

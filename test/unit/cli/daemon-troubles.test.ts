@@ -3,6 +3,7 @@ import t from 'tap'
 import { troublesOf } from '../../../src/cli/daemon-troubles.js'
 import type { DaemonView } from '../../../src/cli/daemon-view.js'
 import { Scrape } from '../../../src/cli/scrape.js'
+import { testFolder } from '../../support/folder.js'
 
 function view(destinations: DaemonView['destinations'], series: readonly string[]): DaemonView {
   const scrape = new Scrape(series.join('\n'))
@@ -28,7 +29,7 @@ t.test('what a destination rejects is lost, or a matter of its dead letters', as
 })
 
 t.test('dead letters: how many, how old, and commands that work', async t => {
-  const folder = t.testdir({ "it's.yaml": 'data_dir: /elsewhere' })
+  const folder = testFolder(t, { "it's.yaml": 'data_dir: /elsewhere' })
   const config = join(folder, "it's.yaml")
   const series = [
     'sluice_dead_letters{component_id="up"} 12',

@@ -8,6 +8,7 @@ import { explain, explainIn } from '../../../src/cli/explain.js'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { defineProcessor } from '../../../src/core/component.js'
+import { testFolder } from '../../support/folder.js'
 
 const CONFIG = `
 sources:
@@ -48,7 +49,7 @@ t.test('every destination can be explained', async t => {
 })
 
 t.test('every component in order, with every decision', async t => {
-  t.testdir({ 'sluice.yaml': CONFIG })
+  testFolder(t, { 'sluice.yaml': CONFIG })
   t.same(await run(t, '{"app":"cart","level":"warn","ms":1200}'), {
     code: 0,
     stderr: '',
@@ -89,7 +90,7 @@ t.test('every component in order, with every decision', async t => {
 })
 
 t.test('as each source reads it', async t => {
-  t.testdir({ 'sluice.yaml': CONFIG, event: '{"level":"error","app":null}\n{"level":"error"}\n' })
+  testFolder(t, { 'sluice.yaml': CONFIG, event: '{"level":"error","app":null}\n{"level":"error"}\n' })
   const first = await run(t, join(t.testdirName, 'event'))
   t.match(first.stdout, /\.app is null/)
   t.match(first.stdout, /without a value it counts in the default bucket/)
@@ -123,7 +124,7 @@ t.test('as each source reads it', async t => {
 })
 
 t.test('an entry as journalctl writes it, at a source that reads the journal', async t => {
-  t.testdir({ 'sluice.yaml': CONFIG.replace('type: journald }', 'type: journald, include_fields: [_COMM] }') })
+  testFolder(t, { 'sluice.yaml': CONFIG.replace('type: journald }', 'type: journald, include_fields: [_COMM] }') })
   const entry = {
     __CURSOR: 's=1;i=2',
     __REALTIME_TIMESTAMP: '1767225600000001',
@@ -177,7 +178,7 @@ destinations:
 const WHERE = { host: 'web-01', timestamp: '2026-01-01T00:00:00.000Z' }
 
 t.test('an event of text as it is tapped is that event', async t => {
-  t.testdir({ 'sluice.yaml': TAPPED })
+  testFolder(t, { 'sluice.yaml': TAPPED })
   const of = async (event: object, source = 'text') => run(t, '-', { source, stdin: `${JSON.stringify(event)}\n` })
   const file = '/var/log/a.log'
   const excluded = await of({ message: 'ERR more 1', file, ...WHERE })
@@ -201,7 +202,7 @@ t.test('an event of text as it is tapped is that event', async t => {
 })
 
 t.test('a line of text that is JSON stays a line', async t => {
-  t.testdir({ 'sluice.yaml': TAPPED })
+  testFolder(t, { 'sluice.yaml': TAPPED })
   const event = { message: 'ERR', file: '/a', ...WHERE }
   const others = [
     { a: 1 },
@@ -223,7 +224,7 @@ t.test('a line of text that is JSON stays a line', async t => {
 })
 
 t.test('an event of syslog as it is tapped is that event', async t => {
-  t.testdir({ 'sluice.yaml': TAPPED })
+  testFolder(t, { 'sluice.yaml': TAPPED })
   const event = { message: 'boom', ...WHERE, app: 'su', severity_code: 2, structured_data: { a: {} }, peer: '10.0.0.7' }
   const of = async (event: object) => (await run(t, JSON.stringify(event), { source: 'sys' })).stdout
   t.match(await of(event), /read as an event as sluice tap shows it, whose line is not known\n/)
@@ -236,7 +237,7 @@ t.test('an event of syslog as it is tapped is that event', async t => {
 })
 
 t.test('a line, or a tapped event, of a codec with options', async t => {
-  t.testdir({
+  testFolder(t, {
     'sluice.yaml': `
 sources:
   csv: { type: stdin, decode: { codec: csv, columns: [time, app] } }
@@ -262,7 +263,7 @@ destinations: { out: { type: stdout, inputs: [limit], encoding: { codec: csv, co
 })
 
 t.test('what goes nowhere, and what cannot be explained', async t => {
-  t.testdir({
+  testFolder(t, {
     'sluice.yaml': `
 sources: { in: { type: stdin } }
 processors: { none: { type: filter, inputs: [in], condition: if (.a exists) } }

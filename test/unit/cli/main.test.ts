@@ -13,6 +13,7 @@ import { ConfigError } from '../../../src/core/errors.js'
 import { nodeProblem } from '../../../src/lib/version.js'
 import { sluiceMain } from '../../support/checkout.js'
 import { commandIo } from '../../support/command-io.js'
+import { testFolder } from '../../support/folder.js'
 
 /** Runs `argv` against a table, with streams that remember. */
 async function call(argv: readonly string[], table: readonly Command[] = commands, env: NodeJS.ProcessEnv = {}) {
@@ -159,7 +160,7 @@ t.test('an interval without a unit', async t => {
 })
 
 t.test('what resend --dry-run tells, without more', async t => {
-  const dir = t.testdir({
+  const dir = testFolder(t, {
     'one.yaml':
       'data_dir: DIR\nsources: { in: { type: stdin } }\ndestinations:\n  a: { type: stdout, inputs: [in] }\n  b: { type: blackhole, inputs: [in] }\n',
   })

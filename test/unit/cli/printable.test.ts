@@ -13,6 +13,7 @@ import { fleetText } from '../../../src/cli/fleet.js'
 import { createLog } from '../../../src/cli/run-log.js'
 import { daemonState } from '../../../src/cli/systemd/service-state.js'
 import { commandIo } from '../../support/command-io.js'
+import { testFolder } from '../../support/folder.js'
 
 /** Clears the screen with one character and with two, hides text, and turns its direction round. */
 const BAD = 'a\x9b2Jb\x1b[8mc\u202ed\x7f'
@@ -69,7 +70,7 @@ tests:
     steps: [{ into: in, events: [${JSON.stringify(BAD)}] }]
     expect: { out: [${JSON.stringify(`other ${BAD}`)}] }
 `
-  t.testdir({ 'sluice.yaml': config })
+  testFolder(t, { 'sluice.yaml': config })
   const path = join(t.testdirName, 'sluice.yaml')
   const text = await run(t, ['explain', path, `x\t${BAD}`])
   t.match(text.stdout, / {4}x\ta\\u\{9b\}2Jb/)
@@ -85,7 +86,7 @@ tests:
 })
 
 t.test('errors, of a configuration too', async t => {
-  const folder = t.testdir({ 'bad.yaml': `sources: { in: { type: "x\\x9b2J\\e[8m" } }\ndata_dir: "\\x9b2J"\n` })
+  const folder = testFolder(t, { 'bad.yaml': `sources: { in: { type: "x\\x9b2J\\e[8m" } }\ndata_dir: "\\x9b2J"\n` })
   t.match(await run(t, ['validate', join(folder, 'bad.yaml')]), { code: 78, stderr: /x\\u\{9b\}2J/ })
   t.match(await run(t, ['run', join(folder, 'bad.yaml')]), { code: 78, stderr: /x\\u\{9b\}2J/ })
   t.match(await run(t, [`r${BAD}`]), { code: 2, stderr: /unknown command ra\\u\{9b\}2J/ })

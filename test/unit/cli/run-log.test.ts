@@ -6,6 +6,7 @@ import t from 'tap'
 import type { Io } from '../../../src/cli/command-line.js'
 import { type LogOptions, openLog } from '../../../src/cli/run-log.js'
 import { sluiceMain } from '../../support/checkout.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 import { sluice } from '../../support/sluice.js'
 
@@ -83,7 +84,7 @@ destinations: { out: { type: file, inputs: [in], path: out.log } }
 t.test('the daemon writes text on a terminal, with the time of its zone', async t => {
   const script = needs(t, 'script')
   if (!script) return
-  const folder = t.testdir({ 'sluice.yaml': CONFIG })
+  const folder = testFolder(t, { 'sluice.yaml': CONFIG })
   const command = `${process.execPath} ${sluiceMain} run sluice.yaml < /dev/null`
   const { stdout, status } = spawnSync(script, ['-qec', command, 'typed'], {
     cwd: folder,
@@ -97,7 +98,7 @@ t.test('the daemon writes text on a terminal, with the time of its zone', async 
 })
 
 t.test('log.format: a reload of the daemon changes it', async t => {
-  const folder = t.testdir({ 'sluice.yaml': `${CONFIG}log: { format: text }\n` })
+  const folder = testFolder(t, { 'sluice.yaml': `${CONFIG}log: { format: text }\n` })
   const path = join(folder, 'sluice.yaml')
   const daemon = sluice(['run', 'sluice.yaml'], { cwd: folder })
   t.teardown(() => daemon.child.kill('SIGKILL'))
@@ -112,7 +113,7 @@ t.test('log.format: a reload of the daemon changes it', async t => {
 
 t.test('log.format: the service has it too', async t => {
   const yaml = 'log: { format: text }\nmetrics: false\nservice: { listen: 127.0.0.1:0, data_dir: service }\n'
-  const service = sluice(['serve', 'sluice.yaml'], { cwd: t.testdir({ 'sluice.yaml': yaml }) })
+  const service = sluice(['serve', 'sluice.yaml'], { cwd: testFolder(t, { 'sluice.yaml': yaml }) })
   t.teardown(() => service.child.kill('SIGKILL'))
   await service.until(() => / INFO {2}the service is ready version=/.test(service.stderr))
   service.child.kill('SIGTERM')

@@ -5,6 +5,7 @@ import { ConfigWatch } from '../../../src/cli/watch-config.js'
 import { loadConfig } from '../../../src/config/load.js'
 import { file as fileDestination } from '../../../src/destinations/file.js'
 import { stdin } from '../../../src/sources/stdin.js'
+import { testFolder } from '../../support/folder.js'
 
 const text = (path: string) =>
   `sources: { in: { type: stdin } } # é\ndestinations: { out: { type: file, inputs: [in], path: ${path} } }\n`
@@ -34,7 +35,7 @@ function watched(t: Test, path: string) {
 }
 
 t.test('a file', async t => {
-  const folder = t.testdir({ 'sluice.yaml': text('a') })
+  const folder = testFolder(t, { 'sluice.yaml': text('a') })
   const path = join(folder, 'sluice.yaml')
   const { watch, looks, hold } = watched(t, path)
   t.equal(await looks(), 0, 'as it was read')
@@ -73,7 +74,7 @@ t.test('a file', async t => {
 })
 
 t.test('a folder', async t => {
-  const folder = t.testdir({ conf: { 'a.yaml': text('a') } })
+  const folder = testFolder(t, { conf: { 'a.yaml': text('a') } })
   const path = join(folder, 'conf')
   const { looks } = watched(t, path)
   t.equal(await looks(), 0)
@@ -87,7 +88,7 @@ t.test('a folder', async t => {
 })
 
 t.test('links that are switched, as those of a ConfigMap', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const publish = (version: string, path: string) => {
     mkdirSync(join(folder, version))
     writeFileSync(join(folder, version, 'sluice.yaml'), text(path))

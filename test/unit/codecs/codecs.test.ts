@@ -19,6 +19,7 @@ import { WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { agreesWithFields } from '../../support/codecs.js'
+import { testFolder } from '../../support/folder.js'
 import { seeded } from '../../support/lines.js'
 
 const examples = codecs.flatMap(definition =>
@@ -72,7 +73,7 @@ t.test('every example is so: the event as a whole, by its fields, and encoded', 
 })
 
 t.test('batches, letters and copies keep the codec with its options', async t => {
-  const path = join(t.testdir({}), 'letters')
+  const path = join(testFolder(t), 'letters')
   for (const [title, { form }, { line }, codec] of examples) {
     const lines = [line, '\x01', Buffer.concat([Buffer.from(line), Buffer.from([0xff])]), `${'y'.repeat(90)}=${line}`]
     const make = () => batchOf(lines, { ...FROM, decode: codec.toJSON(), maxLineBytes: 80 })

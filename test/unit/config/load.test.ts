@@ -5,6 +5,7 @@ import t from 'tap'
 import { type Config, loadConfig, parseConfig } from '../../../src/config/load.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
 import { Secret } from '../../../src/core/options.js'
+import { testFolder } from '../../support/folder.js'
 import { components } from './fake-components.js'
 
 type Env = Record<string, string>
@@ -735,7 +736,7 @@ t.test('a large bad file takes no more than its share', async t => {
 })
 
 t.test('files and folders', async t => {
-  const dir = t.testdir({
+  const dir = testFolder(t, {
     'one.yaml':
       'sources: { in: { type: tail, include: [a] } }\ndestinations: { out: { type: keep, inputs: [in], path: p } }\n',
     bad: 'sources: [',

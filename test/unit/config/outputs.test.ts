@@ -5,6 +5,7 @@ import t from 'tap'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
+import { testFolder } from '../../support/folder.js'
 
 const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
 
@@ -22,7 +23,7 @@ function problemsOf(paths: readonly string[], onThisMachine = true, more = ''): 
 }
 
 t.test('two destinations on one file are refused, whatever their paths look like', async t => {
-  const folder = t.testdir({ 'a.log': '', real: {} })
+  const folder = testFolder(t, { 'a.log': '', real: {} })
   const at = (name: string) => join(folder, name)
   linkSync(at('a.log'), at('hard.log'))
   symlinkSync('real', at('linked'))
@@ -45,7 +46,7 @@ t.test('two destinations on one file are refused, whatever their paths look like
 })
 
 t.test('what exists must be a regular file', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   execFileSync('mkfifo', [join(folder, 'fifo')])
   mkdirSync(join(folder, 'folder'))
   writeFileSync(join(folder, 'file'), '')
@@ -59,7 +60,7 @@ t.test('what exists must be a regular file', async t => {
 })
 
 t.test('data_dir is a folder that can keep files', async t => {
-  const path = join(t.testdir({ file: '' }), 'file')
+  const path = join(testFolder(t, { file: '' }), 'file')
   t.match(problemsOf([], true, `data_dir: ${path}\n`), [
     /^c\.yaml:1:11: data_dir: .*cannot be used: it is not a folder/,
   ])
@@ -68,7 +69,7 @@ t.test('data_dir is a folder that can keep files', async t => {
 })
 
 t.test('a source that reads what comes of its own events', async t => {
-  const folder = t.testdir({ logs: {}, 'in.log': '' })
+  const folder = testFolder(t, { logs: {}, 'in.log': '' })
   symlinkSync('logs', join(folder, 'linked'))
   const at = (name: string) => join(folder, name)
   const check = (include: string, path: string, more = '', inputs = '[limit.discarded]') => {

@@ -11,6 +11,7 @@ import { parseConfig } from '../../../src/config/load.js'
 import { referenceText } from '../../../src/config/reference.js'
 import { deliveryOptions } from '../../../src/core/delivery-options.js'
 import { checkout } from '../../support/checkout.js'
+import { testFolder } from '../../support/folder.js'
 import { components as fakes } from './fake-components.js'
 
 const read = (...path: string[]) => readFileSync(join(checkout, ...path), 'utf8')
@@ -92,7 +93,7 @@ t.test('what is committed is what the code says', async t => {
   for (const [name, text] of Object.entries(generatedFiles())) {
     t.ok(read('config', name) === text, `config/${name} is up to date (else: npm run docs)`)
   }
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const { texts, out } = capture()
   t.equal(docs(out, dir), 0)
   t.equal(texts.stdout, `${join(dir, 'schema.json')}\n${join(dir, 'reference.md')}\n`)
@@ -150,7 +151,7 @@ t.test('the examples hold', async t => {
 })
 
 t.test('validate', async t => {
-  const dir = t.testdir({
+  const dir = testFolder(t, {
     'good.yaml': 'sources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n',
     'unread.yaml':
       'sources: { in: { type: stdin }, b: { type: file, include: [b] } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n',

@@ -11,6 +11,7 @@ import { fieldsOfLines } from '../../../src/core/event-fields.js'
 import { DECODED, INVALID } from '../../../src/core/flags.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { PIECE } from '../../../src/lib/line-splitter.js'
+import { testFolder } from '../../support/folder.js'
 
 /** The warnings of a configuration, without their file. */
 function warningsOf(text: string, env: NodeJS.ProcessEnv = {}): string[] {
@@ -101,7 +102,7 @@ t.test('the fields that are listed are those that events have', async t => {
 })
 
 t.test('what validate warns of, and what it says to do', async t => {
-  const dir = t.testdir({ logs: { 'a.log': '' }, empty: {} })
+  const dir = testFolder(t, { logs: { 'a.log': '' }, empty: {} })
   mkdirSync(join(dir, 'nested/deep'), { recursive: true })
   writeFileSync(join(dir, 'nested/deep/x.log'), '')
   const run = async (text: string, env: NodeJS.ProcessEnv = {}) => {

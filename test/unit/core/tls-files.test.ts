@@ -8,11 +8,12 @@ import { inspectTls, type TlsPaths, tlsProblemText } from '../../../src/core/tls
 import { expirySeries, TlsFiles } from '../../../src/core/tls-files.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { type Certificates, makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 
 const DAY_MS = 86_400_000
 const openssl = needs(t, 'openssl')
-const folder = t.testdir({ other: {} })
+const folder = testFolder(t, { other: {} })
 const files = openssl ? makeCertificates(openssl, folder, ['a', 'b']) : (undefined as unknown as Certificates)
 const path = (name: string) => join(folder, name)
 

@@ -23,6 +23,7 @@ import { blackhole } from '../../../src/destinations/blackhole.js'
 import { calls, type FileCalls } from '../../../src/destinations/file/appended-file.js'
 import { FileDestination, file } from '../../../src/destinations/file.js'
 import { Stdout, stdout } from '../../../src/destinations/stdout.js'
+import { testFolder } from '../../support/folder.js'
 import { linesOf, originOf } from '../../support/lines.js'
 
 const signal = new AbortController().signal
@@ -49,7 +50,7 @@ function create(
 }
 
 t.test('appends, makes folders, keeps what is there', async t => {
-  const path = join(t.testdir(), 'a', 'b', 'out.log')
+  const path = join(testFolder(t), 'a', 'b', 'out.log')
   const first = create({ path })
   await first.start!(signal)
   t.ok(existsSync(path), 'made at the start, so that a wrong path is seen at once')
@@ -69,7 +70,7 @@ t.test('appends, makes folders, keeps what is there', async t => {
 })
 
 t.test('opens a rotated or removed file again', async t => {
-  const path = join(t.testdir(), 'out.log')
+  const path = join(testFolder(t), 'out.log')
   const clock = { now: 0 }
   const destination = create({ path }, clock)
   await destination.write(lines('one\n'), signal)
@@ -91,7 +92,7 @@ t.test('opens a rotated or removed file again', async t => {
 })
 
 t.test('a failed write is tried again and says what is wrong', async t => {
-  const dir = t.testdir({ blocker: 'a file' })
+  const dir = testFolder(t, { blocker: 'a file' })
   const blocked = create({ path: join(dir, 'blocker', 'out.log') })
   const error = await blocked.start!(signal).then(
     () => undefined,
@@ -157,7 +158,7 @@ const FAULTS: readonly (readonly Fault[])[] = [
 ]
 
 t.test('a fault at any write loses no line and tears none', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   let number = 0
   for (const [encoding, fsync] of [['raw', false] as const, ['json', true] as const]) {
     for (const faults of FAULTS) {
@@ -192,7 +193,7 @@ t.test('a fault at any write loses no line and tears none', async t => {
 })
 
 t.test('what another process appends during a failed write stays', async t => {
-  const path = join(t.testdir({}), 'out.log')
+  const path = join(testFolder(t), 'out.log')
   const counted = { value: 0 }
   const os = faulty(0, [{ code: 'ENOSPC', partial: true }], () => appendFileSync(path, 'theirs\n'))
   const destination = create({ path }, undefined, os, counted)
@@ -234,7 +235,7 @@ t.test('what another process appends during a failed write stays', async t => {
 })
 
 t.test('a failed sync takes back what it was for, and only that', async t => {
-  const path = join(t.testdir({}), 'out.log')
+  const path = join(testFolder(t), 'out.log')
   let fail = 0
   const os: FileCalls = {
     ...calls,
@@ -259,7 +260,7 @@ t.test('a failed sync takes back what it was for, and only that', async t => {
 })
 
 t.test('only regular files are written, and nothing else is even opened', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const fifo = join(folder, 'fifo')
   execFileSync('mkfifo', [fifo])
   symlinkSync('/dev/null', join(folder, 'device'))
@@ -285,7 +286,7 @@ t.test('only regular files are written, and nothing else is even opened', async 
 })
 
 t.test('a write that is still running at the end keeps its file open', async t => {
-  const path = join(t.testdir({}), 'out.log')
+  const path = join(testFolder(t), 'out.log')
   let proceed = () => {}
   const waiting = new Promise<void>(resolve => {
     proceed = resolve
@@ -331,7 +332,7 @@ t.test('stdout', async t => {
 })
 
 t.test('stdout that is a file on a full disk, or a terminal that stands still', async t => {
-  const path = join(t.testdir({}), 'out')
+  const path = join(testFolder(t), 'out')
   const fd = openSync(path, 'w')
   const os = faulty(1, [
     { code: 'ENOSPC', partial: true },

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { type Certificates, makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
 import {
   deliver,
   events,
@@ -95,7 +96,7 @@ t.test('an answer may be longer than what it answers', async t => {
   t.ok(long.length > 4 * 1024 * 1024)
   const made = await make({ url: to.url() })
   to.script.push({ status: 200, headers, body: long })
-  const { delivery, put, end, settled, letters } = deliver(t.testdir(), made, { batch: { max_wait: '5ms' } })
+  const { delivery, put, end, settled, letters } = deliver(testFolder(t), made, { batch: { max_wait: '5ms' } })
   await delivery.start()
   put(200, 0)
   await until(() => settled.length === 1)
@@ -143,7 +144,7 @@ t.test('an answer may be longer than what it answers', async t => {
 t.test('TLS: files that are replaced are used, and requests under way end as they are', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const files = makeCertificates(openssl, t.testdir({ other: {} }), ['server', 'client', 'next'])
+  const files = makeCertificates(openssl, testFolder(t, { other: {} }), ['server', 'client', 'next'])
   const serials: string[] = []
   const to = await receiver(t, {
     tls: { cert: files.pem('server.pem'), key: files.pem('server.key'), ca: files.pem('ca.pem'), requestCert: true },
@@ -192,7 +193,7 @@ t.test('TLS: files that are replaced are used, and requests under way end as the
 t.test('TLS: who refused what, and where to look', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const dir = t.testdir({ other: {} })
+  const dir = testFolder(t, { other: {} })
   const files = makeCertificates(openssl, dir, ['server', 'client'])
   const other = makeCertificates(openssl, join(dir, 'other'), ['stranger'])
   const ca = { ca_file: files.path('ca.pem') }

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import { ProxySettings, variableFor } from '../../../src/destinations/http/proxy.js'
 import { http } from '../../../src/destinations/http.js'
 import { makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
 import { events, failure, make, never, receiver, started } from '../../support/http-destination.js'
 import { needs } from '../../support/needs.js'
 
@@ -76,7 +77,7 @@ async function startProxy(t: Test): Promise<ProxyServer> {
 t.test('through a proxy: http as a whole address, https with CONNECT', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const dir = t.testdir()
+  const dir = testFolder(t)
   const files = makeCertificates(openssl, dir, ['server', 'client'])
   const proxy = await startProxy(t)
   const plain = await receiver(t)
@@ -135,7 +136,7 @@ t.test('through a proxy: http as a whole address, https with CONNECT', async t =
 t.test('what goes wrong at the proxy is told as its own', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const files = makeCertificates(openssl, t.testdir(), ['server'])
+  const files = makeCertificates(openssl, testFolder(t), ['server'])
   const proxy = await startProxy(t)
   const secure = await receiver(t, { tls: { cert: files.pem('server.pem'), key: files.pem('server.key') } })
   const plain = await receiver(t)

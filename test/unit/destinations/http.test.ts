@@ -10,6 +10,7 @@ import { DeliveryError } from '../../../src/core/errors.js'
 import { http } from '../../../src/destinations/http.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { built, checkout } from '../../support/checkout.js'
+import { testFolder } from '../../support/folder.js'
 import {
   deliver,
   events,
@@ -272,7 +273,7 @@ t.test('validation at the start', async t => {
 
 t.test('the key and where it comes from', async t => {
   const to = await receiver(t)
-  const dir = t.testdir()
+  const dir = testFolder(t)
   const path = join(dir, 'access-key')
   const { destination, logs } = await make({ url: to.url(), auth: { key_file: path } })
   t.teardown(() => destination.stop!(never))
@@ -339,7 +340,7 @@ t.test('the key and where it comes from', async t => {
 t.test('no key in any text', async t => {
   const to = await receiver(t)
   to.otherwise = ({ headers }) => ({ status: 400, body: `you sent ${JSON.stringify(headers)}` })
-  const path = join(t.testdir({ key: KEY }), 'key')
+  const path = join(testFolder(t, { key: KEY }), 'key')
   const texts: string[] = []
   const others = { headers: { 'x-other-secret': 'hunter2hunter2' } }
   for (const auth of [{ key: KEY }, { key_file: path }]) {
@@ -372,7 +373,7 @@ t.test('no key in any text', async t => {
 t.test("TLS: verified, with an authority of one's own", async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const dir = t.testdir({
+  const dir = testFolder(t, {
     'san.cnf': 'subjectAltName=DNS:logs.internal\n',
   })
   const run = (...args: string[]) => execFileSync(openssl, args, { cwd: dir, stdio: 'pipe' })
@@ -429,7 +430,7 @@ t.test("TLS: verified, with an authority of one's own", async t => {
 
 t.test('delivery: a refused key is replaced in its file, and nothing is lost', async t => {
   const to = await receiver(t, { authorization: 'Token old-key' })
-  const path = join(t.testdir({ key: 'old-key\n' }), 'key')
+  const path = join(testFolder(t, { key: 'old-key\n' }), 'key')
   const made = await make({ url: to.url(), validate: to.url('/v3/pipeline'), auth: { key_file: path } })
   const { delivery, put, end, settled } = deliver(t.testdirName, made, { batch: { max_events: 10 }, max_in_flight: 3 })
   await delivery.start()
@@ -535,7 +536,7 @@ t.test('an answer may tell events apart', async t => {
     })
     return { status: 207, headers, body: JSON.stringify({ errors }) }
   }
-  const { delivery, put, end, settled, letters } = deliver(t.testdir(), made, { batch: { max_wait: '5ms' } })
+  const { delivery, put, end, settled, letters } = deliver(testFolder(t), made, { batch: { max_wait: '5ms' } })
   await delivery.start()
   for (let i = 0; i < 5; i++) put(20, i * 20)
   await until(() => settled.length === 5)
@@ -570,7 +571,7 @@ t.test('delivery: through every trouble, in order, once', async t => {
   to.script.push(...steps)
   to.otherwise = ({ body }) =>
     body.length > 60 ? 413 : body.includes('"n":33}') ? { status: 422, body: 'not this' } : 202
-  t.testdir()
+  testFolder(t)
   const made = await make({ url: to.url(), compression: 'gzip' })
   const options = { batch: { max_events: 10, max_wait: '20ms' }, max_in_flight: 1, timeout: '100ms' }
   const { delivery, put, end, settled, letters } = deliver(t.testdirName, made, options)
@@ -667,7 +668,7 @@ t.test('a body that was answered before it was sent stays what it is', async t =
 
 t.test('where node_modules is a link, and a socket was looked at', t => {
   // As with `npm link`, pnpm, and releases that share their dependencies.
-  const folder = t.testdir({ node_modules: t.fixture('symlink', join(checkout, 'node_modules')) })
+  const folder = testFolder(t, { node_modules: t.fixture('symlink', join(checkout, 'node_modules')) })
   cpSync(join(built, 'src'), join(folder, 'dist'), { recursive: true })
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
   const script = `
@@ -693,7 +694,7 @@ t.test('delivery: batch.max_bytes bounds what is sent, whatever the encoding add
   for (const compression of ['none', 'gzip']) {
     const made = await make({ url: to.url(), compression })
     const options = { batch: { max_bytes: 2000, max_wait: '20ms' }, max_in_flight: 1 }
-    const { delivery, end } = deliver(t.testdir({}), made, options)
+    const { delivery, end } = deliver(testFolder(t), made, options)
     await delivery.start()
     to.requests.length = 0
     const sent: string[] = []

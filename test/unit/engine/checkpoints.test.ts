@@ -14,6 +14,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { openCheckpoints } from '../../../src/engine/checkpoints.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
 import { until } from '../../support/tailing.js'
 
 function open(dir: string, intervalMs = 10) {
@@ -24,7 +25,7 @@ function open(dir: string, intervalMs = 10) {
 }
 
 t.test('what was saved is there after a restart, per source', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const { store } = open(dir)
   for (const id of ['a', 'b', 'x/../y']) {
     const checkpoints = store.forSource(id)
@@ -43,7 +44,7 @@ t.test('what was saved is there after a restart, per source', async t => {
 })
 
 t.test('changes are written soon, together, and not when nothing changed', async t => {
-  const { store } = open(t.testdir({}), 30)
+  const { store } = open(testFolder(t), 30)
   const checkpoints = store.forSource('a')
   let taken = 0
   checkpoints.provide(() => ({ taken: ++taken }))
@@ -68,7 +69,7 @@ t.test('changes are written soon, together, and not when nothing changed', async
 })
 
 t.test('a damaged file costs one save, two cost all, and neither ends anything', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'checkpoints', 'a.json')
   const { store } = open(dir)
   const checkpoints = store.forSource('a')
@@ -124,7 +125,7 @@ t.test('a damaged file costs one save, two cost all, and neither ends anything',
 })
 
 t.test('a file that cannot be read is neither missing nor damaged', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'checkpoints', 'a.json')
   const { store } = open(dir)
   const checkpoints = store.forSource('a')
@@ -161,7 +162,7 @@ t.test('a file that cannot be read is neither missing nor damaged', async t => {
 })
 
 t.test('what cannot be written is told once, counted, and tried again', async t => {
-  const dir = t.testdir({ checkpoints: 'a file where the folder should be' })
+  const dir = testFolder(t, { checkpoints: 'a file where the folder should be' })
   const { store, log } = open(dir)
   const checkpoints = store.forSource('a')
   checkpoints.provide(() => 'state')
@@ -180,7 +181,7 @@ t.test('what cannot be written is told once, counted, and tried again', async t 
 })
 
 t.test('a full disk keeps the last save', { skip: !existsSync('/dev/full') }, async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const { store } = open(dir)
   const checkpoints = store.forSource('a')
   checkpoints.provide(() => 'first')

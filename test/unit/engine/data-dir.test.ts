@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { lockDataDir } from '../../../src/engine/data-dir.js'
+import { testFolder } from '../../support/folder.js'
 import { fill, Mounts, mayMount } from '../../support/mounts.js'
 
 const noMount = mayMount() ? false : 'only root can make a small file system, and not in every container'
@@ -16,7 +17,7 @@ setInterval(() => {}, 1000)`
 const another = (dir: string) => spawn(process.execPath, ['--input-type=module', '-e', script, dir])
 
 t.test('one holder at a time', async t => {
-  const dir = join(t.testdir({}), 'deep', 'state')
+  const dir = join(testFolder(t), 'deep', 'state')
   const lock = lockDataDir(dir)
   t.equal(statSync(dir).mode & 0o777, 0o700)
   t.throws(() => lockDataDir(dir), {
@@ -33,7 +34,7 @@ t.test('one holder at a time', async t => {
 })
 
 t.test('a killed holder does not block the next, a living one does', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const child = another(dir)
   t.equal(String((await once(child.stdout, 'data'))[0]).trim(), 'held')
   t.throws(() => lockDataDir(dir), { message: new RegExp(`process ${child.pid};`) })
@@ -43,7 +44,7 @@ t.test('a killed holder does not block the next, a living one does', async t => 
 })
 
 t.test('many at once: one gets an abandoned lock', async t => {
-  const dir = t.testdir({ 'lock.7': '{"pid":999999999,"started":"1","boot":"x"}' })
+  const dir = testFolder(t, { 'lock.7': '{"pid":999999999,"started":"1","boot":"x"}' })
   const children = Array.from({ length: 4 }, () => another(dir))
   const results = await Promise.all(children.map(async child => String((await once(child.stdout, 'data'))[0]).trim()))
   for (const child of children) child.kill('SIGKILL')
@@ -52,7 +53,7 @@ t.test('many at once: one gets an abandoned lock', async t => {
 })
 
 t.test('locks that bind nobody', async t => {
-  const lock = lockDataDir(t.testdir({}))
+  const lock = lockDataDir(testFolder(t))
   const mine = (dir: string) => JSON.parse(readFileSync(join(dir, 'lock.1'), 'utf8')) as Record<string, unknown>
   const held = mine(t.testdirName)
   lock.release()
@@ -65,21 +66,21 @@ t.test('locks that bind nobody', async t => {
     JSON.stringify({ ...held, started: '1' }),
     JSON.stringify({ ...held, boot: 'another' }),
   ]) {
-    const dir = t.testdir({ 'lock.3': content })
+    const dir = testFolder(t, { 'lock.3': content })
     lockDataDir(dir).release()
     t.same(readdirSync(dir), ['lock.4'], content)
   }
-  t.throws(() => lockDataDir(t.testdir({ 'lock.3': JSON.stringify(held) })), { code: 'SLUICE_DATA_DIR_IN_USE' })
+  t.throws(() => lockDataDir(testFolder(t, { 'lock.3': JSON.stringify(held) })), { code: 'SLUICE_DATA_DIR_IN_USE' })
 })
 
 t.test('a lock that cannot be read may be that of a living process', async t => {
-  const dir = t.testdir({ 'lock.3': t.fixture('symlink', 'lock.3') })
+  const dir = testFolder(t, { 'lock.3': t.fixture('symlink', 'lock.3') })
   t.throws(() => lockDataDir(dir), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /cannot read .*lock\.3: ELOOP/ })
   t.same(readdirSync(dir), ['lock.3'])
 })
 
 t.test('a folder that cannot be used', async t => {
-  const dir = t.testdir({ file: '' })
+  const dir = testFolder(t, { file: '' })
   for (const path of [join(dir, 'file'), join(dir, 'file', 'below')]) {
     t.throws(() => lockDataDir(path), { code: 'SLUICE_DATA_DIR_UNUSABLE', message: /must be a folder/ })
   }
@@ -89,7 +90,7 @@ t.test('a folder that cannot be used', async t => {
 })
 
 t.test('a file system that is full, or mounted for reading only, is named as the cause', { skip: noMount }, async t => {
-  const dir = join(t.testdir({ state: {} }), 'state')
+  const dir = join(testFolder(t, { state: {} }), 'state')
   const mounts = new Mounts()
   mounts.make(dir, '64k')
   try {

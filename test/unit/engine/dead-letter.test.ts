@@ -44,6 +44,7 @@ import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { batchOf } from '../../support/batches.js'
+import { testFolder } from '../../support/folder.js'
 import { PATIENCE_MS } from '../../support/patience.js'
 
 const log = pino({ level: 'silent' })
@@ -160,7 +161,7 @@ const numbersIn = (path: string) =>
     : []
 
 t.test('a letter gives the event back: what is sent is the same, with every encoding', async t => {
-  const path = join(t.testdir({}), 'letters.ndjson')
+  const path = join(testFolder(t), 'letters.ndjson')
   const at = 1_700_000_000_123
   const changed = batchOf(['{"a":1}', 'text'])
   changed.modify(0, { a: 2, list: [null] })
@@ -242,7 +243,7 @@ t.test('letters that an earlier release has written are read', t => {
 })
 
 t.test('two writers of the same destination, as after a reload, do not cut each other off', async t => {
-  const dataDir = t.testdir({})
+  const dataDir = testFolder(t)
   const [old, next] = [0, 1].map(() => new DeadLetterFile({ dataDir, destination: 'd', log, clock: systemClock }))
   // Longer than what goes into one write of the operating system.
   const rest = 'x'.repeat(2_000_000)
@@ -251,7 +252,7 @@ t.test('two writers of the same destination, as after a reload, do not cut each 
 })
 
 t.test('a file that is moved away while it is written to: every letter is somewhere', async t => {
-  const dataDir = t.testdir({})
+  const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: systemClock })
   let over = false
   let moved = 0
@@ -282,7 +283,7 @@ t.test('a file that is moved away while it is written to: every letter is somewh
 })
 
 t.test('ID.rejected: who reads it gets the letters, and the event is settled when they have them', async t => {
-  const dataDir = t.testdir({})
+  const dataDir = testFolder(t)
   const config = configOf(
     dataDir,
     `
@@ -341,7 +342,7 @@ destinations:
 })
 
 t.test('resend: what was sent before is not known', async t => {
-  const dir = t.testdir({ 'out.ndjson.sending': { 'records.ndjson': '{}\n' } })
+  const dir = testFolder(t, { 'out.ndjson.sending': { 'records.ndjson': '{}\n' } })
   const path = join(dir, 'out.ndjson')
   const progress = join(`${path}.sending`, 'progress.json')
   symlinkSync(progress, progress)
@@ -354,7 +355,7 @@ t.test('resend: what was sent before is not known', async t => {
 t.test('resend', async t => {
   /** Dead letters of these events, as a daemon leaves them. */
   const setUp = async (t: Test, count: number) => {
-    const dataDir = t.testdir({})
+    const dataDir = testFolder(t)
     const config = configOf(
       dataDir,
       'destinations: { out: { type: judging, inputs: [in], retry: { initial: 2ms, max: 2ms }, hold_after_refusals: 0 } }',
@@ -435,7 +436,7 @@ t.test('resend', async t => {
   })
 
   await t.test('what a processor could not process goes to it again, and to what is behind it', async t => {
-    const dataDir = t.testdir({})
+    const dataDir = testFolder(t)
     const config = configOf(
       dataDir,
       `processors: { pick: { type: picky, inputs: [in], on_error: dead_letter } }
@@ -543,7 +544,7 @@ destinations:
 })
 
 t.test('the dead letters that lie there now, whoever changes them', async t => {
-  const dataDir = t.testdir({})
+  const dataDir = testFolder(t)
   const path = deadLetterPath(dataDir, 'up')
   const stock = new DeadLetterStock(dataDir, 'up')
   const counted = async () => {

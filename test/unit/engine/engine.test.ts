@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { parseConfig } from '../../../src/config/load.js'
@@ -27,6 +27,7 @@ import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
+import { testFolder } from '../../support/folder.js'
 import { until } from '../../support/pushed.js'
 
 /** What the made-up components of a test share, by the test's name. */
@@ -132,9 +133,12 @@ const faulty = defineProcessor({
 
 const components: readonly AnyDefinition[] = [lines, late, collect, faulty, throttle, filter]
 
-async function build(t: Tap, yaml: string) {
+async function build(t: Test, yaml: string) {
   stage = { settled: [], written: {}, gate: Promise.resolve() }
-  const config = parseConfig(`data_dir: ${t.testdir()}\nmetrics: false\n${yaml}`, 'test.yaml', { env: {}, components })
+  const config = parseConfig(`data_dir: ${testFolder(t)}\nmetrics: false\n${yaml}`, 'test.yaml', {
+    env: {},
+    components,
+  })
   const log = pino({ level: 'silent' })
   const metrics = new Metrics(log)
   const engine = await Engine.build(config, {
@@ -148,7 +152,6 @@ async function build(t: Tap, yaml: string) {
   })
   return { engine, metrics }
 }
-type Tap = { testdir(): string }
 
 t.test('several sources into one processor, fan-out, a side output', async t => {
   const { engine, metrics } = await build(

@@ -29,6 +29,7 @@ import { carryOver } from '../../../src/engine/renames.js'
 import { type ReplaceOptions, Supervisor } from '../../../src/engine/supervisor.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
+import { testFolder } from '../../support/folder.js'
 import { until } from '../../support/pushed.js'
 
 /** What the destinations of a test got, whatever their names. */
@@ -58,7 +59,7 @@ const components: readonly AnyDefinition[] = [file, collect]
 /** A folder with a log, and what runs on it one after the other. */
 function world(t: Test) {
   got = []
-  const folder = t.testdir({ 'a.log': 'one\ntwo\n' })
+  const folder = testFolder(t, { 'a.log': 'one\ntwo\n' })
   const state = join(folder, 'state')
   const yaml = (source: string, destination: string, more = '') =>
     `data_dir: ${state}\nmetrics: false\nshutdown_timeout: 200ms\n${more}
@@ -306,7 +307,7 @@ t.test('what a start with another configuration would lose sight of', async t =>
 })
 
 t.test('what the new name has is never replaced, and a crash in between costs nothing', async t => {
-  const dataDir = t.testdir({
+  const dataDir = testFolder(t, {
     checkpoints: {
       'old.json': 'old',
       'old.json.1': 'before',

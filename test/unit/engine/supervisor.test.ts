@@ -21,6 +21,7 @@ import { throttle } from '../../../src/processors/throttle.js'
 import { file } from '../../../src/sources/file.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { tcp } from '../../../src/sources/tcp.js'
+import { testFolder } from '../../support/folder.js'
 import { PATIENCE_MS } from '../../support/patience.js'
 
 /** What the destinations of a test got, by their id. */
@@ -71,7 +72,7 @@ sources:
 
 async function start(t: Tap, config: string, timeout = '3s') {
   got = {}
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const stdin = new PassThrough()
   let logs = ''
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })

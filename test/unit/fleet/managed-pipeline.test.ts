@@ -14,6 +14,7 @@ import { NotNow, type ReplaceOptions } from '../../../src/engine/supervisor.js'
 import { KeptRevision } from '../../../src/fleet/kept-revision.js'
 import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
+import { testFolder } from '../../support/folder.js'
 import { PATIENCE_MS } from '../../support/patience.js'
 
 const LOCAL = `
@@ -25,11 +26,11 @@ managed: { allow_files: [/var/log/**], allow_env: [TOKEN], allow_urls: ['http://
 const env = { TOKEN: 'abc123', SECRET: 'def456' }
 
 function localOf(t: Test, yaml = LOCAL): ManagedConfig {
-  return new ManagedConfig(join(t.testdir({ 'local.yaml': yaml }), 'local.yaml'), { env, components })
+  return new ManagedConfig(join(testFolder(t, { 'local.yaml': yaml }), 'local.yaml'), { env, components })
 }
 
 t.test('secrets of a published pipeline are found on the machine', async t => {
-  const folder = t.testdir({ key: 'from-a-file\n', credentials: { up: 'from-systemd' }, empty: '' })
+  const folder = testFolder(t, { key: 'from-a-file\n', credentials: { up: 'from-systemd' }, empty: '' })
   const local = (secrets: string) => {
     const path = join(folder, 'local.yaml')
     writeFileSync(path, `sources: { piped: { type: stdin } }\nmanaged: { secrets: ${secrets} }\n`)
@@ -118,7 +119,7 @@ t.test('a configuration of a local part and a published one', async t => {
     t.throws(() => local.with(document, 'doc'), { message }, what)
     t.throws(() => local.with(document, 'doc'), { code: 'SLUICE_CONFIG' }, what)
   }
-  const path = join(t.testdir({ 'local.yaml': LOCAL }), 'local.yaml')
+  const path = join(testFolder(t, { 'local.yaml': LOCAL }), 'local.yaml')
   const read = new ManagedConfig(path, { env, components })
   writeFileSync(path, 'sources: 1\n')
   t.equal(read.with({ destinations: out() }, 'doc').sources.length, 2, 'what was not read again is as it was')
@@ -130,7 +131,7 @@ t.test('a configuration of a local part and a published one', async t => {
 })
 
 t.test('files of a published pipeline are examined where it runs', async t => {
-  const folder = realpathSync(t.testdir({ out: { 'a.log': '' }, elsewhere: { 'b.log': '' } }))
+  const folder = realpathSync(testFolder(t, { out: { 'a.log': '' }, elsewhere: { 'b.log': '' } }))
   const at = (...names: string[]) => join(folder, ...names)
   symlinkSync(at('out/a.log'), at('out/link.log'))
   linkSync(at('out/a.log'), at('out/hard.log'))
@@ -183,7 +184,7 @@ t.test('addresses of pipelines', async t => {
 })
 
 t.test('what is kept on the disk', async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const id = '0123456789abcdef01234567'
   let logs = ''
   const log = pino({}, { write: line => void (logs += line) })

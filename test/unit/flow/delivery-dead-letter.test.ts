@@ -4,6 +4,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { DeadLetterFile } from '../../../src/engine/dead-letter.js'
+import { testFolder } from '../../support/folder.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { ManualTime } from '../../support/manual-time.js'
 
@@ -25,7 +26,7 @@ function recordsOf(path: string): Record<string, unknown>[] {
 }
 
 t.test('a record has all it takes to send the event again', async t => {
-  const dataDir = t.testdir()
+  const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'up/../stream', log, clock: new ManualTime() })
   const objects = linesOf('{"a":1.50,"big":12345678901234567890}\nnot json\n{"b":2}\r\n', json)
   objects[0]!.modify(2, { b: 3 })
@@ -63,7 +64,7 @@ t.test('a record has all it takes to send the event again', async t => {
 })
 
 t.test('what a crash left of a record is cut off; a moved file is made anew', async t => {
-  const dataDir = t.testdir()
+  const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: new ManualTime() })
   const event = (n: number) => linesOf(`{"n":${n}}\n`, json)
   const found = () => recordsOf(letters.path).map(({ event }) => (event as { n: number }).n)
@@ -82,7 +83,7 @@ t.test('what a crash left of a record is cut off; a moved file is made anew', as
 })
 
 t.test('a failed write rejects, and is whole the next time', async t => {
-  const dataDir = t.testdir()
+  const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: new ManualTime() })
   mkdirSync(letters.path, { recursive: true })
   await t.rejects(letters.write(linesOf('{"n":1}\n', json), refused), { code: 'EISDIR' })

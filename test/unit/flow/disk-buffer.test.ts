@@ -20,6 +20,7 @@ import { WantedNames } from '../../../src/lib/json-scan.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { batchOf } from '../../support/batches.js'
 import { BufferRun, numbersOf } from '../../support/buffer-run.js'
+import { testFolder } from '../../support/folder.js'
 import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
 import { SimulatedDisk } from '../../support/simulated-disk.js'
@@ -112,7 +113,7 @@ const numbered =
 for (const kind of ['memory', 'disk'] as const) {
   t.test(`${kind}: in order, each acknowledged once, to its end`, async t => {
     const written: number[] = []
-    const { put, end, settled, balanced, counters } = await stage(kind, t.testdir({}), n => written.push(...n), {
+    const { put, end, settled, balanced, counters } = await stage(kind, testFolder(t), n => written.push(...n), {
       max_in_flight: 1,
     })
     const random = new Seeded(1)
@@ -139,7 +140,7 @@ for (const kind of ['memory', 'disk'] as const) {
     const failures: Failure[] = ['retry', 'too_large', 'reject']
     const { put, end, settled, balanced, letters } = await stage(
       kind,
-      t.testdir({}),
+      testFolder(t),
       async numbers => {
         await new Promise(resolve => setImmediate(resolve))
         if (random.chance(0.3)) throw new DeliveryError('no', { failure: random.pick(failures), reason: 'some' })
@@ -168,7 +169,7 @@ for (const kind of ['memory', 'disk'] as const) {
   })
 
   t.test(`${kind}: what is not delivered in time is there at the next start`, async t => {
-    const folder = t.testdir({})
+    const folder = testFolder(t)
     let tries = 0
     const refuse = () => {
       tries++
@@ -200,7 +201,7 @@ t.test('a destination that is away: everything is taken, memory stays where it i
   })
   let written = 0
   let inOrder = true
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const write = async (numbers: number[]) => {
     await gate
     for (const n of numbers) inOrder &&= n === written++
@@ -529,7 +530,7 @@ t.test('rest: after a while nothing more is given out, and what came out can be 
 })
 
 t.test('buffers without a destination are found and kept', async t => {
-  const dataDir = t.testdir({})
+  const dataDir = testFolder(t)
   const { put, end, settled } = await stage('disk', dataDir, () => new Promise(() => {}))
   await put(numbered(0, 7))
   await until(() => settled.flat().length === 1)
@@ -576,7 +577,7 @@ t.test('a folder that cannot be read is a reason not to start', async t => {
   const disk = new SimulatedDisk()
   disk.fault = ({ kind }) => (kind === 'list' ? { error: 'EACCES' } : undefined)
   await t.rejects(BufferRun.open({ folder: disk.folder() }), { code: 'EACCES' })
-  const folder = t.testdir({ buffer: { out: 'a file' } })
+  const folder = testFolder(t, { buffer: { out: 'a file' } })
   await t.rejects(stage('disk', folder, () => {}))
   t.equal(readFileSync(join(folder, 'buffer', 'out'), 'utf8'), 'a file')
 })

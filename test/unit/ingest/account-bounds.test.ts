@@ -12,6 +12,7 @@ import { AccountRequests } from '../../../src/ingest/account-requests.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { FairTurns } from '../../../src/lib/fair-turns.js'
 import { systemClock } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { PATIENCE_MS } from '../../support/patience.js'
@@ -53,7 +54,7 @@ t.test('idempotency keys take a part of the disk space of their account', async 
 })
 
 t.test('keys of pipelines that do not run are counted; those that are too old are removed', async t => {
-  const folder = t.testdir()
+  const folder = testFolder(t)
   const old = {
     folder: join(folder, 'p'),
     clock: { ...systemClock, wall: () => Date.now() - 25 * 3_600_000 },
@@ -77,7 +78,7 @@ t.test('idempotency keys of an account are bounded in memory: the oldest are for
   const account = new AccountKeys(40, more => {
     forgotten += more
   })
-  const folders = t.testdir({ a: {}, b: {}, c: {} })
+  const folders = testFolder(t, { a: {}, b: {}, c: {} })
   const of = (name: string) => ({ folder: join(folders, name), clock: systemClock, log: silent, account })
   const [a, b] = [await KnownKeys.open(of('a')), await KnownKeys.open(of('b'))]
   for (let i = 0; i < 30; i++) {

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import t from 'tap'
 import { openState, restoreState } from '../../../src/api/store/state.js'
 import { backUpIngest, INGEST_FOLDER } from '../../../src/ingest/ingest-backup.js'
+import { testFolder } from '../../support/folder.js'
 
 const ID = '0123456789abcdef01234567'
 const KEPT = {
@@ -33,7 +34,7 @@ function found(dataDir: string): Record<string, string> {
 }
 
 t.test('a backup has what the pipelines keep, and a restore puts it back', async t => {
-  const folder = t.testdir({ service: {}, other: {} })
+  const folder = testFolder(t, { service: {}, other: {} })
   const dataDir = join(folder, 'service')
   const backup = join(folder, 'backup')
   write(dataDir, { ...KEPT, 'state/lock.3': 'of a process' })
@@ -64,7 +65,7 @@ t.test('a backup has what the pipelines keep, and a restore puts it back', async
 })
 
 t.test('a file that is renamed while its folder is copied is in the backup', async t => {
-  const folder = t.testdir({ service: {}, backup: {} })
+  const folder = testFolder(t, { service: {}, backup: {} })
   const dataDir = join(folder, 'service')
   const many = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`state/dead-letter/a${i}.ndjson`, `${i}`]))
   write(dataDir, { ...many, 'state/dead-letter/z.ndjson': 'moved' })

@@ -18,6 +18,7 @@ import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { AddressRules } from '../../../src/lib/address-rules.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { limitFileSize } from '../../support/file-limit.js'
+import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
 import { needs } from '../../support/needs.js'
 import { PATIENCE_MS } from '../../support/patience.js'
@@ -131,7 +132,7 @@ t.test('another body with the same checksum is another body', async t => {
 })
 
 t.test('keys are bounded in number, and damaged files do no harm', async t => {
-  const folder = t.testdir({ 'keys.ndjson': '{"k":"torn', 'keys.before.ndjson': 'nothing of ours\n' })
+  const folder = testFolder(t, { 'keys.ndjson': '{"k":"torn', 'keys.before.ndjson': 'nothing of ours\n' })
   const options = { folder, clock: systemClock, log: pino({ level: 'silent' }), generationKeys: 10 }
   const keys = await KnownKeys.open(options)
   const taken = { body: 'd'.repeat(43), received: 1 }
@@ -156,7 +157,7 @@ t.test('keys are bounded in number, and damaged files do no harm', async t => {
 t.test('a key that is written behind a torn line is known again', async t => {
   const prlimit = needs(t, 'prlimit')
   if (!prlimit) return
-  const folder = t.testdir({ 'keys.ndjson': '{"k":"of a process that was killed' })
+  const folder = testFolder(t, { 'keys.ndjson': '{"k":"of a process that was killed' })
   const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
   const taken = { body: 'd'.repeat(43), received: 1 }
   const keys = await KnownKeys.open(options)
@@ -175,7 +176,7 @@ t.test('a key that is written behind a torn line is known again', async t => {
 
 t.test('keys that cannot be read are not taken for none', async t => {
   for (const name of ['keys.ndjson', 'keys.before.ndjson']) {
-    const folder = t.testdir({ [name]: t.fixture('symlink', name) })
+    const folder = testFolder(t, { [name]: t.fixture('symlink', name) })
     const options = { folder, clock: systemClock, log: pino({ level: 'silent' }) }
     const message = new RegExp(`cannot read .*${name}: ELOOP`)
     await t.rejects(KnownKeys.open(options), { code: 'SLUICE_STATE_UNREADABLE', message })
@@ -359,7 +360,7 @@ t.test('what cannot run here holds what is sent, and says why', async t => {
 })
 
 t.test('two destinations of a pipeline never write to one file, by links either', async t => {
-  const folder = realpathSync(t.testdir({ out: { a: '' } }))
+  const folder = realpathSync(testFolder(t, { out: { a: '' } }))
   const at = (name: string) => join(folder, 'out', name)
   symlinkSync(at('a'), at('link'))
   linkSync(at('a'), at('hard'))
@@ -455,7 +456,7 @@ t.test('what cannot run is not read again for each request', async t => {
 
 t.test('files and addresses are checked again when they are opened', async t => {
   const root = realpathSync(
-    t.testdir({ out: {}, state: { secret: 'key-of-the-service' }, elsewhere: { secret: 'key-of-root' } }),
+    testFolder(t, { out: {}, state: { secret: 'key-of-the-service' }, elsewhere: { secret: 'key-of-root' } }),
   )
   const path = (name: string) => join(root, name)
   for (const [link, to] of [
@@ -580,7 +581,7 @@ t.test('what an account takes on the disk is bounded, counted, and removed with 
 })
 
 t.test('after a restart, what is on the disk counts', async t => {
-  const folder = t.testdir({ p: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(39_000) } } }, lost: {} })
+  const folder = testFolder(t, { p: { state: { 'dead-letter': { 'out.ndjson': 'x'.repeat(39_000) } } }, lost: {} })
   const { publish, post, metrics, host, logs } = await startIngestHost(t, { folder, maxDiskPerAccount: 40_000 })
   await publish(PIPELINE)
   await publish(BUFFERED, 'q')

@@ -3,9 +3,10 @@ import { join } from 'node:path'
 import t from 'tap'
 import { writeAtomic } from '../../../src/lib/atomic-file.js'
 import { makeFolder, makeFolderSync } from '../../../src/lib/make-folder.js'
+import { testFolder } from '../../support/folder.js'
 
 t.test('replaces a file as a whole', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'a')
   await writeAtomic(path, 'one', `${path}.1`)
   t.notOk(existsSync(`${path}.1`))
@@ -18,7 +19,7 @@ t.test('replaces a file as a whole', async t => {
 })
 
 t.test('a failure leaves the old content, and nothing else', async t => {
-  const dir = t.testdir({ a: 'old' })
+  const dir = testFolder(t, { a: 'old' })
   symlinkSync('/dev/full', join(dir, 'a.new'))
   await t.rejects(writeAtomic(join(dir, 'a'), 'new'), { code: 'ENOSPC' })
   t.equal(readFileSync(join(dir, 'a'), 'utf8'), 'old')
@@ -30,7 +31,7 @@ t.test('a failure leaves the old content, and nothing else', async t => {
 })
 
 t.test('folders are created with those above, and what cannot be ends in an error', async t => {
-  const dir = t.testdir({ file: '' })
+  const dir = testFolder(t, { file: '' })
   const makers = { async: makeFolder, sync: async (path: string, mode?: number) => makeFolderSync(path, mode) }
   for (const [name, make] of Object.entries(makers)) {
     await make(join(dir, name, 'b', 'c'), 0o700)

@@ -15,6 +15,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { sleep } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(120_000)
@@ -42,7 +43,7 @@ function compress(path: string, to = `${path}.gz`, zip: (bytes: Buffer) => Buffe
 
 /** Ten lines are read of app.log, then two more are written while nothing runs. */
 async function stopped(t: Test, first = asText(numbered(0, 10)), rest = asText(numbered(10, 12))) {
-  const dir = t.testdir({ 'app.log': first })
+  const dir = testFolder(t, { 'app.log': first })
   const path = join(dir, 'app.log')
   const options = { include: [join(dir, '*.log')], exclude: ['*.gz'], rotate_wait: '50ms', scan_interval: '20ms' }
   const run = await tail(options)
@@ -242,7 +243,7 @@ for (const { title, act, expected, first, rest, damaged = 0 } of CASES) {
 }
 
 t.test('a file that was empty, or of which nothing was delivered yet', async t => {
-  const dir = t.testdir({ 'app.log': '', 'held.log': asText(numbered(0, 3)) })
+  const dir = testFolder(t, { 'app.log': '', 'held.log': asText(numbered(0, 3)) })
   const [path, held] = [join(dir, 'app.log'), join(dir, 'held.log')]
   const options = { include: [join(dir, '*.log')] }
   writeFileSync(`${path}.3.gz`, gzipSync('of before'))
@@ -272,7 +273,7 @@ t.test('a file that was empty, or of which nothing was delivered yet', async t =
 t.test('many copies: few of them are open at a time', async t => {
   const names = Array.from({ length: 60 }, (_, i) => `${i}.log`)
   const rest = numbered(1, 12_000, ` ${'x'.repeat(60)}`)
-  const dir = t.testdir(Object.fromEntries(names.map(name => [name, `of ${name}\n`])))
+  const dir = testFolder(t, Object.fromEntries(names.map(name => [name, `of ${name}\n`])))
   const options = { include: [join(dir, '*.log')], follow: false }
   const run = await tail(options)
   await run.run
@@ -354,7 +355,7 @@ t.test('a batch that is given back is read again from the copy', async t => {
 
 t.test('files with the same content each have their own copy', async t => {
   const names = ['a.log', 'b.log', 'c.log']
-  const dir = t.testdir(Object.fromEntries(names.map(name => [name, asText(numbered(0, 10))])))
+  const dir = testFolder(t, Object.fromEntries(names.map(name => [name, asText(numbered(0, 10))])))
   const options = { include: [join(dir, '*.log')], follow: false }
   const run = await tail(options)
   await run.run
@@ -371,7 +372,7 @@ t.test('files with the same content each have their own copy', async t => {
 })
 
 t.test('a file that was closed to save descriptors, and compressed before it was looked at again', async t => {
-  const dir = t.testdir({ 'a.log': asText(numbered(0, 10)), 'b.log': 'b\n' })
+  const dir = testFolder(t, { 'a.log': asText(numbered(0, 10)), 'b.log': 'b\n' })
   const [a, b] = [join(dir, 'a.log'), join(dir, 'b.log')]
   const options = { include: [join(dir, '*.log')], max_open_files: 1, scan_interval: '50ms', rotate_wait: '100ms' }
   const run = await tail(options)

@@ -2,6 +2,7 @@ import { appendFileSync, linkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/line-splitter.js'
+import { testFolder } from '../../support/folder.js'
 import { tail, until } from '../../support/tailing.js'
 
 interface Saved {
@@ -15,7 +16,7 @@ interface Saved {
 const multiline = (timeout: string) => ({ start: '^S', timeout })
 
 t.test('what waits is not cut where appends are not seen at once', async t => {
-  const dir = t.testdir({ logs: { 'a.log': 'S1\n a\n' }, elsewhere: {} })
+  const dir = testFolder(t, { logs: { 'a.log': 'S1\n a\n' }, elsewhere: {} })
   const path = join(dir, 'logs/a.log')
   const other = join(dir, 'elsewhere/a.log')
   linkSync(path, other)
@@ -29,7 +30,7 @@ t.test('what waits is not cut where appends are not seen at once', async t => {
 })
 
 t.test('the position between events is known by what is before it, however they were read', async t => {
-  const dir = t.testdir({ 'a.log': 'S1\n a\n' })
+  const dir = testFolder(t, { 'a.log': 'S1\n a\n' })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], partial_line_at_stop: 'keep', multiline: multiline('1m') })
   await until(() => run.value('sluice_file_unread_bytes') === 6, 'read')
@@ -64,7 +65,7 @@ t.test('the position between events is known by what is before it, however they 
 })
 
 t.test('a batch that is given back comes again as the same events', async t => {
-  const dir = t.testdir({ 'a.log': 'S1\n a\nS2\n' })
+  const dir = testFolder(t, { 'a.log': 'S1\n a\nS2\n' })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], multiline: { ...multiline('30ms'), max_lines: 2 } })
   await until(() => run.out.lines.length === 2, 'both')

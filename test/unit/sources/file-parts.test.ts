@@ -32,6 +32,7 @@ import type { TailerContext } from '../../../src/sources/file/tailing.js'
 import type { Troubles } from '../../../src/sources/file/troubles.js'
 import { Watches } from '../../../src/sources/file/watches.js'
 import { file } from '../../../src/sources/file.js'
+import { testFolder } from '../../support/folder.js'
 import { ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/tailing.js'
 
@@ -144,7 +145,7 @@ t.test('patterns mean what they mean to picomatch', async t => {
 })
 
 t.test('is it the same file', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'a')
   const content = Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join('')
   writeFileSync(path, content)
@@ -212,7 +213,7 @@ t.test('positions', async t => {
 })
 
 t.test('watches that the system refuses', async t => {
-  const dir = t.testdir({ a: {}, b: {}, far: {} })
+  const dir = testFolder(t, { a: {}, b: {}, far: {} })
   const time = new ManualTime()
   const log: { msg: string; cause?: string }[] = []
   const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
@@ -295,7 +296,7 @@ t.test('saved positions', async t => {
 })
 
 t.test('a file of which more than its size was seen is known by its first bytes', async t => {
-  const path = join(t.testdir({ 'app.log': '' }), 'app.log')
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const fd = openSync(path, 'r')
   t.teardown(() => closeSync(fd))
   const context: Partial<TailerContext> = {
@@ -320,7 +321,7 @@ t.test('a file of which more than its size was seen is known by its first bytes'
 })
 
 t.test('an original that is truncated while its copy is compared with it', async t => {
-  const path = join(t.testdir({ 'app.log.1': 'first\n' }), 'app.log.1')
+  const path = join(testFolder(t, { 'app.log.1': 'first\n' }), 'app.log.1')
   let isSettled = true
   const examined: string[] = []
   const newcomers = new Newcomers({
@@ -342,7 +343,7 @@ t.test('an original that is truncated while its copy is compared with it', async
 })
 
 t.test('a copy as long as a file that is read from another copy was read by nobody', async t => {
-  const path = join(t.testdir({ 'app.log': '' }), 'app.log')
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const text = 'first\nsecond\n'
   writeFileSync(`${path}.1.gz`, gzipSync(text))
   const troubles = { damaged: () => {} } as Partial<Troubles> as Troubles
@@ -359,7 +360,7 @@ t.test('a copy as long as a file that is read from another copy was read by nobo
 })
 
 t.test('two copies of the same size that begin alike, of one of which all was read', async t => {
-  const path = join(t.testdir({ 'app.log': '' }), 'app.log')
+  const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const troubles = { damaged: () => {} } as Partial<Troubles> as Troubles
   const head = fingerprint(Buffer.from('same\n'), 0, 5)
   const found = async (later: string) => {
@@ -378,7 +379,7 @@ t.test('two copies of the same size that begin alike, of one of which all was re
 })
 
 t.test('a file that nobody saw and that cannot be opened any more is looked for again', async t => {
-  const dir = t.testdir({ 'app.log.1': 'first\n' })
+  const dir = testFolder(t, { 'app.log.1': 'first\n' })
   const place = { path: join(dir, 'app.log.1'), stat: statSync(join(dir, 'app.log.1'), { bigint: true }) }
   const since: number[] = []
   const saved = new Saved(undefined)

@@ -43,6 +43,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { compileReads } from '../../../src/sources/file/glob.js'
 import { includeWarnings } from '../../../src/sources/file/include-warnings.js'
 import { built } from '../../support/checkout.js'
+import { testFolder } from '../../support/folder.js'
 import { linesOf, originOf } from '../../support/lines.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { Receiver, tail, until } from '../../support/tailing.js'
@@ -123,12 +124,12 @@ function touches(t: Test, isFar: (path: string) => boolean, it: { readonly isHun
 }
 
 function foldersOf(t: Test): { dir: string; far: string; near: string } {
-  const dir = t.testdir({ far: { 'a.log': 'far 1\n' }, near: { 'b.log': 'near 1\n' } })
+  const dir = testFolder(t, { far: { 'a.log': 'far 1\n' }, near: { 'b.log': 'near 1\n' } })
   return { dir, far: join(dir, 'far'), near: join(dir, 'near') }
 }
 
 t.test('which mounts are remote, and which paths lead there', async t => {
-  const dir = t.testdir({ local: { 'a.log': '' } })
+  const dir = testFolder(t, { local: { 'a.log': '' } })
   symlinkSync(join(dir, 'far'), join(dir, 'local/link'))
   symlinkSync('link/deeper', join(dir, 'local/again'))
   symlinkSync('.', join(dir, 'local/self'))
@@ -223,7 +224,7 @@ t.test('a file system is asked once at a time, and nobody waits longer than a mo
 })
 
 t.test('file systems are asked by one process, or by a thread where there is none', async t => {
-  const folder = t.testdir({ bin: {} })
+  const folder = testFolder(t, { bin: {} })
   const calls = join(folder, 'calls')
   // It is ended by a signal once, and asked again.
   const stat = `#!/bin/sh\necho "$@" >> ${calls}\n[ $(wc -l < ${calls}) -gt 1 ] || kill -TERM $$\n`
@@ -482,7 +483,7 @@ async function rotate(t: Test, folder: string, nth: number): Promise<number> {
 }
 
 t.test('wherever in a sweep a file system stops to answer, every line is read once', async t => {
-  const dir = t.testdir()
+  const dir = testFolder(t)
   const calls = await rotate(t, join(dir, 'none'), 0)
   t.ok(calls > 100, `${calls} calls`)
   // Each of them was tried when this was written; one in ten takes three seconds.

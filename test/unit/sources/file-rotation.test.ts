@@ -19,6 +19,7 @@ import {
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { sleep } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
@@ -39,7 +40,7 @@ const asText = (lines: string[]) => lines.map(line => `${line}\n`).join('')
 
 for (const include of ['app.log', 'app.log*']) {
   t.test(`rotation by rename under ${include}: both files to their end, each once`, async t => {
-    const dir = t.testdir({ 'app.log': asText(numbered(0, 3)) })
+    const dir = testFolder(t, { 'app.log': asText(numbered(0, 3)) })
     const path = join(dir, 'app.log')
     const run = await tail({ include: [join(dir, include)], rotate_wait: '300ms', scan_interval: '50ms' })
     await settled(run, 3)
@@ -73,7 +74,7 @@ for (const include of ['app.log', 'app.log*']) {
 }
 
 t.test('what is renamed in the midst of a backlog comes before what takes its place', async t => {
-  const dir = t.testdir({ 'app.log': asText(numbered(0, 50_000, ` ${'x'.repeat(80)}`)) })
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 50_000, ` ${'x'.repeat(80)}`)) })
   const path = join(dir, 'app.log')
   const out = new Receiver()
   let go = () => {}
@@ -94,7 +95,7 @@ t.test('what is renamed in the midst of a backlog comes before what takes its pl
 
 for (const include of ['app.log', 'app.log*']) {
   t.test(`the last line before a rename comes before the new file under ${include}`, async t => {
-    const dir = t.testdir({ 'app.log': 'line 0\n' })
+    const dir = testFolder(t, { 'app.log': 'line 0\n' })
     const path = join(dir, 'app.log')
     const run = await tail({ include: [join(dir, include)], rotate_wait: '300ms', scan_interval: '10s' })
     await settled(run, 1)
@@ -110,7 +111,7 @@ for (const include of ['app.log', 'app.log*']) {
 }
 
 t.test('a file deleted while it has more is read to its end', async t => {
-  const dir = t.testdir({ 'app.log': asText(numbered(0, 50_000)) })
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 50_000)) })
   const path = join(dir, 'app.log')
   const content = readFileSync(path)
   const out = new Receiver()
@@ -131,7 +132,7 @@ t.test('a file deleted while it has more is read to its end', async t => {
 })
 
 t.test('a deleted file is kept while a batch of it may come back', async t => {
-  const dir = t.testdir({ 'app.log': 'one\n' })
+  const dir = testFolder(t, { 'app.log': 'one\n' })
   const out = new Receiver()
   out.hold = true
   const options = { include: [join(dir, 'app.log')], rotate_wait: '20ms', scan_interval: '20ms' }
@@ -151,7 +152,7 @@ t.test('a deleted file is kept while a batch of it may come back', async t => {
 })
 
 t.test('copy and truncate', async t => {
-  const dir = t.testdir({ 'app.log': asText(numbered(0, 100)) })
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 100)) })
   const path = join(dir, 'app.log')
   const run = await tail({ include: [path], scan_interval: '50ms' })
   const truncations = () => run.value('sluice_file_truncations_total')
@@ -186,7 +187,7 @@ t.test('copy and truncate', async t => {
 
 t.test('copy and truncate with the same first lines', async t => {
   const header = 'h'.repeat(3000)
-  const dir = t.testdir({ 'app.log': `${header}\n${asText(numbered(0, 10))}` })
+  const dir = testFolder(t, { 'app.log': `${header}\n${asText(numbered(0, 10))}` })
   const path = join(dir, 'app.log')
   const run = await tail({ include: [path], scan_interval: '50ms' })
   await settled(run, 11)
@@ -203,7 +204,7 @@ t.test('copy and truncate with the same first lines', async t => {
 })
 
 t.test('truncated while it is to be read again from its beginning: what it holds now is remembered', async t => {
-  const dir = t.testdir({ 'app.log': asText(numbered(0, 200)) })
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 200)) })
   const path = join(dir, 'app.log')
   const options = { include: [path] }
   const run = await tail(options)
@@ -226,7 +227,10 @@ t.test('truncated while it is to be read again from its beginning: what it holds
 
 t.test('while nothing runs: rotation, truncation, and an inode that is given away again', async t => {
   const names = ['renamed', 'outside', 'truncated', 'shorter', 'reused', 'untouched', 'gone', 'small']
-  const dir = t.testdir(Object.fromEntries(names.map(name => [`${name}.log`, asText(numbered(0, 10, ` of ${name}`))])))
+  const dir = testFolder(
+    t,
+    Object.fromEntries(names.map(name => [`${name}.log`, asText(numbered(0, 10, ` of ${name}`))])),
+  )
   const at = (name: string) => join(dir, name)
   const include = [at('*.log'), at('*.log.1')]
   const run = await tail({ include })
@@ -266,7 +270,7 @@ t.test('while nothing runs: rotation, truncation, and an inode that is given awa
 })
 
 t.test('a kill soon after a file was found, and a rotation before the next start', async t => {
-  const dir = t.testdir({ 'old.log': 'old\n' })
+  const dir = testFolder(t, { 'old.log': 'old\n' })
   const path = join(dir, 'app.log')
   const run = await tail({ include: [join(dir, '*.log')] })
   await settled(run, 1)
@@ -286,7 +290,7 @@ t.test('a kill soon after a file was found, and a rotation before the next start
 })
 
 t.test('names that were passed on in a circle while nothing ran', async t => {
-  const dir = t.testdir({ 'a.log': 'one\n', 'b.log': 'two\n', 'c.log': 'three\n' })
+  const dir = testFolder(t, { 'a.log': 'one\n', 'b.log': 'two\n', 'c.log': 'three\n' })
   const at = (name: string) => join(dir, name)
   const out = new Receiver()
   out.hold = true
@@ -303,7 +307,7 @@ t.test('names that were passed on in a circle while nothing ran', async t => {
 })
 
 t.test('rename cycles through the pattern', async t => {
-  const dir = t.testdir({ 'a.log': 'one\n', 'b.log': 'two\n' })
+  const dir = testFolder(t, { 'a.log': 'one\n', 'b.log': 'two\n' })
   const [a, b, away] = [join(dir, 'a.log'), join(dir, 'b.log'), join(dir, 'away')]
   const run = await tail({ include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '30ms' })
   await settled(run, 2)
@@ -323,7 +327,7 @@ t.test('rename cycles through the pattern', async t => {
 })
 
 t.test('names: hard links once, equal lines twice, symbolic links followed and switched', async t => {
-  const dir = t.testdir({
+  const dir = testFolder(t, {
     logs: { 'one.log': 'same\n', 'two.log': 'same\n', 'empty.log': '', 'void.log': '' },
     targets: { first: 'first\n', second: 'second\n' },
   })
@@ -353,7 +357,7 @@ t.test('names: hard links once, equal lines twice, symbolic links followed and s
 })
 
 t.test('folders that come later, and come again', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const include = [join(dir, 'x/y/*.log'), join(dir, 'deep/**/z.log'), join(dir, 'exact/app.log')]
   const run = await tail({ include, exclude: ['not*', join(dir, 'deep/no/**')], scan_interval: '1h' })
   let lines = 0
@@ -383,7 +387,7 @@ t.test('folders that come later, and come again', async t => {
 /** A writer of numbered lines that rotates as logrotate and others do, and a daemon that is stopped and killed. */
 async function shake(t: Test, seed: number, include: string): Promise<void> {
   const random = new Seeded(seed)
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'app.log')
   const options = {
     include: [join(dir, include)],

@@ -18,6 +18,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { Reach } from '../../../src/core/reach.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(120_000)
@@ -49,7 +50,7 @@ function copyTruncate(path: string, copy: string): void {
 
 /** A hundred lines of app.log are read, then a hundred more are written while nothing runs. */
 async function stopped(t: Test, pattern: string) {
-  const dir = t.testdir({ 'app.log': asText(numbered(0, 100)) })
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 100)) })
   const path = join(dir, 'app.log')
   const options = { include: [join(dir, pattern)], exclude: ['*.gz'], rotate_wait: '50ms', scan_interval: '20ms' }
   const run = await tail(options)
@@ -151,7 +152,7 @@ for (const pattern of ['app.log', 'app*.log*']) {
 }
 
 t.test('the hole that a writer leaves which does not append is no part of a line', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'app.log')
   const fd = openSync(path, 'w')
   t.teardown(() => closeSync(fd))
@@ -178,7 +179,7 @@ t.test('the hole that a writer leaves which does not append is no part of a line
 })
 
 t.test('a hole that is read before the first line is there', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   const path = join(dir, 'app.log')
   writeFileSync(path, '')
   truncateSync(path, 100_000)
@@ -198,7 +199,7 @@ t.test('a hole that is read before the first line is there', async t => {
 
 t.test('NUL bytes that somebody wrote are data', async t => {
   const text = `${'\0'.repeat(5000)}first\nsecond\n`
-  const dir = t.testdir({ 'app.log': text })
+  const dir = testFolder(t, { 'app.log': text })
   const path = join(dir, 'app.log')
   const run = await tail({ include: [path], follow: false })
   await run.run
@@ -208,7 +209,7 @@ t.test('NUL bytes that somebody wrote are data', async t => {
 
 t.test('copied and truncated again and again while nothing can be delivered: every copy is read', async t => {
   // More than is read ahead.
-  const dir = t.testdir({ 'app.log': asText(numbered(0, 90_000)) })
+  const dir = testFolder(t, { 'app.log': asText(numbered(0, 90_000)) })
   const path = join(dir, 'app.log')
   const out = new Receiver()
   let makeRoom = () => {}
@@ -271,7 +272,7 @@ t.test('a copy that was never seen is renamed before it is its turn', async t =>
 
 t.test('copies that begin alike are told apart by what stands before the position', async t => {
   const banner = `# ${'the header of every file '.repeat(50)}\n`
-  const dir = t.testdir({ 'app.log': banner + asText(numbered(0, 100)) })
+  const dir = testFolder(t, { 'app.log': banner + asText(numbered(0, 100)) })
   const path = join(dir, 'app.log')
   const options = { include: [path], scan_interval: '20ms', rotate_wait: '50ms' }
   const run = await tail(options)
@@ -307,7 +308,7 @@ function block(out: Receiver): () => void {
 const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone, looking for its rest'))
 
 t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
-  const dir = t.testdir({ 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
+  const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })
   const path = join(dir, 'app.log')
   // For longer than compressed files that nobody saw must be quiet.
   const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '10s' }
@@ -338,7 +339,7 @@ t.test('a copy that might have been the one of a file, and was not: it is read, 
 })
 
 t.test('killed while copies that nobody saw were read: the next start finds the same ones', async t => {
-  const dir = t.testdir({ 'app.log': BANNER })
+  const dir = testFolder(t, { 'app.log': BANNER })
   const path = join(dir, 'app.log')
   const rotate = () => {
     if (existsSync(`${path}.1.gz`)) renameSync(`${path}.1.gz`, `${path}.2.gz`)
@@ -381,7 +382,7 @@ t.test('killed while copies that nobody saw were read: the next start finds the 
 })
 
 t.test('a copy stays that of the file it was read of, however long that is kept', async t => {
-  const dir = t.testdir({ 'app.log': '', 'other.log': '' })
+  const dir = testFolder(t, { 'app.log': '', 'other.log': '' })
   const [path, other] = [join(dir, 'app.log'), join(dir, 'other.log')]
   let ms = 0
   const clock = { ...systemClock, now: () => systemClock.now() + ms }
@@ -423,7 +424,7 @@ for (const [isThere, isPlain] of [
 ]) {
   const title = isThere ? 'is there as well' : 'comes later'
   t.test(`a ${isPlain ? 'plain ' : ''}copy of another file begins alike, and the right one ${title}`, async t => {
-    const dir = t.testdir({ 'app.log': '', 'other.log': '' })
+    const dir = testFolder(t, { 'app.log': '', 'other.log': '' })
     const path = join(dir, 'app.log')
     await sleep(30)
     // Of the same size where that can be confused.
@@ -466,7 +467,7 @@ for (const [isThere, isPlain] of [
 }
 
 t.test('a file that nobody saw is compressed when it is to be read, and another copy begins alike', async t => {
-  const dir = t.testdir({ 'app.log': BANNER + asText(numbered(0, 30)) })
+  const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 30)) })
   const path = join(dir, 'app.log')
   let isCompressed = false
   const reach: Reach = {

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/line-splitter.js'
 import { after, sleep, systemClock, type TimerClock } from '../../../src/lib/time.js'
+import { testFolder } from '../../support/folder.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
 /** Real time, which can be put forward. */
@@ -31,7 +32,7 @@ for (const [title, options] of [
   ['with partial_line_at_stop: deliver', { partial_line_at_stop: 'deliver' }],
 ] as const) {
   t.test(`the rest of a line that comes just before a stop is not cut off, ${title}`, async t => {
-    const path = join(t.testdir({ 'a.log': 'first half ' }), 'a.log')
+    const path = join(testFolder(t, { 'a.log': 'first half ' }), 'a.log')
     const run = await tail({ include: [path], ...options })
     await unread(run, 11)
     await quiet()
@@ -45,7 +46,7 @@ for (const [title, options] of [
 }
 
 t.test('a stop keeps an unfinished line for the next start, or delivers it', async t => {
-  const dir = t.testdir({ 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha' })
+  const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha' })
   const [a, b, c] = ['a.log', 'b.log', 'c.log'].map(name => join(dir, name)) as [string, string, string]
   const keeps = await tail({ include: [a] })
   const delivers = await tail({ include: [b], partial_line_at_stop: 'deliver' })
@@ -72,7 +73,7 @@ t.test('a stop keeps an unfinished line for the next start, or delivers it', asy
 })
 
 t.test('a stop in the middle of an event of several lines keeps it whole', async t => {
-  const path = join(t.testdir({ 'a.log': 'S1\n a\n' }), 'a.log')
+  const path = join(testFolder(t, { 'a.log': 'S1\n a\n' }), 'a.log')
   const options = { include: [path], multiline: { start: '^S', timeout: '1m' } }
   const run = await tail(options)
   await unread(run, 6)
@@ -88,7 +89,7 @@ t.test('a stop in the middle of an event of several lines keeps it whole', async
 t.test(
   'an unfinished line waits as long as its file may grow, and is delivered when it was renamed and is quiet',
   async t => {
-    const dir = t.testdir({ 'a.log': 'whole\nhalf', 'other.log': '' })
+    const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'other.log': '' })
     const path = join(dir, 'a.log')
     const clock = new Ahead()
     const run = await tail({ include: [join(dir, '*.log*')] }, new MemoryCheckpoints(), new Receiver(), clock)
@@ -116,7 +117,7 @@ t.test(
 t.test('with partial_line_timeout, a writer that fills buffers has no line cut', async t => {
   const line = `${'x'.repeat(99)}\n`
   const all = line.repeat(200)
-  const dir = t.testdir({ 'a.log': 'before\n', 'b.log': 'before\n', 'other.log': '' })
+  const dir = testFolder(t, { 'a.log': 'before\n', 'b.log': 'before\n', 'other.log': '' })
   const [a, b, other] = ['a.log', 'b.log', 'other.log'].map(name => join(dir, name)) as [string, string, string]
   const clock = new Ahead()
   const options = { include: [join(dir, '*.log')], partial_line_timeout: '5s' }
@@ -150,7 +151,7 @@ t.test('with partial_line_timeout, a writer that fills buffers has no line cut',
 })
 
 t.test('what the next start could not find is delivered at a stop', async t => {
-  const dir = t.testdir({ 'deleted.log': 'half', 'moved.log': 'half', 'renamed.log': 'half', old: {} })
+  const dir = testFolder(t, { 'deleted.log': 'half', 'moved.log': 'half', 'renamed.log': 'half', old: {} })
   const [deleted, moved, renamed] = ['deleted', 'moved', 'renamed'].map(name => join(dir, `${name}.log`)) as [
     string,
     string,
@@ -176,7 +177,7 @@ t.test('what the next start could not find is delivered at a stop', async t => {
 })
 
 t.test('a stop gives up on a deleted file when nothing is delivered any more', async t => {
-  const dir = t.testdir({ 'a.log': 'line\nhalf' })
+  const dir = testFolder(t, { 'a.log': 'line\nhalf' })
   const path = join(dir, 'a.log')
   const out = new Receiver()
   out.hold = true
@@ -198,7 +199,7 @@ t.test('a stop gives up on a deleted file when nothing is delivered any more', a
 })
 
 t.test('unfinished lines take no descriptors from other files, and are whole all the same', async t => {
-  const dir = t.testdir({ logs: {} })
+  const dir = testFolder(t, { logs: {} })
   const paths = Array.from({ length: 5 }, (_, i) => join(dir, `logs/${i}.log`))
   for (const path of paths) writeFileSync(path, 'first\nhalf')
   const options = { include: [join(dir, 'logs/*.log')], max_open_files: 2 }
@@ -216,7 +217,7 @@ t.test('unfinished lines take no descriptors from other files, and are whole all
 })
 
 t.test('unfinished lines beyond the memory for them are not cut', async t => {
-  const dir = t.testdir({})
+  const dir = testFolder(t)
   mkdirSync(join(dir, 'logs'))
   const long = 'x'.repeat(15 << 20)
   const paths = Array.from({ length: 4 }, (_, i) => join(dir, `logs/${i}.log`))

@@ -15,6 +15,7 @@ import { LimitedReach } from '../../../src/config/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../src/lib/line-splitter.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
+import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
@@ -38,7 +39,7 @@ t.test('every byte arrives once and in order, whatever the bytes', async t => {
     parts.push(bytes, Buffer.from(random.pick(['\n', '\r\n', '\n\n', '\0\n'])))
   }
   const content = Buffer.concat([...parts, Buffer.from('no line end')])
-  const dir = t.testdir({ 'a.log': content, 'empty.log': '', 'b.log': '\n\n', 'c.log': '\r\n', 'd.log': 'x' })
+  const dir = testFolder(t, { 'a.log': content, 'empty.log': '', 'b.log': '\n\n', 'c.log': '\r\n', 'd.log': 'x' })
   const run = await tail({ include: [join(dir, '*.log')], follow: false, max_line_bytes: 4096 })
   await run.run
   t.ok(run.out.bytes(join(dir, 'a.log')).equals(content))
@@ -57,7 +58,7 @@ t.test('every byte arrives once and in order, whatever the bytes', async t => {
 })
 
 t.test('a source with bounds does not follow a link out of them', async t => {
-  const dir = t.testdir({ logs: { 'a.log': 'fine\n' }, secret: 'secret\n' })
+  const dir = testFolder(t, { logs: { 'a.log': 'fine\n' }, secret: 'secret\n' })
   const path = (name: string) => join(dir, name)
   symlinkSync(path('secret'), path('logs/b.log'))
   symlinkSync(path('logs/a.log'), path('logs/c.log'))
@@ -74,7 +75,7 @@ t.test('a source with bounds does not follow a link out of them', async t => {
 })
 
 t.test('appends are seen within 100 ms, and many small ones cost few batches', async t => {
-  const dir = t.testdir({ 'a.log': 'first\n' })
+  const dir = testFolder(t, { 'a.log': 'first\n' })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], scan_interval: '1h' })
   await settled(run, 1)
@@ -100,7 +101,7 @@ t.test('appends are seen within 100 ms, and many small ones cost few batches', a
 })
 
 t.test('an unfinished line waits for its end, is delivered once after its time, and is continued', async t => {
-  const dir = t.testdir({ 'a.log': 'whole\nhal' })
+  const dir = testFolder(t, { 'a.log': 'whole\nhal' })
   const path = join(dir, 'a.log')
   const options = { include: [path], partial_line_timeout: '150ms' }
   const run = await tail(options)
@@ -128,7 +129,7 @@ t.test('an unfinished line waits for its end, is delivered once after its time, 
 
 t.test('a line over the limit comes in pieces, across a kill too', async t => {
   const long = Buffer.from(Array.from({ length: 5000 }, (_, i) => `${i},`).join(''))
-  const dir = t.testdir({ 'a.log': Buffer.concat([long, Buffer.from('\nshort\n')]) })
+  const dir = testFolder(t, { 'a.log': Buffer.concat([long, Buffer.from('\nshort\n')]) })
   const path = join(dir, 'a.log')
   const out = new Receiver()
   out.hold = true
@@ -141,7 +142,7 @@ t.test('a line over the limit comes in pieces, across a kill too', async t => {
 })
 
 t.test('a position inside of a line resumes there', async t => {
-  const dir = t.testdir({ 'a.log': 'x'.repeat(3000) })
+  const dir = testFolder(t, { 'a.log': 'x'.repeat(3000) })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], max_line_bytes: 1024 })
   await settled(run, 2)
@@ -158,7 +159,7 @@ t.test('a position inside of a line resumes there', async t => {
 })
 
 t.test('positions are committed in order, whatever order batches settle in', async t => {
-  const dir = t.testdir({ 'a.log': '' })
+  const dir = testFolder(t, { 'a.log': '' })
   const path = join(dir, 'a.log')
   const out = new Receiver()
   out.hold = true
@@ -190,7 +191,7 @@ t.test('positions are committed in order, whatever order batches settle in', asy
 })
 
 t.test('a batch that is given back ends the run, and is read again', async t => {
-  const dir = t.testdir({ 'a.log': '', 'b.log': '' })
+  const dir = testFolder(t, { 'a.log': '', 'b.log': '' })
   const path = join(dir, 'a.log')
   const out = new Receiver()
   out.hold = true
@@ -221,7 +222,7 @@ t.test('a batch that is given back ends the run, and is read again', async t => 
 })
 
 t.test('a part of a line that is given back is read again as a part', async t => {
-  const dir = t.testdir({ 'a.log': 'x'.repeat(1500) })
+  const dir = testFolder(t, { 'a.log': 'x'.repeat(1500) })
   const path = join(dir, 'a.log')
   const out = new Receiver()
   out.hold = true
@@ -243,7 +244,7 @@ t.test('a part of a line that is given back is read again as a part', async t =>
 })
 
 t.test('an end of the run leaves a batch that waits for room on its way, and reads nothing more', async t => {
-  const dir = t.testdir({ 'a.log': 'line of some length\n'.repeat(100_000) })
+  const dir = testFolder(t, { 'a.log': 'line of some length\n'.repeat(100_000) })
   const out = new Receiver()
   out.room = new Promise(() => {})
   const run = await tail({ include: [join(dir, 'a.log')] }, new MemoryCheckpoints(), out)
@@ -255,7 +256,11 @@ t.test('an end of the run leaves a batch that waits for room on its way, and rea
 })
 
 t.test('a huge backlog does not keep other files from being read', async t => {
-  const dir = t.testdir({ 'a-big.log': `${'x'.repeat(99)}\n`.repeat(80_000), 'b.log': 'small\n', 'c.log': 'small\n' })
+  const dir = testFolder(t, {
+    'a-big.log': `${'x'.repeat(99)}\n`.repeat(80_000),
+    'b.log': 'small\n',
+    'c.log': 'small\n',
+  })
   const run = await tail({ include: [join(dir, '*.log')], follow: false })
   await run.run
   const at = run.out.lines.findLastIndex(line => line.text === 'small')
@@ -265,7 +270,7 @@ t.test('a huge backlog does not keep other files from being read', async t => {
 
 t.test('no more files are open than allowed, and none is forgotten', async t => {
   const names = Array.from({ length: 20 }, (_, i) => `f${i}.log`)
-  const dir = t.testdir(Object.fromEntries(names.map(name => [name, `${name} 0\n`])))
+  const dir = testFolder(t, Object.fromEntries(names.map(name => [name, `${name} 0\n`])))
   const run = await tail({ include: [join(dir, '*.log')], max_open_files: 3, scan_interval: '50ms' })
   await settled(run, 20)
   t.ok(run.value('sluice_files_open')! <= 3)
@@ -289,7 +294,7 @@ t.test('no more files are open than allowed, and none is forgotten', async t => 
 t.test(
   'a file that was deleted stays open until it is read to its end, however many others are to be opened',
   async t => {
-    const dir = t.testdir({ 'a.log': 'a 0\n', 'b.log': 'b 0\n' })
+    const dir = testFolder(t, { 'a.log': 'a 0\n', 'b.log': 'b 0\n' })
     const run = await tail({ include: [join(dir, '*.log')], max_open_files: 2, scan_interval: '10s' })
     await settled(run, 2)
     let go = () => {}
@@ -310,7 +315,7 @@ t.test(
 )
 
 t.test('read_from: end skips what was there at the first start, and nothing later', async t => {
-  const dir = t.testdir({ 'a.log': 'old\nhal', 'b.log': '' })
+  const dir = testFolder(t, { 'a.log': 'old\nhal', 'b.log': '' })
   const options = { include: [join(dir, '*.log')], read_from: 'end' }
   const run = await tail(options)
   await until(() => run.value('sluice_files_watched') === 2, 'the first sweep')
@@ -343,7 +348,7 @@ t.test('read_from: end skips what was there at the first start, and nothing late
 })
 
 t.test('lost positions mean reading from the beginning, and are told', async t => {
-  const dir = t.testdir({ 'a.log': 'one\ntwo\n' })
+  const dir = testFolder(t, { 'a.log': 'one\ntwo\n' })
   for (const document of [null, 'nonsense', { version: 1, saved: 1, files: [{ path: 1 }] }]) {
     const checkpoints = new MemoryCheckpoints()
     checkpoints.document = document
@@ -356,7 +361,7 @@ t.test('lost positions mean reading from the beginning, and are told', async t =
 })
 
 t.test('what cannot be read is told once, counted, and tried again', async t => {
-  const dir = t.testdir({ 'good.log': 'good\n', 'loop.log': t.fixture('symlink', 'loop.log') })
+  const dir = testFolder(t, { 'good.log': 'good\n', 'loop.log': t.fixture('symlink', 'loop.log') })
   const run = await tail({ include: [join(dir, '*.log'), dir, '/dev/null'], scan_interval: '20ms' })
   await until(() => (run.counters.failures.get('open') ?? 0) >= 3, 'several attempts')
   const told = () => run.log.filter(({ msg }) => /cannot be read/.test(msg))
@@ -372,7 +377,7 @@ t.test('what cannot be read is told once, counted, and tried again', async t => 
 
 t.test('a name that is a FIFO is never opened', async t => {
   const { execFileSync } = await import('node:child_process')
-  const dir = t.testdir({ 'a.log': 'a\n' })
+  const dir = testFolder(t, { 'a.log': 'a\n' })
   execFileSync('mkfifo', [join(dir, 'b.log')])
   const run = await tail({ include: [join(dir, '*.log')], follow: false })
   await run.run
@@ -398,7 +403,7 @@ t.test('options', async t => {
 })
 
 t.test('a file that grows while it is read is read to its present end', async t => {
-  const dir = t.testdir({ 'a.log': '' })
+  const dir = testFolder(t, { 'a.log': '' })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path] })
   const fd = openSync(path, 'a')
@@ -416,7 +421,7 @@ t.test('a file that grows while it is read is read to its present end', async t 
 })
 
 t.test('a sweep during which the machine served others does not put off the next ones', async t => {
-  const dir = t.testdir({ 'app.log': 'first\n' })
+  const dir = testFolder(t, { 'app.log': 'first\n' })
   const path = join(dir, 'app.log')
   let [lateMs, isLate] = [0, false]
   const clock = {

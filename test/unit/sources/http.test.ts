@@ -8,6 +8,7 @@ import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { http as source } from '../../../src/sources/http.js'
 import { makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 import { startPushed, Taker, until } from '../../support/pushed.js'
 
@@ -354,7 +355,7 @@ t.test('senders of incomplete bodies keep nobody else out', async t => {
 })
 
 t.test('the key can be in a file, which is read again, in another header, without a scheme', async t => {
-  const folder = t.testdir({ key: 'first\n' })
+  const folder = testFolder(t, { key: 'first\n' })
   const file = join(folder, 'key')
   const { port } = await start(t, { auth: { key_file: file, header: 'X-Key', scheme: '' } })
   const status = async (key: string) => (await ask(port, { headers: { 'x-key': key }, body: '{}' })).status
@@ -680,7 +681,7 @@ t.test('clients that leave before the answer', async t => {
 t.test('TLS, and warnings about what is open', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const files = makeCertificates(openssl, t.testdir(), ['server', 'client'])
+  const files = makeCertificates(openssl, testFolder(t), ['server', 'client'])
   const tls = {
     cert_file: files.path('server.pem'),
     key_file: files.path('server.key'),

@@ -11,6 +11,7 @@ import { EntryReader } from '../../../src/sources/journald/entries.js'
 import { type Entry, lineOf } from '../../../src/sources/journald/fields.js'
 import { filterArgs } from '../../../src/sources/journald/options.js'
 import { journald } from '../../../src/sources/journald.js'
+import { testFolder } from '../../support/folder.js'
 import { MemoryCheckpoints, Receiver, until } from '../../support/tailing.js'
 
 t.test('what an event says', async t => {
@@ -140,7 +141,7 @@ const NOW = Date.UTC(2026, 0, 1)
 
 /** A source with a journalctl that does, call by call, what `calls` say in the language of the shell. */
 function start(t: Test, calls: string[], given: object = {}, saved?: unknown, fileSystems?: FileSystems) {
-  const folder = t.testdir({ bin: {} })
+  const folder = testFolder(t, { bin: {} })
   const program = join(folder, 'bin/journalctl')
   const prepare = (calls: string[]) => {
     const cases = calls.map((call, i) => `${i}) ${call} ;;`).join('\n')

@@ -8,6 +8,7 @@ import { untilReadable } from '../../../src/lib/until-readable.js'
 import { Listener } from '../../../src/sources/listen/listener.js'
 import { tcp } from '../../../src/sources/tcp.js'
 import { makeCertificates } from '../../support/certificates.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 import { contextOf, startPushed, Taker, until } from '../../support/pushed.js'
 
@@ -263,7 +264,7 @@ t.test('what cannot listen says why', async t => {
 t.test('TLS', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const files = makeCertificates(openssl, t.testdir({ foreign: {} }), ['server', 'client'])
+  const files = makeCertificates(openssl, testFolder(t, { foreign: {} }), ['server', 'client'])
   const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
   const ca = files.pem('ca.pem')
   const client = { cert: files.pem('client.pem'), key: files.pem('client.key') }
@@ -332,7 +333,7 @@ t.test('TLS', async t => {
 t.test('a TLS handshake that is not completed is ended, and others go on', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const files = makeCertificates(openssl, t.testdir(), ['server'])
+  const files = makeCertificates(openssl, testFolder(t), ['server'])
   const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
   const { port, out, counters, count } = await start(t, { tls, handshake_timeout: '200ms' })
   const good = tlsConnect({ port, host: '127.0.0.1', ca: files.pem('ca.pem') })
@@ -356,7 +357,7 @@ t.test('a TLS handshake that is not completed is ended, and others go on', async
 t.test('a renewed certificate is used without a restart, and a broken one is not', async t => {
   const openssl = needs(t, 'openssl')
   if (!openssl) return
-  const files = makeCertificates(openssl, t.testdir(), ['server'])
+  const files = makeCertificates(openssl, testFolder(t), ['server'])
   const tls = { cert_file: files.path('server.pem'), key_file: files.path('server.key') }
   const { context, logs } = contextOf('tcp')
   const listener = new Listener(

@@ -3,6 +3,7 @@ import t from 'tap'
 import { Answers, identityFaults } from '../../../fuzz/answers.js'
 import { fuzz } from '../../../fuzz/run.js'
 import { FakeIngest } from '../../../support/fake-ingest.js'
+import { testFolder } from '../../../support/folder.js'
 import { type Got, pipelineConfig, type Sending, startService, type TestService } from '../../../support/service.js'
 
 /** Every route with every status that the API's description has for it, and the answers held to that description. */
@@ -228,7 +229,7 @@ function usual(
 }
 
 t.test('every status of every route, as the description says', { timeout: 120_000 }, async t => {
-  const folder = t.testdir({})
+  const folder = testFolder(t)
   const world = await World.make(join(folder, 'state'))
   const busy = await startService(join(folder, 'busy'), {
     limits: { requestsPerKey: { limit: 1, windowMs: 3_600_000 } },
@@ -284,7 +285,7 @@ t.test('every status of every route, as the description says', { timeout: 120_00
 })
 
 t.test('HEAD is GET without a body; other methods are 405; unknown paths are 404', async t => {
-  const running = await startService(join(t.testdir({}), 'state'))
+  const running = await startService(join(testFolder(t), 'state'))
   t.teardown(() => running.close())
   const { key } = running.made.manager
   const document = (await running.send('GET', '/v3/openapi.json', { key })).body
@@ -326,7 +327,7 @@ t.test('HEAD is GET without a body; other methods are 405; unknown paths are 404
 })
 
 t.test('requests made of the description find nothing that it does not say', { timeout: 60_000 }, async t => {
-  const { statuses, problems } = await fuzz(join(t.testdir({}), 'state'), 20_310_203, 600)
+  const { statuses, problems } = await fuzz(join(testFolder(t), 'state'), 20_310_203, 600)
   t.same(problems.slice(0, 5), [])
   t.ok(Object.keys(statuses).length >= 7, JSON.stringify(statuses))
 })

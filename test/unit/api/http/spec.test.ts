@@ -13,6 +13,7 @@ import { Unread } from '../../../../src/api/http/unread.js'
 import { Connections } from '../../../../src/lib/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { checkout } from '../../../support/checkout.js'
+import { testFolder } from '../../../support/folder.js'
 import { until } from '../../../support/pushed.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
@@ -39,7 +40,7 @@ interface Fixture extends TestService {
 }
 
 async function start(t: Test, options: Parameters<typeof startService>[1] = {}): Promise<Fixture> {
-  const running = await startService(join(t.testdir({}), 'state'), options)
+  const running = await startService(join(testFolder(t), 'state'), options)
   t.teardown(() => running.close())
   const { manager, service_account, enterprise_service_account } = running.made
   return Object.assign(running, {
@@ -749,7 +750,7 @@ t.test('an end waits for what is under way, and for no connection that is open',
   const taken = new Promise<void>(resolve => {
     came = resolve
   })
-  const running = await startService(join(t.testdir({}), 'state'), {
+  const running = await startService(join(testFolder(t), 'state'), {
     keepAliveTimeoutMs: 600_000,
     ingest: {
       async ingest() {
