@@ -7,7 +7,7 @@ import { Service } from '../src/api/domain/service.js'
 import { buildApp } from '../src/api/http/app.js'
 import { openState } from '../src/api/store/state.js'
 import { components } from '../src/components.js'
-import { Connections } from '../src/lib/connections.js'
+import { Connections } from '../src/http/server/connections.js'
 import { systemClock } from '../src/lib/time.js'
 
 /** The two servers of the bench of the API, each a process of its own: `constant`, `fill FOLDER` and then `service FOLDER`. */

@@ -10,6 +10,7 @@ const LAYERS = [
   ['core'],
   ['condition', 'codecs', 'throttle'],
   ['flow'],
+  ['http'],
   ['sources', 'processors', 'destinations'],
   ['components.ts'],
   ['config'],
@@ -33,7 +34,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   pino: { home: /^cli\/run/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/metrics/ },
   split2: { home: /^(cli|admin|sources)\// },
-  undici: { home: /^destinations\/http/ },
+  undici: { home: /^http\/client\//, types: /^destinations\/http/ },
   yaml: { home: /^config\/load/ },
   zod: { home: /^(?!lib\/|cli\/)/ },
 }
@@ -133,6 +134,16 @@ t.test('imports point downwards', async t => {
       const fine = groupOf(to) === groupOf(path) || (rankOf(to) >= 0 && rankOf(to) < rankOf(path))
       if (!fine) t.fail(`src/${path} must not import ${to}`)
       if (!src.has(to)) t.fail(`src/${path} imports ${specifier}, which is not there`)
+    }
+  }
+})
+
+t.test('only the list of components imports a source', async t => {
+  for (const [path, { imports }] of src) {
+    if (groupOf(path) === 'sources' || path === 'components.ts') continue
+    for (const { specifier } of imports) {
+      const to = specifier.startsWith('.') ? target(path, specifier) : ''
+      if (groupOf(to) === 'sources') t.fail(`src/${path} must not import ${to}: what it shares belongs into src/http`)
     }
   }
 })

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { KeyWatch } from '../core/component.js'
-import { onReplyOver } from '../lib/reply.js'
+import { onReplyOver } from '../http/server/reply.js'
 import { sleep } from '../lib/time.js'
 
 /** Components that decide by key. */

@@ -1,9 +1,9 @@
 import type { Logger } from 'pino'
 import type { ServiceOptions } from '../config/service-options.js'
 import type { Metrics } from '../engine/metrics.js'
-import { ConnectionReport } from '../lib/connection-report.js'
-import { Connections } from '../lib/connections.js'
-import { addressTest, perAddress } from '../sources/listen/addresses.js'
+import { addressTest, perAddress } from '../http/server/addresses.js'
+import { ConnectionReport } from '../http/server/connection-report.js'
+import { Connections } from '../http/server/connections.js'
 
 /** How long a client may keep its side of a connection open after the last answer. */
 const CLOSE_MS = 2000

@@ -5,7 +5,7 @@ import type { Logger } from 'pino'
 import { askSocket, listenAtSocket, textOf } from '../admin/socket.js'
 import { ApiError } from '../api/domain/errors.js'
 import { errorCode, errorText } from '../core/errors.js'
-import { failReply } from '../lib/reply.js'
+import { failReply } from '../http/server/reply.js'
 
 /**
  * Administration of a service that runs: a unix socket in its data_dir, for the user that it runs as. It is HTTP with one

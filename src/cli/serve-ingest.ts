@@ -14,12 +14,12 @@ import type { Config } from '../config/load.js'
 import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
+import { Gone, Refusal } from '../http/server/refusal.js'
 import { INGEST_FOLDER } from '../ingest/ingest-backup.js'
 import { IngestHost } from '../ingest/ingest-host.js'
 import { AddressRules } from '../lib/address-rules.js'
 import { systemRandom } from '../lib/backoff.js'
 import { systemClock } from '../lib/time.js'
-import { Gone, Refusal } from '../sources/http/refusal.js'
 
 /** How many times the memory of one pipeline all of them may hold. */
 const SHARES = 8

@@ -4,10 +4,10 @@ import type { TlsOptions, Server as TlsServer } from 'node:tls'
 import type { Logger } from 'pino'
 import { EXPIRY_SERIES, expirySeries, TlsFiles } from '../core/tls-files.js'
 import type { Metrics } from '../engine/metrics.js'
+import { peerOf } from '../http/server/listener.js'
+import { serverOptions, type TlsFileOptions } from '../http/server/tls.js'
+import { REFUSED_AGE, REFUSED_TOTAL, TlsRefusals } from '../http/server/tls-refusals.js'
 import { systemClock } from '../lib/time.js'
-import { peerOf } from '../sources/listen/listener.js'
-import { serverOptions, type TlsFileOptions } from '../sources/listen/tls.js'
-import { REFUSED_AGE, REFUSED_TOTAL, TlsRefusals } from '../sources/listen/tls-refusals.js'
 
 /** The certificate of the service, and the clients that do not get through the handshake. */
 export class ServiceTls {

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { byteSize, duration, listenAddress, refuse } from '../core/options.js'
+import { addressRange, connectionOptions } from '../http/server/addresses.js'
+import { tlsOptions } from '../http/server/tls.js'
 import { parseRule } from '../lib/address-rules.js'
-import { addressRange, connectionOptions } from '../sources/listen/addresses.js'
-import { tlsOptions } from '../sources/listen/tls.js'
 
 /** The options of the service: the section `service` of a configuration. */
 

@@ -16,14 +16,14 @@ import {
 } from '../core/component.js'
 import { DeliveryError, type Failure } from '../core/errors.js'
 import { written } from '../core/explain.js'
+import { bodyText, connectionAdvice, cutText, drain, failureOf, retryAfterMs } from '../http/client/answer.js'
+import { BodyMemory } from '../http/client/body-memory.js'
+import { type Divided, divided } from '../http/client/divided.js'
+import { proxyWords } from '../http/client/network-error.js'
+import { type HttpOptions, options } from '../http/client/options.js'
+import { type ErrorList, readErrors } from '../http/client/read-errors.js'
+import { Transport, withoutQuery } from '../http/client/transport.js'
 import { packageVersion } from '../lib/version.js'
-import { bodyText, connectionAdvice, cutText, drain, failureOf, retryAfterMs } from './http/answer.js'
-import { BodyMemory } from './http/body-memory.js'
-import { type Divided, divided } from './http/divided.js'
-import { proxyWords } from './http/network-error.js'
-import { type HttpOptions, options } from './http/options.js'
-import { type ErrorList, readErrors } from './http/read-errors.js'
-import { Transport, withoutQuery } from './http/transport.js'
 
 /** Values of headers at least this long are kept out of every text. */
 const SECRET_LENGTH = 8

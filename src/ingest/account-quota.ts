@@ -1,5 +1,5 @@
-import type { Lease } from '../sources/http/quota.js'
-import { overloaded, Refusal } from '../sources/http/refusal.js'
+import type { Lease } from '../http/server/quota.js'
+import { overloaded, Refusal } from '../http/server/refusal.js'
 
 /**
  * One account may hold so many times what is left for all. It gets three quarters while it is alone, and however many

@@ -1,10 +1,10 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../engine/metrics.js'
+import { PORTION_BYTES } from '../http/events/frames.js'
 import { FairTurns } from '../lib/fair-turns.js'
 import { LogLimit } from '../lib/log-limit.js'
 import type { Clock } from '../lib/time.js'
 import { formatSize } from '../lib/units.js'
-import { PORTION_BYTES } from '../sources/http/frames.js'
 import { AccountKeys } from './account-keys.js'
 import { AccountRequests } from './account-requests.js'
 

@@ -7,12 +7,12 @@ import type { AckStatus } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type SourceContext } from '../core/component.js'
 import type { Origin } from '../core/origin.js'
-import { readBody } from '../sources/http/body.js'
-import type { Content } from '../sources/http/checks.js'
-import { framesOf, PORTION_BYTES } from '../sources/http/frames.js'
-import { Outcome } from '../sources/http/outcome.js'
-import type { Lease } from '../sources/http/quota.js'
-import { type Refusal, stopping } from '../sources/http/refusal.js'
+import type { Content } from '../http/events/checks.js'
+import { framesOf, PORTION_BYTES } from '../http/events/frames.js'
+import { Outcome } from '../http/events/outcome.js'
+import { readBody } from '../http/server/body.js'
+import type { Lease } from '../http/server/quota.js'
+import { type Refusal, stopping } from '../http/server/refusal.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
 

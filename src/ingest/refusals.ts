@@ -1,6 +1,6 @@
+import type { Refusal } from '../http/server/refusal.js'
 import { BoundedMap } from '../lib/bounded-map.js'
 import type { Clock } from '../lib/time.js'
-import type { Refusal } from '../sources/http/refusal.js'
 import { type Published, versionName } from './hosted-pipeline.js'
 
 /** A version that could not be built is not tried again for so many times as long as that took. */

@@ -11,10 +11,10 @@ import { type AnyDefinition, defineDestination } from '../../src/core/component.
 import { LOCAL } from '../../src/core/delivery-options.js'
 import { DeliveryError } from '../../src/core/errors.js'
 import { Metrics } from '../../src/engine/metrics.js'
+import { Refusal } from '../../src/http/server/refusal.js'
 import type { Published } from '../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../src/ingest/ingest-host.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
-import { Refusal } from '../../src/sources/http/refusal.js'
 import { testFolder } from './folder.js'
 
 /** What arrived, and what there is in the way of it. */

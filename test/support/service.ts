@@ -7,7 +7,7 @@ import { type AppOptions, buildApp } from '../../src/api/http/app.js'
 import { openState } from '../../src/api/store/state.js'
 import { Client } from '../../src/client.js'
 import { components } from '../../src/components.js'
-import { Connections } from '../../src/lib/connections.js'
+import { Connections } from '../../src/http/server/connections.js'
 import { type Clock, systemClock } from '../../src/lib/time.js'
 
 export interface Sending {

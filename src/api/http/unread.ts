@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import { onReplyOver } from '../../lib/reply.js'
+import { onReplyOver } from '../../http/server/reply.js'
 import { ApiError } from '../domain/errors.js'
 
 /** Shorter answers are not counted: the number of connections bounds them. */

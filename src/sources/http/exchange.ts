@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { onReplyOver } from '../../lib/reply.js'
-import type { Refusal } from './refusal.js'
+import type { Refusal } from '../../http/server/refusal.js'
+import { onReplyOver } from '../../http/server/reply.js'
 
 /** A request and its answer, until the answer is out or the connection is gone. */
 export class Exchange {

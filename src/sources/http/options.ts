@@ -3,7 +3,7 @@ import { codecOption } from '../../codecs/options.js'
 import { auth } from '../../core/auth-options.js'
 import { byteSize, duration, refuseAt } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
-import { listenOptions } from '../listen/listener.js'
+import { listenOptions } from '../../http/server/listener.js'
 
 export const options = z
   .strictObject({

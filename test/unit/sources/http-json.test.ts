@@ -1,7 +1,7 @@
 import t from 'tap'
-import { framesOf } from '../../../src/sources/http/frames.js'
-import { linesOfJson } from '../../../src/sources/http/json-body.js'
-import { Refusal } from '../../../src/sources/http/refusal.js'
+import { framesOf } from '../../../src/http/events/frames.js'
+import { linesOfJson } from '../../../src/http/events/json-body.js'
+import { Refusal } from '../../../src/http/server/refusal.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** The lines of a body, or what is wrong with it. Behind the body stands what must not be looked at. */

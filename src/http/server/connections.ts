@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Server, Socket } from 'node:net'
-import { descriptorLimit } from './descriptor-limit.js'
-import { networkOf, plainAddress } from './network-address.js'
-import { every, systemClock } from './time.js'
+import { descriptorLimit } from '../../lib/descriptor-limit.js'
+import { networkOf, plainAddress } from '../../lib/network-address.js'
+import { every, systemClock } from '../../lib/time.js'
 
 /**
  * The connections of a server, bounded in number and in time. A server of Node.js closes neither a connection that its

@@ -1,6 +1,6 @@
 import { objectEnd } from '../../lib/json-scan.js'
 import { flatten } from '../../lib/json-text.js'
-import { Refusal } from './refusal.js'
+import { Refusal } from '../server/refusal.js'
 
 const LF = 0x0a
 const COMMA = 0x2c

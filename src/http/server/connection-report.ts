@@ -1,5 +1,5 @@
+import { systemClock } from '../../lib/time.js'
 import type { CloseReason, ConnectionEvents, RefuseReason } from './connections.js'
-import { systemClock } from './time.js'
 
 /** The log has a message for each reason at most so often; the counts are exact. */
 const QUIET_MS = 60_000

@@ -4,7 +4,7 @@ import type { AccessKey } from '../../core/access-key.js'
 import type { AuthOptions } from '../../core/auth-options.js'
 import type { Codec } from '../../core/codec.js'
 import { errorText } from '../../core/errors.js'
-import { Refusal, tooLarge } from './refusal.js'
+import { Refusal, tooLarge } from '../server/refusal.js'
 
 /** What a body is made of: JSON lines, JSON, or lines of text. */
 export type Content = 'lines' | 'json' | 'text'
