@@ -34,7 +34,7 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   pino: { home: /^cli\/run/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/metrics/ },
   split2: { home: /^(cli|admin|sources)\// },
-  undici: { home: /^http\/client\//, types: /^destinations\/http/ },
+  undici: { home: /^http\/client\// },
   yaml: { home: /^config\/load/ },
   zod: { home: /^(?!lib\/|cli\/)/ },
 }

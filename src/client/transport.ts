@@ -1,4 +1,5 @@
-import { deadline, sleep } from '../lib/time.js'
+import { retryAfterMs } from '../http/client/statuses.js'
+import { deadline, sleep, systemClock } from '../lib/time.js'
 
 /** Requests to the service and what comes back, without knowing the routes. */
 
@@ -56,7 +57,7 @@ export class ServiceError extends Error {
     this.code = typeof code === 'string' ? code : `status_${answer.status}`
     this.errors = Array.isArray(errors) ? errors : []
     this.requestId = answer.requestId
-    this.retryAfterMs = retryAfter(answer.headers)
+    this.retryAfterMs = retryAfterMs(answer.headers.get('retry-after') ?? undefined, systemClock.wall())
   }
 }
 
@@ -78,11 +79,6 @@ function reasonOf(error: unknown): string {
 
 const FIRST_WAIT_MS = 200
 const LONGEST_WAIT_MS = 30_000
-
-function retryAfter(headers: Headers): number | undefined {
-  const text = headers.get('retry-after')
-  return text !== null && /^\d{1,9}$/.test(text) ? Number(text) * 1000 : undefined
-}
 
 export class Transport {
   readonly #options: ClientOptions

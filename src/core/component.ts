@@ -89,7 +89,16 @@ export interface KeyWatch {
 
 /** One attempt at a time: retry, batching, holding and dead letters are the engine's (flow/delivery/delivery.ts). */
 export interface Destination extends Lifecycle {
-  /** Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`. */
+  /**
+   * Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`.
+   *
+   * A retry gets the same array, so what was made of a request can be kept by it, in a WeakMap. It gets another one when the
+   * request was cut, or when the answer told its events apart.
+   *
+   * The bytes of a batch are valid until its acknowledgement is settled. That may be before the returned promise is: when the
+   * signal aborts, nobody waits for it any more. So copy what you need of them before the first wait (a connection,
+   * compression, a write that may be late), and touch no batch after it.
+   */
   // biome-ignore lint/suspicious/noConfusingVoidType: most destinations know nothing of a request but that it was accepted
   write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt | void>
   /**

@@ -4,12 +4,7 @@ const RANGE = /^([^/]+)\/(\d{1,3})$/
 
 /** Whether `text` is an IP address, or a range such as `10.0.0.0/8`. */
 export function isAddressOrRange(text: string): boolean {
-  try {
-    add(new BlockList(), text)
-    return true
-  } catch {
-    return false
-  }
+  return new AddressList().tryAdd(text)
 }
 
 /** IP addresses and ranges of them. An IPv4 address that is written as IPv6 (`::ffff:10.0.0.1`) is in those of IPv4. */
@@ -17,8 +12,18 @@ export class AddressList {
   readonly #list = new BlockList()
 
   /** Throws for what is neither an address nor a range. */
-  constructor(ranges: readonly string[]) {
+  constructor(ranges: readonly string[] = []) {
     for (const range of ranges) add(this.#list, range)
+  }
+
+  /** Adds a range; false for what is neither an address nor a range. */
+  tryAdd(range: string): boolean {
+    try {
+      add(this.#list, range)
+      return true
+    } catch {
+      return false
+    }
   }
 
   /** A zone (`fe80::1%eth0`) is ignored; false for what is no address. */

@@ -7,7 +7,7 @@ import type { Reach } from '../../core/reach.js'
 import type { TlsContent } from '../../core/tls-content.js'
 import { skipInterimAnswers, wasAnswered } from './interim-answers.js'
 import { DeniedAddress } from './network-error.js'
-import type { HttpOptions } from './options.js'
+import type { ClientOptions } from './options.js'
 import type { Via } from './proxy.js'
 import { connectProxy, openTunnel } from './tunnel.js'
 
@@ -20,7 +20,7 @@ const KEEP_ALIVE_MS = 15_000
 /** How long the rest of an answer may stall. The attempt as a whole has the time limit of the delivery. */
 const STALLED_BODY_MS = 10_000
 
-export type ConnectionOptions = Pick<HttpOptions, 'tls' | 'connect_timeout'>
+export type ConnectionOptions = Pick<ClientOptions, 'tls' | 'connect_timeout'>
 
 /** The proxy for an address; undefined: there is none. */
 export type FindProxy = (target: URL) => Promise<Via | undefined>

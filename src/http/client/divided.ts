@@ -1,11 +1,8 @@
 import type { Failure } from '../../core/errors.js'
-import { failureOf } from './answer.js'
+import type { AnswerList } from './request-format.js'
+import { failureOf } from './statuses.js'
 
-/**
- * Answers that tell events apart: `{"errors":[{"index":3,"status":400,"message":"..."}]}`, the index of an event in its
- * request from 0; status and message may be missing. With a 2xx all that is not listed was taken; with a 4xx nothing
- * was. What is listed is refused for good, unless its own status is one that is waited for.
- */
+/** Answers that tell events apart. What is listed is refused for good, unless its own status is one that is waited for. */
 
 /** What became of the events of a request; those in neither list were taken. */
 export interface Divided {
@@ -17,6 +14,7 @@ export interface Divided {
   readonly message: string | undefined
 }
 
+/** What an answer says of one event. */
 export interface Entry {
   readonly index: number
   readonly status: number | undefined
@@ -25,11 +23,12 @@ export interface Entry {
 
 /** Undefined: the answer is of another form, and its status counts for all events alike. */
 export function divided(
-  entries: readonly Entry[] | undefined,
+  listed: readonly Entry[] | undefined,
   status: number,
   count: () => number,
 ): Divided | undefined {
-  if (!entries || entries.length === 0) return undefined
+  const entries = listed?.filter(({ status = 400 }) => status >= 300) ?? []
+  if (entries.length === 0) return undefined
   const events = count()
   if (entries.some(({ index }) => index >= events)) return undefined
   const taken = status < 300
@@ -50,28 +49,15 @@ export function divided(
   return { failure: waits ?? 'reject', rejected, again, status: told.status, message: told.message }
 }
 
-/** Undefined: it is no list of entries. */
-export function entriesOf(text: string): Entry[] | undefined {
-  let errors: unknown
+/** The entries of a whole answer; undefined: it has no such list. */
+export function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
+  let list: unknown
   try {
-    errors = (JSON.parse(text) as { errors?: unknown } | null)?.errors
+    list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]
   } catch {
     return undefined
   }
-  if (!Array.isArray(errors)) return undefined
-  const entries = errors.map(entryOf)
+  if (!Array.isArray(list)) return undefined
+  const entries = list.map((value, position) => entry(value, position))
   return entries.every(entry => entry !== undefined) ? entries : undefined
-}
-
-export function entryOf(entry: unknown): Entry | undefined {
-  if (typeof entry !== 'object' || entry === null) return undefined
-  const { index, status, message } = entry as { readonly [name: string]: unknown }
-  if (!Number.isSafeInteger(index) || (index as number) < 0) return undefined
-  const isStatus = Number.isSafeInteger(status) && (status as number) >= 300 && (status as number) < 600
-  if (status !== undefined && !isStatus) return undefined
-  return {
-    index: index as number,
-    status: status as number | undefined,
-    message: typeof message === 'string' ? message : undefined,
-  }
 }

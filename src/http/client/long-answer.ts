@@ -11,13 +11,14 @@ const LETTER_U = 0x75
 const STRING_BYTES = 512
 /** A longer entry is not one of ours. */
 const ENTRY_BYTES = 16 * 1024
-const KEY = '"errors"'
 
 /**
- * Reads the entries of `errors` in a JSON object of any length, without keeping it: an answer may repeat every event
+ * Reads the entries of a list in a JSON object of any length, without keeping it: an answer may repeat every event
  * that it refuses. Memory is that of one entry.
  */
 export class LongAnswer {
+  /** The name of the list, in quotes. */
+  readonly #key: string
   /** Called with each entry, in order; undefined stands for one that cannot be read. */
   readonly #onEntry: (entry: unknown) => void
   /** How many brackets are open. */
@@ -32,13 +33,14 @@ export class LongAnswer {
   #digits = 0
   /** The string that was read last directly in the outer object: the name of what follows. */
   #name = ''
-  #inErrors = false
+  #inList = false
   /** Bytes of the entry being read; undefined outside of one. */
   #entry: number[] | undefined
   #tooLong = false
   #broken = false
 
-  constructor(onEntry: (entry: unknown) => void) {
+  constructor(name: string, onEntry: (entry: unknown) => void) {
+    this.#key = `"${name}"`
     this.#onEntry = onEntry
   }
 
@@ -64,14 +66,14 @@ export class LongAnswer {
       if (this.#depth === 1) this.#name = '"'
     } else if (byte === OPEN_BRACE || byte === OPEN_BRACKET) {
       this.#depth++
-      if (this.#depth === 2) this.#inErrors = byte === OPEN_BRACKET && this.#name === KEY
-      if (this.#depth === 3 && this.#inErrors) {
+      if (this.#depth === 2) this.#inList = byte === OPEN_BRACKET && this.#name === this.#key
+      if (this.#depth === 3 && this.#inList) {
         this.#entry = []
         this.#tooLong = false
       }
     } else if (byte === CLOSE_BRACE || byte === CLOSE_BRACKET) {
       if (this.#depth === 0) this.#broken = true
-      else if (--this.#depth === 1) this.#inErrors = false
+      else if (--this.#depth === 1) this.#inList = false
     } else if (byte === COMMA && this.#depth === 1) this.#name = ''
     this.#keep(byte)
     if (this.#depth === 2 && this.#entry) this.#endEntry()
@@ -86,7 +88,7 @@ export class LongAnswer {
     } else if (this.#digits > 0) this.#digits--
     else if (byte === BACKSLASH) this.#afterBackslash = true
     else if (byte === QUOTE) this.#inString = false
-    if (this.#depth === 1 && this.#name.length <= KEY.length) this.#name += String.fromCharCode(byte)
+    if (this.#depth === 1 && this.#name.length <= this.#key.length) this.#name += String.fromCharCode(byte)
     if (!this.#cutting || !this.#inString) this.#keep(byte)
   }
 

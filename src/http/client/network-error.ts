@@ -1,6 +1,6 @@
 import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
 import { opensslText, tlsAlertOf } from '../../core/tls-alert.js'
-import type { HttpOptions } from './options.js'
+import type { ClientOptions } from './options.js'
 import { ProxyError } from './tunnel.js'
 
 /** Why there was no answer, in words that name the option to change. */
@@ -37,7 +37,7 @@ export class DeniedAddress extends Error {
 /** What is known of the connection. */
 export interface Way {
   readonly url: string
-  readonly tls: HttpOptions['tls']
+  readonly tls: ClientOptions['tls']
   /** Whether the receiver has closed a connection before it ever answered over one. */
   readonly unanswered: boolean
   /** The proxy that requests go through. */
@@ -108,7 +108,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
 }
 
 /** Undefined: it has nothing to do with TLS. */
-function tlsWords(error: unknown, code: string, tls: HttpOptions['tls']): string | undefined {
+function tlsWords(error: unknown, code: string, tls: ClientOptions['tls']): string | undefined {
   const alert = tlsAlertOf(code)
   if (alert !== undefined) return alertWords(alert, tls)
   const words = VERIFICATION[code]
@@ -117,13 +117,13 @@ function tlsWords(error: unknown, code: string, tls: HttpOptions['tls']): string
   return `${opensslText(error)}; see tls.ca_file and tls.server_name`
 }
 
-const unknownAuthority = ({ ca_file }: HttpOptions['tls']) =>
+const unknownAuthority = ({ ca_file }: ClientOptions['tls']) =>
   ca_file === undefined
     ? "the authority of the receiver's certificate is not known; name its certificate in tls.ca_file"
     : `the receiver's certificate is of no authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
 const noTls = () => 'it does not speak TLS there: use http://, or its port for https'
 
-const VERIFICATION: Record<string, (tls: HttpOptions['tls'], error: unknown) => string> = {
+const VERIFICATION: Record<string, (tls: ClientOptions['tls'], error: unknown) => string> = {
   CERT_HAS_EXPIRED: () =>
     "the receiver's certificate has expired, or that of its authority; it has to be renewed there",
   CERT_NOT_YET_VALID: () => "the receiver's certificate is not valid yet; is the clock right?",
@@ -139,7 +139,7 @@ const VERIFICATION: Record<string, (tls: HttpOptions['tls'], error: unknown) => 
   ERR_SSL_PACKET_LENGTH_TOO_LONG: noTls,
 }
 
-function alertWords(alert: string, { cert_file }: HttpOptions['tls']): string {
+function alertWords(alert: string, { cert_file }: ClientOptions['tls']): string {
   if (alert === 'PROTOCOL_VERSION') return 'the receiver and this Node.js have no version of TLS in common'
   if (alert === 'UNRECOGNIZED_NAME') return 'the receiver has no certificate for this name; see tls.server_name'
   if (cert_file === undefined) {

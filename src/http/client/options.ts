@@ -1,6 +1,5 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { encodingOption } from '../../codecs/options.js'
 import { auth, HEADER_NAME } from '../../core/auth-options.js'
 import { duration, refuse, refuseAt } from '../../core/options.js'
 import { filePath, reaches } from '../../core/reach.js'
@@ -32,60 +31,61 @@ const tls = z
     }
   })
 
-export const options = z
-  .strictObject({
-    url: httpUrl().describe('Where events are sent to.'),
-    method: z.enum(['POST', 'PUT']).prefault('POST').describe('The method of the request.'),
-    encoding: encodingOption('json'),
-    headers: z
-      .record(
-        z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
-        reaches('nothing', z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' })),
-      )
-      .prefault({})
-      .describe('Further headers of every request. Their values are never logged.'),
-    auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
-    delegate_account_id: reaches(
-      'nothing',
-      z.string().regex(/^[0-9a-fA-F]{24}$/, { error: 'must be 24 hexadecimal digits' }),
+/** Options of every destination that sends over HTTP; each may be taken by itself. */
+export const clientOptions = {
+  url: httpUrl().describe('Where events are sent to.'),
+  headers: z
+    .record(
+      z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
+      reaches('nothing', z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' })),
     )
-      .optional()
-      .describe('Account to act within, for enterprise keys: sent as x-delegate-account-id.'),
-    validate: httpUrl().optional().describe('Asked with HEAD at the start: nothing is sent before it accepts the key.'),
-    compression: z
-      .enum(['none', 'gzip', 'zstd'])
-      .prefault('none')
-      .superRefine((compression, context) => {
-        if (compression === 'zstd' && !('zstdCompress' in zlib)) {
-          refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
-        }
-      })
-      .describe('How the body is compressed. zstd: where the runtime has it.'),
-    connect_timeout: duration()
-      .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
-      .prefault('10 Seconds')
-      .describe('Time to connect, within `timeout`.'),
-    proxy: proxy
-      .optional()
-      .describe(
-        'A proxy between this machine and the receiver. environment: the one in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY has the host. Without this option the environment is not used.',
-      ),
-    tls: tls
-      .prefault({})
-      .describe('For https. Certificates are always verified. Replaced files are used without a restart.'),
-  })
-  .superRefine(({ headers, auth, delegate_account_id }, context) => {
-    if (auth.type === 'token' && OWN_HEADERS.has(auth.header.toLowerCase()))
-      refuseAt(context, ['auth', 'header'], 'is set by sluice itself')
-    for (const name of Object.keys(headers)) {
-      const lower = name.toLowerCase()
-      const other =
-        (OWN_HEADERS.has(lower) && 'is set by sluice itself') ||
-        (auth.type === 'token' && lower === auth.header.toLowerCase() && 'is set by auth') ||
-        (lower === 'proxy-authorization' && 'is set by proxy.auth') ||
-        (delegate_account_id !== undefined && lower === 'x-delegate-account-id' && 'is set by delegate_account_id')
-      if (other) refuseAt(context, ['headers', name], other)
-    }
-  })
+    .prefault({})
+    .describe('Further headers of every request. Their values are never logged.'),
+  auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
+  validate: httpUrl().optional().describe('Asked with HEAD at the start: nothing is sent before it accepts the key.'),
+  compression: z
+    .enum(['none', 'gzip', 'zstd'])
+    .prefault('none')
+    .superRefine((compression, context) => {
+      if (compression === 'zstd' && !('zstdCompress' in zlib)) {
+        refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
+      }
+    })
+    .describe('How the body is compressed. zstd: where the runtime has it.'),
+  connect_timeout: duration()
+    .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
+    .prefault('10 Seconds')
+    .describe('Time to connect, within `timeout`.'),
+  proxy: proxy
+    .optional()
+    .describe(
+      'A proxy between this machine and the receiver. environment: the one in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY has the host. Without this option the environment is not used.',
+    ),
+  tls: tls
+    .prefault({})
+    .describe('For https. Certificates are always verified. Replaced files are used without a restart.'),
+}
 
-export type HttpOptions = z.output<typeof options>
+export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>
+
+/**
+ * Refuses options that set the same header twice. `others`: headers that further options set, in lower case, with the name
+ * of the option.
+ */
+export function checkHeaders(
+  { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,
+  context: z.RefinementCtx,
+  others: Readonly<Record<string, string | undefined>> = {},
+): void {
+  if (auth.type === 'token' && OWN_HEADERS.has(auth.header.toLowerCase()))
+    refuseAt(context, ['auth', 'header'], 'is set by sluice itself')
+  for (const name of Object.keys(headers)) {
+    const lower = name.toLowerCase()
+    const other =
+      (OWN_HEADERS.has(lower) && 'is set by sluice itself') ||
+      (auth.type === 'token' && lower === auth.header.toLowerCase() && 'is set by auth') ||
+      (lower === 'proxy-authorization' && 'is set by proxy.auth') ||
+      (others[lower] !== undefined && `is set by ${others[lower]}`)
+    if (other) refuseAt(context, ['headers', name], other)
+  }
+}

@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import { AccessKey } from '../../core/access-key.js'
 import type { DestinationContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
-import { AddressList, isAddressOrRange } from '../../lib/address-list.js'
+import { AddressList } from '../../lib/address-list.js'
 import type { ProxyOptions } from './proxy-options.js'
 
 /** The proxy that a request goes through. */
@@ -18,6 +18,7 @@ type Environment = Readonly<Record<string, string | undefined>>
 export class ProxySettings {
   readonly #options: ProxyOptions
   readonly #env: Environment
+  readonly #direct: DirectHosts
   readonly #password: AccessKey | undefined
   #secrets: readonly string[] = []
 
@@ -30,6 +31,7 @@ export class ProxySettings {
       })
     this.#options = options
     this.#env = env
+    this.#direct = options === 'environment' ? directHostsOf(env) : new DirectHosts(options.no_proxy)
     if (options === 'environment' || !options.auth) return
     const { password, password_file, credential } = options.auth
     const source = { key: password, key_file: password_file, credential }
@@ -44,8 +46,8 @@ export class ProxySettings {
 
   /** The address of the proxy for an address, without its password; undefined: none. */
   urlFor(target: URL): URL | undefined {
-    if (this.#options === 'environment') return proxyFromEnvironment(target, this.#env)
-    return isExcluded(target, this.#options.no_proxy) ? undefined : new URL(this.#options.url)
+    if (this.#direct.has(target)) return undefined
+    return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)
   }
 
   /** Undefined: the address is reached directly. */
@@ -84,13 +86,12 @@ function variablesFor({ protocol }: URL): string[] {
 
 /** The variable that names a proxy for the address; undefined: none does. */
 export function variableFor(target: URL, env: Environment = process.env): string | undefined {
-  const list = (env.no_proxy ?? env.NO_PROXY ?? '').split(/[\s,]+/).filter(entry => entry !== '')
-  return isExcluded(target, list) ? undefined : variablesFor(target).find(name => env[name])
+  return directHostsOf(env).has(target) ? undefined : variablesFor(target).find(name => env[name])
 }
 
-/** The proxy that the environment names for an address. */
-export function proxyFromEnvironment(target: URL, env: Environment = process.env): URL | undefined {
-  const name = variableFor(target, env)
+/** The proxy that the environment names for an address that is not reached directly. */
+function proxyFrom(env: Environment, target: URL): URL | undefined {
+  const name = variablesFor(target).find(name => env[name])
   const text = name && env[name]
   if (!text) return undefined
   const full = text.includes('://') ? text : `http://${text}`
@@ -101,21 +102,39 @@ export function proxyFromEnvironment(target: URL, env: Environment = process.env
   throw new DeliveryError(message, { failure: 'hold', reason: 'proxy' })
 }
 
-/** Whether a list as in NO_PROXY has the address. */
-function isExcluded(target: URL, list: readonly string[]): boolean {
-  const host = target.hostname.replace(/^\[|\]$/g, '').toLowerCase()
-  const port = target.port || (target.protocol === 'https:' ? '443' : '80')
-  return list.some(entry => {
-    if (entry === '*') return true
-    if (entry.includes('/')) return isAddressOrRange(entry) && new AddressList([entry]).has(host)
-    const [, name = '', ownPort] = isIP(entry) ? [entry, entry] : (/^(.*?)(?::(\d+))?$/.exec(entry) ?? [])
-    if (ownPort !== undefined && ownPort !== port) return false
-    const domain = name
-      .replace(/^\[|\]$/g, '')
-      .replace(/^\*?\./, '')
-      .toLowerCase()
-    return host === domain || host.endsWith(`.${domain}`)
-  })
+function directHostsOf(env: Environment): DirectHosts {
+  return new DirectHosts((env.no_proxy ?? env.NO_PROXY ?? '').split(/[\s,]+/).filter(entry => entry !== ''))
+}
+
+const withoutBrackets = (host: string) => host.replace(/^\[|\]$/g, '')
+
+/** The hosts of a list as in NO_PROXY. */
+class DirectHosts {
+  readonly #all: boolean
+  readonly #ranges = new AddressList()
+  readonly #hosts: readonly { readonly domain: string; readonly port: string | undefined }[]
+
+  constructor(list: readonly string[]) {
+    this.#all = list.includes('*')
+    for (const entry of list) if (entry.includes('/')) this.#ranges.tryAdd(entry)
+    this.#hosts = list
+      .filter(entry => !entry.includes('/'))
+      .map(entry => {
+        const [, name = '', port] = isIP(entry) ? [entry, entry] : (/^(.*?)(?::(\d+))?$/.exec(entry) ?? [])
+        const domain = withoutBrackets(name).replace(/^\*?\./, '')
+        return { domain: domain.toLowerCase(), port }
+      })
+  }
+
+  has({ hostname, port, protocol }: URL): boolean {
+    const host = withoutBrackets(hostname).toLowerCase()
+    const usedPort = port || (protocol === 'https:' ? '443' : '80')
+    if (this.#all || this.#ranges.has(host)) return true
+    return this.#hosts.some(
+      ({ domain, port }) =>
+        (port === undefined || port === usedPort) && (host === domain || host.endsWith(`.${domain}`)),
+    )
+  }
 }
 
 function decoded(text: string): string {

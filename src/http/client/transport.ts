@@ -5,7 +5,7 @@ import { exposeExpiries, TlsFiles, TlsFilesError } from '../../core/tls-files.js
 import { every } from '../../lib/time.js'
 import type { Connections } from './connections.js'
 import { networkError } from './network-error.js'
-import type { HttpOptions } from './options.js'
+import type { ClientOptions } from './options.js'
 import { ProxySettings, type Via, variableFor } from './proxy.js'
 
 /** Replaced files are looked for this often while there are requests, */
@@ -15,7 +15,7 @@ const IDLE_LOOK_MS = 60_000
 
 /** The connections of a destination, with the certificates that they are made with. */
 export class Transport {
-  readonly #options: HttpOptions
+  readonly #options: ClientOptions
   readonly #context: DestinationContext
   readonly #tls: TlsFiles
   #proxy: ProxySettings | undefined
@@ -25,7 +25,7 @@ export class Transport {
   #lookedAt = Number.NEGATIVE_INFINITY
   #stopLooking: (() => void) | undefined
 
-  constructor(options: HttpOptions, context: DestinationContext) {
+  constructor(options: ClientOptions, context: DestinationContext) {
     const { log, clock, metrics, reach } = context
     this.#options = options
     this.#context = context
@@ -154,11 +154,11 @@ function throughProxy(request: Dispatcher.RequestOptions, target: URL, { url, au
   return { ...request, origin: url.origin, path: `${target.origin}${request.path}`, headers }
 }
 
-function tlsPaths({ tls: { ca_file, cert_file, key_file } }: HttpOptions) {
+function tlsPaths({ tls: { ca_file, cert_file, key_file } }: ClientOptions) {
   return { ca_file, cert_file, key_file }
 }
 
-function hasTlsFiles(options: HttpOptions): boolean {
+function hasTlsFiles(options: ClientOptions): boolean {
   return Object.values(tlsPaths(options)).some(path => path !== undefined)
 }
 

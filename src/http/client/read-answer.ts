@@ -1,7 +1,8 @@
 import type { Dispatcher } from 'undici'
-import { connectionFreed, oneLine } from './answer.js'
-import { type Entry, entriesOf, entryOf } from './divided.js'
+import { connectionFreed, oneLine } from './answer-text.js'
+import { type Entry, entriesOf } from './divided.js'
 import { LongAnswer } from './long-answer.js'
+import type { AnswerList } from './request-format.js'
 
 /** An answer in JSON of at most this size is parsed as a whole. */
 const WHOLE_BYTES = 4 * 1024 * 1024
@@ -10,7 +11,7 @@ const ANSWER_BYTES = 64 * 1024 * 1024
 const MOST_ENTRIES = 1_000_000
 const MESSAGES = 100
 
-export interface ErrorList {
+export interface ReadAnswer {
   /** The beginning of the answer, as one line. */
   readonly text: string
   /** Undefined: the answer is of another form. */
@@ -22,18 +23,18 @@ export interface ErrorList {
 }
 
 /** Reads what an answer in JSON says of single events, in bounded memory however long it is. */
-export async function readErrors(body: Dispatcher.ResponseData['body']): Promise<ErrorList> {
+export async function readAnswer(body: Dispatcher.ResponseData['body'], list: AnswerList): Promise<ReadAnswer> {
   body.on('error', () => {})
   const chunks: Buffer[] = []
   let bytes = 0
-  let long: LongErrors | undefined
+  let long: LongList | undefined
   let broken: unknown
   try {
     for await (const chunk of body as AsyncIterable<Buffer>) {
       bytes += chunk.length
       if (!long) chunks.push(chunk)
       if (!long && bytes > WHOLE_BYTES) {
-        long = new LongErrors()
+        long = new LongList(list)
         for (const earlier of chunks) long.write(earlier)
         chunks.length = 1
       } else long?.write(chunk)
@@ -45,25 +46,29 @@ export async function readErrors(body: Dispatcher.ResponseData['body']): Promise
   await connectionFreed()
   if (broken !== undefined) return { ...none(chunks), broken }
   if (long) return { ...none(chunks), entries: long.entries() }
-  return { ...none(chunks), entries: entriesOf(Buffer.concat(chunks).toString()) }
+  return { ...none(chunks), entries: entriesOf(Buffer.concat(chunks).toString(), list) }
 }
 
-function none(chunks: readonly Buffer[]): ErrorList {
+function none(chunks: readonly Buffer[]): ReadAnswer {
   return { text: oneLine(Buffer.concat(chunks)), entries: undefined, broken: undefined, unreadable: false }
 }
 
 /** The entries of an answer that is too long to be parsed as a whole. */
-class LongErrors {
+class LongList {
   readonly #entries: Entry[] = []
+  readonly #answer: LongAnswer
   #valid = true
   unreadable = false
-  readonly #answer = new LongAnswer(found => {
-    if (found === undefined || this.#entries.length >= MOST_ENTRIES) this.unreadable = true
-    const entry = entryOf(found)
-    if (!entry) this.#valid = false
-    // One message is shown: that of the first which is refused.
-    else this.#entries.push(this.#entries.length < MESSAGES ? entry : { ...entry, message: undefined })
-  })
+
+  constructor({ name, entry }: AnswerList) {
+    this.#answer = new LongAnswer(name, value => {
+      if (value === undefined || this.#entries.length >= MOST_ENTRIES) this.unreadable = true
+      const found = entry(value, this.#entries.length)
+      if (!found) this.#valid = false
+      // One message is shown: that of the first which is refused.
+      else this.#entries.push(this.#entries.length < MESSAGES ? found : { ...found, message: undefined })
+    })
+  }
 
   write(chunk: Buffer): void {
     this.#answer.write(chunk)

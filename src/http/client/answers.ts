@@ -1,0 +1,154 @@
+import type { Dispatcher } from 'undici'
+import type { AccessKey } from '../../core/access-key.js'
+import type { EventBatch } from '../../core/batch.js'
+import { DeliveryError, type Failure } from '../../core/errors.js'
+import type { Clock } from '../../lib/time.js'
+import { bodyText, cutText, drain } from './answer-text.js'
+import { type Divided, divided } from './divided.js'
+import { proxyWords } from './network-error.js'
+import type { ClientOptions } from './options.js'
+import { type ReadAnswer, readAnswer } from './read-answer.js'
+import type { RequestFormat } from './request-format.js'
+import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
+import { type Transport, withoutQuery } from './transport.js'
+
+/** Values of headers at least this long are kept out of every text. */
+const SECRET_LENGTH = 8
+
+/** An answer, its body unread. */
+export type Answer = Dispatcher.ResponseData
+
+/** What was asked: for messages, and to know which events an answer is about. */
+export interface Asked {
+  /** Method and address. */
+  readonly place: string
+  /** Undefined: a request without events. */
+  readonly request?: readonly EventBatch[]
+}
+
+/** Reads answers: what they mean for the events of a request, and what an operator can do about it. */
+export class Answers {
+  readonly #options: ClientOptions
+  readonly #format: RequestFormat
+  readonly #transport: Transport
+  readonly #key: AccessKey | undefined
+  readonly #clock: Clock
+
+  constructor(
+    options: ClientOptions,
+    format: RequestFormat,
+    { transport, key, clock }: { transport: Transport; key: AccessKey | undefined; clock: Clock },
+  ) {
+    this.#options = options
+    this.#format = format
+    this.#transport = transport
+    this.#key = key
+    this.#clock = clock
+  }
+
+  /** What an answer with a status of success says of single events that were not taken, if anything. */
+  async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
+    const { statusCode: status, headers, body } = answer
+    const { answerList } = this.#format
+    if (!answerList || !asked.request || !mayBeJson(headers)) {
+      await drain(body)
+      return undefined
+    }
+    const read = await readAnswer(body, answerList)
+    const incomplete = read.broken !== undefined || read.unreadable
+    if (incomplete && headers['content-type'] === undefined) return undefined
+    // Without its end nobody knows what it would have refused.
+    if (read.broken !== undefined) throw this.#transport.broken(read.broken, asked.place, this.#format.url)
+    if (read.unreadable) return this.#unreadable(answer, asked)
+    const found = divided(read.entries, status, () => this.#countable(asked.request!))
+    return found && this.#error(this.#shown(answer, asked, found.message ?? read.text), found.failure, answer, found)
+  }
+
+  /** What a refusing answer means, and what to do about it. */
+  async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
+    const { statusCode: status, headers, body } = answer
+    const { request } = asked
+    const { answerList } = this.#format
+    const failure = failureOf(status)
+    const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
+    const read: Partial<ReadAnswer> = mayDivide ? await readAnswer(body, mayDivide) : { text: await bodyText(body) }
+    if (read.unreadable) return this.#unreadable(answer, asked)
+    const found = mayDivide ? divided(read.entries, status, () => this.#countable(request!)) : undefined
+    const said = found?.message ?? read.text ?? ''
+    const advice = found ? undefined : connectionAdvice(status, said)
+    if (advice !== undefined) return this.#error(this.#shown(answer, asked, said) + advice, 'hold', answer)
+    return this.#error(this.#shown(answer, asked, said), found?.failure ?? failure, answer, found)
+  }
+
+  /** The refusal of a request without events that must succeed before there are others: whatever it is, it waits. */
+  async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
+    const error = await this.refusal(answer, asked)
+    if (error.failure === 'retry' || error.failure === 'hold') return error
+    return this.#error(`${error.message}; "validate" must be an address that answers HEAD with 200`, 'hold', answer)
+  }
+
+  #countable(request: readonly EventBatch[]): number {
+    return this.#format.countable?.(request) ?? request.reduce((sum, { length }) => sum + length, 0)
+  }
+
+  /** A smaller request has a shorter answer. A single event whose answer is still too long counts as refused. */
+  #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
+    const message = `${status} from ${place}: the answer is too long to be read, so it is not known which events were refused; they are sent again in smaller requests`
+    const requestId = text(headers['x-request-id'])
+    return new DeliveryError(message, { failure: 'too_large', reason: 'answer_too_large', status, requestId })
+  }
+
+  #shown({ statusCode: status, headers }: Answer, { place }: Asked, text: string): string {
+    const said = cutText(this.#withoutSecrets(text))
+    const proxy = this.#transport.answeringProxy(this.#format.url)
+    const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
+    return `${status} from ${place}${through}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
+  }
+
+  #advice(status: number, headers: Answer['headers']): string {
+    if (status === 401 || status === 403) {
+      const what = status === 401 ? 'the access key was refused' : 'the access key lacks a permission'
+      return this.#key ? `; ${what}: put another ${this.#key.place}` : '; it wants an access key: set "auth"'
+    }
+    if (status >= 300 && status < 400) {
+      const to = text(headers.location)
+      const shown = to ? withoutQuery(to) : 'elsewhere'
+      return `; it redirects to ${shown}, which is not followed: set that address in the configuration`
+    }
+    if (status === 407) return `; a proxy answered this${proxyWords(status)}`
+    if (status === 404) return '; there is nothing at this address'
+    return ''
+  }
+
+  #error(message: string, failure: Failure, { statusCode, headers }: Answer, found?: Divided): DeliveryError {
+    const status = found?.status ?? statusCode
+    return new DeliveryError(this.#withoutSecrets(message), {
+      failure,
+      reason: isSuccess(status) ? 'rejected' : `status_${status}`,
+      status,
+      rejected: found?.rejected,
+      again: found?.again,
+      requestId: text(headers['x-request-id']),
+      retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#clock.wall()),
+    })
+  }
+
+  /** A receiver may repeat what it was sent. */
+  #withoutSecrets(text: string): string {
+    const secrets = Object.values(this.#options.headers).filter(value => value.length >= SECRET_LENGTH)
+    if (this.#key?.last) secrets.push(this.#key.last)
+    secrets.push(...this.#transport.secrets)
+    return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
+  }
+}
+
+/** Whether an answer may be JSON. Small receivers do not say what they send. */
+function mayBeJson(headers: Answer['headers']): boolean {
+  const type = text(headers['content-type'])
+  return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
+}
+
+/** The values of a header as one. */
+export function text(header: string | string[] | undefined): string | undefined {
+  return Array.isArray(header) ? header.join(', ') : header
+}
