@@ -1,7 +1,6 @@
 import { PassThrough, Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import { z } from 'zod'
-import { createLog } from './cli/run-log.js'
 import { components } from './components.js'
 import { type Config, parseConfig } from './config/load.js'
 import { type Fault, OptionsError, parseOptions } from './config/parse-options.js'
@@ -16,6 +15,7 @@ import { systemRandom } from './lib/backoff.js'
 import { after, systemClock } from './lib/time.js'
 import { formatDuration } from './lib/units.js'
 import type { throttle } from './processors/throttle.js'
+import { createLog } from './terminal/log.js'
 
 /**
  * A target for pino: its lines are throttled by key and shipped over HTTP, by the same engine as the daemon's.

@@ -1,8 +1,8 @@
-import { type Command, command, UsageError } from './command-line.js'
+import { type Command, command, UsageError } from '../terminal/command-line.js'
+import { DAEMON_OPTIONS } from '../terminal/daemon-options.js'
 import { apiCommands } from './commands/api.js'
 import { CONFIG, lookCommands } from './commands/look.js'
 import { serviceCommands } from './commands/service.js'
-import { DAEMON_OPTIONS } from './daemon-options.js'
 
 /** Every command. The help, and whatever else describes the command line, is made from this table. */
 export const commands: readonly Command[] = [
@@ -58,11 +58,11 @@ export const commands: readonly Command[] = [
           if (value !== undefined) throw new UsageError(`--${name} has no use without --pipeline`, 'run')
         if (config === undefined)
           throw new UsageError('FILE is missing: the configuration, as in sluice run sluice.yaml', 'run')
-        const { run } = await import('./run.js')
+        const { run } = await import('../daemon/run.js')
         return run({ configPath: config }, io)
       }
       if (keyFile === undefined) throw new UsageError('--key-file FILE is missing', 'run')
-      const { runManaged } = await import('./run-managed.js')
+      const { runManaged } = await import('../daemon/managed.js')
       return runManaged({ url: pipeline, keyFile, caFile, configPath: config, delegate }, io)
     },
   }),
@@ -79,7 +79,7 @@ export const commands: readonly Command[] = [
     operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'More configurations.' },
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
     async run({ options, operands }, io) {
-      const { validate } = await import('./validate.js')
+      const { validate } = await import('../check/validate.js')
       return validate([options.config, ...operands], io.env, io)
     },
   }),
@@ -148,7 +148,7 @@ export const commands: readonly Command[] = [
       },
     ],
     async run({ options, operands }, io) {
-      const { simulate } = await import('./simulate.js')
+      const { simulate } = await import('../check/simulate/simulate.js')
       return simulate({ ...options, inputs: operands }, io)
     },
   }),
@@ -189,7 +189,7 @@ export const commands: readonly Command[] = [
       },
     ],
     async run({ options }, io) {
-      const { throttle } = await import('./throttle.js')
+      const { throttle } = await import('../check/throttle.js')
       return throttle(options, io)
     },
   }),
@@ -229,7 +229,7 @@ export const commands: readonly Command[] = [
     ],
     ships: true,
     async run({ options, operands }, io) {
-      const { resend } = await import('./resend.js')
+      const { resend } = await import('../look/resend.js')
       const { config, destination, 'dry-run': dryRun } = options
       return resend({ config, destination, dryRun, files: operands }, io)
     },

@@ -1,13 +1,13 @@
 import { systemClock } from '../lib/time.js'
-import { type Command, type Io, UsageError } from './command-line.js'
+import { type DaemonOptions, findSocket } from '../look/daemon-socket.js'
+import { viewDaemon } from '../look/daemon-view.js'
+import { type Command, type Io, UsageError } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
+import { loadDaemonConfig } from '../terminal/local-part.js'
 import { bashCompletion } from './completion/bash.js'
 import { fishCompletion } from './completion/fish.js'
 import { type CommandLineModel, commandLineModel } from './completion/model.js'
 import { zshCompletion } from './completion/zsh.js'
-import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { viewDaemon } from './daemon-view.js'
-import { EXIT } from './dispatch.js'
-import { loadDaemonConfig } from './local-part.js'
 
 const SHELLS: Readonly<Record<string, (model: CommandLineModel) => string>> = {
   bash: bashCompletion,

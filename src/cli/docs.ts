@@ -7,8 +7,8 @@ import type { AnyDefinition } from '../core/component.js'
 import { makeFolderSync } from '../lib/make-folder.js'
 import { systemClock } from '../lib/time.js'
 import { packageFolder, packageVersion } from '../lib/version.js'
-import type { Command, Io } from './command-line.js'
-import { EXIT } from './dispatch.js'
+import type { Command, Io } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
 import { manPage } from './man.js'
 
 /** What `sluice docs config` writes, by file name. */

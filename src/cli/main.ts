@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { holdSignals } from './held-signals.js'
+import { holdSignals } from '../terminal/held-signals.js'
 
 /**
  * The entry of the program, and the only place that ends the process. It imports nothing that takes time to load before the signals are in hand: until a process

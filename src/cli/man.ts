@@ -1,5 +1,5 @@
-import type { Command } from './command-line.js'
-import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } from './help.js'
+import type { Command } from '../terminal/command-line.js'
+import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } from '../terminal/help.js'
 
 /** The manual page, made from the tables that make `--help`. */
 

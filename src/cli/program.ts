@@ -1,10 +1,10 @@
 import { clearTimeout, setTimeout } from 'node:timers'
 import { nodeProblem } from '../lib/version.js'
-import { findCommand, type Io } from './command-line.js'
+import { findCommand, type Io } from '../terminal/command-line.js'
+import { describe, dispatch, EXIT } from '../terminal/dispatch.js'
+import { endProcess } from '../terminal/end.js'
+import { textStderr } from '../terminal/stderr.js'
 import { commands } from './commands.js'
-import { describe, dispatch, EXIT } from './dispatch.js'
-import { endProcess } from './end.js'
-import { textStderr } from './stderr.js'
 
 /** The process: its streams, its last resort for errors, its end. */
 

@@ -1,5 +1,5 @@
 import type { Client, ListPage, PageOptions } from '../../client/client.js'
-import { type Command, command } from '../command-line.js'
+import { type Command, command } from '../../terminal/command-line.js'
 
 const ENVIRONMENT =
   'The address is in SLUICE_URL, the key in SLUICE_ACCESS_KEY, a file of authorities to trust in SLUICE_CA_FILE, unless options say so.'
@@ -23,7 +23,7 @@ const CONNECTION = {
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
-const load = () => import('../api.js')
+const load = () => import('../../remote/api.js')
 const words = (text: string | undefined) => text?.split(',').map(word => word.trim())
 
 const LISTS: readonly {
@@ -55,7 +55,7 @@ export const apiCommands: readonly Command[] = [
     options: CONNECTION,
     examples: [{ title: 'who runs what?', line: 'sluice fleet' }],
     async run({ options }, io) {
-      const { fleet } = await import('../fleet.js')
+      const { fleet } = await import('../../remote/fleet.js')
       return fleet(options, io)
     },
   }),

@@ -1,5 +1,5 @@
-import { type Command, command } from '../command-line.js'
-import { DAEMON_OPTIONS } from '../daemon-options.js'
+import { type Command, command } from '../../terminal/command-line.js'
+import { DAEMON_OPTIONS } from '../../terminal/daemon-options.js'
 
 const FOUND =
   'The daemon is found by its configuration, or at the usual places. Only its user, and root, may look into it.'
@@ -25,7 +25,7 @@ export const lookCommands: readonly Command[] = [
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
     async run({ options }, io) {
-      const { test } = await import('../test.js')
+      const { test } = await import('../../check/test.js')
       return test(options.config, io)
     },
   }),
@@ -68,7 +68,7 @@ export const lookCommands: readonly Command[] = [
       },
     ],
     async run({ options, operands }, io) {
-      const { explain } = await import('../explain.js')
+      const { explain } = await import('../../check/explain/explain.js')
       return explain({ ...options, event: operands[0] ?? '-' }, io)
     },
   }),
@@ -101,7 +101,7 @@ export const lookCommands: readonly Command[] = [
       { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
     ],
     async run({ options }, io) {
-      const { graph } = await import('../graph.js')
+      const { graph } = await import('../../look/graph.js')
       return graph(options, io)
     },
   }),
@@ -115,7 +115,7 @@ export const lookCommands: readonly Command[] = [
     options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Writes it as JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
     async run({ options }, io) {
-      const { status } = await import('../status.js')
+      const { status } = await import('../../look/status.js')
       return status(options, io)
     },
   }),
@@ -137,7 +137,7 @@ export const lookCommands: readonly Command[] = [
       { title: 'one screen, of ten seconds', line: 'sluice top --interval 10s --count 1' },
     ],
     async run({ options }, io) {
-      const { top } = await import('../top.js')
+      const { top } = await import('../../look/top.js')
       return top(options, io)
     },
   }),
@@ -169,7 +169,7 @@ export const lookCommands: readonly Command[] = [
       { title: 'what is a throttle holding back?', line: 'sluice tap limit_app --discarded --limit 5' },
     ],
     async run({ options, operands }, io) {
-      const { tap } = await import('../tap.js')
+      const { tap } = await import('../../look/tap.js')
       return tap({ ...options, component: operands[0]! }, io)
     },
   }),

@@ -1,4 +1,4 @@
-import { type Command, command } from '../command-line.js'
+import { type Command, command } from '../../terminal/command-line.js'
 
 const CONFIG = {
   type: 'string',
@@ -21,7 +21,7 @@ export const serviceCommands: readonly Command[] = [
     options: { config: CONFIG },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
     async run({ options }, io) {
-      const { serve } = await import('../serve.js')
+      const { serve } = await import('../../serve/serve.js')
       return serve({ configPath: options.config }, io)
     },
   }),
@@ -45,7 +45,7 @@ export const serviceCommands: readonly Command[] = [
       },
     ],
     async run({ options }, io) {
-      const { init } = await import('../admin.js')
+      const { init } = await import('../../serve/admin.js')
       return init(options, io)
     },
   }),
@@ -64,7 +64,7 @@ export const serviceCommands: readonly Command[] = [
       { title: 'every night', line: 'sluice admin backup --config service.yaml --to /backup/sluice-$(date +%F)' },
     ],
     async run({ options }, io) {
-      const { backup } = await import('../admin.js')
+      const { backup } = await import('../../serve/admin.js')
       return backup(options, io)
     },
   }),
@@ -87,7 +87,7 @@ export const serviceCommands: readonly Command[] = [
       },
     ],
     async run({ options }, io) {
-      const { restore } = await import('../admin.js')
+      const { restore } = await import('../../serve/admin.js')
       return restore(options, io)
     },
   }),

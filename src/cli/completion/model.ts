@@ -1,4 +1,4 @@
-import type { Command, OptionSpec, Takes } from '../command-line.js'
+import type { Command, OptionSpec, Takes } from '../../terminal/command-line.js'
 
 /** The command line as a shell completes it, made from the table of commands. */
 

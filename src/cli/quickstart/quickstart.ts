@@ -1,12 +1,12 @@
 import { writeFileSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { errorText } from '../../core/errors.js'
+import type { Running } from '../../daemon/run.js'
 import type { Totals } from '../../engine/totals.js'
 import { makeFolderSync } from '../../lib/make-folder.js'
 import { every, systemClock } from '../../lib/time.js'
 import { packageFolder } from '../../lib/version.js'
-import type { Io } from '../command-line.js'
-import type { Running } from '../run.js'
+import type { Io } from '../../terminal/command-line.js'
 import { startApps } from './apps.js'
 import { APPS_LOG, announce, FOLDER, freePort, makePlan, type Plan, planYaml, receiverOf, USUAL_LOGS } from './plan.js'
 import { startOwnService } from './service.js'
@@ -51,7 +51,7 @@ async function runPlan(plan: Plan, io: Io): Promise<number> {
     const stop = every(VIEW_MS, () => io.stdout.write(live.next(timeText(systemClock.wall()))))
     return async () => stop()
   }
-  const { run } = await import('../run.js')
+  const { run } = await import('../../daemon/run.js')
   const code = await run({ configPath: file, follow, log: { format: 'text', level: 'warn' } }, io)
   if (view && totals) {
     const config = relative(process.cwd(), file)

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { InitResult } from '../../api/domain/documents.js'
 import { Client } from '../../client/client.js'
-import { callControl } from '../serve-control.js'
+import { callControl } from '../../serve/control.js'
 
 /** A service of one's own for the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
 export interface OwnService {

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { validate } from '../../../src/cli/validate.js'
+import { validate } from '../../../src/check/validate.js'
 import { codecOf } from '../../../src/codecs/list.js'
 import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { components } from '../../../src/components.js'

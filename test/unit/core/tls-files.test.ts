@@ -3,7 +3,7 @@ import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { validate } from '../../../src/cli/validate.js'
+import { validate } from '../../../src/check/validate.js'
 import { inspectTls, type TlsPaths, tlsProblemText } from '../../../src/core/tls-content.js'
 import { expirySeries, TlsFiles } from '../../../src/core/tls-files.js'
 import { systemClock } from '../../../src/lib/time.js'

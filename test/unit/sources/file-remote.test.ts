@@ -16,10 +16,10 @@ import { MessagePort } from 'node:worker_threads'
 import { gzipSync } from 'node:zlib'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
-import { notifyProgram } from '../../../src/cli/systemd/notifier.js'
 import { AccessKey } from '../../../src/core/access-key.js'
 import { auth } from '../../../src/core/auth-options.js'
 import { readTls } from '../../../src/core/tls-content.js'
+import { notifyProgram } from '../../../src/daemon/systemd/notifier.js'
 import { FileDestination, file as fileDestination } from '../../../src/destinations/file.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { FileSystems, fileSystems } from '../../../src/lib/file-systems.js'
@@ -646,7 +646,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   execFileSync('mkfifo', [join(far, 'fifo')])
   const script = `
 import { open } from 'node:fs/promises'
-import { endProcess } from '${built}/src/cli/end.js'
+import { endProcess } from '${built}/src/terminal/end.js'
 import { FileSystems, fileSystems } from '${built}/src/lib/file-systems.js'
 const asked = []
 let now = 0

@@ -1,0 +1,216 @@
+import { readFileSync, statSync } from 'node:fs'
+import { splitInput } from '../../config/input.js'
+import type { ComponentConfig, Config } from '../../config/load.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { Fields } from '../../core/event.js'
+import type { Explain, Explanation, Finding } from '../../core/explain.js'
+import type { FieldPath } from '../../core/field-path.js'
+import { FieldReader } from '../../core/field-reader.js'
+import { DISCARDED } from '../../core/processor.js'
+import { silentLog } from '../../core/silent-log.js'
+import { ComponentCounters } from '../../flow/counters.js'
+import { WantedNames } from '../../lib/json-scan.js'
+import { jsonText } from '../../lib/json-text.js'
+import { printableJson, printableText } from '../../lib/printable.js'
+import { systemClock } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
+import { type Io, UsageError } from '../../terminal/command-line.js'
+import { EXIT } from '../../terminal/dispatch.js'
+import { loadDaemonConfig } from '../../terminal/local-part.js'
+import { type ReadEvent, readEvent } from './event.js'
+import { type ExplainProcessor, explainerOf } from './processor.js'
+
+export interface ExplainOptions {
+  readonly config: string
+  /** JSON, a line, the name of a file, or - for standard input. */
+  readonly event: string
+  readonly source: string | undefined
+  readonly json: boolean
+}
+
+/** What one component does with the event; without an explanation the event does not get there. */
+interface Step extends Partial<Explanation> {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+  /** What it comes from: `limit_app`, `limit_app.discarded`. */
+  readonly input: string
+  readonly depth: number
+  /** The event after this step; processors only. */
+  readonly event?: Fields
+  readonly isChanged?: boolean
+  /** What is done with it besides; destinations only. */
+  readonly delivery?: string
+}
+
+/** A pipeline may be a net: then an event comes to the same component by many ways. */
+const MOST_STEPS = 1000
+const LONGEST_SHOWN = 500
+
+/** Tells how one event would go through, and why. 1 when it reaches no destination. */
+export async function explain(options: ExplainOptions, io: Io): Promise<number> {
+  return explainIn(await loadDaemonConfig(options.config, io.env), options, io)
+}
+
+/** The same with a configuration that was read. */
+export async function explainIn(config: Config, options: Omit<ExplainOptions, 'config'>, io: Io): Promise<number> {
+  const source = sourceOf(config, options.source)
+  const wanted = new WantedNames()
+  const explainers = await explainersOf(config, wanted)
+  const event = readEvent(source, await textOf(options.event, io), wanted)
+  const steps = await stepsFrom(source, config, explainers, event)
+  const delivered = steps.some(({ outcome }) => outcome === 'delivered')
+  if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
+  else io.stdout.write(`${printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))}\n`)
+  if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
+  return delivered ? EXIT.done : EXIT.failed
+}
+
+function sourceOf({ sources }: Config, id: string | undefined): ComponentConfig<'source'> {
+  const source = id === undefined ? sources[0] : sources.find(source => source.id === id)
+  if (source) return source
+  throw new UsageError(`there is no source ${id}; there are ${sources.map(({ id }) => id).join(', ')}`, 'explain')
+}
+
+async function textOf(event: string, io: Io): Promise<Buffer> {
+  if (event === '-') {
+    const parts: Buffer[] = []
+    for await (const part of io.stdin) parts.push(Buffer.from(part as Buffer))
+    return Buffer.concat(parts)
+  }
+  const isFile = !event.includes('\n') && statSync(event, { throwIfNoEntry: false })?.isFile()
+  return isFile ? readFileSync(event) : Buffer.from(event)
+}
+
+/** What explains each component, by id. */
+interface Explainers {
+  readonly processors: ReadonlyMap<string, ExplainProcessor>
+  readonly destinations: ReadonlyMap<string, Explain>
+}
+
+/** All names that they read are known before there is an event. */
+async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
+  const contextOf = (id: string) => ({
+    id,
+    log: silentLog,
+    clock: systemClock,
+    field: (path: FieldPath) => new FieldReader(path, wanted),
+  })
+  const processors = new Map<string, ExplainProcessor>()
+  for (const processor of config.processors)
+    processors.set(processor.id, await explainerOf(processor, contextOf(processor.id)))
+  const destinations = new Map<string, Explain>()
+  for (const { id, definition, options } of config.destinations) {
+    const metrics = new ComponentCounters(id, 'destination', definition.type)
+    const explain = definition.explain?.(options, { ...contextOf(id), metrics })
+    if (explain) destinations.set(id, explain)
+  }
+  return { processors, destinations }
+}
+
+/** Every component that the event comes to, each behind what it comes from, and those that it does not. */
+async function stepsFrom(
+  { id }: { id: string },
+  config: Config,
+  { processors, destinations }: Explainers,
+  event: ReadEvent,
+): Promise<Step[]> {
+  const steps: Step[] = []
+  const all = [...config.processors, ...config.destinations]
+  const follow = async (from: string, depth: number, leaves: string | undefined, before: EventBatch) => {
+    for (const { id, kind, type, inputs, delivery } of all) {
+      for (const input of inputs) {
+        if (splitInput(input)[0] !== from || steps.length >= MOST_STEPS) continue
+        const step = { id, kind, type, input, depth }
+        if (input !== leaves) steps.push(step)
+        else if (kind === 'destination') {
+          const explanation = destinations.get(id)?.(before.snapshot())
+          const findings = explanation?.findings.map(finding => withUnset(finding, event.unset))
+          const text = delivery && explanation ? { delivery: deliveryText(delivery) } : {}
+          steps.push({ ...step, ...explanation, ...(findings && { findings }), ...text })
+        } else {
+          const { left, ...explanation } = await processors.get(id)!(before)
+          const findings = explanation.findings.map(finding => withUnset(finding, event.unset))
+          steps.push({ ...step, ...explanation, findings, ...(left ? eventAfter(before, left) : {}) })
+          if (left) await follow(id, depth + 1, outputOf(id, explanation), left)
+          else await follow(id, depth + 1, undefined, before)
+        }
+      }
+    }
+  }
+  await follow(id, 0, id, event.batch)
+  return steps
+}
+
+function outputOf(id: string, { outcome, output }: Explanation): string {
+  if (outcome === 'discarded') return `${id}.${DISCARDED}`
+  return output === undefined ? id : `${id}.${output}`
+}
+
+function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' | 'isChanged'> {
+  const event = after.fields(0)
+  return { event, isChanged: jsonText(event) !== jsonText(before.fields(0)) }
+}
+
+/** Says of a field that is missing here alone how to give it. */
+function withUnset(finding: Finding, unset: string | undefined): Finding {
+  const { value, parts } = finding
+  const how = `the source sets it: give an event as sluice tap shows it, or {"message":"…","${unset?.slice(1)}":"…"}`
+  return {
+    ...finding,
+    ...(value === `${unset} is missing` && { value: `${value}, ${how}` }),
+    ...(parts && { parts: parts.map(part => withUnset(part, unset)) }),
+  }
+}
+
+function deliveryText({ batch, buffer }: NonNullable<ComponentConfig['delivery']>): string {
+  const kept = buffer.type === 'disk' ? 'kept on disk until it is delivered, ' : ''
+  return `${kept}in a request of at most ${batch.max_events} events, for which it waits ${formatDuration(batch.max_wait)} at most`
+}
+
+function head({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent): string[] {
+  const line = batch.chunk.toString('utf8', batch.starts[0], batch.ends[0])
+  const first = `${id} (${type}): ${batch.bytes} bytes, read as ${as}`
+  const fields = printableJson(jsonText(batch.fields(0)))
+  return [
+    first,
+    ...line.split('\n').map(part => `    ${cut(part)}`),
+    ...(fields === line ? [] : [`  is ${cut(fields)}`]),
+  ]
+}
+
+function lines(step: Step): string[] {
+  const { id, type, input, outcome, reason, output, findings = [], event, isChanged, bytes, delivery, depth } = step
+  const lead = '  '.repeat(depth)
+  if (!outcome) return [`${lead}→ ${id} (${type}): not reached, it reads ${input}`]
+  const by = input.includes('.') ? `, by ${input}` : ''
+  const to = output === undefined ? '' : `, to ${id}.${output}`
+  const what = outcome === 'discarded' ? `discarded (${reason})` : `${outcome}${to}`
+  const rows = findings.flatMap(finding => findingLines(finding, `${lead}    `))
+  if (isChanged) rows.push(`${lead}    the event is now ${cut(printableJson(jsonText(event)))}`)
+  if (bytes && bytes.length > 0) rows.push(`${lead}    ${bytes.length} bytes: ${cut(bytes.toString().trimEnd())}`)
+  if (delivery !== undefined) rows.push(`${lead}    ${delivery}`)
+  return [`${lead}→ ${id} (${type}): ${what}${by}`, ...rows]
+}
+
+function findingLines({ text, holds, value, parts = [] }: Finding, lead: string): string[] {
+  const answer = holds === undefined ? '' : `${holds ? 'yes' : 'no '}  `
+  const line = `${lead}${answer}${text}${value === undefined ? '' : `  (${value})`}`
+  return [line, ...parts.flatMap(part => findingLines(part, `${lead}  `))]
+}
+
+function cut(text: string): string {
+  return text.length <= LONGEST_SHOWN ? text : `${text.slice(0, LONGEST_SHOWN)}… (${text.length} characters)`
+}
+
+function document({ id, type }: ComponentConfig<'source'>, { batch, as }: ReadEvent, steps: readonly Step[]): object {
+  return {
+    source: { id, type, bytes: batch.bytes, read_as: as, fields: batch.fields(0) },
+    steps: steps.map(({ depth: _, isChanged: __, bytes, ...step }) => ({
+      ...step,
+      reached: step.outcome !== undefined,
+      ...(bytes ? { bytes: bytes.length, written: bytes.toString() } : {}),
+    })),
+    delivered: steps.flatMap(({ id, outcome }) => (outcome === 'delivered' ? [id] : [])),
+  }
+}

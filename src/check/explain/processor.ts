@@ -1,0 +1,69 @@
+import { once } from 'node:events'
+import type { Readable } from 'node:stream'
+import { JSON_OBJECTS } from '../../codecs/json.js'
+import type { ComponentConfig } from '../../config/load.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { ComponentContext } from '../../core/component.js'
+import type { Explanation } from '../../core/explain.js'
+import { ComponentCounters } from '../../flow/counters.js'
+import { Stage } from '../../flow/stage.js'
+
+/** What a processor does with one event, and the events that leave it for that. */
+export interface ProcessorStep extends Explanation {
+  readonly left: EventBatch | undefined
+}
+
+export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
+
+/** How long a processor may take to start. */
+const LONGEST_START_MS = 60_000
+
+type Context = Omit<ComponentContext, 'metrics'>
+
+/**
+ * Explains a processor by running it, in its stage, on a batch of one event that is the first that it sees. The names that
+ * it reads are known when this resolves.
+ */
+export async function explainerOf(config: ComponentConfig<'processor'>, context: Context): Promise<ExplainProcessor> {
+  const { definition, options } = config
+  const create = async (metrics: ComponentCounters) => await definition.create(options, { ...context, metrics })
+  const counters = () => new ComponentCounters(config.id, 'processor', config.type)
+  const unused = await create(counters())
+  await unused.stop?.(AbortSignal.abort())
+  const findingsOf = definition.findings?.(options, { ...context, metrics: counters() })
+  return async batch => {
+    const findings = findingsOf?.(batch.snapshot()) ?? []
+    const metrics = counters()
+    const stage = new Stage(await create(metrics), config.plan ?? {}, {
+      ...context,
+      metrics,
+      origin: { ...batch.origin, codec: JSON_OBJECTS },
+      onError: config.onError ?? 'pass',
+      deadLetters: { write: async () => {} },
+    })
+    const signal = AbortSignal.timeout(LONGEST_START_MS)
+    await stage.start(signal)
+    const main = collect(stage)
+    const sides = [...stage.outputs].map(([name, output]) => {
+      output.connected = true
+      return { name, batches: collect(output) }
+    })
+    const ended = once(stage, 'end')
+    stage.end(batch.fork())
+    await ended
+    await stage.stop(signal)
+    const side = sides.find(({ batches }) => batches.length > 0)
+    const [reason] = metrics.discards.keys()
+    const failed = metrics.failures.size > 0 ? [{ text: 'it could not be processed' }] : []
+    const rest = { findings: [...findings, ...failed], left: main[0] ?? side?.batches[0] }
+    if (reason !== undefined) return { outcome: 'discarded', reason, ...rest }
+    if (side) return { outcome: 'passed', output: side.name, ...rest }
+    return { outcome: main.length > 0 ? 'passed' : 'consumed', ...rest }
+  }
+}
+
+function collect(from: Readable): EventBatch[] {
+  const batches: EventBatch[] = []
+  from.on('data', batch => batches.push(batch))
+  return batches
+}

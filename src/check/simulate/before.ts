@@ -1,0 +1,137 @@
+import { compileCondition } from '../../condition/condition.js'
+import type { Condition } from '../../condition/parse.js'
+import { splitInput } from '../../config/input.js'
+import type { ComponentConfig, Config } from '../../config/load.js'
+import type { EventBatch } from '../../core/batch.js'
+import type { FieldPath } from '../../core/field-path.js'
+import type { FieldReader } from '../../core/field-reader.js'
+import { filter } from '../../processors/filter.js'
+import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
+import { throttle } from '../../processors/throttle.js'
+import { UsageError } from '../../terminal/command-line.js'
+import { Decider, EXCLUDED, FAIL_OPEN, PASS } from '../../throttle/decider.js'
+import { EventDecider, eventTime } from '../../throttle/event-decider.js'
+import { LATE } from '../../throttle/event-windows.js'
+
+/** The part of a configuration that events pass before they reach a throttle. */
+export interface Way {
+  readonly throttle: string
+  readonly sources: readonly ComponentConfig<'source'>[]
+  readonly processors: readonly ComponentConfig<'processor'>[]
+  /** Ids of those that read an output, by the output (`app_logs`, `wanted.discarded`). */
+  readonly readers: ReadonlyMap<string, readonly string[]>
+}
+
+type Fields = { field(path: FieldPath): FieldReader }
+/** Whether an event goes on by the main output, rather than by `discarded`. `now` is the time of the event. */
+type Passes = (batch: EventBatch, i: number, now: number) => boolean
+
+interface Stage {
+  readonly id: string
+  readonly passes: Passes
+  readonly enter?: (batch: EventBatch) => void
+}
+
+const PASSING = new Set<number>([PASS, EXCLUDED, FAIL_OPEN, LATE])
+/** The time is that of the events. */
+export const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
+
+/** All ways from the sources to a throttle. */
+export function wayTo(config: Config, throttleId: string): Way {
+  const sources = new Map(config.sources.map(source => [source.id, source]))
+  const processors = new Map(config.processors.map(processor => [processor.id, processor]))
+  const readers = new Map<string, string[]>()
+  const met = new Set<string>()
+  const follow = (id: string) => {
+    if (met.has(id)) return
+    met.add(id)
+    for (const input of processors.get(id)?.inputs ?? []) {
+      const others = readers.get(input)
+      if (others) others.push(id)
+      else readers.set(input, [id])
+      follow(splitInput(input)[0])
+    }
+  }
+  follow(throttleId)
+  const isBefore = ({ id }: { id: string }) => met.has(id) && id !== throttleId
+  return {
+    throttle: throttleId,
+    sources: [...sources.values()].filter(isBefore),
+    processors: [...processors.values()].filter(isBefore),
+    readers,
+  }
+}
+
+/** Applies what stands before a throttle to one event after the other. */
+export class Before {
+  /** Events that no way brought to the throttle, and of these the ones that each processor was the last to discard. */
+  held = 0
+  readonly heldBy = new Map<string, number>()
+  readonly #way: Way
+  readonly #stages: ReadonlyMap<string, Stage>
+
+  constructor(way: Way, fields: Fields) {
+    this.#way = way
+    this.#stages = new Map(way.processors.map(processor => [processor.id, stageOf(processor, fields)]))
+  }
+
+  /** Called before the events of a batch. */
+  enter(batch: EventBatch): void {
+    for (const { enter } of this.#stages.values()) enter?.(batch)
+  }
+
+  /** How often event `i` of a source reaches the throttle: once for each way that lets it pass. */
+  arrivals(source: string, batch: EventBatch, i: number, now: number): number {
+    let last = ''
+    const follow = (output: string): number => {
+      let arrived = 0
+      for (const id of this.#way.readers.get(output) ?? []) {
+        const stage = this.#stages.get(id)
+        if (!stage) arrived++
+        else {
+          last = id
+          arrived += follow(stage.passes(batch, i, now) ? id : `${id}.discarded`)
+        }
+      }
+      return arrived
+    }
+    const arrived = follow(source)
+    if (arrived > 0) return arrived
+    this.held++
+    this.heldBy.set(last, (this.heldBy.get(last) ?? 0) + 1)
+    return 0
+  }
+}
+
+function stageOf({ id, type, options }: ComponentConfig<'processor'>, fields: Fields): Stage {
+  if (type === filter.type) {
+    const { condition } = options as { condition: Condition }
+    return { id, passes: compileCondition(condition, path => fields.field(path)) }
+  }
+  if (type === throttle.type) return throttleStage(id, options as ThrottleOptions, fields)
+  throw new UsageError(`${id} is before the throttle, and a processor of type ${type} cannot be simulated`, 'simulate')
+}
+
+function throttleStage(id: string, options: ThrottleOptions, fields: Fields): Stage {
+  const compiled = deciderOptions(options, fields, 0)
+  const { eventTime: inEventTime } = compiled
+  if (!inEventTime) {
+    const decider = new Decider(compiled)
+    return {
+      id,
+      passes(batch, i, now) {
+        decider.limiter.advance(now)
+        return PASSING.has(decider.decideOne(batch, i, now))
+      },
+    }
+  }
+  const decider = new EventDecider(compiled, inEventTime, STOPPED_CLOCK)
+  return {
+    id,
+    enter: batch => decider.enter(batch, 0, Number.NEGATIVE_INFINITY),
+    passes(batch, i, now) {
+      const time = eventTime(inEventTime.field, batch, i)
+      return PASSING.has(decider.decideOne(batch, i, Number.isNaN(time) ? now : time))
+    },
+  }
+}

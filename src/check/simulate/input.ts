@@ -1,0 +1,101 @@
+import { createReadStream } from 'node:fs'
+import { hostname } from 'node:os'
+import { resolve } from 'node:path'
+import type { ComponentConfig } from '../../config/load.js'
+import { type SplitOptions, Splitting } from '../../core/multiline-options.js'
+import { systemClock } from '../../lib/time.js'
+import { type Io, UsageError } from '../../terminal/command-line.js'
+import { AS_OBJECTS, isTapped } from '../explain/event.js'
+import type { Way } from './before.js'
+import type { Replay } from './replay.js'
+
+/** One input of a simulation, and the source whose events it has. */
+export interface Input {
+  /** `-`: standard input. */
+  readonly path: string
+  readonly source: ComponentConfig<'source'>
+}
+
+const READ_BYTES = 256 * 1024
+/** How much is read to tell what the first line is. */
+const FIRST_LINE_BYTES = 64 * 1024
+
+/** The inputs, each as PATH or SOURCE=PATH. */
+export function inputsOf(given: readonly string[], way: Way): Input[] {
+  return (given.length > 0 ? given : ['-']).map(text => {
+    const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
+    const named = way.sources.find(source => source.id === id)
+    return named && path ? { path, source: named } : { path: text, source: onlySource(way) }
+  })
+}
+
+/** The source where it does not matter which one it is: all decode alike and feed the same components. */
+function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'source'> {
+  const [first] = sources
+  const kinds = new Set(
+    sources.map(({ id, type, definition, options }) => {
+      const { decode, max_line_bytes, multiline } = options as Partial<SplitOptions>
+      const form = [decode, max_line_bytes, multiline, definition.linesOf && type]
+      return JSON.stringify([...form, readers.get(id)], (_, value) => (value instanceof RegExp ? String(value) : value))
+    }),
+  )
+  if (kinds.size === 1) return first!
+  const ids = sources.map(({ id }) => id)
+  throw new UsageError(
+    `${ids.join(' and ')} reach ${throttle} in different ways; write whose events an input has before it, as in ${ids[0]}=FILE`,
+    'simulate',
+  )
+}
+
+/** Replays one input as its source would read it: the decisions, piece by piece. */
+export async function* replayed(replay: Replay, { path, source }: Input, io: Io): AsyncGenerator<string> {
+  const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
+  const chunks = chunksOf(path === '-' ? io.stdin : createReadStream(path, { highWaterMark: READ_BYTES }))
+  const first = await firstLines(chunks)
+  const isRecorded = options.decode.form !== 'object' && isTapped(source.id, options.decode, first)
+  const read = isRecorded ? AS_OBJECTS : options
+  const file = path !== '-' && source.type === 'file' ? { path: resolve(path) } : {}
+  replay.enter({ source: source.id, host: hostname(), codec: read.decode, ...file }, systemClock.wall())
+  const splitter = new Splitting(read).splitter()
+  for await (const bytes of madeLines(source, first, chunks)) yield replay.replay(splitter.push(bytes))
+  yield replay.replay(splitter.flush())
+}
+
+async function* chunksOf(stream: AsyncIterable<unknown>): AsyncGenerator<Buffer, undefined> {
+  for await (const chunk of stream) yield Buffer.from(chunk as Buffer)
+}
+
+/** What comes first, with at least one whole line of usual length. */
+async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
+  let first: Buffer = Buffer.alloc(0)
+  while (!first.includes('\n') && first.length < FIRST_LINE_BYTES) {
+    const { value } = await chunks.next()
+    if (!value) break
+    first = Buffer.concat([first, value])
+  }
+  return first
+}
+
+/** The lines that a source makes of its input, where that is not what it reads. */
+async function* madeLines(
+  { definition, options }: ComponentConfig<'source'>,
+  first: Buffer,
+  chunks: AsyncGenerator<Buffer, undefined>,
+): AsyncGenerator<Buffer> {
+  if (!definition.linesOf) {
+    yield first
+    yield* chunks
+    return
+  }
+  const host = hostname()
+  const made = (bytes: Buffer) => definition.linesOf?.(options, bytes, host)?.lines ?? bytes
+  let rest = first
+  for (;;) {
+    const { value } = await chunks.next()
+    if (!value) break
+    const end = rest.lastIndexOf('\n') + 1
+    if (end > 0) yield made(rest.subarray(0, end))
+    rest = Buffer.concat([rest.subarray(end), value])
+  }
+  if (rest.length > 0) yield made(rest)
+}

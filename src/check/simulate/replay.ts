@@ -1,0 +1,173 @@
+import { Ack } from '../../core/ack.js'
+import { EventBatch } from '../../core/batch.js'
+import { type FieldPath, fieldPathText } from '../../core/field-path.js'
+import { FieldReader } from '../../core/field-reader.js'
+import type { Origin } from '../../core/origin.js'
+import { WantedNames } from '../../lib/json-scan.js'
+import type { Frame } from '../../lib/line-splitter.js'
+import { printableJson } from '../../lib/printable.js'
+import { deciderOptions, type ThrottleOptions } from '../../processors/throttle/options.js'
+import {
+  Decider,
+  type Decision,
+  DISCARD,
+  EXCLUDED as EXEMPT,
+  FAIL_OPEN,
+  FULL,
+  PASS,
+  TOO_LATE,
+} from '../../throttle/decider.js'
+import { EventDecider, eventTime } from '../../throttle/event-decider.js'
+import { LATE } from '../../throttle/event-windows.js'
+import { Before, STOPPED_CLOCK, type Way } from './before.js'
+import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED, TimeTally } from './tally.js'
+
+const OUTCOMES: Record<Decision, Outcome> = {
+  [PASS]: PASSED,
+  [FAIL_OPEN]: PASSED,
+  [LATE]: PASSED,
+  [EXEMPT]: EXCLUDED,
+  [DISCARD]: DISCARDED,
+  [FULL]: DISCARDED,
+  [TOO_LATE]: DISCARDED,
+}
+const NAMES = ['pass', 'discard', 'excluded'] as const
+/** The fields of so many events are looked at, and so many are shown, where something is missing. */
+const SAMPLED_EVENTS = 1000
+const MOST_FIELDS = 30
+
+export interface ReplayOptions {
+  /** What the events pass before the throttle. Undefined: nothing. */
+  readonly way?: Way
+  readonly wantsDecisions: boolean
+}
+
+/** Replays events through a throttle and what is before it, each event at its own time. */
+export class Replay {
+  /** Events that were read. */
+  read = 0
+  /** Events that reached the throttle. One that gets there in several ways counts several times. */
+  events = 0
+  /** Lines that are not what the decoding of their source expects. */
+  undecoded = 0
+  readonly outcomes: [passed: number, discarded: number, excluded: number] = [0, 0, 0]
+  /** Events without a time of their own that reached the throttle. */
+  timeless = 0
+  /** Events that are earlier than the one before, and by how much at most. */
+  backwards = 0
+  furthestBackMs = 0
+  /** Events of keys beyond `max_keys`: passed all the same, and discarded. */
+  failedOpen = 0
+  refused = 0
+  /** Events later than is allowed, where the throttle has windows in the time of the events. */
+  late = 0
+  readonly keys: KeyTally
+  readonly times = new TimeTally()
+  /** Names of fields of the first events. */
+  readonly fields = new Set<string>()
+  readonly before: Before | undefined
+  readonly #decider: Decider | EventDecider
+  readonly #wanted = new WantedNames()
+  readonly #timePath: FieldPath
+  readonly #time: FieldReader
+  /** Slot of the field that events have from their origin where the line has none. */
+  readonly #timestamp: number
+  readonly #key: FieldReader | undefined
+  readonly #wantsDecisions: boolean
+  readonly #ack = new Ack(() => {})
+  #origin: Origin | undefined
+  #receivedAt = 0
+  /** The time of the event before, and whether that was read from one. */
+  #now = 0
+  #hasTime = false
+
+  constructor(options: ThrottleOptions, time: FieldPath, { way, wantsDecisions }: ReplayOptions) {
+    const context = { field: (path: FieldPath) => new FieldReader(path, this.#wanted) }
+    this.#timePath = time
+    this.#time = context.field(time)
+    this.#timestamp = this.#wanted.slot('timestamp')
+    const compiled = deciderOptions(options, context, 0)
+    this.#decider = compiled.eventTime
+      ? new EventDecider(compiled, compiled.eventTime, STOPPED_CLOCK)
+      : new Decider(compiled)
+    this.#key = compiled.keyField
+    this.before = way && new Before(way, context)
+    this.#wantsDecisions = wantsDecisions
+    this.keys = new KeyTally(options.window, options.window_mode === 'aligned')
+  }
+
+  /** Whether the throttle has the time and, where it has one, the key of at least one event. */
+  get isSound(): boolean {
+    return this.#hasTime && (this.#key === undefined || this.keys.size > 0)
+  }
+
+  /** What follows comes from here, in an order of its own. `receivedAt` tells the year where lines do not. */
+  enter(origin: Omit<Origin, 'wanted'>, receivedAt = 0): void {
+    this.#origin = { ...origin, wanted: this.#wanted }
+    this.#receivedAt = receivedAt
+  }
+
+  /** Decides the events of a frame; the decisions as JSON lines, when those are wanted. */
+  replay(frame: Frame | undefined): string {
+    if (!frame) return ''
+    const origin = this.#origin!
+    const batch = new EventBatch(frame, origin, this.#receivedAt, this.#ack)
+    this.undecoded += batch.scan()
+    let decisions = ''
+    const decider = this.#decider
+    if (decider instanceof EventDecider) decider.enter(batch, 0, Number.NEGATIVE_INFINITY)
+    this.before?.enter(batch)
+    for (let i = 0; i < batch.length; i++) {
+      const time = this.#timeOf(batch, i)
+      const hasTime = !Number.isNaN(time)
+      const back = this.#hasTime && time < this.#now ? this.#now - time : 0
+      if (hasTime) this.#now = time
+      const arrivals = this.before?.arrivals(origin.source, batch, i, this.#now) ?? 1
+      if (arrivals > 0) {
+        if (hasTime) this.#hasTime = true
+        else this.timeless++
+        if (back > 0) {
+          this.backwards++
+          this.furthestBackMs = Math.max(this.furthestBackMs, back)
+        }
+        if (this.events < SAMPLED_EVENTS) this.#sample(batch, i)
+      }
+      for (let n = 0; n < arrivals; n++) decisions += this.#decide(batch, i)
+      this.read++
+    }
+    return decisions
+  }
+
+  /** The decision on event `i` at the present time. */
+  #decide(batch: EventBatch, i: number): string {
+    const decider = this.#decider
+    const now = this.#now
+    if (decider instanceof Decider) decider.limiter.advance(now)
+    const decision = decider.decideOne(batch, i, now)
+    const id = decider.byDefault ? DEFAULT_BUCKET : this.keys.id(batch, i, this.#key)
+    if (decision === FAIL_OPEN) this.failedOpen++
+    else if (decision === FULL) this.refused++
+    else if (decision === LATE || decision === TOO_LATE) this.late++
+    const outcome = OUTCOMES[decision]
+    this.events++
+    this.outcomes[outcome]++
+    this.keys.add(id, outcome, now)
+    if (this.#hasTime) this.times.add(now, outcome)
+    if (!this.#wantsDecisions) return ''
+    const bucket = id === DEFAULT_BUCKET ? 'null' : printableJson(JSON.stringify(this.#key!.text()))
+    return `{"n":${this.read},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
+  }
+
+  /** The time that event `i` says; NaN where it says none. A line that has none has the time when it was read. */
+  #timeOf(batch: EventBatch, i: number): number {
+    const isOwn = this.#timePath.text !== '.timestamp' || batch.hasOwn(i, this.#timestamp)
+    return isOwn ? eventTime(this.#time, batch, i) : Number.NaN
+  }
+
+  #sample(batch: EventBatch, i: number): void {
+    if (this.fields.size >= MOST_FIELDS) return
+    for (const name of Object.keys(batch.fields(i))) {
+      if (name !== 'timestamp' || batch.hasOwn(i, this.#timestamp)) this.fields.add(fieldPathText(name))
+    }
+  }
+}

@@ -1,0 +1,94 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestEvent } from '../config/config-tests.js'
+import { errorText } from '../core/errors.js'
+import { printable, printableText } from '../lib/printable.js'
+import type { Io } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
+import { loadDaemonConfig } from '../terminal/local-part.js'
+import { createLog } from '../terminal/log.js'
+import { isExpected, type Left, runTest } from './test-run.js'
+
+/** Of a long list that differs, so many lines are shown. */
+const SHOWN_LINES = 40
+/** Longer lists are compared place by place. */
+const ALIGNED = 2000
+
+/** Runs the tests of a configuration; 1 when one fails. */
+export async function test(path: string, io: Io): Promise<number> {
+  const config = await loadDaemonConfig(path, io.env)
+  const { tests } = config
+  if (tests.length === 0) {
+    io.stderr.write(`${path}: there are no tests: the section "tests" is missing or empty\n`)
+    return EXIT.failed
+  }
+  const log = createLog(io, { format: config.logFormat, level: 'error' })
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-test-'))
+  let failed = 0
+  try {
+    for (const [i, test] of tests.entries()) {
+      let faults: string[]
+      try {
+        const left = await runTest(config, test, join(folder, String(i)), log, io)
+        faults = Object.entries(test.expect).flatMap(([output, wanted]) => compare(output, wanted, left.get(output)!))
+      } catch (error) {
+        faults = [errorText(error)]
+      }
+      io.stdout.write(`${faults.length === 0 ? 'ok    ' : 'failed'} ${printable(test.name)}\n`)
+      for (const fault of faults) io.stdout.write(`${printableText(fault).replace(/^/gm, '       ')}\n`)
+      if (faults.length > 0) failed++
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+  io.stdout.write(`${tests.length - failed} passed, ${failed} failed\n`)
+  return failed === 0 ? EXIT.done : EXIT.failed
+}
+
+/** What is different, readably; empty when nothing is. */
+function compare(output: string, wanted: number | readonly TestEvent[], left: readonly Left[]): string[] {
+  if (typeof wanted === 'number') {
+    if (left.length === wanted) return []
+    return [`${output}: ${left.length} events, expected ${wanted}`, ...cut(left.map(event => `  ${shown(event.line)}`))]
+  }
+  const lines = difference(wanted, left)
+  if (lines.every(line => line.startsWith(' '))) return []
+  const head = `${output}: not the events that were expected ( - expected and not there, + there and not expected )`
+  return [head, ...cut(lines)]
+}
+
+/** Both lists in one, aligned by what they have in common. */
+function difference(wanted: readonly TestEvent[], left: readonly Left[]): string[] {
+  const same = (i: number, j: number) => isExpected(left[j]!, wanted[i]!)
+  const [n, m] = [wanted.length, left.length]
+  const lines: string[] = []
+  let [i, j] = [0, 0]
+  const aligned = n <= ALIGNED && m <= ALIGNED
+  // common[i][j]: how many of wanted[i…] and left[j…] can be paired in order.
+  const common = aligned ? Array.from({ length: n + 1 }, () => new Uint16Array(m + 1)) : []
+  for (let a = aligned ? n - 1 : -1; a >= 0; a--)
+    for (let b = m - 1; b >= 0; b--)
+      common[a]![b] = same(a, b) ? common[a + 1]![b + 1]! + 1 : Math.max(common[a + 1]![b]!, common[a]![b + 1]!)
+  while (i < n || j < m) {
+    if (i < n && j < m && same(i, j)) {
+      lines.push(`  ${shown(left[j]!.line)}`)
+      i++
+      j++
+    } else if (i < n && (j === m || !aligned || common[i + 1]![j]! >= common[i]![j + 1]!)) {
+      const event = wanted[i++]!
+      lines.push(`- ${shown(typeof event === 'string' ? event : JSON.stringify(event))}`)
+      if (!aligned && j < m) lines.push(`+ ${shown(left[j++]!.line)}`)
+    } else lines.push(`+ ${shown(left[j++]!.line)}`)
+  }
+  return lines
+}
+
+function shown(line: string): string {
+  return line.length <= 200 ? line : `${line.slice(0, 200)}…`
+}
+
+function cut(lines: readonly string[]): string[] {
+  if (lines.length <= SHOWN_LINES) return lines.map(line => `  ${line}`)
+  return [...lines.slice(0, SHOWN_LINES).map(line => `  ${line}`), `  … and ${lines.length - SHOWN_LINES} more`]
+}

@@ -1,0 +1,102 @@
+import { components } from '../components.js'
+import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
+import type { AnyDefinition } from '../core/component.js'
+import { ConfigError, errorText, formatProblem, type Problem } from '../core/errors.js'
+import { adviceFor, findOrphans } from '../engine/orphans.js'
+import { renamesOf } from '../engine/renames.js'
+import { refuseRepeats } from '../engine/repeats.js'
+import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
+import { printableText } from '../lib/printable.js'
+import { systemClock } from '../lib/time.js'
+import type { Io } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
+import { completed } from '../terminal/local-part.js'
+import { silentLog } from '../terminal/log.js'
+
+/**
+ * Checks configurations without doing anything with them: no network, and no other file is opened than the certificates
+ * and keys that they name; of the files that destinations write to it is only examined what they are, and data_dir is
+ * searched for what would belong to no component. Every error and every warning is a line on stderr. A configuration that
+ * holds is a line on stdout, and the last line says how many errors and warnings there are.
+ */
+export async function validate(
+  paths: readonly string[],
+  env: NodeJS.ProcessEnv,
+  out: Pick<Io, 'stdout' | 'stderr'>,
+  known: readonly AnyDefinition[] = components,
+): Promise<number> {
+  let errors = 0
+  let warnings = 0
+  const warn = (line: string) => {
+    out.stderr.write(`${printableText(line)}\n`)
+    warnings++
+  }
+  const warnOf = (found: readonly Problem[]) => {
+    for (const warning of found) warn(formatProblem({ ...warning, message: `warning: ${warning.message}` }))
+  }
+  for (const path of paths) {
+    try {
+      const here = { onThisMachine: true, inspectTls: { wall: systemClock.wall() } }
+      const config = loadConfig(path, { env, components: known, serviceAlone: true, localPart: true, ...here })
+      warnOf(config.warnings)
+      const parts = config.isLocalPart
+        ? await checkLocalPart(path, config, { env, components: known, onThisMachine: true }, warn)
+        : amounts(config)
+      if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await tellOrphans(config, path, warn)
+      out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      out.stderr.write(`${printableText(error.message)}\n`)
+      errors += error.problems.length
+      warnOf(error.warnings)
+    }
+  }
+  out.stdout.write(`${plural(errors, 'error')}, ${plural(warnings, 'warning')}\n`)
+  return errors > 0 ? EXIT.config : EXIT.done
+}
+
+/** What a local part of a managed daemon has, checked with the revision that the daemon ran last. Throws ConfigError. */
+async function checkLocalPart(
+  path: string,
+  config: Config,
+  options: Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>,
+  warn: (line: string) => void,
+): Promise<string> {
+  const part = `the local part of a managed daemon: ${amounts(config)}`
+  let cached: CachedRevision | undefined
+  try {
+    cached = await cachedRevision(config.dataDir)
+  } catch (error) {
+    warn(`${path}: warning: checked without the published revision: ${errorText(error)}`)
+  }
+  if (!cached) return part
+  const whole = completed(path, cached, options)
+  await tellOrphans(whole, path, warn)
+  const { pipeline, revision, savedAt } = cached
+  const saved = `revision ${revision} of pipeline ${pipeline}, saved ${new Date(savedAt).toISOString()}`
+  return `${part}; with ${saved}: ${amounts(whole)}`
+}
+
+/** What is in data_dir, where it is at hand, and would belong to no component. Throws ConfigError for repeats. */
+async function tellOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
+  refuseRepeats(config)
+  const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))
+  for (const orphan of await findOrphans(config, silentLog())) {
+    const { kind, id, events, path: place } = orphan
+    if (taken.has(`${kind === 'checkpoint' ? 'source' : 'destination'} ${id}`) || config.discardOrphans.includes(id))
+      continue
+    const unknown = kind === 'checkpoint' ? 'saved positions' : 'a buffer that cannot be read now'
+    const amount = events === undefined ? unknown : `${events} events (${kind.replace('_', ' ')})`
+    warn(`${path}: warning: ${id} is not configured and has ${amount} in ${place}. ${adviceFor(orphan)}`)
+  }
+}
+
+function plural(n: number, noun: string): string {
+  return `${n} ${noun}${n === 1 ? '' : 's'}`
+}
+
+function amounts(config: Config): string {
+  const count = (name: 'source' | 'processor' | 'destination') => plural(config[`${name}s`].length, name)
+  if (config.service && config.sources.length === 0) return 'the service'
+  return `${count('source')}, ${count('processor')}, ${count('destination')}`
+}

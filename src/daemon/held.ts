@@ -1,0 +1,82 @@
+import type { Logger } from 'pino'
+import type { Config } from '../config/load.js'
+import { StateUnreadable } from '../core/unreadable.js'
+import type { Metrics } from '../engine/metrics.js'
+import type { ConnectionEvents } from '../http/server/connections.js'
+import { Backoff, systemRandom } from '../lib/backoff.js'
+import type { Format } from '../lib/exposition.js'
+import { sleep } from '../lib/time.js'
+import { onSignals } from '../terminal/signals.js'
+import type { Managed } from './managed-report.js'
+import { Servers } from './servers.js'
+import { oneLine } from './systemd/service-state.js'
+import type { Systemd } from './systemd/systemd.js'
+
+const RETRY_FIRST_MS = 500
+const RETRY_MAX_MS = 10_000
+/** What there is to look into while no pipeline runs. */
+export const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
+
+interface Around {
+  readonly config: Config
+  readonly metrics: Metrics
+  readonly connections: ConnectionEvents
+  readonly systemd: Systemd
+  readonly managed: Managed | undefined
+  readonly log: Logger
+}
+
+/**
+ * Calls `build`. While that fails because a file in data_dir cannot be read, it says so (log, /readyz, status), waits and
+ * tries again. Resolves with undefined when a signal ends the wait.
+ */
+export async function whenReadable<T>(build: () => Promise<T>, around: Around): Promise<T | undefined> {
+  try {
+    return await build()
+  } catch (error) {
+    if (!(error instanceof StateUnreadable)) throw error
+    return await hold(build, error, around)
+  }
+}
+
+async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: Around): Promise<T | undefined> {
+  const { config, metrics, connections, systemd, managed, log } = around
+  let reason = ''
+  const report = ({ code, file, message }: StateUnreadable) => {
+    if (reason === message) return
+    reason = message
+    managed?.held(message)
+    log.error({ code, file, error: message }, 'a file in data_dir cannot be read; waiting and trying again')
+  }
+  report(first)
+  const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
+  const told = { metrics: (format: Format) => metrics.render(format), connections, destinations }
+  const servers = new Servers({ ...told, ...(managed && { managed: managed.report }) }, log)
+  systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
+  const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
+  try {
+    await servers.open(config, NOTHING)
+    for (;;) {
+      if (await isEndedWithin(RETRY_FIRST_MS + backoff.next(), config, log)) return undefined
+      try {
+        const built = await build()
+        log.info('data_dir can be read again')
+        return built
+      } catch (error) {
+        if (!(error instanceof StateUnreadable)) throw error
+        report(error)
+      }
+    }
+  } finally {
+    servers.close()
+  }
+}
+
+/** Waits, and says whether a signal to end came meanwhile. One that comes at another time is held. */
+async function isEndedWithin(ms: number, { shutdownTimeoutMs }: Config, log: Logger): Promise<boolean> {
+  const stopping = new AbortController()
+  const signals = onSignals({ stop: () => stopping.abort() }, shutdownTimeoutMs, log, 'ending')
+  await sleep(ms, stopping.signal)
+  signals.remove()
+  return stopping.signal.aborted
+}

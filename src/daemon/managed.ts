@@ -1,0 +1,148 @@
+import { randomBytes } from 'node:crypto'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join, resolve } from 'node:path'
+import type { Logger } from 'pino'
+import { fetchTrusting } from '../client/fetch-trusting.js'
+import { components } from '../components.js'
+import type { Config } from '../config/load.js'
+import { ManagedConfig } from '../config/managed-config.js'
+import { AccessKey } from '../core/access-key.js'
+import { auth } from '../core/auth-options.js'
+import { errorCode } from '../core/errors.js'
+import { TlsFiles } from '../core/tls-files.js'
+import { StateUnreadable } from '../core/unreadable.js'
+import { lockDataDir } from '../engine/data-dir.js'
+import { objectionTo } from '../engine/left-behind.js'
+import { rehearse, type WentBack } from '../engine/supervisor.js'
+import type { Totals } from '../engine/totals.js'
+import { KeptRevision } from '../fleet/kept-revision.js'
+import { ManagedPipeline } from '../fleet/managed-pipeline.js'
+import { linkTo, readPipelineUrl } from '../fleet/service-link.js'
+import { systemRandom } from '../lib/backoff.js'
+import { makeFolderSync } from '../lib/make-folder.js'
+import { sleep, systemClock } from '../lib/time.js'
+import { packageVersion } from '../lib/version.js'
+import { type Io, UsageError } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
+import { openLog, tellWarnings } from '../terminal/log.js'
+import { type Running, runLocked } from './run.js'
+import { Systemd } from './systemd/systemd.js'
+import { waitForRevision } from './waiting.js'
+
+/** How long the last report may take. */
+const LAST_REPORT_MS = 2000
+
+export interface RunManagedOptions {
+  /** `https://host/v3/pipeline/{id}` */
+  readonly url: string
+  readonly keyFile: string
+  /** Authorities to trust; undefined: the public ones. */
+  readonly caFile: string | undefined
+  /** The local part; undefined: there is none. */
+  readonly configPath: string | undefined
+  readonly delegate: string | undefined
+}
+
+/** The daemon with a pipeline that a service publishes. Resolves with the exit code. */
+export async function runManaged(options: RunManagedOptions, io: Io): Promise<number> {
+  const { url, keyFile, caFile, configPath, delegate } = options
+  const where = readPipelineUrl(url)
+  if (!where)
+    throw new UsageError('--pipeline must be the address of a pipeline, as in https://host/v3/pipeline/ID', 'run')
+  if (caFile !== undefined && where.base.startsWith('http:'))
+    throw new UsageError('--ca-file has no use with an http:// address', 'run')
+  const { env, stdin, stdout } = io
+  const readLocal = () => new ManagedConfig(configPath, { env, components, onThisMachine: true })
+  const local = readLocal()
+  const { log, setFormat } = openLog(io, { format: local.local.logFormat })
+  tellWarnings(log, local.local.warnings)
+  const { dataDir } = local.local
+  const systemd = Systemd.from(env, { log })
+  const lock = lockDataDir(dataDir)
+  try {
+    const key = new AccessKey(auth.parse({ key_file: keyFile }), log)
+    const around = { log, clock: systemClock, random: systemRandom, stdin, stdout, env }
+    const managed = new ManagedPipeline(local, {
+      name: `pipeline ${where.id}`,
+      link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),
+      kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
+      rehearse: config => rehearse(config, around),
+      objectionTo: (next, before) => objectionTo(next, before, log),
+      clock: systemClock,
+      random: systemRandom,
+      log,
+      daemon: {
+        daemon_id: daemonId(dataDir),
+        host: hostname().slice(0, 255),
+        version: packageVersion(),
+        started_at: new Date(systemClock.wall()).toISOString(),
+      },
+    })
+    const report = () => ({ pipeline: where.id, service: where.base, ...managed.status })
+    const applied = ({ logFormat }: Config) => setFormat(logFormat)
+    const config = await waitForRevision(managed, { local, readLocal, applied, configPath, report, systemd, log })
+    if (!config) {
+      await Promise.race([managed.leave(), sleep(LAST_REPORT_MS)])
+      systemd.ending(0, 'ended')
+      await systemd.close()
+      return EXIT.done
+    }
+    log.info({ pipeline: where.id, revision: managed.revision }, 'a published revision is taken up')
+    const origin = {
+      lock,
+      systemd,
+      reloads: {
+        read: () => managed.reread(readLocal()),
+        inTurn: (work: () => Promise<void>) => managed.inTurn(work),
+        applied,
+        files: configPath === undefined ? undefined : { path: configPath, digest: local.local.digest },
+      },
+      ...(configPath !== undefined && { configPath: resolve(configPath) }),
+      managed: { report, held: (reason: string) => managed.held(reason) },
+      wentBack: (...about: Parameters<WentBack>) => managed.wentBack(...about),
+      follow: ({ pipeline, totals }: Running) => {
+        const leave = managed.follow(pipeline, () => reported(totals()))
+        return () => Promise.race([leave(), sleep(LAST_REPORT_MS)])
+      },
+    }
+    return await runLocked(config, origin, log, io)
+  } finally {
+    lock.release()
+  }
+}
+
+/** The content of the file, read again when it was replaced. While it cannot be used, the service cannot be asked. */
+function authorities(file: string, log: Logger): () => Promise<Buffer> {
+  const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
+  let ca: Buffer | undefined
+  return async () => {
+    const content = ca ? await files.renewed() : await files.load()
+    ca = content?.ca ?? ca
+    return ca!
+  }
+}
+
+/** Totals for the service: sums of all components. */
+function reported({ received, delivered, discarded, undelivered }: Totals): Record<string, number> {
+  const sum = (counts: readonly number[]) => counts.reduce((all, events) => all + events, 0)
+  const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
+  return { received, delivered: sum(Object.values(delivered)), discarded: sum(dropped), undelivered }
+}
+
+/** The name of the daemon for as long as its data_dir is there. */
+function daemonId(dataDir: string): string {
+  const folder = join(dataDir, 'managed')
+  const path = join(folder, 'daemon-id')
+  try {
+    const id = readFileSync(path, 'utf8').trim()
+    if (/^[0-9a-f]{24}$/.test(id)) return id
+  } catch (error) {
+    // Else it is the first time. With another id the service would take this for another daemon.
+    if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
+  }
+  const id = randomBytes(12).toString('hex')
+  makeFolderSync(folder, 0o700)
+  writeFileSync(path, `${id}\n`, { mode: 0o600 })
+  return id
+}

@@ -1,0 +1,115 @@
+import type { Logger } from 'pino'
+import type { Config } from '../config/load.js'
+import { ConfigError, errorText, formatProblem } from '../core/errors.js'
+import type { Metrics } from '../engine/metrics.js'
+import type { Supervisor } from '../engine/supervisor.js'
+import { systemClock } from '../lib/time.js'
+import { onHeldSignal } from '../terminal/held-signals.js'
+import { tellWarnings } from '../terminal/log.js'
+import type { Servers } from './servers.js'
+import type { Systemd } from './systemd/systemd.js'
+import { ConfigWatch } from './watch-config.js'
+
+export interface ReloadOrigin {
+  /** What there is to run now; throws ConfigError. */
+  readonly read: () => Config
+  /** Called with each configuration that takes the place of another one. */
+  readonly applied: (config: Config) => void
+  /** Lets nobody else replace what runs while `work` reads and replaces it; undefined: there is nobody else. */
+  readonly inTurn?: (work: () => Promise<void>) => Promise<void>
+  /** The files it is read from, for those who want them watched, and their digest when that was done first. */
+  readonly files?: { readonly path: string; readonly digest: string } | undefined
+}
+
+export interface Reloads {
+  /** What was taken cannot start, and `back`, which ran before it, goes on. */
+  wentBack(error: Error, back: Config): void
+  stop(): void
+}
+
+/**
+ * At SIGHUP, and where that is asked for when its files change, the configuration is read again, and takes the place of
+ * the one that runs. One that is wrong changes nothing.
+ */
+export function onReload(
+  { read, applied, inTurn = work => work(), files }: ReloadOrigin,
+  pipeline: Supervisor,
+  servers: Servers,
+  metrics: Metrics,
+  log: Logger,
+  systemd: Pick<Systemd, 'reload'>,
+  told: { refused: string | undefined },
+): Reloads {
+  const counts = { done: 0, failed: 0 }
+  let last = true
+  let lastDone = systemClock.wall()
+  const help = 'Times that the configuration was read again, by what came of it.'
+  metrics.series('counter', 'sluice_config_reloads_total', help, () =>
+    Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
+  )
+  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last one took place.', () => (last ? 1 : 0))
+  const since = 'When a configuration was read that took place; the start of the program is the first time.'
+  metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
+  const hash = 'Which configuration runs, by a hash of its files; always 1.'
+  metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
+  const reload = async () => {
+    watch?.read()
+    try {
+      const next = read()
+      tellWarnings(log, next.warnings)
+      const listening = await servers.prepare(next.metrics)
+      await pipeline.replace(next).catch(error => {
+        listening.drop()
+        throw error
+      })
+      listening.use()
+      applied(next)
+      counts.done++
+      last = true
+      lastDone = systemClock.wall()
+      told.refused = undefined
+      watch?.set(next.watched)
+      log.info({ config: next.files, hash: next.digest }, 'another configuration runs now')
+    } catch (error) {
+      counts.failed++
+      last = false
+      const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
+      told.refused = problems.join('; ')
+      const text = 'the configuration was not taken: the one that ran goes on'
+      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
+    }
+  }
+  /** The metrics and the log are as the one that runs again has them. */
+  const moveBack = async (back: Config) => {
+    applied(back)
+    try {
+      const listening = await servers.prepare(back.metrics)
+      listening.use()
+      watch?.set(back.watched)
+    } catch (error) {
+      log.error({ code: 'SLUICE_RELOAD_FAILED', error: errorText(error) }, 'the metrics stay at the other address')
+    }
+  }
+  // One at a time: the next one goes by the addresses that the one before has left.
+  let queue = Promise.resolve()
+  const reloadNext = () => {
+    queue = queue.then(() => inTurn(reload))
+    return queue
+  }
+  const watch = files && new ConfigWatch(files.path, files.digest, () => systemd.reload(reloadNext))
+  watch?.set(pipeline.config.watched)
+  const onSignal = () => void systemd.reload(reloadNext)
+  const removeHandler = onHeldSignal('SIGHUP', onSignal)
+  return {
+    wentBack(error, back) {
+      counts.failed++
+      last = false
+      told.refused = errorText(error)
+      queue = queue.then(() => moveBack(back))
+    },
+    stop() {
+      removeHandler()
+      watch?.set(false)
+    },
+  }
+}

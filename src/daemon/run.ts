@@ -1,0 +1,173 @@
+import { resolve } from 'node:path'
+import type { Logger } from 'pino'
+import { isReady } from '../admin/server.js'
+import { components } from '../components.js'
+import { type Config, loadConfig } from '../config/load.js'
+import { errorText } from '../core/errors.js'
+import { type DataDirLock, lockDataDir } from '../engine/data-dir.js'
+import type { Engine } from '../engine/engine.js'
+import { Metrics } from '../engine/metrics.js'
+import { Supervisor, type WentBack } from '../engine/supervisor.js'
+import { type Totals, totalsOf } from '../engine/totals.js'
+import { ConnectionReport } from '../http/server/connection-report.js'
+import { systemRandom } from '../lib/backoff.js'
+import { inheritedSockets } from '../lib/inherited-sockets.js'
+import { every, systemClock } from '../lib/time.js'
+import { packageVersion } from '../lib/version.js'
+import type { Io } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
+import { type LogOptions, openLog, tellWarnings } from '../terminal/log.js'
+import { onSignals } from '../terminal/signals.js'
+import { onStdoutGone } from '../terminal/stdout-gone.js'
+import { whenReadable } from './held.js'
+import { type Managed, managedMetrics } from './managed-report.js'
+import { orphanMetrics } from './orphan-metrics.js'
+import { onReload, type ReloadOrigin } from './reload.js'
+import { Servers } from './servers.js'
+import { DaemonSubject } from './systemd/daemon-subject.js'
+import { Systemd } from './systemd/systemd.js'
+import { reportUnsaved, unsavedMetrics } from './unsaved-positions.js'
+import { watchDataDir } from './watch-data-dir.js'
+
+const CHECK_MS = 10_000
+
+export interface RunOptions {
+  readonly configPath: string
+  readonly follow?: Follow
+  /** What the log is like where the configuration does not say. */
+  readonly log?: LogOptions
+}
+
+/** What can be observed of a run. */
+export interface Running {
+  readonly pipeline: Supervisor
+  readonly metrics: Metrics
+  readonly totals: () => Totals
+}
+
+/** Called when everything is built, just before it runs. The result is called when the run has ended. */
+export type Follow = (running: Running) => () => Promise<void>
+
+/** Where the configuration came from, and another one may. */
+export interface ConfigOrigin {
+  /** Of its data_dir. */
+  readonly lock: DataDirLock
+  readonly systemd: Systemd
+  /** The configuration as a command can be given it; undefined: it is not a file of this machine. */
+  readonly configPath?: string
+  /** What there is at a reload. */
+  readonly reloads?: ReloadOrigin
+  readonly follow?: Follow
+  readonly managed?: Managed
+  /** A configuration that took the place of another cannot start. */
+  readonly wentBack?: WentBack
+}
+
+/** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
+export async function run({ configPath: path, follow, log: usual }: RunOptions, io: Io): Promise<number> {
+  const read = () => loadConfig(path, { env: io.env, components, onThisMachine: true })
+  const config = read()
+  const { log, setFormat } = openLog(io, { ...usual, format: config.logFormat ?? usual?.format })
+  tellWarnings(log, config.warnings)
+  const systemd = Systemd.from(io.env, { log })
+  const lock = lockDataDir(config.dataDir)
+  try {
+    const applied = ({ logFormat }: Config) => setFormat(logFormat ?? usual?.format)
+    const reloads = { read, applied, files: { path, digest: config.digest } }
+    const origin = { lock, systemd, reloads, configPath: resolve(path), ...(follow && { follow }) }
+    return await runLocked(config, origin, log, io)
+  } finally {
+    lock.release()
+  }
+}
+
+/** Runs a configuration whose data_dir is locked, to its end. Resolves with the exit code. */
+export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
+  const metrics = new Metrics(log)
+  const { stdin, stdout, env } = io
+  const around = { log, clock: systemClock, random: systemRandom, metrics, stdin, stdout, env }
+  const wentBack: WentBack = (error, failed, back) => {
+    log.error(
+      { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
+      'the new configuration cannot start: the one before it goes on',
+    )
+    reloads?.wentBack(error, back)
+    origin.wentBack?.(error, failed, back)
+  }
+  const { systemd, managed } = origin
+  if (managed) managedMetrics(metrics, managed.report)
+  const build = () => Supervisor.build(config, around, wentBack)
+  const connections = new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log)
+  const pipeline = await whenReadable(build, { config, metrics, connections, systemd, managed, log })
+  if (!pipeline) {
+    systemd.ending(0, 'ended')
+    await systemd.close()
+    return EXIT.done
+  }
+  const heldBefore = new Map(
+    [...metrics.components.values()].map(counters => [counters.id, counters.inFlight().events]),
+  )
+  const totals = () =>
+    totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
+  const told = new DaemonSubject(pipeline, log)
+  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () =>
+    isReady(pipeline.states(), pipeline.failures()) ? 1 : 0,
+  )
+  orphanMetrics(metrics, () => pipeline.orphans)
+  unsavedMetrics(
+    metrics,
+    () => pipeline.config.sources,
+    () => pipeline.unsaved,
+  )
+  const servers = new Servers(
+    {
+      metrics: format => metrics.render(format),
+      connections,
+      destinations: () => pipeline.states(),
+      failures: () => pipeline.failures(),
+      ...(managed && { managed: managed.report }),
+      about: () => ({ config: origin.configPath, data_dir: pipeline.config.dataDir }),
+    },
+    log,
+  )
+  await servers.open(config, pipeline)
+  const { dataDir } = config
+  const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
+  const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
+  const timeout = () => pipeline.config.shutdownTimeoutMs
+  const ended = untilStopped(pipeline, systemd, timeout)
+  const signals = onSignals(ended, timeout, log)
+  const reader = onStdoutGone(stdout, ended, pipeline, log)
+  const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, told)
+  log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
+  const leave = origin.follow?.({ pipeline, metrics, totals })
+  systemd.follow(told)
+  try {
+    const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
+    metrics.checkConservation()
+    if (!forced) await leave?.()
+    const unsaved = reportUnsaved(pipeline.unsaved, log)
+    log.info(totals(), forced ? 'ended at once by a second signal' : 'ended')
+    return forced || unsaved || reader.gone() || pipeline.failed ? EXIT.failed : EXIT.done
+  } finally {
+    signals.remove()
+    reader.remove()
+    reloads?.stop()
+    stopChecks()
+    stopWatching()
+    servers.close()
+    systemd.ending(0, 'ended')
+    await systemd.close()
+  }
+}
+
+/** `engine`, with systemd told of its end. */
+function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
+  return {
+    stop(deadline) {
+      inheritedSockets().letGo()
+      systemd.ending(timeout(), 'ending: what was read is delivered')
+      engine.stop(deadline)
+    },
+  }
+}

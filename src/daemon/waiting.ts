@@ -1,0 +1,105 @@
+import type { Logger } from 'pino'
+import type { Config } from '../config/load.js'
+import type { ManagedConfig } from '../config/managed-config.js'
+import { ConfigError, errorText, formatProblem } from '../core/errors.js'
+import { Metrics } from '../engine/metrics.js'
+import type { ManagedPipeline } from '../fleet/managed-pipeline.js'
+import { ConnectionReport } from '../http/server/connection-report.js'
+import type { Format } from '../lib/exposition.js'
+import { onHeldSignal } from '../terminal/held-signals.js'
+import { tellWarnings } from '../terminal/log.js'
+import { onSignals } from '../terminal/signals.js'
+import { NOTHING } from './held.js'
+import { type ManagedReport, managedMetrics } from './managed-report.js'
+import { Servers } from './servers.js'
+import { oneLine } from './systemd/service-state.js'
+import type { Systemd } from './systemd/systemd.js'
+import { ConfigWatch } from './watch-config.js'
+
+interface Waiting {
+  readonly local: ManagedConfig
+  /** The local part as it is now; throws ConfigError. */
+  readonly readLocal: () => ManagedConfig
+  /** Called with each local part that takes the place of another one. */
+  readonly applied: (config: Config) => void
+  readonly configPath: string | undefined
+  readonly report: () => ManagedReport
+  readonly systemd: Systemd
+  readonly log: Logger
+}
+
+/**
+ * The configuration that a managed daemon starts with. While no revision can run, the daemon serves its metrics and its
+ * socket, and takes a reload of the local part. Resolves with undefined when a signal ends the wait.
+ */
+export async function waitForRevision(managed: ManagedPipeline, around: Waiting): Promise<Config | undefined> {
+  const { local, readLocal, applied, configPath, report, systemd, log } = around
+  const stopping = new AbortController()
+  const signals = onSignals({ stop: () => stopping.abort() }, local.local.shutdownTimeoutMs, log, 'ending')
+  const reason = () => managed.waitsFor ?? `waiting for ${report().service}`
+  systemd.follow({
+    state: () => ({
+      ready: managed.waitsFor !== undefined,
+      status: oneLine(`waits for a revision to run: ${reason()}`),
+    }),
+  })
+  let servers: Servers | undefined
+  const serve = async () => {
+    const metrics = new Metrics(log)
+    managedMetrics(metrics, report)
+    metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () => 0)
+    const told = {
+      metrics: (format: Format) => metrics.render(format),
+      connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
+      destinations: () => [{ id: 'pipeline', state: 'holding', reason: reason() }],
+      managed: report,
+    }
+    servers = new Servers(told, log)
+    await servers.open(local.local, NOTHING)
+    watch?.set(local.local.watched)
+  }
+  const reload = async () => {
+    watch?.read()
+    try {
+      const next = readLocal()
+      tellWarnings(log, next.local.warnings)
+      if (next.local.dataDir !== local.local.dataDir) throw new Error('another data_dir is used after a restart only')
+      const listening = await servers?.prepare(next.local.metrics)
+      listening?.use()
+      applied(next.local)
+      watch?.set(next.local.watched)
+      log.info({ config: next.local.files }, 'the local configuration was read again; trying the published revision')
+      managed.retry(next)
+    } catch (error) {
+      const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
+      const text = 'the local configuration was not taken: the one before it stays'
+      for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
+    }
+  }
+  let queue = Promise.resolve()
+  const inTurn = () => {
+    queue = queue.then(reload)
+    return queue
+  }
+  const watch =
+    configPath === undefined ? undefined : new ConfigWatch(configPath, local.local.digest, () => systemd.reload(inTurn))
+  // Until the servers are open a signal is held.
+  let removeHandler = () => {}
+  const waiting = async () => {
+    await serve()
+    removeHandler = onHeldSignal('SIGHUP', () => void systemd.reload(inTurn))
+  }
+  let config: Config | undefined
+  try {
+    const ended = signals.second.then(() => undefined)
+    config = await Promise.race([managed.first(stopping.signal, waiting), ended])
+  } finally {
+    removeHandler()
+    watch?.set(false)
+    await queue
+    signals.remove()
+    servers?.close()
+  }
+  // A signal may come while a revision is asked for or tried.
+  return stopping.signal.aborted ? undefined : config
+}

@@ -1,0 +1,58 @@
+import { existsSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
+import { askSocket, socketPath } from '../admin/socket.js'
+import { components } from '../components.js'
+import { loadConfig } from '../config/load.js'
+import { errorCode } from '../core/errors.js'
+import { type Io, UsageError } from '../terminal/command-line.js'
+
+export interface DaemonOptions {
+  readonly config: string | undefined
+  readonly socket: string | undefined
+}
+
+const USUAL_CONFIG = '/etc/sluice/sluice.yaml'
+const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock', 'state/sluice.sock']
+
+/** The socket of the daemon that is meant; without an option that of the usual places. */
+export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
+  if (socket !== undefined) return socket
+  if (config !== undefined) return socketPath(loadConfig(config, { env, components, partial: true }).dataDir)
+  const found = usualSocket(env)
+  if (found !== undefined) return found
+  if (existsSync(USUAL_CONFIG)) return socketPath(loadConfig(USUAL_CONFIG, { env, components, partial: true }).dataDir)
+  throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
+}
+
+/** The configuration at the usual place; throws UsageError when there is none. */
+export function usualConfig(command: string): string {
+  if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
+  throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: say which configuration`, command)
+}
+
+/** The socket of the daemon of this machine, at the usual places. */
+export function usualSocket(env: Io['env']): string | undefined {
+  return [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
+}
+
+/** What the daemon answers; the body still to be read. Errors say what to do. */
+export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {
+  try {
+    return await askSocket(socket, { path, signal })
+  } catch (error) {
+    throw new Error(advice(socket, error), { cause: error })
+  }
+}
+
+function advice(socket: string, error: unknown): string {
+  switch (errorCode(error)) {
+    case 'ENOENT':
+      return `there is no daemon at ${socket}: it does not run, or has another data_dir`
+    case 'ECONNREFUSED':
+      return `the daemon of ${socket} does not run any more`
+    case 'EACCES':
+      return `${socket} is for the user of the daemon alone: run this as that user, or as root`
+    default:
+      return `the daemon at ${socket} does not answer`
+  }
+}

@@ -1,0 +1,185 @@
+import { textOf } from '../admin/socket.js'
+import type { ManagedReport } from '../daemon/managed-report.js'
+import type { DestinationState } from '../engine/engine.js'
+import { systemClock } from '../lib/time.js'
+import { formatDuration } from '../lib/units.js'
+import type { Io } from '../terminal/command-line.js'
+import { ask } from './daemon-socket.js'
+import { Scrape } from './scrape.js'
+
+/** One destination, as /readyz reports it; times in ISO 8601. */
+export interface DestinationView {
+  readonly id: string
+  readonly state: string
+  readonly reason?: string
+  readonly since?: string
+  readonly failures?: number
+  readonly last_failure?: string
+  readonly next_attempt?: string
+  readonly oldest_event?: string
+  readonly last_outage?: DestinationState['last_outage']
+}
+
+/** What a daemon says of itself at one moment. */
+export interface DaemonView {
+  /** Monotonic seconds of whoever asked. */
+  readonly at: number
+  /** Milliseconds since the epoch. */
+  readonly wall: number
+  readonly scrape: Scrape
+  readonly ready: boolean
+  readonly destinations: readonly DestinationView[]
+  /** Sources that wait for an operator, or fail and are started again. */
+  readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
+  readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
+  /** Of a managed daemon. */
+  readonly managed?: ManagedReport | undefined
+  /** Its configuration, where that is a file, and its data_dir; undefined while it is starting. */
+  readonly about: { readonly config?: string; readonly data_dir: string } | undefined
+}
+
+const RECEIVED = 'sluice_component_received_events_total'
+const ORDER = ['source', 'processor', 'destination']
+
+export async function viewDaemon(socket: string, at: number): Promise<DaemonView> {
+  const [metrics, about, ready] = await Promise.all([
+    ask(socket, '/metrics').then(textOf),
+    aboutDaemon(socket),
+    ask(socket, '/readyz').then(async response => ({
+      ok: response.statusCode === 200,
+      body: JSON.parse(await textOf(response)) as Pick<DaemonView, 'destinations'> & {
+        sources?: DaemonView['failing']
+        managed?: ManagedReport
+      },
+    })),
+  ])
+  const scrape = new Scrape(metrics)
+  const components = scrape.all(RECEIVED).map(({ labels }) => ({
+    id: labels.component_id!,
+    kind: labels.component_kind!,
+    type: labels.component_type!,
+  }))
+  components.sort((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind))
+  const { destinations, sources: failing = [], managed } = ready.body
+  const wall = systemClock.wall()
+  return { at, wall, scrape, ready: ready.ok, destinations, failing, components, managed, about }
+}
+
+/** Where the configuration and the data of a daemon are; undefined: it does not say. */
+export async function aboutDaemon(socket: string): Promise<DaemonView['about']> {
+  const answer = await ask(socket, '/about')
+  const text = await textOf(answer)
+  return answer.statusCode === 200 ? (JSON.parse(text) as DaemonView['about']) : undefined
+}
+
+/** How the terminal takes it. */
+export interface Look {
+  readonly width: number
+  /** Undefined: no terminal, or one in which nothing can be written over. */
+  readonly height: number | undefined
+  /** Whether colours are wanted. */
+  readonly color: boolean
+}
+
+export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Look {
+  const isTerminal = Boolean(stdout.isTTY) && env.TERM !== 'dumb'
+  return {
+    width: stdout.columns || 80,
+    height: isTerminal ? stdout.rows || 24 : undefined,
+    color: isTerminal && !env.NO_COLOR,
+  }
+}
+
+const UNITS = ['', 'k', 'M', 'G', 'T', 'P']
+
+/** A number in at most five places: 999, 12.3k, 4.56M. */
+export function short(value: number): string {
+  let unit = 0
+  let rest = value
+  while (Math.round(rest) >= 1000 && unit < UNITS.length - 1) {
+    rest /= 1000
+    unit++
+  }
+  if (unit === 0) return rest > 0 && rest < 10 && !Number.isInteger(rest) ? rest.toFixed(1) : String(Math.round(rest))
+  return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${UNITS[unit]}`
+}
+
+/** Columns, the first to the left and the others to the right, at most `width` wide: the first one gives way. */
+export function table(rows: readonly (readonly string[])[], width: number): string[] {
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]!.length)))
+  const rest = widths.slice(1).reduce((sum, own) => sum + own + 2, 0)
+  const first = Math.max(8, Math.min(widths[0] ?? 0, width - rest))
+  return rows.map(row =>
+    row
+      .map((cell, column) => {
+        if (column > 0) return cell.padStart(widths[column]! + 2)
+        return cutWithin(cell, first).padEnd(first)
+      })
+      .join('')
+      .trimEnd(),
+  )
+}
+
+/** Names mostly differ at their end: what is left out of one is in its middle. */
+function cutWithin(text: string, length: number): string {
+  if (text.length <= length) return text
+  const end = Math.floor((length - 1) / 2)
+  return `${text.slice(0, length - 1 - end)}…${text.slice(-end)}`
+}
+
+/** A table with what each component waits for behind it, where there is room for that. */
+export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
+  const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
+  const longest = Math.max(...states.map(state => state.length))
+  const lines = table(rows, width - (longest === 0 ? 0 : longest + 2))
+  return lines.map((line, i) => `${line}  ${states[i] ?? ''}`.slice(0, width).trimEnd())
+}
+
+/** How much a counter has grown in a second, between two moments. */
+export function rateOf(before: DaemonView, now: DaemonView, name: string, labels: Record<string, string>): number {
+  const seconds = Math.max(now.at - before.at, 0.001)
+  return Math.max(0, now.scrape.sum(name, labels) - before.scrape.sum(name, labels)) / seconds
+}
+
+/** What a component waits for or keeps, in a word or two. */
+export function stateOf({ scrape, destinations }: Pick<DaemonView, 'scrape' | 'destinations'>, id: string): string {
+  const labels = { component_id: id }
+  const destination = destinations.find(one => one.id === id)
+  const buffered = scrape.sum('sluice_buffer_events', labels)
+  if (destination) return buffered > 0 ? `${destination.state}, ${short(buffered)} buffered` : destination.state
+  const unread = scrape.sum('sluice_file_unread_bytes', labels)
+  if (scrape.all('sluice_files_watched', labels).length > 0)
+    return `${counted(scrape.sum('sluice_files_watched', labels), 'file')}, ${short(unread)}B unread`
+  const [lag] = scrape.all('sluice_journal_lag_seconds', labels)
+  if (lag) return `${formatDuration(lag.value * 1000)} behind`
+  if (scrape.all('sluice_throttle_buckets', labels).length > 0)
+    return counted(scrape.sum('sluice_throttle_buckets', labels), 'key')
+  return ''
+}
+
+/** The time of day where the reader is, with the date when that is not today's. */
+export function clockTime(time: string, wall: number): string {
+  const at = new Date(time)
+  const clock = at.toTimeString().slice(0, 8)
+  if (at.toDateString() === new Date(wall).toDateString()) return clock
+  const two = (n: number) => String(n).padStart(2, '0')
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock}`
+}
+
+/** `1 file`, `2 files`. */
+export function counted(count: number, what: string): string {
+  return `${short(count)} ${what}${count === 1 ? '' : 's'}`
+}
+
+/** The text in lines of at most `width`; all but the first begin with `indent`. */
+export function wrap(text: string, width: number, indent: string): string[] {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(/(?<=\S) /)) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(line)
+      line = indent + word
+    } else line = line === '' ? word : `${line} ${word}`
+  }
+  return [...lines, line]
+}

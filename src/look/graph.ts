@@ -1,0 +1,133 @@
+import { splitInput } from '../config/input.js'
+import type { Config } from '../config/load.js'
+import { type Io, UsageError } from '../terminal/command-line.js'
+import { EXIT } from '../terminal/dispatch.js'
+import { intervalOf } from '../terminal/interval-flag.js'
+import { loadDaemonConfig } from '../terminal/local-part.js'
+import { type Live, lookLive } from './graph-live.js'
+
+/** One component and what its events go to. */
+interface Box {
+  readonly id: string
+  readonly type: string
+  readonly kind: string
+  /** What it does at this moment, where a daemon was asked: a line each. */
+  readonly live: readonly string[]
+  /** It is held up. */
+  readonly held: boolean
+}
+interface Arrow {
+  readonly from: Box
+  readonly to: Box
+  /** The side output that it leads from; undefined: the main one. */
+  readonly outlet: string | undefined
+  /** Events a second; undefined: nobody was asked. */
+  readonly flow: string | undefined
+}
+interface Topology {
+  readonly boxes: readonly Box[]
+  readonly arrows: readonly Arrow[]
+}
+
+const FORMATS: Readonly<Record<string, (topology: Topology) => string>> = { text, mermaid, dot }
+export const FORMAT_NAMES = Object.keys(FORMATS)
+
+export interface GraphOptions {
+  readonly config: string
+  readonly format: string | undefined
+  /** With the numbers of the daemon that runs it. */
+  readonly live: boolean
+  readonly socket: string | undefined
+  readonly interval: string | undefined
+}
+
+/** Draws which component feeds which. */
+export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stderr' | 'env'>): Promise<number> {
+  const { config, format = 'text', socket, interval } = options
+  const draw = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined
+  if (!draw) throw new UsageError(`--format is one of ${FORMAT_NAMES.join(', ')}`, 'graph')
+  const intervalMs = intervalOf(interval ?? '1s', 'graph')
+  if (!options.live && (socket ?? interval) !== undefined)
+    throw new UsageError('--socket and --interval are about --live', 'graph')
+  const loaded = await loadDaemonConfig(config, io.env)
+  const live = options.live ? await lookLive({ config, socket }, intervalMs, io.env) : undefined
+  io.stdout.write(draw(topologyOf(loaded, live)))
+  return EXIT.done
+}
+
+function topologyOf(config: Config, live: Live | undefined): Topology {
+  const all = [...config.sources, ...config.processors, ...config.destinations]
+  const boxes = all.map(({ id, type, kind }): Box => {
+    const now = live?.component(id)
+    const lines = now ? [now.numbers, now.state].filter(Boolean) : live ? ['does not run'] : []
+    return { id, type, kind, live: lines, held: now?.held ?? false }
+  })
+  const boxOf = (id: string) => boxes.find(box => box.id === id)!
+  const arrows = all.flatMap(({ id, inputs }) =>
+    inputs.map(input => {
+      const [from, outlet] = splitInput(input)
+      return { from: boxOf(from), to: boxOf(id), outlet, flow: live?.flow(from, outlet) }
+    }),
+  )
+  return { boxes, arrows }
+}
+
+/** A tree from each source; what several lead to is drawn once, and named where it comes again. */
+function text({ boxes, arrows }: Topology): string {
+  const drawn = new Set<Box>()
+  const lines: string[] = []
+  const branch = (box: Box, outlet: string | undefined, lead: string, below: string) => {
+    const again = drawn.has(box)
+    const through = outlet === undefined ? '' : `.${outlet} → `
+    const now = again || box.live.length === 0 ? '' : `  ${box.live.join('; ')}`
+    lines.push(`${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}${now}`)
+    if (again) return
+    drawn.add(box)
+    const next = arrows.filter(({ from }) => from === box)
+    for (const [i, arrow] of next.entries()) {
+      const last = i === next.length - 1
+      branch(arrow.to, arrow.outlet, `${below}${last ? '└─ ' : '├─ '}`, `${below}${last ? '   ' : '│  '}`)
+    }
+  }
+  for (const box of boxes) if (!arrows.some(({ to }) => to === box)) branch(box, undefined, '', '')
+  return `${lines.join('\n')}\n`
+}
+
+const MERMAID_SHAPES: Readonly<Record<string, readonly [string, string]>> = {
+  source: ['([', '])'],
+  processor: ['[', ']'],
+  destination: ['[(', ')]'],
+}
+
+function mermaid({ boxes, arrows }: Topology): string {
+  const lines = boxes.map(({ id, type, kind, live }) => {
+    const [open, close] = MERMAID_SHAPES[kind]!
+    return `  ${id}${open}"${[id, type, ...live].join('<br/>')}"${close}`
+  })
+  for (const { from, to, outlet, flow } of arrows) {
+    const label = [outlet, flow].filter(Boolean).join(' ')
+    const arrow = outlet === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
+    lines.push(`  ${from.id} ${arrow} ${to.id}`)
+  }
+  for (const { id } of boxes.filter(({ held }) => held)) lines.push(`  style ${id} stroke:#d00,stroke-width:3px`)
+  return `flowchart LR\n${lines.join('\n')}\n`
+}
+
+function quotedIf(wanted: unknown, text: string): string {
+  return wanted ? `"${text}"` : text
+}
+
+const DOT_SHAPES: Readonly<Record<string, string>> = { source: 'oval', processor: 'box', destination: 'cylinder' }
+
+function dot({ boxes, arrows }: Topology): string {
+  const lines = boxes.map(({ id, type, kind, live, held }) => {
+    const label = [id, type, ...live].join('\\n')
+    return `  ${id} [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
+  })
+  for (const { from, to, outlet, flow } of arrows) {
+    const label = [outlet, flow].filter(Boolean).join(' ')
+    const marks = [label && `label="${label}"`, outlet && 'style=dashed'].filter(Boolean).join(', ')
+    lines.push(`  ${from.id} -> ${to.id}${marks && ` [${marks}]`}`)
+  }
+  return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`
+}

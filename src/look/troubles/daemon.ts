@@ -1,0 +1,119 @@
+import { GIVEN_BACK } from '../../flow/counters.js'
+import { counted, type DaemonView, short } from '../daemon-view.js'
+import { deadLetterTroubles } from './dead-letter.js'
+import { destinationTroubles } from './destination.js'
+import { managedTroublesOf } from './managed.js'
+import { orphanTroubles } from './orphan.js'
+import { positionTroubles } from './position.js'
+import { tlsTroublesOf } from './tls.js'
+
+/** Something that wants somebody's attention, and what to do about it. */
+export interface Trouble {
+  readonly what: string
+  /** Since when, how often and so on. */
+  readonly detail?: string
+  readonly todo: string
+  /** Commands that `todo` speaks of, each to be typed as it is. */
+  readonly commands?: readonly string[]
+}
+
+const FULL_SHARE = 0.8
+/** Reasons of discards that lose nothing which is wanted. */
+const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
+/** What is no dead letter either. */
+const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
+  buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
+  buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
+}
+
+const OF_OPTIONS = 'See its options in the configuration.'
+const DISCARDED = 'sluice_component_discarded_events_total'
+
+const REFUSED = 'They are lost: the destination rejected them, and on_reject is discard.'
+
+/** What is wrong with the daemon, the worst first. */
+export function troublesOf(view: DaemonView): Trouble[] {
+  const { scrape, failing } = view
+  const troubles: Trouble[] = []
+  troubles.push(...destinationTroubles(view))
+  for (const { id, state, reason } of failing) {
+    const holds = state === 'holding'
+    troubles.push({
+      what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
+      todo: holds
+        ? 'It reads nothing until that is put right, and then continues by itself. No events are lost.'
+        : 'It is started again and again until it works, where it left off. It goes on by itself once that is put right.',
+    })
+  }
+  if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
+    troubles.push({
+      what: 'the configuration was not taken at the last reload: the one before it runs',
+      todo: 'The log says where it is wrong, and so does `sluice validate`. Nothing is lost.',
+    })
+  for (const [id, errors] of scrape.by('component_id', 'sluice_conservation_errors_total')) {
+    if (errors > 0)
+      troubles.push({
+        what: `${id}: events are not all accounted for`,
+        todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_buffer_unwritable')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id}: its buffer cannot be written`,
+        todo: 'Nothing is lost: its sources wait, and it is tried again until it works. Is the disk of data_dir full, or not writable? The log says why (SLUICE_BUFFER_NOT_WRITTEN).',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_buffer_bytes')) {
+    const id = labels.component_id!
+    const most = scrape.sum('sluice_buffer_max_bytes', { component_id: id })
+    if (most > 0 && value >= most * FULL_SHARE)
+      troubles.push({
+        what: `${id}: its buffer is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
+        todo: 'Full, it makes its sources wait (or drops, with when_full: drop_newest). Raise buffer.max_bytes or help the receiver.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_files_unreadable')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id}: ${counted(value, 'file')} cannot be read`,
+        todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_file_lost_bytes_total')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id} has lost ${short(value)}B of its files since the daemon started`,
+        todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_file_systems_silent')) {
+    if (value > 0)
+      troubles.push({
+        what: `${labels.component_id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
+        todo: 'Its files wait, and nothing else does. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
+      })
+  }
+  for (const { labels, value } of scrape.all('sluice_files_watched')) {
+    if (scrape.sum('sluice_file_systems_silent', labels) > 0) continue
+    if (value === 0 && scrape.sum('sluice_files_unreadable', labels) === 0)
+      troubles.push({
+        what: `${labels.component_id}: there is no file that it could read`,
+        todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
+      })
+  }
+  troubles.push(...orphanTroubles(view))
+  troubles.push(...positionTroubles(view))
+  for (const { labels, value } of scrape.all(DISCARDED)) {
+    const { component_id, component_kind, reason = '' } = labels
+    if (value === 0 || NOT_LOST.has(reason)) continue
+    // Those are in the dead-letter queue, or went where `.rejected` leads.
+    if (scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason }) > 0) continue
+    const lost = component_kind === 'destination' ? REFUSED : OF_OPTIONS
+    troubles.push({
+      what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
+      todo: LOST_FROM_BUFFER[reason] ?? lost,
+    })
+  }
+  return [...troubles, ...deadLetterTroubles(view), ...managedTroublesOf(view), ...tlsTroublesOf(view)]
+}

@@ -1,0 +1,30 @@
+import { adviceFor, type OrphanKind } from '../../engine/orphans.js'
+import { counted, type DaemonView, short } from '../daemon-view.js'
+import type { Trouble } from './daemon.js'
+
+/** What a component left that is not configured any more. */
+const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
+  checkpoint: () => 'saved positions',
+  buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
+  dead_letters: events => counted(events, 'dead letter'),
+}
+
+/** Events that nothing delivers. */
+export const orphanTroubles = (view: DaemonView): Trouble[] => orphansIn(view, kind => kind !== 'checkpoint')
+
+/** What is worth knowing and costs no events: positions of sources that were removed, perhaps on purpose. */
+export const noticesOf = (view: DaemonView): Trouble[] => orphansIn(view, kind => kind === 'checkpoint')
+
+function orphansIn({ scrape }: DaemonView, isWanted: (kind: string) => boolean): Trouble[] {
+  return scrape.all('sluice_orphaned_bytes').flatMap(({ labels, value }) => {
+    const { component_id: id = '', kind = '', path = '' } = labels
+    if (!isWanted(kind)) return []
+    const what = LEFT[kind as OrphanKind]?.(scrape.sum('sluice_orphaned_events', labels)) ?? kind
+    return [
+      {
+        what: `${id} is not configured any more and left ${what} (${short(value)}B) in ${path}`,
+        todo: adviceFor({ kind: kind as OrphanKind, id, path }),
+      },
+    ]
+  })
+}

@@ -1,0 +1,43 @@
+import type { DaemonDocument } from '../api/domain/documents.js'
+import { everything } from '../client/client.js'
+import { printable } from '../lib/printable.js'
+import { lookOf, short, table, wrap } from '../look/daemon-view.js'
+import type { Io } from '../terminal/command-line.js'
+import { type Connection, withClient } from './api.js'
+
+/** Every daemon under management: what it runs, whether that is what is published, and how it is. */
+export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
+  return withClient(options, io, async client => {
+    const daemons: DaemonDocument[] = []
+    for await (const daemon of everything(page => client.fleet(page))) daemons.push(daemon)
+    if (options.json) return daemons
+    io.stdout.write(`${fleetText(daemons, lookOf(io).width)}\n`)
+    return undefined
+  })
+}
+
+/** A line each, and what is wrong below them. */
+export function fleetText(daemons: readonly DaemonDocument[], width: number): string {
+  if (daemons.length === 0) return 'No daemon has reported yet.'
+  const rows = daemons.map(daemon => {
+    const { received = 0, delivered = 0 } = daemon.totals
+    const runs = `${daemon.revision ?? '-'}${daemon.behind ? ` of ${daemon.published_revision}` : ''}`
+    const state = daemon.silent ? 'silent' : daemon.health
+    return [
+      printable(daemon.host),
+      daemon.pipeline_id,
+      runs,
+      state,
+      short(received),
+      short(delivered),
+      printable(daemon.version),
+    ]
+  })
+  const head = ['host', 'pipeline', 'revision', 'state', 'in', 'out', 'version']
+  const behind = daemons.filter(daemon => daemon.behind).length
+  const silent = daemons.filter(daemon => daemon.silent).length
+  const failed = daemons.filter(({ error }) => error !== null)
+  const told = failed.flatMap(({ host, error }) => wrap(printable(`! ${host}: ${error}`), width, '  '))
+  const sum = `${daemons.length} daemon${daemons.length === 1 ? '' : 's'}, ${behind} behind, ${silent} silent`
+  return [...table([head, ...rows], width), '', ...told, sum].join('\n')
+}

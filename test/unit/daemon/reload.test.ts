@@ -1,0 +1,110 @@
+import { pino } from 'pino'
+import t, { type Test } from 'tap'
+import type { Config } from '../../../src/config/load.js'
+import { onReload } from '../../../src/daemon/reload.js'
+import { Servers } from '../../../src/daemon/servers.js'
+import { Metrics } from '../../../src/engine/metrics.js'
+import type { Supervisor } from '../../../src/engine/supervisor.js'
+import { freePort } from '../../support/free-port.js'
+import { PATIENCE_MS } from '../../support/patience.js'
+import { until } from '../../support/pushed.js'
+
+const log = pino({ level: 'silent' })
+const systemd = { reload: async <T>(work: () => Promise<T>) => await work() }
+
+const configOf = (port: number, digest: string) =>
+  ({ metrics: { host: '127.0.0.1', port }, digest, files: [], warnings: [], watched: false }) as unknown as Config
+
+const answer = async (port: number) =>
+  await fetch(`http://127.0.0.1:${port}/metrics`).then(
+    reply => reply.text(),
+    () => 'gone',
+  )
+
+async function untilAnswer(port: number, text: string): Promise<void> {
+  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
+    if ((await answer(port)) === text) return
+    await new Promise(resolve => setTimeout(resolve, 10))
+  }
+  throw new Error(`port ${port} did not answer: ${text}`)
+}
+
+const connections = { closed() {}, refused() {} }
+const serversHere = () =>
+  new Servers({ metrics: async () => Buffer.from('here'), destinations: () => [], connections }, log)
+
+/** Reloads `pipeline` at SIGHUP, until the test is over. */
+function reloading(t: Test, read: () => Config, pipeline: object, servers: Servers) {
+  const told: { refused: string | undefined } = { refused: undefined }
+  const reloads = onReload(
+    { read, applied: () => {} },
+    pipeline as Supervisor,
+    servers,
+    new Metrics(log),
+    log,
+    systemd,
+    told,
+  )
+  t.teardown(() => {
+    reloads.stop()
+    servers.close()
+  })
+  return { reloads, told }
+}
+
+t.test('a reload that is asked for during another one comes after it', async t => {
+  const servers = serversHere()
+  const files = { port: await freePort(), digest: 'a' }
+  const read = () => configOf(files.port, files.digest)
+  /** Lets the replacement that is under way come to its end. */
+  let go: (() => void) | undefined
+  const pipeline = {
+    config: read(),
+    async replace(config: Config) {
+      await new Promise<void>(resolve => {
+        go = resolve
+      })
+      go = undefined
+      pipeline.config = config
+    },
+  }
+  const { told } = reloading(t, read, pipeline, servers)
+
+  process.emit('SIGHUP')
+  await until(() => go !== undefined)
+  files.digest = 'b'
+  process.emit('SIGHUP')
+  // Time for the second one to come as far as it does.
+  for (let i = 0; i < 20; i++) await new Promise(resolve => setImmediate(resolve))
+  while (told.refused === undefined && pipeline.config.digest !== 'b') {
+    go?.()
+    await new Promise(resolve => setImmediate(resolve))
+  }
+  t.equal(told.refused, undefined, 'both were taken')
+  t.equal(pipeline.config.digest, 'b')
+  t.equal(await answer(files.port), 'here')
+})
+
+t.test('a configuration that cannot start gives the address of the metrics back to the one before', async t => {
+  const servers = serversHere()
+  const [before, after] = [await freePort(), await freePort()]
+  const first = configOf(before, 'a')
+  const pipeline = {
+    config: first,
+    async replace(config: Config) {
+      pipeline.config = config
+    },
+  }
+  ;(await servers.prepare(pipeline.config.metrics)).use()
+  const read = () => configOf(after, 'b')
+  const { reloads, told } = reloading(t, read, pipeline, servers)
+
+  process.emit('SIGHUP')
+  await until(() => pipeline.config.digest === 'b')
+  await untilAnswer(after, 'here')
+  await untilAnswer(before, 'gone')
+  reloads.wentBack(new Error('no such thing here'), first)
+  await untilAnswer(before, 'here')
+  await untilAnswer(after, 'gone')
+  t.equal(told.refused, 'no such thing here')
+})

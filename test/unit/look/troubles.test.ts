@@ -1,0 +1,141 @@
+import { join } from 'node:path'
+import t from 'tap'
+import type { DaemonView } from '../../../src/look/daemon-view.js'
+import { Scrape } from '../../../src/look/scrape.js'
+import { troublesOf } from '../../../src/look/troubles/daemon.js'
+import { testFolder } from '../../support/folder.js'
+
+function view(destinations: DaemonView['destinations'], series: readonly string[]): DaemonView {
+  const scrape = new Scrape(series.join('\n'))
+  return { at: 0, scrape, ready: false, destinations, failing: [], components: [] } as unknown as DaemonView
+}
+
+const discarded = (id: string, reason: string, value: number) =>
+  `sluice_component_discarded_events_total{component_id="${id}",component_kind="destination",reason="${reason}"} ${value}`
+
+t.test('what a destination rejects is lost, or a matter of its dead letters', async t => {
+  const kept = 'sluice_dead_letter_events_total{component_id="kept",reason="status_400"} 3'
+  const series = [discarded('kept', 'status_400', 3), discarded('dropped', 'status_400', 2), kept]
+  const troubles = troublesOf(
+    view([], [...series, discarded('kept', 'given_back', 9), 'sluice_dead_letters{component_id="kept"} 0']),
+  )
+  t.match(troubles, [
+    {
+      what: 'dropped has discarded 2 events since the daemon started: status_400',
+      todo: /are lost.*on_reject is discard/,
+    },
+  ])
+  t.equal(troubles.length, 1, 'not what was kept and sent again, nor what a reload gave back')
+})
+
+t.test('dead letters: how many, how old, and commands that work', async t => {
+  const folder = testFolder(t, { "it's.yaml": 'data_dir: /elsewhere' })
+  const config = join(folder, "it's.yaml")
+  const series = [
+    'sluice_dead_letters{component_id="up"} 12',
+    'sluice_dead_letters_age_seconds{component_id="up"} 7380',
+  ]
+  const [trouble] = troublesOf({ ...view([], series), about: { config, data_dir: '/var/lib/x' } })
+  const command = `sluice resend --config '${config.replace("'", "'\\''")}' --destination up /var/lib/x/dead-letter/up.ndjson`
+  t.match(trouble, {
+    what: 'up: 12 events in the dead-letter queue, the oldest for 2h 3m',
+    todo: /^The destination rejected them\. /,
+    commands: [`${command} --dry-run`, command],
+  })
+  const [unprocessed] = troublesOf(view([], ['sluice_dead_letters{component_id="p",component_kind="processor"} 1']))
+  const [blocked, ...others] = troublesOf(view([], ['sluice_dead_letters_unwritable{component_id="p"} 1']))
+  t.match(blocked, { what: 'p: its dead letters cannot be written', todo: /SLUICE_DEAD_LETTER/ })
+  t.same(others, [])
+  t.match(unprocessed, { what: /^p: 1 event/, todo: /^They could not be processed\. / })
+})
+
+t.test('an outage: since when, how often, and when it is tried again', async t => {
+  const wall = Date.parse('2026-11-21T14:03:20Z')
+  const at = (seconds: number) => new Date(wall + seconds * 1000).toISOString()
+  const destination = {
+    id: 'up',
+    state: 'retrying',
+    reason: '503',
+    since: at(-125),
+    failures: 12,
+    last_failure: at(-8),
+  }
+  const detail = (more: object) => troublesOf({ ...view([{ ...destination, ...more }], []), wall })[0]!.detail
+  const clock = (seconds: number) => new Date(wall + seconds * 1000).toTimeString().slice(0, 8)
+  t.equal(
+    detail({ next_attempt: at(8), oldest_event: at(-130) }),
+    `Since ${clock(-125)} (2m 5s), 12 failed attempts, the last at ${clock(-8)}, the next in 8s. The oldest waiting event is 2m 10s old.`,
+  )
+  t.equal(
+    detail({ failures: 1, next_attempt: at(0) }),
+    `Since ${clock(-125)} (2m 5s), 1 failed attempt, the next one now.`,
+  )
+  t.match(detail({ since: at(-3 * 86_400) }), /^Since 2026-11-1\d \d\d:\d\d:\d\d \(72h/)
+})
+
+t.test('nobody is told that no events are lost while some of them are dropped', async t => {
+  const waits = [{ id: 'up', state: 'holding', reason: '401' }] as DaemonView['destinations']
+  const [held] = troublesOf(view(waits, []))
+  t.match(held, { what: 'up is holding: 401', todo: /^No events are lost/ })
+  for (const state of ['holding', 'retrying']) {
+    const some = [{ id: 'up', state, reason: 'no' }] as DaemonView['destinations']
+    const [first, second] = troublesOf(view(some, [discarded('up', 'buffer_full', 5)]))
+    t.match(first, { what: `up is ${state}: no`, todo: /found no room were dropped/ })
+    t.match(second, { what: /^up has discarded 5 events .*: buffer_full$/, todo: /^They are lost/ })
+  }
+})
+
+t.test('certificates that expire, and refused clients', async t => {
+  const at = (days: number) => days * 86_400
+  const expiry = (id: string, days: number) =>
+    `sluice_tls_certificate_expiry_timestamp_seconds{component_id="${id}",option="cert_file",file="/${id}.pem"} ${at(days)}`
+  const refused = (reason: string, total: number, age: number) => [
+    `sluice_tls_refused_connections_total{component_id="in",reason="${reason}"} ${total}`,
+    `sluice_tls_last_refusal_age_seconds{component_id="in",reason="${reason}"} ${age}`,
+  ]
+  const series = [expiry('good', 20), expiry('soon', 13), expiry('late', 9)]
+  const clients = [...refused('no_certificate', 3, 70), ...refused('closed', 9, 1), ...refused('version', 2, 4000)]
+  const troubles = troublesOf({ ...view([], [...series, ...clients]), wall: at(10) * 1000 })
+  t.match(troubles, [
+    {
+      what: 'soon: the certificate in tls.cert_file (/soon.pem) expires on 1970-01-14',
+      todo: /^Renew the certificate/,
+    },
+    { what: 'late: the certificate in tls.cert_file (/late.pem) expired on 1970-01-10' },
+    { what: 'in refused 3 TLS connections (no_certificate), the last one 1m 10s ago', todo: /SLUICE_TLS_REFUSED/ },
+  ])
+  t.equal(troubles.length, 3)
+})
+
+t.test('a file system that does not answer is reported, rather than that there are no files', async t => {
+  const silent = 'sluice_file_systems_silent{component_id="in"}'
+  const watched = 'sluice_files_watched{component_id="in"} 0'
+  const [trouble, ...more] = troublesOf(view([], [`${silent} 1`, watched]))
+  t.match(trouble, { what: 'in: 1 file system does not answer', todo: /SLUICE_FILE_SYSTEM_SILENT/ })
+  t.same(more, [])
+  t.match(troublesOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
+})
+
+t.test('bytes of files that nobody can read any more', async t => {
+  const lost = (bytes: number) => view([], [`sluice_file_lost_bytes_total{component_id="in"} ${bytes}`])
+  t.match(troublesOf(lost(12_000)), [{ what: 'in has lost 12.0kB of its files since the daemon started' }])
+  t.same(troublesOf(lost(0)), [])
+})
+
+t.test('what was delivered and cannot be noted', async t => {
+  const series = (value: number) => [
+    `sluice_checkpoint_age_seconds{component_id="old"} ${value * 90}`,
+    `sluice_checkpoint_age_seconds{component_id="app"} ${value * 5}`,
+    `sluice_checkpoint_unsaved{component_id="app"} ${value}`,
+    `sluice_buffer_progress_unsaved{component_id="up",component_kind="destination"} ${value}`,
+  ]
+  t.match(troublesOf(view([], series(1))), [
+    { what: 'old: its positions were not saved for 90 s' },
+    { what: 'app: its positions cannot be saved', detail: 'They were not saved for 5 s.' },
+    {
+      what: 'up: what was delivered from its buffer cannot be saved',
+      todo: /would be delivered again.*SLUICE_BUFFER_LEDGER_NOT_WRITTEN/,
+    },
+  ])
+  t.same(troublesOf(view([], series(0))), [])
+})
