@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
-import { errorText } from '../core/errors.js'
+import { errorFields } from '../core/errors.js'
 import { type ConnectionEvents, Connections } from '../http/server/connections.js'
 import { inOrder } from '../http/server/in-order.js'
 import { failReply } from '../http/server/reply.js'
@@ -82,9 +82,7 @@ function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger, { 
     (request, response) => {
       answer(request, response, told, tappable).catch(error => {
         const { method, url } = request
-        const stack = error instanceof Error ? error.stack : undefined
-        const fields = { method, url, error: errorText(error), stack }
-        log.error(fields, 'cannot answer a request; the client gets status 500')
+        log.error({ method, url, ...errorFields(error) }, 'cannot answer a request; the client gets status 500')
         failReply(response)
       })
     },

@@ -89,3 +89,12 @@ export function errorText(error: unknown): string {
     return 'unknown error'
   }
 }
+
+/** Message and stack, for a log line about what nobody expected. Never throws: a stack is only made when it is read. */
+export function errorFields(error: unknown): { error: string; stack: string | undefined } {
+  let stack: string | undefined
+  try {
+    stack = error instanceof Error ? error.stack : undefined
+  } catch {}
+  return { error: errorText(error), stack }
+}

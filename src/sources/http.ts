@@ -9,7 +9,7 @@ import type { AckStatus } from '../core/ack.js'
 import { keyFileWarnings } from '../core/auth-options.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type OptionWarning, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { errorCode, errorText } from '../core/errors.js'
+import { errorCode, errorFields } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
 import { type Content, checkAccess, checkRequest } from '../http/events/checks.js'
@@ -173,8 +173,7 @@ class HttpSource implements Source {
 
   #failed(error: unknown): void {
     this.#context.metrics.failed('bug')
-    const stack = error instanceof Error ? error.stack : undefined
-    this.#context.log.error({ error: errorText(error), stack }, 'request failed')
+    this.#context.log.error(errorFields(error), 'request failed')
   }
 
   async #take(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<Answer> {

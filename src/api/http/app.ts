@@ -73,7 +73,8 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   }
   app.addHook('onRequest', (request, _reply, done) => {
     sender.begin(request)
-    done()
+    const { expect } = request.headers
+    done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
     // Nobody needs a key to hear that there is no such path; who brings one is told with it.
@@ -134,18 +135,14 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   )
   connections.attach(app.server, tls !== undefined)
   app.server.removeAllListeners('request')
-  app.server.on('request', (request, response) => {
-    connections.request(request, response)
-    handle(request, response)
-  })
+  for (const event of ['request', 'checkExpectation'] as const)
+    app.server.on(event, (request: IncomingMessage, response: ServerResponse) => {
+      connections.request(request, response)
+      handle(request, response)
+    })
   app.server.on('connect', (_request: IncomingMessage, socket: Socket) =>
     refuseBare(socket, 405, ['Method Not Allowed', 'CONNECT is not possible here'], 'CONNECT', options),
   )
-  app.server.on('checkExpectation', (_request: IncomingMessage, response: ServerResponse) => {
-    const body = JSON.stringify({ code: 'invalid_request', message: 'expect must be 100-continue', errors: [] })
-    response.writeHead(417, { 'content-type': 'application/json', 'x-request-id': randomUUID(), connection: 'close' })
-    response.end(body)
-  })
   return app
 }
 
@@ -230,7 +227,6 @@ function serve(
         query: query && (Object.keys(given).length === 0 ? usual! : read(query, given, 'query')),
         body: body && read(body, request.body ?? bodyInstead(route), 'body'),
         request,
-        reply,
       } as never)
       sender.answer(request, reply, route, result, status)
     },
@@ -257,6 +253,9 @@ function bodyInstead({ bodyOptional }: Route): unknown {
   if (bodyOptional) return {}
   throw new ApiError(400, 'invalid_body', 'the body is missing: send a JSON object')
 }
+
+const unexpected = () =>
+  new ApiError(417, 'invalid_request', 'expect must be 100-continue', { headers: { connection: 'close' } })
 
 const urlOf = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 

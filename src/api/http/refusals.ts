@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../../core/errors.js'
+import { errorCode, errorFields } from '../../core/errors.js'
 import { ApiError } from '../domain/errors.js'
 import { StoreError } from '../store/store.js'
 
@@ -27,10 +27,7 @@ export function refusalFor(error: unknown, log: Logger, requestId: string): ApiE
   const given = (error as { statusCode?: unknown } | undefined)?.statusCode
   if (typeof given === 'number' && given >= 400 && given < 500)
     return new ApiError(given, 'invalid_request', 'this request cannot be understood')
-  log.error(
-    { request_id: requestId, code, error: errorText(error), stack: error instanceof Error ? error.stack : undefined },
-    'request failed',
-  )
+  log.error({ request_id: requestId, code, ...errorFields(error) }, 'request failed')
   return new ApiError(500, 'failed', `something went wrong here; the log of the service tells more at ${requestId}`)
 }
 

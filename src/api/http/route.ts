@@ -1,4 +1,4 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { Page } from '../domain/documents.js'
 import type { Principal } from '../domain/principal.js'
@@ -18,7 +18,6 @@ export interface Call<Q = unknown, B = unknown> {
   readonly query: Q
   readonly body: B
   readonly request: FastifyRequest
-  readonly reply: FastifyReply
 }
 
 /** What a handler gives back; the app puts it into the envelope. */

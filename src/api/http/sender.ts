@@ -1,8 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import { errorText } from '../../core/errors.js'
+import { errorFields } from '../../core/errors.js'
 import { readPast } from '../../http/server/answers.js'
-import { headerText, writeReply } from '../../http/server/reply.js'
+import { headerText } from '../../http/server/reply.js'
 import type { Clock } from '../../lib/time.js'
 import type { Page } from '../domain/documents.js'
 import { ID } from '../domain/ids.js'
@@ -25,10 +25,9 @@ declare module 'fastify' {
 
 const JSON_TYPE = 'application/json; charset=utf-8'
 
-/**
- * Puts answers into their envelopes, with the headers of every answer, and writes them past the framework: what that
- * would do to headers and bodies is done already, and costs more than the rest of a short request.
- */
+const UNWRITTEN = JSON.stringify({ code: 'failed', message: 'the reply could not be written', errors: [] })
+
+/** Puts answers into their envelopes, with the headers of every answer, and counts and logs them. */
 export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
@@ -86,6 +85,7 @@ export class Sender {
     return text
   }
 
+  /** A reply that cannot be written, as with a header that has an invalid character, becomes one with status 500. */
   #send(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -94,44 +94,29 @@ export class Sender {
     more: Readonly<Record<string, string>> | undefined,
     text: string | undefined,
   ): void {
-    const { raw } = reply
-    // From here on the framework answers nothing, whatever is thrown.
-    reply.hijack()
-    const written = writeReply(
-      raw,
-      () => this.#write(request, raw, status, principal, more, text),
-      error => this.#failed(request, error),
-      { 'x-request-id': request.id },
-    )
-    this.#tell(request, written ? status : 500, principal)
-  }
-
-  #write(
-    request: FastifyRequest,
-    raw: FastifyReply['raw'],
-    status: number,
-    principal: Principal | undefined,
-    more: Readonly<Record<string, string>> | undefined,
-    text: string | undefined,
-  ): void {
-    if (raw.writableEnded || raw.destroyed) return
-    if (raw.headersSent) throw new Error('a part of another reply has been sent')
-    const headers = ['x-request-id', request.id]
-    if (principal) addIdentity(headers, principal, more)
-    if (more) for (const name in more) headers.push(name, more[name]!)
-    if (text !== undefined) headers.push('content-type', JSON_TYPE, 'content-length', String(Buffer.byteLength(text)))
-    if (this.#closing) headers.push('connection', 'close')
-    raw.writeHead(status, headers)
-    if (text === undefined || request.method === 'HEAD') raw.end()
-    else {
-      if (principal) this.#unread.hold(accountOf(principal), text.length, raw)
-      raw.end(text)
+    reply.code(status).header('x-request-id', request.id)
+    if (principal) setIdentity(reply, principal)
+    if (more) reply.headers(more)
+    if (text !== undefined) reply.header('content-type', JSON_TYPE)
+    if (this.#closing) reply.header('connection', 'close')
+    if (text !== undefined && principal) this.#unread.hold(accountOf(principal), text.length, reply.raw)
+    try {
+      // Not to a client that has gone.
+      if (!reply.raw.destroyed) reply.send(text)
+    } catch (error) {
+      this.#failed(request, error)
+      if (reply.raw.headersSent) reply.raw.destroy()
+      else {
+        for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name)
+        reply.code(500).headers({ 'x-request-id': request.id, 'content-type': JSON_TYPE, connection: 'close' })
+        reply.send(UNWRITTEN)
+      }
     }
+    this.#tell(request, reply.statusCode, principal)
   }
 
   #failed({ id, method, route }: FastifyRequest, error: unknown): void {
-    const stack = error instanceof Error ? error.stack : undefined
-    const fields = { request_id: id, method, route, error: errorText(error), stack }
+    const fields = { request_id: id, method, route, ...errorFields(error) }
     this.#log.error(fields, 'cannot write a reply; the client gets status 500')
   }
 
@@ -161,15 +146,10 @@ function idOf({ params }: FastifyRequest): string | undefined {
   return id !== undefined && ID.test(id) ? id : undefined
 }
 
-/** Who the service took the client for, and what is left of its requests; not what `more` says anew. */
-function addIdentity(
-  headers: string[],
-  { subject, account, enterpriseId, rate }: Principal,
-  more: Readonly<Record<string, string>> = {},
-): void {
-  headers.push('x-auth-subject-id', subject.id, 'x-auth-subject-email', headerText(subject.email))
-  headers.push('x-auth-enterprise-id', enterpriseId, 'x-auth-access-type', 'access')
-  if (account) headers.push('x-auth-account-id', account.id, 'x-auth-account-short-id', account.shortId)
-  const left = rateHeaders(rate)
-  for (const name in left) if (more[name] === undefined) headers.push(name, left[name]!)
+/** Who the service took the client for, and what is left of its requests. */
+function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate }: Principal): void {
+  reply.header('x-auth-subject-id', subject.id).header('x-auth-subject-email', headerText(subject.email))
+  reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')
+  if (account) reply.header('x-auth-account-id', account.id).header('x-auth-account-short-id', account.shortId)
+  reply.headers(rateHeaders(rate))
 }

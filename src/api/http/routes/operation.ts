@@ -76,10 +76,9 @@ export function ingestRoute(ingest: Ingest | undefined): Route {
         not_published: 'No revision is published yet; the same.',
       },
     },
-    handle: async ({ principal, params, request, reply }) => {
+    handle: async ({ principal, params, request }) => {
       if (!ingest) throw new ApiError(503, 'unavailable', 'this service takes no events', { headers: LATER_SOON })
       const { status, headers, body } = await ingest.ingest(principal, params.id!, request.raw)
-      if (request.raw.destroyed && !request.raw.complete) reply.hijack()
       return { status, ...(headers ? { headers } : {}), ...(body === undefined ? {} : { raw: body }) }
     },
   })
