@@ -31,6 +31,7 @@ import { HandoverStates } from './handover-states.js'
 import { createOrHold } from './held-source.js'
 import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
+import { outageBefore, outagesOf } from './outages.js'
 import { OwnOutputs } from './own-outputs.js'
 import { type Watched, watchedBuffer, watchedDelivery, watchedStage } from './progress.js'
 import type { DestinationState, EngineHandover, Runtime } from './runtime.js'
@@ -54,7 +55,7 @@ export class Engine {
   readonly checkpoints: CheckpointStore
   readonly #wanted: WantedNames
   readonly #outputs: OwnOutputs
-  readonly #inherited: HandoverStates | undefined
+  readonly #handover: EngineHandover | undefined
   readonly #handovers = new HandoverStates()
   /** Ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> = new Set()
@@ -90,7 +91,7 @@ export class Engine {
     this.#wanted = handover?.wanted ?? new WantedNames()
     this.#outputs = handover?.outputs ?? new OwnOutputs()
     this.#outputs.connect(config)
-    this.#inherited = handover?.handoverStates
+    this.#handover = handover
     this.#wanted.clear()
     // One listener and more for each component is no leak.
     setMaxListeners(0, this.#delivering.signal)
@@ -105,20 +106,20 @@ export class Engine {
     try {
       for (const component of config.destinations) await engine.#addDestination(component)
       for (const component of config.processors) await engine.#addProcessor(component)
-      for (const component of config.sources) await engine.#addSource(component, handover?.sources.get(component.id))
+      for (const component of config.sources) await engine.#addSource(component)
       for (const component of [...config.processors, ...config.destinations]) {
         for (const input of component.inputs) engine.#fanOut(input).connect(engine.#inputs.get(component.id)!)
       }
     } catch (error) {
-      await engine.#undo(handover)
+      await engine.#undo()
       throw error
     }
     return engine
   }
 
   /** Nothing comes of it: another is going to have the same counters and buffers. */
-  async #undo(handover: EngineHandover | undefined): Promise<void> {
-    for (const [id, counters] of this.#counters) if (!handover?.sources.has(id)) counters.retire()
+  async #undo(): Promise<void> {
+    for (const [id, counters] of this.#counters) if (!this.#handover?.sources.has(id)) counters.retire()
     for (const buffer of this.#buffers.values()) await buffer.close()
     const over = AbortSignal.abort()
     for (const component of this.#lasting.values()) await component.stop?.(over)
@@ -134,7 +135,7 @@ export class Engine {
       clock,
       metrics: counters,
       reach,
-      inherited: this.#inherited?.take(id),
+      inherited: this.#handover?.handoverStates.take(id),
       field: (path: FieldPath) => new FieldReader(path, this.#wanted),
     }
   }
@@ -158,12 +159,9 @@ export class Engine {
     const { metrics } = context
     const buffer = await openBuffer(config, this.#config, this.#runtime, context, this.#wanted)
     if (buffer) this.#buffers.set(config.id, buffer)
+    const shared = { id: config.id, log: context.log, clock, random, requests, metrics }
     const delivery = new Delivery(destination, config.delivery!, {
-      id: config.id,
-      log: context.log,
-      clock,
-      random,
-      requests,
+      ...shared,
       deadLetter: this.#deadLetters(config.id, context),
       counters: {
         received: (events, bytes) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
@@ -171,7 +169,7 @@ export class Engine {
         discarded: (reason, events, bytes) => metrics.discarded(reason, events, bytes),
         failed: kind => metrics.failed(kind),
       },
-      metrics,
+      outage: outageBefore(this.#handover?.outages, config),
     })
     metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
     delivery.once('close', () => this.#fanOut(`${config.id}.${REJECTED}`).end())
@@ -222,8 +220,9 @@ export class Engine {
     return { source, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
   }
 
-  async #addSource(config: ComponentConfig<'source'>, known: SourceRun | undefined): Promise<void> {
+  async #addSource(config: ComponentConfig<'source'>): Promise<void> {
     const fanOut = this.#fanOut(config.id)
+    const known = this.#handover?.sources.get(config.id)
     if (known) {
       this.#counters.set(config.id, known.counters)
       this.#sources.push({ run: known, fanOut })
@@ -352,7 +351,8 @@ export class Engine {
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
     if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
     const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
-    return { ...shared, sources: this.#left, handoverStates: this.#handovers }
+    const outages = outagesOf(this.#config.destinations, this.#deliveries)
+    return { ...shared, sources: this.#left, handoverStates: this.#handovers, outages }
   }
 
   /** Lets go of everything, without a run. */

@@ -7,6 +7,7 @@ import type { WantedNames } from '../lib/json-scan.js'
 import type { TimerClock } from '../lib/time.js'
 import type { CheckpointStore } from './checkpoints.js'
 import type { HandoverStates } from './handover-states.js'
+import type { Outages } from './outages.js'
 import type { OwnOutputs } from './own-outputs.js'
 import type { SourceRun } from './source-run.js'
 
@@ -57,4 +58,5 @@ export interface EngineHandover {
   /** Sources that go on, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
   readonly handoverStates: HandoverStates
+  readonly outages: Outages
 }

@@ -8,7 +8,7 @@ import { LogLimit } from '../../lib/log-limit.js'
 import { after, type Clock, sleep } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 import { Hold } from './hold.js'
-import { Outage } from './outage.js'
+import { Outage, type OutageState, type PastOutage } from './outage.js'
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
 /** What fails for longer than this is not ready. */
@@ -29,6 +29,8 @@ export interface AttemptsContext {
   readonly retried: (reason: string) => void
   /** Timers; lib/time.ts when left out. */
   readonly after?: typeof after | undefined
+  /** How delivery to the same destination went before a reload. */
+  readonly outage?: OutageState | undefined
 }
 
 export interface RetryLimits {
@@ -46,6 +48,8 @@ export interface Task {
   classify(error: unknown): DeliveryError
   /** Whether `max_attempts` and `max_elapsed` apply. */
   readonly limited: boolean
+  /** It is the start of the destination: that it works says nothing about events. */
+  readonly isStart?: boolean
 }
 
 /** An attempt under way. */
@@ -65,19 +69,17 @@ export class Attempts {
   readonly #outage: Outage
   /** Who waits between two attempts, and why. */
   readonly #failing = new Map<object, DeliveryError>()
-  #failingSince = 0
   readonly #running = new LinkedList<Running>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
   /** The receiver asked for a pause until then. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
-  #toldTrouble = false
 
   constructor(context: AttemptsContext) {
     this.#context = context
-    const { clock, random, changed } = context
-    this.#outage = new Outage(clock)
+    const { clock, random, changed, outage } = context
+    this.#outage = new Outage(clock, outage)
     // Each attempt may wait.
     setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)
@@ -88,8 +90,14 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
+  /** The first attempt after a reload counts as well, where the last one before it failed. */
   get retrying(): boolean {
-    return this.#failing.size > 0
+    return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
+  }
+
+  get #failingMs(): number {
+    const { failures } = this.#outage
+    return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
   /** Registers the gauges that show whether delivery fails, waits or holds. */
@@ -100,9 +108,7 @@ export class Attempts {
       this.holding ? 1 : 0,
     )
     const failing = 'For how long at least one request has been failing at every moment; 0 while delivery works.'
-    metrics.gauge('sluice_delivery_failing_seconds', failing, () =>
-      this.retrying ? seconds(clock.now() - this.#failingSince) : 0,
-    )
+    metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
     const paused = 'Time until the next attempt, where the receiver asked for a pause (Retry-After); at most an hour.'
     metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
   }
@@ -115,7 +121,7 @@ export class Attempts {
 
   /** Whether something has failed at every moment for so long that nobody should call it ready. */
   get failingLong(): boolean {
-    return this.retrying && this.#context.clock.now() - this.#failingSince >= LONG_MS
+    return this.#failingMs >= LONG_MS
   }
 
   /**
@@ -129,9 +135,16 @@ export class Attempts {
     return { failures, past, pausedMs, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
   }
 
+  /** What the delivery that replaces this one continues with. */
+  get state(): OutageState {
+    return { ...this.#outage.state, isLogged: this.#outage.isLogged || this.holding }
+  }
+
   /** Why it holds or tries again. */
-  get error(): DeliveryError | undefined {
-    return this.#hold.error ?? this.#failing.values().next().value
+  get error(): string | undefined {
+    const error = this.#hold.error ?? this.#failing.values().next().value
+    if (error) return error.message
+    return this.retrying ? this.#outage.inheritedError : undefined
   }
 
   /** Attempts until one has an end: undefined (it worked, or all is closed), or why it never will. */
@@ -149,7 +162,7 @@ export class Attempts {
       if (this.#ended.signal.aborted) return undefined
       const error = thrown && task.classify(thrown.error)
       if (error) failed(error.reason)
-      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message)
+      if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, !task.isStart)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
         // Refused with what was replaced meanwhile: that is no reason to hold again.
@@ -161,14 +174,16 @@ export class Attempts {
         if (this.holding) continue
         if (failures++ === 0) since = clock.now()
         if (failures >= maxAttempts || clock.now() - since >= maxElapsed) {
-          this.#recovered(task)
+          this.#failing.delete(task)
           return exhausted(error, failures)
         }
         await this.#waitAfter(task, error, failures, backoff.next())
       } else {
-        if (this.#hold.isProbe(task)) this.#endHold()
-        this.#recovered(task)
-        if (!this.holding && !this.retrying) this.#outage.ended()
+        this.#failing.delete(task)
+        const endsHold = this.#hold.isProbe(task)
+        if (endsHold) this.#hold.end()
+        const past = this.holding || this.#failing.size > 0 ? undefined : this.#outage.worked(!task.isStart)
+        this.#logEnd(past, endsHold)
         return error
       }
     }
@@ -226,7 +241,6 @@ export class Attempts {
 
   async #waitAfter(task: Task, error: DeliveryError, failures: number, backoffMs: number): Promise<void> {
     const { clock, log, random } = this.#context
-    if (!this.retrying) this.#failingSince = clock.now()
     this.#failing.set(task, error)
     let waitMs = backoffMs
     if (error.retryAfterMs !== undefined) {
@@ -238,7 +252,7 @@ export class Attempts {
     }
     const more = this.mayLog(`retry ${error.reason}`)
     if (more) {
-      this.#toldTrouble = true
+      this.#outage.isLogged = true
       const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs), ...more }
       log.warn(fields, 'delivery fails and is tried again; events wait')
     }
@@ -256,20 +270,21 @@ export class Attempts {
     log.warn(fields, 'the receiver asked for a long pause (Retry-After); events wait until it ends, an hour at most')
   }
 
-  #recovered(task: Task): void {
-    if (!this.#failing.delete(task) || this.#failing.size > 0 || !this.#toldTrouble) return
-    this.#toldTrouble = false
-    this.#context.log.info('delivery works again')
-  }
-
   #logHold(error: DeliveryError): void {
     const text = 'delivery is on hold until the cause is corrected; events wait, nothing is dropped'
     this.#context.log.error(logFields(error), text)
   }
 
-  #endHold(): void {
-    this.#hold.end()
-    this.#context.log.info('delivery is no longer on hold')
+  #logEnd(past: PastOutage | undefined, endsHold: boolean): void {
+    const { clock, log } = this.#context
+    const fields = past && {
+      since: new Date(clock.wall() + past.since - clock.now()).toISOString(),
+      lasted: formatDuration(past.until - past.since),
+      failures: past.failures,
+    }
+    if (endsHold) log.info(fields ?? {}, 'delivery is no longer on hold')
+    else if (past && this.#outage.isLogged) log.info(fields, 'delivery works again')
+    if (past) this.#outage.isLogged = false
   }
 
   #after(ms: number, fn: () => void): () => void {

@@ -3,6 +3,7 @@ import type { ComponentMetrics } from '../../core/component.js'
 import type { Random } from '../../lib/backoff.js'
 import type { after, Clock } from '../../lib/time.js'
 import type { DeadLetters } from '../dead-letters.js'
+import type { OutageState } from './outage.js'
 import type { RequestPool } from './request-slots.js'
 
 /** What a delivery needs from outside, and what it says of itself. */
@@ -28,6 +29,8 @@ export interface DeliveryContext {
   readonly requests?: RequestPool | undefined
   /** Timers; lib/time.ts when left out. */
   readonly after?: typeof after
+  /** How delivery to the same destination went before a reload. */
+  readonly outage?: OutageState | undefined
 }
 
 /** `failing`: it has been tried again for long. `refusing`: most of what it got lately was refused for good. */

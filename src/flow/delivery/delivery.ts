@@ -12,6 +12,7 @@ import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
 import type { DeliveryContext, DeliveryState } from './delivery-context.js'
+import type { OutageState } from './outage.js'
 import { isDivided, Refusals } from './refusals.js'
 import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
@@ -61,7 +62,7 @@ export class Delivery extends Writable {
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
     this.#batcher = new Batcher(options.batch, this.#sentSize)
     this.#slots = new RequestSlots(options.max_in_flight, context, () => this.#pump())
-    const { log, clock, random, counters, metrics } = context
+    const { log, clock, random, counters, metrics, outage } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Attempts that failed and are made again.'
     this.#attempts = new Attempts({
@@ -74,6 +75,7 @@ export class Delivery extends Writable {
       failed: kind => counters.failed(kind),
       retried: reason => metrics.counter('sluice_delivery_retries_total', retries, { reason }).value++,
       after: context.after,
+      outage,
     })
     this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Time of one attempt.', LATENCY_SECONDS)
     this.#attempts.show(metrics)
@@ -96,7 +98,7 @@ export class Delivery extends Writable {
 
   /** Why it holds or tries again, for people. */
   get reason(): string | undefined {
-    const message = (this.#attempts.error ?? this.#refusals.most)?.message
+    const message = this.#attempts.error ?? this.#refusals.most?.message
     const { pausedUntil } = this.#attempts
     return message && pausedUntil ? `${message}; it asked for a pause until ${pausedUntil}` : message
   }
@@ -104,6 +106,11 @@ export class Delivery extends Writable {
   /** How often delivery failed since it last worked, and when it is tried again. */
   get outage(): Attempts['outage'] {
     return this.#attempts.outage
+  }
+
+  /** What the delivery that replaces this one continues with. */
+  get handoverState(): OutageState {
+    return this.#attempts.state
   }
 
   /** When the oldest event came that is not settled, wall clock in milliseconds; undefined: there is none. */
@@ -142,7 +149,7 @@ export class Delivery extends Writable {
     signal?.addEventListener('abort', giveUp, { once: true })
     try {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
-      await this.#attempts.persist({ attempt, classify: classifyStart, limited: false })
+      await this.#attempts.persist({ attempt, classify: classifyStart, limited: false, isStart: true })
       if (this.#over) return
       this.#started = true
       this.#pump()

@@ -9,25 +9,52 @@ export interface PastOutage {
   readonly error: string
 }
 
+interface Failures {
+  readonly since: number
+  readonly lastAt: number
+  readonly count: number
+}
+
+/** What a delivery passes to the one that replaces it, so that an outage keeps its begin and its count. */
+export interface OutageState {
+  readonly failures: Failures | undefined
+  readonly error: string
+  /** Whether events failed, and not only the start of the destination. */
+  readonly isOfEvents: boolean
+  /** Whether the log has mentioned it. */
+  readonly isLogged: boolean
+  readonly past: PastOutage | undefined
+}
+
 /** Failed attempts since delivery last worked, and when the next one is made. Times are those of `Clock.now`. */
 export class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()
-  #since: number | undefined
-  #lastAt = 0
-  #failures = 0
+  #failures: Failures | undefined
+  #isInherited: boolean
+  #isOfEvents = false
   #error = ''
   #past: PastOutage | undefined
+  isLogged = false
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, inherited?: OutageState) {
     this.#clock = clock
+    this.#failures = inherited?.failures
+    this.#isInherited = this.#failures !== undefined
+    this.#past = inherited?.past
+    if (!inherited || !this.#isInherited) return
+    this.#error = inherited.error
+    this.#isOfEvents = inherited.isOfEvents
+    this.isLogged = inherited.isLogged
   }
 
-  failed(error: string): void {
+  failed(error: string, isOfEvents: boolean): void {
+    const lastAt = this.#clock.now()
+    const { since, count } = this.#failures ?? { since: lastAt, count: 0 }
+    this.#failures = { since, lastAt, count: count + 1 }
     this.#error = error
-    this.#lastAt = this.#clock.now()
-    this.#since ??= this.#lastAt
-    this.#failures++
+    this.#isOfEvents ||= isOfEvents
+    this.#isInherited = false
   }
 
   /** `who` makes its next attempt then. */
@@ -40,13 +67,23 @@ export class Outage {
     this.#next.delete(who)
   }
 
-  /** Delivery works. */
-  ended(): void {
-    if (this.#since === undefined) return
-    const until = this.#clock.now()
-    this.#past = { since: this.#since, until, failures: this.#failures, error: this.#error }
-    this.#since = undefined
-    this.#failures = 0
+  /**
+   * Something works: with `isOfEvents` delivery itself, otherwise the start of the destination, which proves nothing about
+   * events that failed before a reload. Returns the outage that ends with that.
+   */
+  worked(isOfEvents: boolean): PastOutage | undefined {
+    if (!this.#failures || (this.#isOfEvents && !isOfEvents)) return undefined
+    const { since, count: failures } = this.#failures
+    this.#past = { since, until: this.#clock.now(), failures, error: this.#error }
+    this.#failures = undefined
+    this.#isInherited = false
+    this.#isOfEvents = false
+    return this.#past
+  }
+
+  /** What failed before this delivery took over from another one; undefined once an attempt of its own has failed or worked. */
+  get inheritedError(): string | undefined {
+    return this.#isInherited ? this.#error : undefined
   }
 
   /** The last outage that is over; undefined: there was none. */
@@ -60,7 +97,12 @@ export class Outage {
   }
 
   /** Undefined while delivery works. */
-  get failures(): { readonly since: number; readonly lastAt: number; readonly count: number } | undefined {
-    return this.#since === undefined ? undefined : { since: this.#since, lastAt: this.#lastAt, count: this.#failures }
+  get failures(): Failures | undefined {
+    return this.#failures
+  }
+
+  get state(): OutageState {
+    const { isLogged } = this
+    return { failures: this.#failures, error: this.#error, isOfEvents: this.#isOfEvents, isLogged, past: this.#past }
   }
 }

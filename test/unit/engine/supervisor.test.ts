@@ -99,6 +99,7 @@ async function start(t: Tap, config: string, timeout = '3s') {
     metrics,
     wentBack,
     folder,
+    logged: (msg: string) => logs.split('\n').flatMap(line => (line.includes(`"${msg}"`) ? [JSON.parse(line)] : [])),
     replace: (yaml: string, more?: string) => supervisor.replace(read(yaml, more)),
     /** Sends the next line to every source; in two parts to those that have no more than bytes. */
     async send(count = 1) {
@@ -204,6 +205,50 @@ for (const [how, timeout] of [
     t.ok(it.metrics.components.get('a')!.discards.get('given_back')!.events >= 90, 'which is counted')
     await it.end(t)
   })
+}
+
+for (const [how, another] of [
+  ['fails', 'holds'],
+  ['holds', 'fails'],
+] as const) {
+  t.test(
+    `an outage in which a destination ${how}, then ${another}, keeps its begin and its count over reloads`,
+    async t => {
+      const config = (how: string, more = '') => `destinations: { a: { type: collect, ${INPUTS}, how: ${how}${more} } }`
+      const it = await start(t, config(how), '100ms')
+      await it.send(5)
+      const state = () => it.supervisor.states()[0]!
+      await until(() => (state().failures ?? 0) > 0)
+      const { since } = state()
+      for (const batch of [10, 11]) {
+        const replaced = it.replace(config(another, `, batch: { max_events: ${batch} }`))
+        await it.send(1)
+        let { failures = 0 } = state()
+        await replaced
+        await until(() => state().failures! > failures)
+        failures = state().failures!
+        t.ok(Math.abs(Date.parse(state().since!) - Date.parse(since!)) < 50, 'its begin')
+        t.ok(failures > 1, 'its count')
+        const shown = [...it.metrics.components.get('a')!.series.get('sluice_delivery_failing_seconds')![0]!.read()][0]!
+          .value
+        if (another === 'fails') t.ok(shown * 1000 > Date.now() - Date.parse(since!) - 50, 'its metric')
+      }
+      const { failures } = state()
+      await it.replace(config('takes'))
+      await it.arrived(t)
+      t.equal(state().failures, undefined)
+      const past = state().last_outage!
+      t.ok(
+        past.failures >= failures! && Math.abs(Date.parse(past.since) - Date.parse(since!)) < 50,
+        'all of it is over',
+      )
+      const logged = it.logged('delivery works again')
+      t.match(logged, [{ component: 'a', failures: past.failures, since: /^20/, lasted: /s$/ }], 'and logged once')
+      await it.replace(config('takes', ', batch: { max_events: 10 }'))
+      t.match(state().last_outage, { failures: past.failures }, 'the last outage stays known')
+      await it.end(t)
+    },
+  )
 }
 
 for (const buffer of ['memory', 'disk']) {

@@ -45,6 +45,8 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
   t.equal(await done, undefined)
   await settle()
   for (const name of ['failing', 'paused']) t.equal(gauge(`sluice_delivery_${name}_seconds`), 0)
+  const over = logs.find(({ msg }) => msg === 'delivery works again')
+  t.match(over, { since: '2023-11-14T22:13:20.000Z', lasted: '2h 0m', failures: 4 })
   t.equal(attempts.pausedUntil, undefined)
   t.equal(time.timers, 0)
 })
