@@ -12,7 +12,7 @@ export function outagesOf(
   destinations: readonly ComponentConfig[],
   deliveries: ReadonlyMap<string, Delivery>,
 ): Outages {
-  return new Map(destinations.map(({ type, id }) => [nameOf(type, id), deliveries.get(id)!.handoverState]))
+  return new Map(destinations.map(({ type, id }) => [nameOf(type, id), deliveries.get(id)!.outage.state]))
 }
 
 export function outageBefore(outages: Outages | undefined, config: ComponentConfig): OutageState | undefined {

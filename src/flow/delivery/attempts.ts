@@ -126,18 +126,21 @@ export class Attempts {
 
   /**
    * How often attempts have failed since one was successful, when the next one is made, and the outage before. `pausedMs`: for
-   * how long nothing at all is sent, because the receiver asked for a pause.
+   * how long nothing at all is sent, because the receiver asked for a pause. `state`: what the delivery that replaces this one
+   * continues with.
    */
-  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past'> & { readonly pausedMs: number } {
+  get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & { readonly pausedMs: number } {
     const { failures, nextAt, past } = this.#outage
+    const state = { ...this.#outage.state, isLogged: this.#outage.isLogged || this.holding }
     const next = this.holding ? this.#hold.nextAt : nextAt
     const pausedMs = this.#running.size > 0 ? 0 : Math.max(0, this.#pausedUntil - this.#context.clock.now())
-    return { failures, past, pausedMs, nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil) }
-  }
-
-  /** What the delivery that replaces this one continues with. */
-  get state(): OutageState {
-    return { ...this.#outage.state, isLogged: this.#outage.isLogged || this.holding }
+    return {
+      failures,
+      past,
+      pausedMs,
+      state,
+      nextAt: next === undefined ? undefined : Math.max(next, this.#pausedUntil),
+    }
   }
 
   /** Why it holds or tries again. */

@@ -12,7 +12,6 @@ import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
 import type { DeliveryContext, DeliveryState } from './delivery-context.js'
-import type { OutageState } from './outage.js'
 import { isDivided, Refusals } from './refusals.js'
 import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
@@ -106,11 +105,6 @@ export class Delivery extends Writable {
   /** How often delivery failed since it last worked, and when it is tried again. */
   get outage(): Attempts['outage'] {
     return this.#attempts.outage
-  }
-
-  /** What the delivery that replaces this one continues with. */
-  get handoverState(): OutageState {
-    return this.#attempts.state
   }
 
   /** When the oldest event came that is not settled, wall clock in milliseconds; undefined: there is none. */
