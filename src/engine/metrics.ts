@@ -1,9 +1,8 @@
 import type { Logger } from 'pino'
-import { collectDefaultMetrics, Registry } from 'prom-client'
+import { collectDefaultMetrics, type Metric, Registry, type RegistryContentType } from 'prom-client'
 import type { Exemplar, Kind } from '../core/component.js'
-import { ComponentCounters, type CounterSet } from '../flow/counters.js'
-import { Exposition, type Family, type Format, labelText, nextTurn, type ShownExemplar } from '../lib/exposition.js'
-import { sleep } from '../lib/time.js'
+import { type Amount, ComponentCounters, type CounterSet } from '../flow/counters.js'
+import { nextTurn, sleep } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 
 type Labels = Readonly<Record<string, string>>
@@ -25,8 +24,18 @@ const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 /** A scrape waits for so long, at most, for what has to be looked up on the disk. It shows the values before that then. */
 const REFRESH_MS = 1000
 
+export type Format = 'text' | 'openmetrics'
+
+export const CONTENT_TYPES = {
+  text: Registry.PROMETHEUS_CONTENT_TYPE,
+  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+} as const
+
 /** So many components are read between turns of the event loop. */
 const SLICE = 100
+
+/** All labels of an exemplar together may have so many characters, names and values. */
+const MOST_EXEMPLAR = 128
 
 const RECEIVED = 'that reached the component'
 const SENT = 'that the component passed on, or that its receiver accepted'
@@ -52,10 +61,56 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   },
 }
 
+/** A sample as prom-client shows it. The text of `sharedLabels` is made once for each object. */
+interface Sample {
+  readonly metricName?: string
+  readonly labels?: Readonly<Record<string, string | number>>
+  readonly sharedLabels?: Labels
+  value: number
+  readonly exemplar?: { readonly labelSet: Labels; readonly value: number; readonly timestamp: number }
+}
+
+/** All samples of one name at a scrape. */
+class Family {
+  readonly #values: Sample[] = []
+  /** By labels, where the same ones may come again. */
+  readonly #merged: Map<string, Sample> | undefined
+  readonly #name: string
+  readonly #about: Omit<About, 'read'>
+
+  constructor(name: string, about: Omit<About, 'read'>, isMerged: boolean) {
+    this.#name = name
+    this.#about = about
+    if (isMerged) this.#merged = new Map()
+  }
+
+  add(sample: Sample): void {
+    const key = this.#merged && JSON.stringify([sample.metricName, sample.labels, sample.sharedLabels])
+    const present = key && this.#merged!.get(key)
+    if (present) {
+      present.value = this.#about.type === 'gauge' ? sample.value : present.value + sample.value
+      return
+    }
+    if (key) this.#merged!.set(key, sample)
+    this.#values.push(sample)
+  }
+
+  /** As a registry asks for it, once in a scrape. Each family is written in a turn of the event loop. */
+  asMetric(format: Format, turn: () => Promise<void>): Metric {
+    const { type, help } = this.#about
+    const get = async () => {
+      await turn()
+      const name = format === 'openmetrics' && type === 'counter' ? this.#name.replace(/_total$/, '') : this.#name
+      return { name, type, help, values: this.#values }
+    }
+    return { name: this.#name, type, get } as unknown as Metric
+  }
+}
+
 /**
- * All metrics of one daemon. Components count plain numbers (counters.ts), which become text at a scrape: those of one
- * component at one moment, so that they add up, and some components in a turn of the event loop. The metrics of the
- * process are prom-client's; by way of it the others would hold the loop up for long where there are many.
+ * All metrics of one daemon. Components count plain numbers (counters.ts), which are put into a registry of prom-client
+ * at a scrape: those of one component at one moment, so that they add up. Reading and writing are spread over turns of the event
+ * loop.
  */
 export class Metrics implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
@@ -65,7 +120,7 @@ export class Metrics implements CounterSet {
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
   readonly #imbalances = new Map<ComponentCounters, number>()
-  readonly #labels = new WeakMap<ComponentCounters, { readonly id: string; readonly all: string }>()
+  readonly #labels = new WeakMap<ComponentCounters, { readonly id: Labels; readonly all: Labels }>()
 
   constructor(log: Logger) {
     this.#log = log
@@ -131,8 +186,16 @@ export class Metrics implements CounterSet {
   /** The text of a scrape. */
   async render(format: Format = 'text'): Promise<Buffer> {
     await this.#refresh()
-    const to = new Exposition(format)
-    await this.#readProcess(to)
+    const registry = new Registry<RegistryContentType>()
+    registry.setContentType(CONTENT_TYPES[format])
+    let turns: Promise<void> = Promise.resolve()
+    const turn = () => (turns = turns.then(() => nextTurn()))
+    const families = [...(await this.#ofProcess(format)), ...(await this.#ofComponents(format))]
+    for (const family of families) registry.registerMetric(family.asMetric(format, turn))
+    return Buffer.from(await registry.metrics())
+  }
+
+  async #ofComponents(format: Format): Promise<Iterable<Family>> {
     // Components of different types that had one id after the other share the series that do not tell the type.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     const families = new Map<string, Family>()
@@ -140,23 +203,22 @@ export class Metrics implements CounterSet {
       let family = families.get(name)
       if (!family) {
         if (!this.#known.has(name)) this.#known.set(name, { type: about.type, help: about.help })
-        const { type, help, read } = this.#known.get(name)!
-        family = to.family(name, type, help, shared || read !== undefined)
-        families.set(name, family)
+        const known = this.#known.get(name)!
+        families.set(name, (family = new Family(name, known, shared || known.read !== undefined)))
       }
       return family
     }
     for (const [name, about] of this.#known) {
       const family = familyOf(name, about)
-      for (const { labels, value } of about.read?.() ?? []) family.add(labelText(labels), value)
+      for (const sample of about.read?.() ?? []) family.add(sample)
     }
     for (const [i, c] of [...this.components.values()].entries()) {
       if (i > 0 && i % SLICE === 0) await nextTurn()
       this.#check(c)
       this.#readAmounts(c, name => families.get(name)!)
-      this.#readOwn(c, familyOf, to)
+      this.#readOwn(c, familyOf, format)
     }
-    return await to.end()
+    return families.values()
   }
 
   async #refresh(): Promise<void> {
@@ -167,57 +229,46 @@ export class Metrics implements CounterSet {
     done.abort()
   }
 
-  async #readProcess(to: Exposition): Promise<void> {
-    for (const { name, help, type, values } of await this.#process.getMetricsAsJSON()) {
-      const family = to.family(name, String(type), help)
+  async #ofProcess(format: Format): Promise<Family[]> {
+    return (await this.#process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
+      const family = new Family(name, { help, type: String(type) as About['type'] }, false)
       for (const { labels, value, ...rest } of values) {
-        const shown = Object.entries(labels).map(([name, value]) => [
-          name,
-          typeof value === 'number' ? to.bound(value) : String(value),
-        ])
-        const part = 'metricName' in rest && typeof rest.metricName === 'string' ? rest.metricName : name
         const delay = LOOP_DELAYS.test(name) ? Math.max(0, value - LOOP_DELAY_MS / 1000) : value
-        family.add(labelText(Object.fromEntries(shown)), delay, undefined, part)
+        const shown = typeof labels.le === 'number' ? { ...labels, le: bound(labels.le, format) } : labels
+        family.add({ ...rest, labels: shown as Labels, value: delay })
       }
-    }
+      return family
+    })
   }
 
   /** What every component counts. */
   #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
     const { id, all } = this.#labelsOf(c)
-    to('sluice_component_received_events_total').add(all, c.received.events)
-    to('sluice_component_received_bytes_total').add(all, c.received.bytes)
-    to('sluice_component_sent_events_total').add(all, c.passed.events)
-    to('sluice_component_sent_bytes_total').add(all, c.passed.bytes)
-    for (const [reason, { events, bytes }] of c.discards) {
-      const labels = `${all},${labelText({ reason })}`
-      to('sluice_component_discarded_events_total').add(labels, events)
-      to('sluice_component_discarded_bytes_total').add(labels, bytes)
+    const add = (name: string, { events, bytes }: Amount, labels: Partial<Sample> = { sharedLabels: all }) => {
+      to(`sluice_component_${name.replace('*', 'events')}`).add({ ...labels, value: events })
+      to(`sluice_component_${name.replace('*', 'bytes')}`).add({ ...labels, value: bytes })
     }
-    for (const [output, { events, bytes }] of c.aside) {
-      const labels = `${all},${labelText({ output })}`
-      to('sluice_component_sent_events_total').add(labels, events)
-      to('sluice_component_sent_bytes_total').add(labels, bytes)
-    }
-    if (c.consumedEvents.events > 0) to('sluice_component_consumed_events_total').add(all, c.consumedEvents.events)
-    if (c.emittedEvents.events > 0) to('sluice_component_emitted_events_total').add(all, c.emittedEvents.events)
-    const { events, bytes } = c.inFlight()
-    to('sluice_component_in_flight_events').add(all, events)
-    to('sluice_component_in_flight_bytes').add(all, bytes)
-    for (const [kind, n] of c.failures) to('sluice_component_errors_total').add(`${all},${labelText({ kind })}`, n)
-    to('sluice_conservation_errors_total').add(id, this.#imbalances.get(c) ?? 0)
+    add('received_*_total', c.received)
+    add('sent_*_total', c.passed)
+    for (const [reason, amount] of c.discards) add('discarded_*_total', amount, { labels: { ...all, reason } })
+    for (const [output, amount] of c.aside) add('sent_*_total', amount, { labels: { ...all, output } })
+    add('in_flight_*', c.inFlight())
+    const one = (name: string, value: number) => value > 0 && to(name).add({ sharedLabels: all, value })
+    one('sluice_component_consumed_events_total', c.consumedEvents.events)
+    one('sluice_component_emitted_events_total', c.emittedEvents.events)
+    for (const [kind, value] of c.failures) to('sluice_component_errors_total').add({ labels: { ...all, kind }, value })
+    to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
   /** What components of its type count besides. */
-  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, exposition: Exposition): void {
+  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {
       if (!all[0]) continue
       const family = to(name, all[0])
       for (const series of all) {
         for (const { labels, value, exemplar } of series.read()) {
-          const own = labelText(labels)
-          family.add(own === '' ? id : `${id},${own}`, value, exemplar && shown(exemplar, 1))
+          family.add({ labels: { ...id, ...labels }, value, ...shown(exemplar, 1) })
         }
       }
     }
@@ -226,27 +277,36 @@ export class Metrics implements CounterSet {
       let count = 0
       for (let i = 0; i <= buckets.length; i++) {
         count += counts[i]!
+        const le = bound(buckets[i] ?? Number.POSITIVE_INFINITY, format)
         const last = exemplars[i]
-        const le = exposition.bound(buckets[i] ?? Number.POSITIVE_INFINITY)
-        family.add(`le="${le}",${id}`, count, last && shown(last, last.value), `${name}_bucket`)
+        family.add({ metricName: `${name}_bucket`, labels: { le, ...id }, value: count, ...shown(last, last?.value) })
       }
-      family.add(id, sum, undefined, `${name}_sum`)
-      family.add(id, count, undefined, `${name}_count`)
+      family.add({ metricName: `${name}_sum`, sharedLabels: id, value: sum })
+      family.add({ metricName: `${name}_count`, sharedLabels: id, value: count })
     }
   }
 
-  #labelsOf(c: ComponentCounters): { readonly id: string; readonly all: string } {
-    let text = this.#labels.get(c)
-    if (!text) {
+  #labelsOf(c: ComponentCounters): { readonly id: Labels; readonly all: Labels } {
+    let labels = this.#labels.get(c)
+    if (!labels) {
       const { id, kind, type } = c
-      const all = labelText({ component_id: id, component_kind: kind, component_type: type })
-      text = { id: labelText({ component_id: id }), all }
-      this.#labels.set(c, text)
+      labels = {
+        id: { component_id: id },
+        all: { component_id: id, component_kind: kind, component_type: type },
+      }
+      this.#labels.set(c, labels)
     }
-    return text
+    return labels
   }
 }
 
-function shown({ requestId, at }: Exemplar, value: number): ShownExemplar {
-  return { labels: { request_id: requestId }, value, at }
+/** The upper bound of a bucket; a float in OpenMetrics. */
+function bound(value: number, format: Format): string {
+  if (!Number.isFinite(value)) return '+Inf'
+  return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)
+}
+
+function shown(exemplar: Exemplar | undefined, value = 1): Pick<Sample, 'exemplar'> {
+  if (!exemplar || 'request_id'.length + exemplar.requestId.length > MOST_EXEMPLAR) return {}
+  return { exemplar: { labelSet: { request_id: exemplar.requestId }, value, timestamp: exemplar.at / 1000 } }
 }

@@ -6,7 +6,7 @@ import { errorText } from '../core/errors.js'
 import { looseCounters } from '../flow/counters.js'
 import type { Tap } from '../flow/fan-out.js'
 import { makeFolderSync } from '../lib/make-folder.js'
-import { after, deadline, every } from '../lib/time.js'
+import { after, deadline, every, nextTurn } from '../lib/time.js'
 import type { UnsavedPositions } from './checkpoints.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import { EventsLeftBehind, leftBehind } from './left-behind.js'
@@ -351,9 +351,6 @@ export class Supervisor {
     return this.#engine.undelivered()
   }
 }
-
-/** After whatever follows from what has happened already. */
-const nextTurn = () => new Promise<void>(resolve => setImmediate(resolve))
 
 /** Ids of the components that have the same options in both. */
 function sameComponents(before: Config, next: Config): Set<string> {

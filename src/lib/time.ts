@@ -36,6 +36,9 @@ export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<
   })
 }
 
+/** Resolves in the next turn of the event loop, after everything that is due already. */
+export { setImmediate as nextTurn } from 'node:timers/promises'
+
 /** Runs `fn` once after `ms`; the returned function cancels it. */
 export function after(ms: number, fn: () => void): () => void {
   const timer = setTimeout(fn, possible(ms))

@@ -1,4 +1,4 @@
-import type { Clock } from '../../lib/time.js'
+import { type Clock, nextTurn } from '../../lib/time.js'
 
 /** How long synchronous work may keep everything else waiting. */
 const SLICE_MS = 2
@@ -22,7 +22,7 @@ export class Slices {
   /** Call it when `due`. */
   async pause(): Promise<void> {
     this.stop()
-    await new Promise<void>(resolve => setImmediate(resolve))
+    await nextTurn()
     this.restart()
   }
 
