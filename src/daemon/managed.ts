@@ -124,10 +124,16 @@ function authorities(file: string, log: Logger): () => Promise<Buffer> {
 }
 
 /** Totals for the service: sums of all components. */
-function reported({ received, delivered, discarded, undelivered }: Totals): Record<string, number> {
-  const sum = (counts: readonly number[]) => counts.reduce((all, events) => all + events, 0)
-  const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
-  return { received, delivered: sum(Object.values(delivered)), discarded: sum(dropped), undelivered }
+function reported({ received, emitted, consumed, delivered, discarded, undelivered }: Totals): Record<string, number> {
+  const sum = (counts: object) => Object.values(counts).reduce((all, events) => all + events, 0)
+  return {
+    received,
+    ...(emitted && { emitted: sum(emitted) }),
+    ...(consumed && { consumed: sum(consumed) }),
+    delivered: sum(delivered),
+    discarded: sum(Object.values(discarded).map(sum)),
+    undelivered,
+  }
 }
 
 /** The name of the daemon for as long as its data_dir is there. */

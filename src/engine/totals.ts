@@ -1,16 +1,22 @@
 import { splitInput } from '../config/input.js'
 import type { Config } from '../config/load.js'
+import { REJECTED } from '../core/delivery-options.js'
+import { DISCARDED } from '../core/processor.js'
 import { type ComponentCounters, GIVEN_BACK } from '../flow/counters.js'
 
 /** What became of the events of a run. Counts are events since the start of the process. */
 export interface Totals {
   /** What the sources read. */
   readonly received: number
+  /** What processors made, by component. Missing where none did. */
+  readonly emitted?: Readonly<Record<string, number>>
+  /** What became part of the events that processors made, by component. Missing where nothing did. */
+  readonly consumed?: Readonly<Record<string, number>>
   /**
    * What passed every component on its way, each event once, however many destinations took it:
-   * received = passed + all of `discarded` + undelivered. Missing where no such number exists, because one event has
-   * several ways through processors, was discarded at several places, or went through the pipeline a second time after a
-   * reload, so that it may have been discarded twice.
+   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing where no such
+   * number exists, because one event has several ways through processors, was discarded at several places, or went
+   * through the pipeline a second time after a reload, so that it may have been discarded or consumed twice.
    */
   readonly passed?: number
   /** By component, then by reason. */
@@ -35,11 +41,15 @@ export interface Counted {
 export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }: Counted): Totals {
   const delivered: Record<string, number> = {}
   const discarded: Record<string, Record<string, number>> = {}
+  const emitted: Record<string, number> = {}
+  const consumed: Record<string, number> = {}
   let received = 0
   let undelivered = underWay
   let repeated = false
-  for (const { id, kind, received: read, passed, discards, repeated: again } of components.values()) {
-    repeated ||= again
+  for (const { id, kind, received: read, passed, discards, ...counted } of components.values()) {
+    repeated ||= counted.repeated
+    addTo(emitted, id, counted.emittedEvents.events)
+    addTo(consumed, id, counted.consumedEvents.events)
     if (kind === 'source') received += read.events
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
@@ -56,13 +66,27 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
   }
   const places = ways.ends.map(end => end.map(id => placeOf(components.get(id), heldBefore.get(id) ?? 0)))
   for (const end of places) undelivered += Math.max(0, ...end.map(place => place.held))
-  const rest = { discarded, delivered, undelivered }
-  const twice = repeated && Object.keys(discarded).length > 0
-  const once = !twice && !ways.several && places.every(isOnce) && ![...ways.aside].some(id => discarded[id])
+  const changed = [...Object.values(discarded).flatMap(reasons => Object.values(reasons)), ...Object.values(consumed)]
+  const rest = {
+    ...(sumOf(emitted) > 0 && { emitted }),
+    ...(sumOf(consumed) > 0 && { consumed }),
+    discarded,
+    delivered,
+    undelivered,
+  }
+  const twice = repeated && changed.length > 0
+  const changedAside = [...ways.aside].some(id => discarded[id] || emitted[id] || consumed[id])
+  const once = !twice && !ways.several && places.every(isOnce) && !changedAside
   if (!once) return { received, ...rest }
-  const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
-  return { received, passed: dropped.reduce((left, events) => left - events, received - undelivered), ...rest }
+  const passed = received + sumOf(emitted) - changed.reduce((sum, events) => sum + events, 0) - undelivered
+  return { received, passed, ...rest }
 }
+
+function addTo(sums: Record<string, number>, id: string, events: number): void {
+  if (events > 0) sums[id] = (sums[id] ?? 0) + events
+}
+
+const sumOf = (sums: Readonly<Record<string, number>>) => Object.values(sums).reduce((sum, events) => sum + events, 0)
 
 /** What a destination holds of this run, and whether it discarded anything. */
 interface Place {
@@ -103,12 +127,12 @@ class Ways {
   readonly several: boolean
 
   constructor({ processors, destinations }: TotalsOf) {
-    const main = new Map([...processors, ...destinations].map(({ id, inputs }) => [id, mainInputs(inputs)]))
+    const main = new Map([...processors, ...destinations].map(({ id, inputs }) => [id, inputsOnWay(inputs)]))
     const beside = new Set<string>()
     for (let grown = true; grown; ) {
       grown = false
       for (const [id, inputs] of main) {
-        if (beside.has(id) || inputs.some(input => !beside.has(input))) continue
+        if (beside.has(id) || inputs.some(input => !beside.has(splitInput(input)[0]))) continue
         beside.add(id)
         grown = true
       }
@@ -122,16 +146,19 @@ class Ways {
     }
     this.ends = [...groups.values()]
     const readers = new Map<string, Set<string>>()
-    for (const [key, [first]] of groups) add(readers, mainInputs(JSON.parse(key)), `${first}`)
-    for (const { id, inputs } of processors) if (!beside.has(id)) add(readers, mainInputs(inputs), id)
+    for (const [key, [first]] of groups) add(readers, inputsOnWay(JSON.parse(key)), `${first}`)
+    for (const { id, inputs } of processors) if (!beside.has(id)) add(readers, inputsOnWay(inputs), id)
     const mixed = [...processors, ...onWay].some(
-      ({ id, inputs }) => !beside.has(id) && mainInputs(inputs).length < inputs.length,
+      ({ id, inputs }) => !beside.has(id) && inputsOnWay(inputs).length < inputs.length,
     )
     this.several = mixed || [...readers.values()].some(({ size }) => size > 1)
   }
 }
 
-const mainInputs = (inputs: readonly string[]) => inputs.filter(input => splitInput(input)[1] === undefined)
+/** All but those of discarded and rejected events. Another output than the main one, as of a route, is on the way too. */
+function inputsOnWay(inputs: readonly string[]): string[] {
+  return inputs.filter(input => ![DISCARDED, REJECTED].includes(splitInput(input)[1] ?? ''))
+}
 
 function add(readers: Map<string, Set<string>>, inputs: readonly string[], id: string): void {
   for (const input of inputs) readers.set(input, (readers.get(input) ?? new Set()).add(id))

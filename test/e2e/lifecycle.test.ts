@@ -42,6 +42,35 @@ destinations: { out: { type: stdout, inputs: [limit_app] } }
   t.same(daemon.stdout.split('\n'), [events[0], events[1], events[3], ''])
 })
 
+t.test('the last line of a run counts what was routed, split and collected', async t => {
+  const config = `
+sources: { in: { type: stdin, decode: json } }
+processors:
+  by_parity: { type: test_parity, inputs: [in] }
+  parts: { type: test_split, inputs: [by_parity.even] }
+  sum: { type: test_collect, inputs: [by_parity.odd] }
+destinations:
+  out: { type: file, inputs: [parts, sum], path: out.log, encoding: json }
+  negative: { type: file, inputs: [by_parity.discarded], path: negative.log }
+`
+  const folder = testFolder(t)
+  const processors = new URL('../support/making-processors.js', import.meta.url).href
+  const daemon = await startDaemon(t, folder, config, { NODE_OPTIONS: `--import ${processors}` })
+  daemon.child.stdin!.end('{"n":1}\n{"n":2}\n{"n":3}\n{"n":-1}\n{"n":4}\n{"n":0}\n')
+  const { delivered, ...totals } = await daemon.ended(t)
+  t.match(totals, {
+    received: 6,
+    emitted: { parts: 6, sum: 1 },
+    consumed: { parts: 3, sum: 2 },
+    discarded: { by_parity: { negative: 1 } },
+    passed: 7,
+    undelivered: 0,
+  })
+  t.same(delivered, { out: 7, negative: 1 })
+  const lines = readFileSync(join(folder, 'out.log'), 'utf8').split('\n').sort()
+  t.same(lines.slice(-2), ['{"n":4,"part":3}', '{"sum":4}'])
+})
+
 t.test('standard input: a last line without its end, nothing at all, and metrics on the way', async t => {
   const config = `
 sources: { in: { type: stdin } }

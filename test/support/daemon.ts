@@ -78,6 +78,8 @@ export interface Balance {
 export interface Totals {
   readonly received: number
   readonly passed?: number
+  readonly emitted?: Readonly<Record<string, number>>
+  readonly consumed?: Readonly<Record<string, number>>
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
   readonly delivered: Readonly<Record<string, number>>
   readonly undelivered: number
@@ -133,10 +135,11 @@ export async function startDaemon(
     t.notMatch(running.stderr, /SLUICE_CONSERVATION/, 'every event is accounted for at the end')
     const last = logs().at(-1) ?? {}
     t.equal(last.msg, 'ended', 'the last log line')
-    const { received, passed, discarded, undelivered } = last as unknown as Totals
-    const dropped = Object.values(discarded).flatMap(reasons => Object.values(reasons))
-    const rest = dropped.reduce((sum, events) => sum + events, undelivered)
-    if (passed !== undefined) t.equal(passed + rest, received, 'the totals add up')
+    const { received, passed, discarded, consumed = {}, emitted = {}, undelivered } = last as unknown as Totals
+    const gone = [...Object.values(discarded), consumed].flatMap(counts => Object.values(counts))
+    const rest = gone.reduce((sum, events) => sum + events, undelivered)
+    const made = Object.values(emitted).reduce((sum, events) => sum + events, 0)
+    if (passed !== undefined) t.equal(passed + rest, received + made, 'the totals add up')
     return last as unknown as Totals
   }
   // Not a copy: what it wrote so far grows.

@@ -97,6 +97,20 @@ t.test('what came again after a reload may have been discarded twice', async t =
   t.notOk('passed' in twice(4))
 })
 
+t.test('what goes to an output of its own, as that of a route, is on its way', async t => {
+  const routed: Row[] = [
+    ['source', 'in', [], 10, 10],
+    ['processor', 'route', ['in'], 10, 10],
+    ['processor', 'limit', ['route.errors'], 4, 3, { throttled: 1 }],
+    ['destination', 'errors', ['limit'], 3, 3],
+    ['destination', 'slow', ['route.slow'], 5, 3],
+  ]
+  t.match(totals(routed), { passed: 7, undelivered: 2, delivered: { errors: 3, slow: 3 } })
+  t.match(totals([...routed, ['destination', 'held', ['limit.discarded'], 1, 0]]), { passed: 7, undelivered: 2 })
+  const copied = totals([...routed, ['destination', 'all', ['route.errors', 'route.slow'], 9, 9]])
+  t.notOk('passed' in copied, 'an event has two ways')
+})
+
 t.test('without one sum there is no number of passed events', async t => {
   const input: Row = ['source', 'in', [], 10, 10]
   const cases: Record<string, Row[]> = {
