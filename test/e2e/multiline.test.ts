@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { seeded } from '../support/lines.js'
+import { seeded } from '../support/seeded.js'
 import { sluice } from '../support/sluice.js'
 
 const pause = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))

@@ -1,9 +1,11 @@
+import { Writable } from 'node:stream'
 import { codecOf } from '../../src/codecs/list.js'
 import { Ack, type AckStatus } from '../../src/core/ack.js'
 import { EventBatch } from '../../src/core/batch.js'
 import { parseFieldPath } from '../../src/core/field-path.js'
 import { FieldReader } from '../../src/core/field-reader.js'
 import { MODIFIED } from '../../src/core/flags.js'
+import type { Origin } from '../../src/core/origin.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { type Frame, LineSplitter } from '../../src/lib/line-splitter.js'
 
@@ -76,4 +78,38 @@ export function linesOf(batch: EventBatch): string[] {
       ? JSON.stringify(batch.event(i).fields)
       : batch.chunk.toString('utf8', batch.starts[i], batch.ends[i]),
   )
+}
+
+/** Where the lines of a source come from: of files at `path` if there is one. */
+export function originOf(decode: string, path?: string): Origin {
+  return {
+    source: 'in',
+    host: 'h',
+    codec: codecOf(decode)!,
+    wanted: new WantedNames(),
+    ...(path === undefined ? {} : { path }),
+  }
+}
+
+/** The batches that a reader makes of `bytes`, with the last unfinished line too. */
+export function batchesOf(
+  bytes: Buffer | string,
+  origin: Origin,
+  onSettled: (status: AckStatus) => void = () => {},
+  splitter = new LineSplitter(1 << 20),
+): EventBatch[] {
+  const frames = [splitter.push(Buffer.from(bytes as string)), splitter.flush()]
+  return frames.flatMap(frame => (frame ? [new EventBatch(frame, origin, 1_700_000_000_000, new Ack(onSettled))] : []))
+}
+
+/** Reads an output to its end: notes the lines, and settles what comes. */
+export function collectLines(into: string[], status: AckStatus = 'delivered'): Writable {
+  return new Writable({
+    objectMode: true,
+    write(batch: EventBatch, _encoding, done) {
+      into.push(...linesOf(batch))
+      batch.ack.settle(status)
+      done()
+    },
+  })
 }

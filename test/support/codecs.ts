@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { MISSING } from '../../src/core/field-reader.js'
 import { WantedNames } from '../../src/lib/json-scan.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
-import { seeded } from './lines.js'
+import { seeded } from './seeded.js'
 
 /** Lines made of up to 8 of `parts`, the same ones for the same seed. */
 export function fuzz(seed: number, count: number, parts: readonly string[]): string[] {

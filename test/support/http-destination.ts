@@ -9,14 +9,14 @@ import { DeadLetterFile } from '../../src/engine/dead-letter.js'
 import { ComponentCounters } from '../../src/flow/counters.js'
 import { Delivery } from '../../src/flow/delivery/delivery.js'
 import { systemClock } from '../../src/lib/time.js'
-import { linesOf, originOf } from './lines.js'
+import { batchesOf, originOf } from './batches.js'
 import { PATIENCE_MS } from './patience.js'
 import { type Receiver, type ReceiverOptions, startReceiver } from './receiver.js'
 
 export const KEY = 'c0ffee-Very-Secret-Key'
 export const json = originOf('json', '/var/log/app.log')
 export const events = (count: number, from = 0) =>
-  linesOf(Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join(''), json)
+  batchesOf(Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join(''), json)
 export const never: AbortSignal = new AbortController().signal
 
 export type Log = Record<string, unknown> & { msg: string; level: number }
@@ -83,7 +83,7 @@ export function deliver(
   })
   const put = (count: number, from: number) => {
     const text = Array.from({ length: count }, (_, i) => `{"n":${i + from}}\n`).join('')
-    delivery.write(linesOf(text, json, status => settled.push(status))[0]!)
+    delivery.write(batchesOf(text, json, status => settled.push(status))[0]!)
   }
   const end = async () => {
     delivery.end()

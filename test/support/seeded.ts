@@ -29,3 +29,9 @@ export class Seeded {
     return choices[this.below(choices.length)]!
   }
 }
+
+/** Numbers from 0 to below 1, the same for the same seed. */
+export function seeded(seed: number): () => number {
+  const numbers = new Seeded(seed)
+  return () => numbers.next()
+}

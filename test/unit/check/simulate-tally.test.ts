@@ -2,7 +2,7 @@ import t from 'tap'
 import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, PASSED, TimeTally } from '../../../src/check/simulate/tally.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 t.test('counts over time in at most 240 bins, whatever the times', async t => {
   const random = seeded(5)

@@ -20,7 +20,7 @@ import { batchOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { agreesWithFields } from '../../support/codecs.js'
 import { testFolder } from '../../support/folder.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 const examples = codecs.flatMap(definition =>
   definition.examples.map((example): [string, CodecDefinition, CodecExample, Codec] => [

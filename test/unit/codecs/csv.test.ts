@@ -6,7 +6,7 @@ import { MISSING } from '../../../src/core/field-reader.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { agreesWithFields, fuzz } from '../../support/codecs.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 const FROM = { host: 'h', timestamp: '1970-01-01T00:00:00.000Z' }
 

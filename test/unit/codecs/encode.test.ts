@@ -2,7 +2,8 @@ import t from 'tap'
 import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
-import { linesOf, originOf, seeded } from '../../support/lines.js'
+import { batchesOf, originOf } from '../../support/batches.js'
+import { seeded } from '../../support/seeded.js'
 
 const text = (encoded: { parts: Buffer[]; bytes: number }) => {
   const all = Buffer.concat(encoded.parts)
@@ -22,36 +23,36 @@ t.test('raw: lines as they came', async t => {
     ['nothing but an unfinished line', 'abc'],
   ]
   for (const [name, input] of cases) {
-    t.equal(raw(linesOf(input, originOf('text'))), input, name)
-    t.equal(raw(linesOf(input, originOf('json'))), input, `${name}, decoded as JSON`)
+    t.equal(raw(batchesOf(input, originOf('text'))), input, name)
+    t.equal(raw(batchesOf(input, originOf('json'))), input, `${name}, decoded as JSON`)
   }
   const invalid = Buffer.from([0x61, 0xff, 0xfe, 0x0a, 0xc3, 0x0a])
-  t.same(Buffer.concat(new RawEncoder().encode(linesOf(invalid, originOf('text'))).parts), invalid, 'invalid UTF-8')
+  t.same(Buffer.concat(new RawEncoder().encode(batchesOf(invalid, originOf('text'))).parts), invalid, 'invalid UTF-8')
 })
 
 t.test('raw: an unfinished line is only continued by its own rest', async t => {
   const a = originOf('text', '/a')
   const b = originOf('text', '/b')
   const splitter = new LineSplitter(1 << 20)
-  const first = linesOf('begin', a, undefined, splitter)
-  const rest = linesOf(' end\n', a, undefined, splitter)
-  const other = linesOf('other\n', b)
+  const first = batchesOf('begin', a, undefined, splitter)
+  const rest = batchesOf(' end\n', a, undefined, splitter)
+  const other = batchesOf('other\n', b)
   t.equal(raw([...first, ...rest, ...other]), 'begin end\nother\n')
-  t.equal(raw([...linesOf('begin', a), ...linesOf('other\n', b)]), 'begin\nother\n')
+  t.equal(raw([...batchesOf('begin', a), ...batchesOf('other\n', b)]), 'begin\nother\n')
   t.equal(
-    raw([...linesOf('one', a), ...linesOf('two', a)]),
+    raw([...batchesOf('one', a), ...batchesOf('two', a)]),
     'one\ntwo',
     'the next line of the same origin is not the rest',
   )
   const encoder = new RawEncoder(true)
-  t.equal(text(encoder.encode(linesOf('x\n', a))), '\nx\n', 'after a file that ended in the middle of a line')
+  t.equal(text(encoder.encode(batchesOf('x\n', a))), '\nx\n', 'after a file that ended in the middle of a line')
   t.equal(text(new RawEncoder(true).encode(rest)), ' end\n', 'unless it is the rest of it')
 })
 
 t.test('raw: over-long lines come out whole, changed events as JSON', async t => {
   const long = `${'é'.repeat(3000)}\nshort\n`
-  t.equal(raw(linesOf(long, originOf('text'), undefined, new LineSplitter(1024))), long)
-  const [batch] = linesOf('{"a":1}\n{"a":2}\n{"a":3}\n', originOf('json'))
+  t.equal(raw(batchesOf(long, originOf('text'), undefined, new LineSplitter(1024))), long)
+  const [batch] = batchesOf('{"a":1}\n{"a":2}\n{"a":3}\n', originOf('json'))
   batch!.scan()
   batch!.modify(1, { a: 'changed' })
   t.equal(raw([batch!]), '{"a":1}\n{"a":"changed"}\n{"a":3}\n')
@@ -64,7 +65,7 @@ t.test('raw and NDJSON of what is left after dropping events', async t => {
       const size = random() < 0.05 ? 20_000 : random() * 60
       return JSON.stringify({ n, pad: 'x'.repeat(size) }) + (random() < 0.3 ? '\r\n' : '\n')
     })
-    const [batch] = linesOf(lines.join(''), originOf('json'))
+    const [batch] = batchesOf(lines.join(''), originOf('json'))
     batch!.scan()
     const share = random()
     const kept = lines.map(() => random() < share)
@@ -93,15 +94,15 @@ t.test('NDJSON', async t => {
       .split('\n')
       .slice(0, -1)
       .map(line => JSON.parse(line))
-  t.same(parsed(linesOf('plain\n"quoted" \\ \t\nünï\n\n', originOf('text', '/x'))), [
+  t.same(parsed(batchesOf('plain\n"quoted" \\ \t\nünï\n\n', originOf('text', '/x'))), [
     { message: 'plain', ...meta },
     { message: '"quoted" \\ \t', ...meta },
     { message: 'ünï', ...meta },
     { message: '', ...meta },
   ])
-  t.same(parsed(linesOf('no path\n', originOf('text'))), [{ message: 'no path', host: 'h', timestamp: time }])
-  t.equal(ndjson(linesOf('{"a":1}\r\n {"b":2} \n{"c":3}', originOf('json'))), '{"a":1}\n {"b":2} \n{"c":3}\n')
-  t.same(parsed(linesOf('{"a":1}\nnot json\n[1]\n{"a":2}\n', originOf('json', '/x'))), [
+  t.same(parsed(batchesOf('no path\n', originOf('text'))), [{ message: 'no path', host: 'h', timestamp: time }])
+  t.equal(ndjson(batchesOf('{"a":1}\r\n {"b":2} \n{"c":3}', originOf('json'))), '{"a":1}\n {"b":2} \n{"c":3}\n')
+  t.same(parsed(batchesOf('{"a":1}\nnot json\n[1]\n{"a":2}\n', originOf('json', '/x'))), [
     { a: 1 },
     { message: 'not json', ...meta },
     { message: '[1]', ...meta },
@@ -109,8 +110,8 @@ t.test('NDJSON', async t => {
   ])
   const bytes = Buffer.concat([Buffer.from('{"a":"'), Buffer.from([0xff]), Buffer.from('"}\n')])
   const line = bytes.subarray(0, -1)
-  t.same(parsed(linesOf(bytes, originOf('json'))), [{ a: '\ufffd', raw: line.toString('base64') }], 'invalid UTF-8')
-  const pieces = linesOf(`${'y'.repeat(2500)}\nz\n`, originOf('text', '/x'), undefined, new LineSplitter(1024))
+  t.same(parsed(batchesOf(bytes, originOf('json'))), [{ a: '\ufffd', raw: line.toString('base64') }], 'invalid UTF-8')
+  const pieces = batchesOf(`${'y'.repeat(2500)}\nz\n`, originOf('text', '/x'), undefined, new LineSplitter(1024))
   t.same(parsed(pieces), [
     { message: 'y'.repeat(1024), ...meta, partial: 'first' },
     { message: 'y'.repeat(1024), ...meta, partial: 'middle' },

@@ -4,7 +4,7 @@ import { encodeLines } from '../../../src/codecs/encode.js'
 import { codecOf } from '../../../src/codecs/list.js'
 import { batchOf } from '../../support/batches.js'
 import { agreesWithFields, fuzz } from '../../support/codecs.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 const FROM = { host: 'h', timestamp: '1970-01-01T00:00:00.000Z' }
 

@@ -23,11 +23,11 @@ import { blackhole } from '../../../src/destinations/blackhole.js'
 import { calls, type FileCalls } from '../../../src/destinations/file/appended-file.js'
 import { FileDestination, file } from '../../../src/destinations/file.js'
 import { Stdout, stdout } from '../../../src/destinations/stdout.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
-import { linesOf, originOf } from '../../support/lines.js'
 
 const signal = new AbortController().signal
-const lines = (text: string) => linesOf(text, originOf('text', '/x'))
+const lines = (text: string) => batchesOf(text, originOf('text', '/x'))
 
 function contextOf(clock = { now: 0 }, out: NodeJS.WritableStream = new PassThrough()) {
   const log = pino({ level: 'silent' })
@@ -324,7 +324,7 @@ t.test('stdout', async t => {
   await destination.write([], signal)
   t.equal(String(out.read()), 'a\nb\n')
   const json = await stdout.create(stdout.options.parse({ encoding: 'json' }), contextOf(undefined, out))
-  await json.write(linesOf('{"a":1}\n', originOf('json')), signal)
+  await json.write(batchesOf('{"a":1}\n', originOf('json')), signal)
   t.equal(String(out.read()), '{"a":1}\n')
   out.on('error', () => {})
   out.destroy()

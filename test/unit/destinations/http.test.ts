@@ -9,6 +9,7 @@ import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { http } from '../../../src/destinations/http.js'
 import { systemClock } from '../../../src/lib/time.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { built, checkout } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import {
@@ -25,7 +26,6 @@ import {
   until,
   upTo,
 } from '../../support/http-destination.js'
-import { linesOf, originOf } from '../../support/lines.js'
 import { needs } from '../../support/needs.js'
 import type { Step } from '../../support/receiver.js'
 
@@ -38,7 +38,7 @@ t.test('a request says what it should', async t => {
     delegate_account_id: '0123456789abcdef01234567',
     headers: { 'X-Team': 'platform', 'User-Agent': 'mine' },
   })
-  const request = linesOf('{"a":1}\nno json\n{"b":[2]}\r\n', json)
+  const request = batchesOf('{"a":1}\nno json\n{"b":[2]}\r\n', json)
   t.equal((await failure(destination.write(request, never))).status, 503)
   await destination.write(request, never)
   await destination.write(events(1), never)
@@ -69,7 +69,7 @@ t.test('a request says what it should', async t => {
     encoding: 'raw',
     auth: { key: KEY, scheme: '', header: 'X-Api-Key' },
   })
-  await raw.destination.write(linesOf(Buffer.from('a\r\n\xff\0\nlast', 'latin1'), originOf('text')), never)
+  await raw.destination.write(batchesOf(Buffer.from('a\r\n\xff\0\nlast', 'latin1'), originOf('text')), never)
   const last = to.requests.at(-1)!
   t.match(last, { method: 'PUT', body: 'a\r\n\ufffd\0\nlast' })
   t.match(last.headers, { 'x-api-key': KEY, authorization: undefined, 'content-type': /^text\/plain/ })
@@ -194,7 +194,7 @@ t.test('when there is no answer', async t => {
   t.equal(counters.counter('sluice_http_requests_total', '', { status: 'timeout' }).value, 2)
   await destination.write(events(1), never)
 
-  const big = linesOf(`{"x":"${'y'.repeat(900_000)}"}\n`, json)
+  const big = batchesOf(`{"x":"${'y'.repeat(900_000)}"}\n`, json)
   to.script.push({ status: 413, early: true })
   t.match(await failure(destination.write(big, never)), { failure: 'too_large' }, 'an answer before the body was sent')
 
@@ -519,7 +519,7 @@ t.test('an answer may tell events apart', async t => {
   }
   // Lines are not events where one has several.
   to.script.push(answer(200, [one]))
-  const [first] = linesOf('a\nb\nc\n', originOf('text'))
+  const [first] = batchesOf('a\nb\nc\n', originOf('text'))
   first!.ends[0] = first!.ends[1]!
   await raw.write([first!], never)
   t.equal(to.script.length, 0)
@@ -655,7 +655,7 @@ t.test('a body that was answered before it was sent stays what it is', async t =
   })
   const { port } = server.address() as AddressInfo
   const { destination } = await started(t, { url: `http://127.0.0.1:${port}/`, encoding: 'raw' })
-  for (const letter of LETTERS) await destination.write(linesOf(letter.repeat(SIZE), originOf('text')), never)
+  for (const letter of LETTERS) await destination.write(batchesOf(letter.repeat(SIZE), originOf('text')), never)
   for (const socket of sockets.values()) socket.resume()
   const bodies = () => [...[...got.values()].join('').matchAll(/([A-F])\1{9,}/g)]
   await until(() => bodies().reduce((sum, [body]) => sum + body.length, 0) >= LETTERS.length * SIZE)
@@ -701,9 +701,9 @@ t.test('delivery: batch.max_bytes bounds what is sent, whatever the encoding add
     for (let i = 0; i < 10; i++) {
       const lines = Array.from({ length: 20 }, (_, n) => (n === 7 ? '"\\'.repeat(700) : `${i} ${n}`))
       sent.push(...lines)
-      delivery.write(linesOf(`${lines.join('\n')}\n`, text)[0]!)
+      delivery.write(batchesOf(`${lines.join('\n')}\n`, text)[0]!)
     }
-    const [changed] = linesOf('a\nb\n', text)
+    const [changed] = batchesOf('a\nb\n', text)
     for (const i of [0, 1]) changed!.modify(i, { message: `${i}`, added: 'x'.repeat(1500) })
     sent.push('0', '1')
     delivery.write(changed!)

@@ -2,19 +2,20 @@ import t from 'tap'
 import type { AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { Batcher, halve } from '../../../src/flow/delivery/batcher.js'
-import { linesOf, originOf, seeded } from '../../support/lines.js'
+import { batchesOf, originOf } from '../../support/batches.js'
+import { seeded } from '../../support/seeded.js'
 
 const origin = originOf('text')
 const limits = { max_events: 10, max_bytes: 1000, max_wait: 100 }
 
 /** Batches of lines n, n + 1, ... each of a given size, and how often each batch was settled. */
-function batchesOf(counts: readonly number[], size: () => number = () => 4) {
+function numbered(counts: readonly number[], size: () => number = () => 4) {
   const settled: AckStatus[][] = counts.map(() => [])
   let n = 0
   const batches = counts.map((count, i) => {
     let text = ''
     for (let k = 0; k < count; k++) text += `${String(n++).padEnd(size() - 1, '.')}\n`
-    return linesOf(text, origin, status => settled[i]!.push(status))[0]!
+    return batchesOf(text, origin, status => settled[i]!.push(status))[0]!
   })
   return { batches, settled }
 }
@@ -46,7 +47,7 @@ t.test('merges, splits and keeps the order', async t => {
   ]
   for (const { name, counts, size, limits: changed, requests } of cases) {
     const batcher = new Batcher({ ...limits, ...changed })
-    const { batches, settled } = batchesOf(counts, () => size ?? 4)
+    const { batches, settled } = numbered(counts, () => size ?? 4)
     for (const batch of batches) batcher.add(batch, 0)
     const taken: EventBatch[][] = []
     while (!batcher.empty) taken.push(batcher.take())
@@ -70,7 +71,7 @@ t.test('knows what is full, what is due and what is there', async t => {
   const batcher = new Batcher(limits)
   t.equal(batcher.dueAt, Number.POSITIVE_INFINITY)
   t.same(batcher.take(), [])
-  const { batches, settled } = batchesOf([6, 5, 2])
+  const { batches, settled } = numbered([6, 5, 2])
   batcher.add(batches[0]!, 5)
   t.notOk(batcher.full)
   t.equal(batcher.dueAt, 105)
@@ -84,7 +85,7 @@ t.test('knows what is full, what is due and what is there', async t => {
   t.ok(batcher.empty)
   t.same(batcher.amount(), { events: 0, bytes: 0 })
   t.same(settled, [[], [], ['errored']], 'the others wait for the request')
-  const large = batchesOf([2], () => 500)
+  const large = numbered([2], () => 500)
   batcher.add(large.batches[0]!, 0)
   t.ok(batcher.full, 'by bytes')
 })
@@ -96,7 +97,7 @@ t.test('any batches, any limits: every event once, in order, within the limits',
     const own = { max_events: 1 + below(12), max_bytes: 10 + below(200), max_wait: 1 }
     const batcher = new Batcher(own)
     const counts = Array.from({ length: 1 + below(8) }, () => 1 + below(20))
-    const { batches, settled } = batchesOf(counts, () => 6 + below(30))
+    const { batches, settled } = numbered(counts, () => 6 + below(30))
     const requests: EventBatch[][] = []
     let left = 0
     for (const batch of batches) {

@@ -4,8 +4,8 @@ import { pino } from 'pino'
 import t from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { DeadLetterFile } from '../../../src/engine/dead-letter.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
-import { linesOf, originOf } from '../../support/lines.js'
 import { ManualTime } from '../../support/manual-time.js'
 
 const log = pino({ level: 'silent' })
@@ -28,9 +28,9 @@ function recordsOf(path: string): Record<string, unknown>[] {
 t.test('a record has all it takes to send the event again', async t => {
   const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'up/../stream', log, clock: new ManualTime() })
-  const objects = linesOf('{"a":1.50,"big":12345678901234567890}\nnot json\n{"b":2}\r\n', json)
+  const objects = batchesOf('{"a":1.50,"big":12345678901234567890}\nnot json\n{"b":2}\r\n', json)
   objects[0]!.modify(2, { b: 3 })
-  const lines = linesOf(Buffer.from('plain "text"\nbad \xff\n', 'latin1'), text)
+  const lines = batchesOf(Buffer.from('plain "text"\nbad \xff\n', 'latin1'), text)
   await letters.write([...objects, ...lines], refused)
   t.equal(letters.path, join(dataDir, 'dead-letter', 'up%2F..%2Fstream.ndjson'), 'an id cannot lead elsewhere')
   t.equal(statSync(letters.path).mode & 0o777, 0o600)
@@ -53,7 +53,7 @@ t.test('a record has all it takes to send the event again', async t => {
   t.match(records[3]!.event, { message: 'plain "text"', file: '/var/log/app.log', host: 'h' })
   const { raw } = records[4]!.event as { raw: string }
   t.equal(Buffer.from(raw, 'base64').toString('latin1'), 'bad \xff')
-  await letters.write(linesOf('{"c":4}\n', json), new DeliveryError('gone', { failure: 'reject', reason: 'x' }))
+  await letters.write(batchesOf('{"c":4}\n', json), new DeliveryError('gone', { failure: 'reject', reason: 'x' }))
   t.same(recordsOf(letters.path).at(-1), {
     time: '2023-11-14T22:13:20.000Z',
     destination: 'up/../stream',
@@ -66,7 +66,7 @@ t.test('a record has all it takes to send the event again', async t => {
 t.test('what a crash left of a record is cut off; a moved file is made anew', async t => {
   const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: new ManualTime() })
-  const event = (n: number) => linesOf(`{"n":${n}}\n`, json)
+  const event = (n: number) => batchesOf(`{"n":${n}}\n`, json)
   const found = () => recordsOf(letters.path).map(({ event }) => (event as { n: number }).n)
   await letters.write(event(1), refused)
   const whole = statSync(letters.path).size
@@ -86,9 +86,9 @@ t.test('a failed write rejects, and is whole the next time', async t => {
   const dataDir = testFolder(t)
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: new ManualTime() })
   mkdirSync(letters.path, { recursive: true })
-  await t.rejects(letters.write(linesOf('{"n":1}\n', json), refused), { code: 'EISDIR' })
+  await t.rejects(letters.write(batchesOf('{"n":1}\n', json), refused), { code: 'EISDIR' })
   rmdirSync(letters.path)
   t.notOk(existsSync(letters.path))
-  await letters.write(linesOf('{"n":1}\n', json), refused)
+  await letters.write(batchesOf('{"n":1}\n', json), refused)
   t.equal(recordsOf(letters.path).length, 1)
 })

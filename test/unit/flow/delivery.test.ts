@@ -9,8 +9,9 @@ import { DeliveryError, type Failure } from '../../../src/core/errors.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { Delivery } from '../../../src/flow/delivery/delivery.js'
 import { Input } from '../../../src/flow/fan-out.js'
-import { linesOf, originOf, seeded } from '../../support/lines.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
+import { seeded } from '../../support/seeded.js'
 
 const origin = originOf('text')
 
@@ -73,7 +74,7 @@ function setUp({ options = {}, write = () => {}, destination = {}, random = () =
     for (let i = 0; i < count; i++) text += `${String(n++).padEnd(size - 1, '.')}\n`
     const statuses: AckStatus[] = []
     settled.push(statuses)
-    void input.write(linesOf(text, origin, status => statuses.push(status))[0]!)
+    void input.write(batchesOf(text, origin, status => statuses.push(status))[0]!)
   }
   const gauge = (name: string) => [...counters.series.get(name)![0]!.read()][0]!.value
   const told = () => logs.map(({ level, msg }) => `${level} ${msg}`)

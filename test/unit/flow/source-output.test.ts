@@ -9,7 +9,7 @@ import { FanOut, Input } from '../../../src/flow/fan-out.js'
 import { SourceOutput } from '../../../src/flow/source-output.js'
 import { WantedNames } from '../../../src/lib/json-scan.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
-import { originOf } from '../../support/lines.js'
+import { originOf } from '../../support/batches.js'
 
 function fanOutTo(taken: EventBatch[]): FanOut {
   const stream = new Writable({

@@ -1,4 +1,4 @@
-import { Readable, Writable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { z } from 'zod'
@@ -10,7 +10,7 @@ import { CONSUMED, discard, FAILED, output, type Plan } from '../../../src/core/
 import type { Share } from '../../../src/core/share.js'
 import type { Stage } from '../../../src/flow/stage.js'
 import { sleep } from '../../../src/lib/time.js'
-import { batchOf, linesOf } from '../../support/batches.js'
+import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { until } from '../../support/pushed.js'
 import { type StageOptions, stageOf } from '../../support/stage.js'
@@ -38,26 +38,14 @@ function stageWith(processor: Processor, plan: Plan = {}, more: StageOptions = {
 const numbers = (from: number, to: number) => Array.from({ length: to - from }, (_, i) => ({ n: from + i }))
 const n = (batch: EventBatch, i: number) => batch.fields(i).n as number
 
-/** Reads an output, and settles what comes. */
-function collect(into: string[], status: AckStatus = 'delivered'): Writable {
-  return new Writable({
-    objectMode: true,
-    write(batch: EventBatch, _encoding, done) {
-      into.push(...linesOf(batch))
-      batch.ack.settle(status)
-      done()
-    },
-  })
-}
-
 async function run(stage: Stage, batches: EventBatch[]): Promise<Record<string, string[]>> {
   const lines: Record<string, string[]> = { main: [] }
   const sides = [...stage.outputs].map(([name, side]) => {
     side.connected = true
     lines[name] = []
-    return pipeline(side, collect(lines[name]))
+    return pipeline(side, collectLines(lines[name]))
   })
-  await Promise.all([pipeline(Readable.from(batches), stage, collect(lines.main!)), ...sides])
+  await Promise.all([pipeline(Readable.from(batches), stage, collectLines(lines.main!)), ...sides])
   return lines
 }
 
@@ -100,7 +88,7 @@ t.test('each event goes where the column says, and is counted there', async t =>
 
   const unread = stageWith(processor, plan)
   const main: string[] = []
-  await pipeline(Readable.from([unread.batch(...numbers(0, 30))]), unread.stage, collect(main))
+  await pipeline(Readable.from([unread.batch(...numbers(0, 30))]), unread.stage, collectLines(main))
   t.equal(main.length, 10, 'what nobody reads is counted, too')
   t.equal(unread.counters.discards.get('large')!.events, 4)
   t.ok(balanced(unread.counters))
@@ -120,7 +108,7 @@ t.test('a processor that waits has as many batches as it wants, and they leave i
   const { stage, counters, batch, settled } = stageWith(processor, { concurrency: 3, reasons: ['two'] })
   const lines: string[] = []
   const batches = numbers(0, 20).map(event => batch(event))
-  const running = pipeline(Readable.from(batches), stage, collect(lines))
+  const running = pipeline(Readable.from(batches), stage, collectLines(lines))
   for (let done = 0; done < 20; ) {
     await settle()
     most = Math.max(most, open.length)
@@ -162,7 +150,7 @@ t.test('what waits takes no more while nobody reads what it has done', async t =
   for (let i = 0; i < 20; i++) await settle()
   t.ok(taken < 20, `${taken} batches were taken`)
   const lines: string[] = []
-  await pipeline(stage, collect(lines))
+  await pipeline(stage, collectLines(lines))
   t.equal(lines.length, 1000)
 })
 

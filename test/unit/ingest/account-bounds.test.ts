@@ -12,9 +12,9 @@ import { AccountRequests } from '../../../src/ingest/account-requests.js'
 import { KnownKeys } from '../../../src/ingest/known-keys.js'
 import { FairTurns } from '../../../src/lib/fair-turns.js'
 import { systemClock } from '../../../src/lib/time.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
-import { linesOf, originOf } from '../../support/lines.js'
 import { PATIENCE_MS } from '../../support/patience.js'
 
 const silent = pino({ level: 'silent' })
@@ -200,7 +200,7 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
       start: () => delivery.start(stop.signal),
       put: (...sizes: number[]) => {
         const text = sizes.map(size => `${'x'.repeat(size - 1)}\n`).join('')
-        void input.write(linesOf(text, originOf('text'))[0]!)
+        void input.write(batchesOf(text, originOf('text'))[0]!)
       },
       answer: () => open.get(id)?.shift()?.(),
     }

@@ -3,7 +3,8 @@ import { Ack } from '../../../src/core/ack.js'
 import { EventBatch } from '../../../src/core/batch.js'
 import { POOLED_BYTES } from '../../../src/lib/chunk-pool.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
-import { originOf, seeded } from '../../support/lines.js'
+import { originOf } from '../../support/batches.js'
+import { seeded } from '../../support/seeded.js'
 
 const READ = 256 * 1024
 const random = seeded(3)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { parseIsoTime } from '../../../src/lib/iso-time.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 /** Read from the middle of other bytes, as from a line. */
 function parse(text: string): number {

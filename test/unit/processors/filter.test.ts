@@ -1,24 +1,12 @@
-import { Readable, Writable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import type { AckStatus } from '../../../src/core/ack.js'
-import type { EventBatch } from '../../../src/core/batch.js'
 import { filter } from '../../../src/processors/filter.js'
-import { batchOf, linesOf } from '../../support/batches.js'
+import { batchOf, collectLines } from '../../support/batches.js'
 import { stageOf } from '../../support/stage.js'
 
 const filterOf = (condition: string) => stageOf(filter, { condition })
-
-function collector(into: string[]): Writable {
-  return new Writable({
-    objectMode: true,
-    write(batch: EventBatch, _encoding, done) {
-      into.push(...linesOf(batch))
-      batch.ack.settle('delivered')
-      done()
-    },
-  })
-}
 
 const LINES = ['{"level":"error"}', '{"level":"info"}', 'no json at all', '{"level":"error","n":2}', '{}']
 
@@ -30,7 +18,7 @@ t.test('keeps what matches, in order, and counts the rest', async t => {
     batchOf(lines, { wanted, onSettled }),
   )
   const kept: string[] = []
-  await pipeline(Readable.from(batches), stage, collector(kept))
+  await pipeline(Readable.from(batches), stage, collectLines(kept))
   t.same(kept, [LINES[0], LINES[3], LINES[0]])
   t.same(settled, ['delivered', 'delivered', 'delivered'], 'an emptied batch is settled too')
   t.same(counters.discards.get('filtered'), { events: 5, bytes: 17 + 15 + 3 + 3 + 12 })
@@ -47,7 +35,10 @@ t.test('what it discards comes out at its own output, where somebody reads that'
   const discarded: string[] = []
   const outlet = stage.outputs.get('discarded')!
   outlet.connected = true
-  await Promise.all([pipeline(Readable.from(batches), stage, collector(kept)), pipeline(outlet, collector(discarded))])
+  await Promise.all([
+    pipeline(Readable.from(batches), stage, collectLines(kept)),
+    pipeline(outlet, collectLines(discarded)),
+  ])
   t.same(
     kept,
     batches.flatMap(() => [LINES[1], LINES[2], LINES[4]]),
@@ -70,7 +61,7 @@ t.test('options', async t => {
   for (const { title, yaml, input = [], output } of filter.examples) {
     const { stage, wanted } = filterOf(yaml.replace(/^condition: /, '').trim())
     const kept: string[] = []
-    await pipeline(Readable.from([batchOf(input, { wanted })]), stage, collector(kept))
+    await pipeline(Readable.from([batchOf(input, { wanted })]), stage, collectLines(kept))
     t.same(kept, output, title)
   }
 })

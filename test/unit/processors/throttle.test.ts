@@ -1,4 +1,4 @@
-import { Readable, Writable } from 'node:stream'
+import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
 import { parse } from 'yaml'
@@ -6,7 +6,7 @@ import type { AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
-import { batchOf, linesOf } from '../../support/batches.js'
+import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { settle } from '../../support/manual-time.js'
 import { stageOf } from '../../support/stage.js'
 
@@ -36,16 +36,6 @@ function throttleOf(options: object) {
 }
 
 const app = (app: string, n = 0) => ({ app, n })
-const collect = (into: string[]) =>
-  new Writable({
-    objectMode: true,
-    write(batch: EventBatch, _encoding, done) {
-      into.push(...linesOf(batch))
-      batch.ack.settle('delivered')
-      done()
-    },
-  })
-
 t.test('one time for a batch, whole batches gone and left, every event and byte accounted for', async t => {
   const { through, time, counters, settled, series } = throttleOf({
     limit: 2,
@@ -153,11 +143,11 @@ t.test(
       })(),
       { highWaterMark: 1 },
     )
-    const done = pipeline(source, stage, collect(kept))
+    const done = pipeline(source, stage, collectLines(kept))
     for (let i = 0; i < 10; i++) await settle()
     t.ok(taken < 20, `waits for the side output: ${taken} of 40 batches taken`)
     t.equal(dropped.length, 0)
-    await Promise.all([done, pipeline(discarded!, collect(dropped))])
+    await Promise.all([done, pipeline(discarded!, collectLines(dropped))])
     t.equal(kept.length, 41)
     t.equal(dropped.length, 79)
     t.same(

@@ -42,9 +42,9 @@ import { Mounts } from '../../../src/lib/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileReads } from '../../../src/sources/file/glob.js'
 import { includeWarnings } from '../../../src/sources/file/include-warnings.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { built } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
-import { linesOf, originOf } from '../../support/lines.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { Receiver, tail, until } from '../../support/tailing.js'
 
@@ -590,13 +590,13 @@ t.test('a destination in a folder that does not answer fails, and tries again', 
   const destination = new FileDestination(fileDestination.options.parse({ path }), context as never)
   it.isHung = true
   await destination.claim()
-  await t.rejects(destination.write(linesOf('1\n', originOf('text')), never), {
+  await t.rejects(destination.write(batchesOf('1\n', originOf('text')), never), {
     failure: 'retry',
     message: `cannot write ${path} (the file system at ${far} does not answer)`,
   })
   it.answer()
   await settle()
-  await destination.write(linesOf('1\n', originOf('text')), never)
+  await destination.write(batchesOf('1\n', originOf('text')), never)
   t.equal(readFileSync(path, 'utf8'), '1\n')
   t.same([...new Set(it.probes)], [far])
   await destination.stop(never)

@@ -8,7 +8,7 @@ import type { Outlet, SourceContext } from '../../../src/core/component.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { stdin } from '../../../src/sources/stdin.js'
-import { originOf } from '../../support/lines.js'
+import { originOf } from '../../support/batches.js'
 
 class Collector implements Outlet {
   readonly batches: EventBatch[] = []

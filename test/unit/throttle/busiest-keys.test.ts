@@ -5,7 +5,7 @@ import { WantedNames } from '../../../src/lib/json-scan.js'
 import { BusiestKeys } from '../../../src/throttle/busiest-keys.js'
 import { DISCARD, EXCLUDED, PASS } from '../../../src/throttle/decider.js'
 import { batchOf, readerOf } from '../../support/batches.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 function counting(path = '.app') {
   const clock = { at: 0, now: () => clock.at, wall: () => clock.at }

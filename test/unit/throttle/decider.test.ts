@@ -9,8 +9,9 @@ import { deciderOptions } from '../../../src/processors/throttle/options.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { Decider, DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS } from '../../../src/throttle/decider.js'
 import { type BatchDecider, createDecider, LiveDecider, windowsOf } from '../../../src/throttle/live-decider.js'
+import { batchesOf, originOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
-import { linesOf, originOf, seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 interface Vector {
   readonly name: string
@@ -39,7 +40,7 @@ t.test('the vectors', async t => {
   t.equal(new Set(vectors.map(({ name }) => name)).size, vectors.length)
   for (const { name, config, events } of vectors) {
     const { origin, options } = deciderOf(config)
-    const [batch] = linesOf(events.map(({ event }) => `${JSON.stringify(event)}\n`).join(''), origin)
+    const [batch] = batchesOf(events.map(({ event }) => `${JSON.stringify(event)}\n`).join(''), origin)
     const decider = new Decider(options)
     const got = events.map(({ t: now }, i) => {
       decider.limiter.advance(now)
@@ -104,7 +105,7 @@ t.test('two events share a bucket when the texts of their values are the same, h
           : OTHERS[Math.floor(random() * OTHERS.length)]!
       return [wrap(value), value] as const
     })
-    for (const batch of linesOf(lines.map(([line]) => `${line}\n`).join(''), origin, undefined)) {
+    for (const batch of batchesOf(lines.map(([line]) => `${line}\n`).join(''), origin, undefined)) {
       for (let i = 0; i < batch.length; i++) {
         const [line, written] = lines[i]!
         const value = JSON.parse(written)
@@ -123,7 +124,7 @@ t.test('long keys cost no more than short ones', async t => {
   const { origin, options } = deciderOf({ limit: 1, window: '1h', key_field: '.k' })
   const decider = new Decider(options)
   const lines = Array.from({ length: 300 }, (_, i) => `{"k":"${'x'.repeat(100_000)}${i}"}\n`)
-  const [batch] = linesOf(lines.join(''), origin)
+  const [batch] = batchesOf(lines.join(''), origin)
   const { arrayBuffers } = process.memoryUsage()
   decider.decide(batch!, 0)
   t.equal(decider.counts[PASS], 300)
@@ -143,7 +144,7 @@ t.test('a line that is no valid UTF-8 is read with replacement characters', asyn
     raw(0xed, 0xa0, 0xbd),
     raw(0x61),
   ]
-  const [batch] = linesOf(Buffer.concat(lines), origin)
+  const [batch] = batchesOf(Buffer.concat(lines), origin)
   t.same(
     lines.map((_, i) => decider.decideOne(batch!, i, 0)),
     [PASS, DISCARD, DISCARD, PASS, PASS, PASS, DISCARD],
@@ -160,7 +161,7 @@ t.test('lines of text, and lines that are no JSON objects, have fields too', asy
       '.host': of('.host'),
       '.nothing': of('.nothing'),
     }
-    const [batch] = linesOf('one\ntwo\n[1]\none\r\n\n\xff\n\n', origin)
+    const [batch] = batchesOf('one\ntwo\n[1]\none\r\n\n\xff\n\n', origin)
     const decisions = (keyField: FieldReader) => {
       const decider = new Decider({
         limit: 1,
@@ -198,7 +199,7 @@ t.test('beyond max_keys', async t => {
     const decider = new Decider(options)
     const times = [0, 0, 0, 0, 0, 0, 0, 1000]
     const keys = ['a', 'b', 'c', 'd', 'a', '', '', 'c']
-    const [batch] = linesOf(keys.map(k => `{"k":"${k}"}\n`).join(''), origin)
+    const [batch] = batchesOf(keys.map(k => `{"k":"${k}"}\n`).join(''), origin)
     const got = times.map((now, i) => {
       decider.limiter.advance(now)
       return [decider.decideOne(batch!, i, now), Number(decider.byDefault)]
@@ -218,7 +219,7 @@ t.test('a whole batch is decided at one time and counted by decision', async t =
   const lines = Array.from({ length: 5000 }, (_, i) =>
     i % 5 === 0 ? '{"x":0,"k":"a"}\n' : `{"k":"${i % 2 ? 'a' : 'b'}"}\n`,
   )
-  const [batch] = linesOf(lines.join(''), origin)
+  const [batch] = batchesOf(lines.join(''), origin)
   decider.decide(batch!, 0)
   t.same([...decider.counts], [3, 1997, 0, 1000, 2000])
   t.ok(decider.decisions.length >= 5000)
@@ -233,7 +234,7 @@ t.test('live: monotonic, except that aligned windows follow a clock that is set'
   const time = { monotonic: 50, epoch: 1_700_000_000_000 }
   const clock = { now: () => time.monotonic, wall: () => time.monotonic + time.epoch }
   const { origin, options } = deciderOf({ limit: 1, window: '10s', key_field: '.k' })
-  const [batch] = linesOf('{"k":"a"}\n', origin)
+  const [batch] = batchesOf('{"k":"a"}\n', origin)
   const live = (mode: 'fixed' | 'aligned' | 'sliding') => {
     Object.assign(time, { monotonic: 50, epoch: 1_700_000_000_000 - 50 })
     return new LiveDecider({ ...options, mode }, clock)
@@ -277,7 +278,7 @@ t.test('one that takes over goes on with the windows that are open', async t => 
     const { origin, options } = deciderOf(
       mode === 'time' ? { ...more, time_field: '.t' } : { ...more, window_mode: mode },
     )
-    const [batch] = linesOf('{"k":"a","t":1700000000000}\n', origin)
+    const [batch] = batchesOf('{"k":"a","t":1700000000000}\n', origin)
     const decides = (decider: BatchDecider) => decider.decide(batch!).decisions[0]
     const first = createDecider(options, clock)
     t.equal(decides(first), PASS)

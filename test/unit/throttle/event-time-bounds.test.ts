@@ -3,7 +3,7 @@ import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { Kept, LATE } from '../../../src/throttle/event-windows.js'
 import type { WindowMode } from '../../../src/throttle/windows.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 const HOUR = 3_600_000

@@ -13,9 +13,9 @@ import { DISCARD, EXCLUDED, FAIL_OPEN, FULL, PASS, TOO_LATE } from '../../../src
 import { EventDecider, eventTime } from '../../../src/throttle/event-decider.js'
 import { LATE } from '../../../src/throttle/event-windows.js'
 import type { WindowMode } from '../../../src/throttle/windows.js'
-import { batchOf } from '../../support/batches.js'
+import { batchesOf, batchOf, originOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
-import { linesOf, originOf, seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 const NAMES: Record<number, string> = {
@@ -58,7 +58,7 @@ function throttleOf(config: Record<string, unknown>) {
       let to = from + 1
       while (to < events.length && to - from < size && (events[to]!.file ?? '') === file) to++
       const text = events.slice(from, to).map(event => `${JSON.stringify(event)}\n`)
-      for (const batch of linesOf(text.join(''), originFor(file))) {
+      for (const batch of batchesOf(text.join(''), originFor(file))) {
         decider.decide(Object.assign(batch, { receivedAt: NOW + time.now }))
         for (let i = 0; i < batch.length; i++) names.push(NAMES[decider.decisions[i]!]!)
         untimed.unreadable += decider.unreadable
@@ -411,8 +411,8 @@ t.test('the time of an event', async t => {
     const line = JSON.stringify({ a: { t: value } })
     const escaped =
       typeof value === 'string' && value ? line.replace(value[0]!, `\\u00${value.charCodeAt(0).toString(16)}`) : line
-    for (const text of [line, escaped]) t.same(eventTime(field, linesOf(text, origin)[0]!, 0), time, text)
-    const [batch] = linesOf('{}', origin)
+    for (const text of [line, escaped]) t.same(eventTime(field, batchesOf(text, origin)[0]!, 0), time, text)
+    const [batch] = batchesOf('{}', origin)
     batch!.modify(0, { a: { t: value } })
     t.same(eventTime(field, batch!, 0), time, `${line} as an object`)
   }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { hashBytes, KeyTable } from '../../../src/throttle/buckets.js'
 import { DISCARD, FULL, KeyedLimiter, type LimiterOptions, PASS, type Taken } from '../../../src/throttle/decider.js'
 import { createWindows, type WindowMode } from '../../../src/throttle/windows.js'
-import { seeded } from '../../support/lines.js'
+import { seeded } from '../../support/seeded.js'
 
 const MODES: readonly WindowMode[] = ['fixed', 'aligned', 'sliding']
 
