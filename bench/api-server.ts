@@ -87,9 +87,9 @@ async function serve(service: Service, log: Logger): Promise<void> {
     maxBody: 1e6,
     trustedProxies: [],
     connections: new Connections({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
-    headersTimeoutMs: 10_000,
-    requestTimeoutMs: 60_000,
-    keepAliveTimeoutMs: 60_000,
+    headersMs: 10_000,
+    requestMs: 60_000,
+    keepAliveMs: 60_000,
   })
   tell({ url: await app.listen(listen), keys: JSON.parse(readFileSync(join(folder, 'keys.json'), 'utf8')) })
 }

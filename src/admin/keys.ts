@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import type { KeyWatch } from '../core/component.js'
+import { sendAnswer } from '../http/server/answers.js'
 import { onReplyOver } from '../http/server/reply.js'
 import { sleep } from '../lib/time.js'
 
@@ -35,6 +36,5 @@ export async function answerKeys(query: KeysQuery, keyed: Keyed, response: Serve
   onReplyOver(response, () => gone.abort())
   await sleep(forMs, gone.signal)
   const counts = watch.end(MOST_KEYS)
-  if (!gone.signal.aborted)
-    response.writeHead(200, { 'content-type': 'application/json' }).end(`${JSON.stringify(counts)}\n`)
+  sendAnswer(response, { status: 200, body: counts })
 }

@@ -4,9 +4,10 @@ import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
 import { errorFields } from '../core/errors.js'
 import { CONTENT_TYPES, type Format } from '../engine/metrics.js'
-import { type ConnectionEvents, Connections } from '../http/server/connections.js'
-import { inOrder } from '../http/server/in-order.js'
+import { sendAnswer } from '../http/server/answers.js'
+import { type ConnectionEvents, type ConnectionLimits, Connections } from '../http/server/connections.js'
 import { failReply } from '../http/server/reply.js'
+import { endWith, serveHttp, timeoutOptions } from '../http/server/serve-http.js'
 import { type ListenAddress, listenOn } from '../lib/inherited-sockets.js'
 import { answerKeys } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
@@ -52,12 +53,8 @@ const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
 export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger, limits = USUAL): Promise<Server> {
-  const server = createAdmin(told, undefined, log, limits)
-  const { max, timeoutMs } = limits
-  const bounds = { max, sendMs: timeoutMs, closeMs: timeoutMs, closesUsed: true }
-  const connections = new Connections(bounds, told.connections)
-  connections.attach(server, false)
-  server.on('request', (request, response) => connections.request(request, response))
+  const { timeoutMs } = limits
+  const server = createAdmin(told, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
   await listenOn(server, listen)
   // A scraper that goes away is no reason to end.
   server.on('error', () => {})
@@ -67,28 +64,33 @@ export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger,
 /** The same at a Unix socket, for the owner alone; /tap shows events there as well, and /keys counts by key. */
 export async function serveSocket(path: string, told: Told, tappable: Tappable, log: Logger): Promise<Server> {
   const server = createAdmin(told, tappable, log, USUAL)
-  server.maxConnections = USUAL.max
   await listenAtSocket(server, path)
   return server
 }
 
-function createAdmin(told: Told, tappable: Tappable | undefined, log: Logger, { timeoutMs }: AdminLimits): Server {
-  const timeouts = {
-    requestTimeout: timeoutMs,
-    headersTimeout: timeoutMs,
-    connectionsCheckingInterval: Math.min(1000, timeoutMs),
-  }
-  const handle = inOrder(
-    (request, response) => {
+function createAdmin(
+  told: Told,
+  tappable: Tappable | undefined,
+  log: Logger,
+  { max, timeoutMs }: AdminLimits,
+  bounds: Partial<ConnectionLimits> = {},
+): Server {
+  const server = createServer(timeoutOptions({ headersMs: timeoutMs, requestMs: timeoutMs }))
+  const connections = new Connections({ max, closesUsed: true, ...bounds }, told.connections)
+  connections.attach(server, false)
+  serveHttp(server, ['request'], {
+    connections,
+    atOnce: 1,
+    handle: (request, response) => {
       answer(request, response, told, tappable).catch(error => {
         const { method, url } = request
         log.error({ method, url, ...errorFields(error) }, 'cannot answer a request; the client gets status 500')
         failReply(response)
       })
     },
-    { atOnce: 1, tooMany: () => told.connections.closed('pipelined', undefined) },
-  )
-  return createServer(timeouts, handle)
+    refuse: (socket, status) => endWith(socket, status),
+  })
+  return server
 }
 
 async function answer(
@@ -99,12 +101,12 @@ async function answer(
 ): Promise<void> {
   const { url = '/' } = request
   if (!URL.canParse(url, 'http://localhost')) {
-    sendJson(response, 400, { status: 'the address of the request is malformed' })
+    sendAnswer(response, { status: 400, body: { status: 'the address of the request is malformed' } })
     return
   }
   const { pathname, searchParams } = new URL(url, 'http://localhost')
   if (request.method !== 'GET' && request.method !== 'HEAD') {
-    response.writeHead(405, { allow: 'GET, HEAD' }).end()
+    sendAnswer(response, { status: 405, headers: { allow: 'GET, HEAD' } })
     return
   }
   if (pathname === '/tap' && tappable) {
@@ -119,7 +121,7 @@ async function answer(
     return
   }
   if (pathname === '/about' && tappable && told.about) {
-    sendJson(response, 200, told.about())
+    sendAnswer(response, { status: 200, body: told.about() })
     return
   }
   switch (pathname) {
@@ -128,7 +130,7 @@ async function answer(
       return
     }
     case '/healthz':
-      sendJson(response, 200, { status: 'alive' })
+      sendAnswer(response, { status: 200, body: { status: 'alive' } })
       return
     case '/readyz': {
       const destinations = told.destinations()
@@ -137,11 +139,11 @@ async function answer(
       const sources = failures.length > 0 ? { sources: failures } : {}
       const managed = told.managed && { managed: told.managed() }
       const status = ready ? 'ready' : 'not ready'
-      sendJson(response, ready ? 200 : 503, { status, destinations, ...sources, ...managed })
+      sendAnswer(response, { status: ready ? 200 : 503, body: { status, destinations, ...sources, ...managed } })
       return
     }
     default:
-      sendJson(response, 404, { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] })
+      sendAnswer(response, { status: 404, body: { status: 'not found', paths: ['/metrics', '/healthz', '/readyz'] } })
   }
 }
 
@@ -155,8 +157,4 @@ async function sendMetrics({ headers }: IncomingMessage, response: ServerRespons
     const body = await compress(text, { level: 1 })
     response.writeHead(200, { ...about, 'content-encoding': 'gzip' }).end(body)
   }
-}
-
-function sendJson(response: ServerResponse, status: number, body: unknown): void {
-  response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
 }

@@ -13,6 +13,7 @@ import { Outcome } from '../http/events/outcome.js'
 import { readBody } from '../http/server/body.js'
 import type { Lease } from '../http/server/quota.js'
 import { type Refusal, stopping } from '../http/server/refusal.js'
+import { aborted } from '../lib/time.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
 
@@ -65,10 +66,7 @@ export class Feed {
 
   async #run(context: SourceContext, out: Outlet, signal: AbortSignal): Promise<void> {
     this.#open = { context, out }
-    await new Promise<void>(resolve => {
-      if (signal.aborted) resolve()
-      else signal.addEventListener('abort', () => resolve(), { once: true })
-    })
+    await aborted(signal)
     this.#open = undefined
     for (const refuse of this.#reading) refuse(stopping())
     // What was read whole is passed on.

@@ -5,6 +5,7 @@ import type { Logger } from 'pino'
 import { askSocket, listenAtSocket, textOf } from '../admin/socket.js'
 import { ApiError } from '../api/domain/errors.js'
 import { errorCode, errorText } from '../core/errors.js'
+import { sendAnswer } from '../http/server/answers.js'
 import { failReply } from '../http/server/reply.js'
 
 /**
@@ -26,9 +27,7 @@ export async function serveControls(dataDir: string, log: Logger, controls: Cont
   const path = controlPath(dataDir)
   const server = createServer((message, response) => {
     answer(message, controls)
-      .then(({ status, body }) => {
-        response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
-      })
+      .then(answer => sendAnswer(response, answer))
       .catch(error => {
         log.error({ url: message.url, error: errorText(error) }, 'cannot answer an administrative command')
         failReply(response)

@@ -8,15 +8,16 @@ import { type OpenService, openService } from '../api/open-service.js'
 import type { Store } from '../api/store/store.js'
 import { components } from '../components.js'
 import { type Config, loadConfig } from '../config/load.js'
-import { ConfigError, errorCode, errorText } from '../core/errors.js'
+import { ConfigError, errorText } from '../core/errors.js'
 import { urlOf } from '../daemon/servers.js'
 import { Systemd } from '../daemon/systemd/systemd.js'
 import type { Format } from '../engine/metrics.js'
 import { Metrics } from '../engine/metrics.js'
 import { ConnectionReport } from '../http/server/connection-report.js'
+import { listening } from '../http/server/listener.js'
 import { backUpIngest } from '../ingest/ingest-backup.js'
-import { inheritedSockets, type ListenAddress, listenOn, listenText } from '../lib/inherited-sockets.js'
-import { every, systemClock } from '../lib/time.js'
+import { inheritedSockets, listenOn } from '../lib/inherited-sockets.js'
+import { systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
@@ -27,9 +28,8 @@ import { serviceConnections } from './connections.js'
 import { serveControls } from './control.js'
 import { ServedIngest } from './ingest.js'
 import { serviceMetrics, storeMetrics } from './metrics.js'
-import { ServiceTls } from './tls.js'
+import { serviceTls } from './tls.js'
 
-const RENEW_MS = 60_000
 const NO_RELOAD = 'SIGHUP is ignored: the service reads its configuration only when it starts'
 /** Beside the daemon's own, where nothing is said. */
 const USUAL_METRICS = { host: '127.0.0.1', port: 9599 }
@@ -82,7 +82,7 @@ async function serveOpened(
   const metrics = new Metrics(log)
   const counts = new RequestCounts()
   const servers: Server[] = []
-  const tls = options.tls && new ServiceTls(options.tls, log)
+  const tls = options.tls && serviceTls(options.tls, metrics, log)
   const ingest = new ServedIngest(service, options, { log, metrics, ownPorts: () => portsOf(servers) })
   const app = await buildApp({
     service,
@@ -93,9 +93,9 @@ async function serveOpened(
     maxBody: options.max_body,
     connections: serviceConnections(options, metrics, log),
     trustedProxies: options.trusted_proxies,
-    headersTimeoutMs: options.headers_timeout,
-    requestTimeoutMs: options.request_timeout,
-    keepAliveTimeoutMs: options.keep_alive_timeout,
+    headersMs: options.headers_timeout,
+    requestMs: options.request_timeout,
+    keepAliveMs: options.keep_alive_timeout,
     tls: await tls?.load(),
   })
   servers.push(app.server)
@@ -124,7 +124,7 @@ async function serveOpened(
   try {
     serviceMetrics(metrics, counts, service, () => !ending)
     storeMetrics(metrics, state.store)
-    tls?.follow(app.server, metrics)
+    if (tls) ends.push(tls.attach(app.server))
     const admin = await listenForMetrics(config, metrics, () => !ending, log)
     if (admin) {
       servers.push(admin)
@@ -144,7 +144,7 @@ async function serveOpened(
       return await listenOn(app.server, address)
     }
     if (!ending) {
-      await listen(open, address).catch(error => {
+      await listening(address, open).catch(error => {
         // A signal while it starts to listen closes the server.
         if (!ending) throw error
       })
@@ -154,7 +154,6 @@ async function serveOpened(
       log.info('ended')
       return EXIT.done
     }
-    if (tls) ends.push(every(RENEW_MS, () => void tls.renew(app.server)))
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })
@@ -188,17 +187,6 @@ function closeAll(server: Server): void {
   server.closeAllConnections()
 }
 
-/** Listens, or says in words for people why that is not possible. */
-async function listen<T>(open: () => Promise<T>, address: ListenAddress): Promise<T> {
-  try {
-    return await open()
-  } catch (error) {
-    const taken = errorCode(error) === 'EADDRINUSE'
-    const why = taken ? 'another program listens there' : errorText(error)
-    throw new Error(`cannot listen on ${listenText(address)}: ${why}`, { cause: error })
-  }
-}
-
 /** Where the configuration does not ask for metrics, the service does without them rather than not start. */
 async function listenForMetrics(
   config: Config,
@@ -214,7 +202,7 @@ async function listenForMetrics(
     destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
   }
   try {
-    const server = await listen(() => serveAdmin(address, told, log), address)
+    const server = await listening(address, () => serveAdmin(address, told, log))
     log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
     return server
   } catch (error) {

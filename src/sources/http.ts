@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
+import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
@@ -9,30 +9,26 @@ import type { AckStatus } from '../core/ack.js'
 import { keyFileWarnings } from '../core/auth-options.js'
 import { EventBatch } from '../core/batch.js'
 import { defineSource, type OptionWarning, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { errorCode, errorFields } from '../core/errors.js'
+import { errorFields } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
 import type { Origin } from '../core/origin.js'
 import { type Content, checkAccess, checkRequest } from '../http/events/checks.js'
 import { framesOf } from '../http/events/frames.js'
 import { Outcome } from '../http/events/outcome.js'
 import { addressTest, perAddress } from '../http/server/addresses.js'
-import { type Answer, endWith, readPast, sendAnswer, statusOf } from '../http/server/answers.js'
+import { type Answer, readPast, sendAnswer } from '../http/server/answers.js'
 import { readBody } from '../http/server/body.js'
-import { inOrder } from '../http/server/in-order.js'
 import { isLocal, Listener, peerOf } from '../http/server/listener.js'
 import { type Lease, Quota } from '../http/server/quota.js'
 import { Gone, notReadable, Refusal, stopping } from '../http/server/refusal.js'
 import { writeReply } from '../http/server/reply.js'
+import { endWith, serveHttp, timeoutOptions } from '../http/server/serve-http.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { networkOf } from '../lib/network-address.js'
 import { aborted, sleep } from '../lib/time.js'
 import { Exchange } from './http/exchange.js'
 import { type HttpSourceOptions, options } from './http/options.js'
 
-/** How exactly the timeouts are kept, where they are not shorter. */
-const CHECK_MS = 1000
-/** How long a client may keep its side of a connection open after the last answer. */
-const CLOSE_MS = 2000
 /** Pipelined requests of one connection that are taken at the same time. */
 const AT_ONCE = 16
 /** How long answers may take to get out when all is settled. */
@@ -47,18 +43,17 @@ class HttpSource implements Source {
   readonly #pieces: { value: number }
   readonly #logLimit: LogLimit
   readonly #isShared: (address: string) => boolean
-  /** What is not answered yet, by connection. */
-  readonly #open = new Map<Socket, Set<Exchange>>()
-  /** Connections on which the rest of a refused body is read past. */
-  readonly #passing = new WeakSet<Socket>()
+  /** What is handled and not answered yet. */
+  readonly #open = new Set<Exchange>()
+  /** Of every request. */
+  readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
   /** Requests whose events are not all passed on yet. */
   readonly #receiving = new Set<Promise<unknown>>()
 
   constructor(options: HttpSourceOptions, context: SourceContext) {
     this.#options = options
     this.#context = context
-    const closeMs = Math.min(CLOSE_MS, options.headers_timeout)
-    this.#listener = new Listener(options, context, { sendMs: options.send_timeout, closeMs })
+    this.#listener = new Listener(options, context, options)
     const { max_connections: most, max_connections_per_address: own, shared_addresses: shared } = options
     this.#quota = new Quota(most, options.max_unsettled_bytes, perAddress(most, own))
     this.#isShared = addressTest(shared)
@@ -83,62 +78,53 @@ class HttpSource implements Source {
     } finally {
       this.#listener.stopAccepting()
       // Bodies that are not whole are refused; what is whole is passed on, and answered when it is settled.
-      for (const exchange of this.#exchanges()) exchange.refuse(stopping())
+      for (const exchange of this.#open) exchange.refuse(stopping())
       await Promise.allSettled(this.#receiving)
     }
   }
 
   async stop(): Promise<void> {
-    const answered = this.#exchanges().map(({ closed }) => closed)
+    const answered = [...this.#open].map(({ closed }) => closed)
     await Promise.race([Promise.all(answered), sleep(LEAVE_MS)])
     this.#listener.close()
   }
 
-  #exchanges(): Exchange[] {
-    return [...this.#open.values()].flatMap(exchanges => [...exchanges])
-  }
-
   #server(tls: TlsOptions | undefined, out: Outlet, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
-    const limits = {
-      // One without is answered here, and counted.
-      requireHostHeader: false,
-      headersTimeout: headers_timeout,
-      requestTimeout: request_timeout,
-      keepAliveTimeout: keep_alive_timeout,
-      connectionsCheckingInterval: Math.min(CHECK_MS, headers_timeout),
-    }
-    const server = tls ? createTlsServer({ ...limits, ...tls }) : createServer(limits)
-    const answer = inOrder(
-      (request, response) => {
-        this.#answer(new Exchange(request, response), out, signal).catch(error => {
+    const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
+    // A request without a Host is answered here, and counted.
+    const options = { requireHostHeader: false, ...timeoutOptions(timeouts) }
+    const server = tls ? createTlsServer({ ...options, ...tls }) : createServer(options)
+    serveHttp(server, ['request', 'checkContinue', 'checkExpectation'], {
+      connections: this.#listener.connections,
+      atOnce: AT_ONCE,
+      arrived: (request, response) => void this.#exchanges.set(request, new Exchange(request, response)),
+      handle: (request, response) => {
+        this.#answer(this.#exchanges.get(request)!, out, signal).catch(error => {
           this.#failed(error)
           response.destroy()
         })
       },
-      { atOnce: AT_ONCE, tooMany: socket => this.#listener.pipelined(socket) },
-    )
-    for (const event of ['request', 'checkContinue', 'checkExpectation'] as const)
-      server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-        this.#listener.request(request, response)
-        answer(request, response)
-      })
-    server.on('connect', (_request, socket) => this.#refuseBare(socket as Socket, 405))
+      unfinished: (request, status) => {
+        this.#exchanges.get(request)!.refuse(notReadable(status))
+        return true
+      },
+      refuse: (socket, status) => {
+        this.#count(String(status))
+        this.#logRefused(socket, 'no_request', STATUS_CODES[status]!, status)
+        endWith(socket, status)
+      },
+    })
     // Who closes its side behind a request may still read the answer, and would send the events again without one.
     Object.assign(server, { httpAllowHalfOpen: true })
-    server.on('clientError', (error, socket) => this.#notUnderstood(error, socket as Socket))
     return server
   }
 
   async #answer(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<void> {
     const { request, response, closed } = exchange
     const { socket } = request
-    const open = this.#open.get(socket) ?? new Set()
-    this.#open.set(socket, open.add(exchange))
-    void closed.then(() => {
-      open.delete(exchange)
-      if (open.size === 0) this.#open.delete(socket)
-    })
+    this.#open.add(exchange)
+    void closed.then(() => this.#open.delete(exchange))
     let answer: Answer
     try {
       answer = await this.#take(exchange, out, signal)
@@ -149,16 +135,14 @@ class HttpSource implements Source {
       }
       answer = this.#refusal(error, socket)
     }
-    const close = signal.aborted || exchange.last || answer.close === true
+    const close = signal.aborted || answer.close === true
     const written = writeReply(
       response,
-      () => sendAnswer(response, answer, close),
+      () => sendAnswer(response, { ...answer, close }),
       error => this.#failed(error),
     )
     this.#count(String(written ? answer.status : 500))
-    if (request.complete) return
-    this.#passing.add(socket)
-    readPast(request, () => this.#passing.delete(socket))
+    if (!request.complete) readPast(request)
   }
 
   #refusal(error: unknown, socket: Socket): Answer {
@@ -229,30 +213,6 @@ class HttpSource implements Source {
       await out.send(new EventBatch(frame, origin, clock.wall(), out.ack(outcome.part())))
     }
     return { received, settled: outcome.whole() }
-  }
-
-  /** What came is not HTTP, or did not come in time. */
-  #notUnderstood(error: NodeJS.ErrnoException, socket: Socket): void {
-    const code = errorCode(error)
-    const status = statusOf(code)
-    if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
-    if (status === undefined || !socket.writable) {
-      socket.destroy()
-      return
-    }
-    const last = [...(this.#open.get(socket) ?? [])].at(-1)
-    if (this.#passing.has(socket)) socket.destroy()
-    else if (!last) this.#refuseBare(socket, status)
-    else if (last.request.complete)
-      last.last = true // What came before stands, and is answered.
-    else last.refuse(notReadable(status))
-  }
-
-  /** Refuses what is no request that could be answered. */
-  #refuseBare(socket: Socket, status: number): void {
-    this.#count(String(status))
-    this.#logRefused(socket, 'no_request', STATUS_CODES[status]!, status)
-    endWith(socket, status)
   }
 
   #logRefused(socket: Socket, code: string, error: string, status?: number): void {

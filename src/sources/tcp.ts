@@ -126,7 +126,7 @@ class TcpSource implements Source {
           while (this.#waiting) await this.#waiting
         },
         take: frame => {
-          this.#listener.received(socket)
+          this.#listener.connections.received(socket)
           this.#send(frame, origin, out)
         },
         pendingChanged: () => {

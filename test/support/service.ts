@@ -48,9 +48,9 @@ export interface TestServiceOptions
       | 'requestLog'
       | 'tls'
       | 'connections'
-      | 'headersTimeoutMs'
-      | 'requestTimeoutMs'
-      | 'keepAliveTimeoutMs'
+      | 'headersMs'
+      | 'requestMs'
+      | 'keepAliveMs'
     >
   > {
   readonly limits?: Partial<ServiceLimits>
@@ -79,9 +79,9 @@ export async function startService(folder: string, options: TestServiceOptions =
     maxBody: 200_000,
     trustedProxies: [],
     connections: new Connections({ max: 1000, closesUsed: true }, { closed() {}, refused() {} }),
-    headersTimeoutMs: 5000,
-    requestTimeoutMs: 10_000,
-    keepAliveTimeoutMs: 5000,
+    headersMs: 5000,
+    requestMs: 10_000,
+    keepAliveMs: 5000,
     ...app,
   })
   const url = await server.listen({ host: '127.0.0.1', port: 0 })

@@ -6,16 +6,13 @@ import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify }
 import type { Logger } from 'pino'
 import type { z } from 'zod'
 import { parseOptions } from '../../config/parse-options.js'
-import { errorCode, errorText } from '../../core/errors.js'
-import { endWithText, statusOf } from '../../http/server/answers.js'
 import type { Connections } from '../../http/server/connections.js'
-import { inOrder } from '../../http/server/in-order.js'
+import { endWith, type HttpTimeouts, serveHttp, timeoutOptions } from '../../http/server/serve-http.js'
 import { type Clock, systemClock } from '../../lib/time.js'
 import { ApiError } from '../domain/errors.js'
 import type { Service } from '../domain/service.js'
 import type { Ingest } from './ingest.js'
 import { leaveBody, takeJson } from './json-body.js'
-import { bareAnswer } from './refusals.js'
 import { RequestCounts } from './request-counts.js'
 import type { Route } from './route.js'
 import { allRoutes } from './routes.js'
@@ -23,7 +20,7 @@ import { Sender } from './sender.js'
 
 /** The HTTP of the service: every route, authentication in front of each, envelopes around what they say. */
 
-export interface AppOptions {
+export interface AppOptions extends Required<HttpTimeouts> {
   readonly service: Service
   /** Undefined: this process takes no events. */
   readonly ingest?: Ingest | undefined
@@ -36,9 +33,6 @@ export interface AppOptions {
   readonly trustedProxies: readonly string[]
   /** Bounds the connections. */
   readonly connections: Connections
-  readonly headersTimeoutMs: number
-  readonly requestTimeoutMs: number
-  readonly keepAliveTimeoutMs: number
   readonly tls?: TlsOptions | undefined
 }
 
@@ -105,8 +99,8 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
     genReqId: () => randomUUID(),
     bodyLimit: options.maxBody,
     trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
-    requestTimeout: options.requestTimeoutMs,
-    keepAliveTimeout: options.keepAliveTimeoutMs,
+    requestTimeout: options.requestMs,
+    keepAliveTimeout: options.keepAliveMs,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     routerOptions: { maxParamLength: LONGEST_PARAM },
@@ -114,35 +108,24 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.begin(request)
       sender.refuse(error, request, reply)
     },
-    clientErrorHandler: (error: Error, socket: Socket) => notUnderstood(error, socket, options),
   } as const
   // A request without a Host is answered by the app, too, with its id.
-  const server = {
-    requireHostHeader: false,
-    headersTimeout: options.headersTimeoutMs,
-    connectionsCheckingInterval: Math.min(1000, options.headersTimeoutMs),
-  }
+  const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
   ) as FastifyInstance
   const { connections } = options
   const handlers = app.server.listeners('request') as ((request: IncomingMessage, response: ServerResponse) => void)[]
-  const handle = inOrder(
-    (request, response) => {
+  for (const event of ['request', 'clientError']) app.server.removeAllListeners(event)
+  connections.attach(app.server, tls !== undefined)
+  serveHttp(app.server, ['request', 'checkExpectation'], {
+    connections,
+    atOnce: 1,
+    handle: (request, response) => {
       for (const handler of handlers) handler(request, response)
     },
-    { atOnce: 1, tooMany: socket => connections.pipelined(socket) },
-  )
-  connections.attach(app.server, tls !== undefined)
-  app.server.removeAllListeners('request')
-  for (const event of ['request', 'checkExpectation'] as const)
-    app.server.on(event, (request: IncomingMessage, response: ServerResponse) => {
-      connections.request(request, response)
-      handle(request, response)
-    })
-  app.server.on('connect', (_request: IncomingMessage, socket: Socket) =>
-    refuseBare(socket, 405, ['Method Not Allowed', 'CONNECT is not possible here'], 'CONNECT', options),
-  )
+    refuse: (socket, status, error) => refuseBare(socket, status, error, options),
+  })
   return app
 }
 
@@ -151,46 +134,25 @@ function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
 
-/** What came is not HTTP, or did not come in time. */
-function notUnderstood(error: Error, socket: Socket, options: AppOptions): void {
-  const { connections } = options
-  const status = statusOf(errorCode(error))
-  if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
-  if (status === undefined || !socket.writable) {
-    socket.destroy()
-    return
-  }
-  const last = connections.lastOf(socket)
-  if (last && !last.response.writableFinished && last.request.complete) {
-    // A request that came whole before it keeps its answer, the last one of the connection.
-    last.response.once('close', () => socket.destroySoon())
-    return
-  }
-  if (last && !last.request.complete && last.response.headersSent) {
-    // The request is answered already, and what is left of its body did not come in time.
-    socket.destroy()
-    return
-  }
-  const texts: Record<number, readonly [string, string]> = {
-    408: ['Request Timeout', 'the request did not come in time'],
-    431: ['Request Header Fields Too Large', 'the headers are too large'],
-  }
-  refuseBare(socket, status, texts[status] ?? ['Bad Request', 'this is not HTTP'], errorText(error), options)
-}
-
 /** Refuses what is no request that the app could answer. */
 function refuseBare(
   socket: Socket,
   status: number,
-  [reason, message]: readonly [string, string],
   error: string,
-  { counts, log, requestLog }: AppOptions,
+  { counts, log, requestLog }: Pick<AppOptions, 'counts' | 'log' | 'requestLog'>,
 ): void {
   const requestId = randomUUID()
   counts?.add('UNKNOWN', 'unknown', status, 0)
   const fields = { request_id: requestId, status, address: socket.remoteAddress, error }
   log[requestLog ? 'info' : 'debug'](fields, 'not a request')
-  endWithText(socket, status, bareAnswer(status, reason, requestId, message))
+  const body = `${JSON.stringify({ code: 'invalid_request', message: BARE[status] ?? 'this is not HTTP', errors: [] })}\n`
+  endWith(socket, status, { 'content-type': 'application/json; charset=utf-8', 'x-request-id': requestId }, body)
+}
+
+const BARE: Readonly<Record<number, string>> = {
+  405: 'CONNECT is not possible here',
+  408: 'the request did not come in time',
+  431: 'the headers are too large',
 }
 
 /** Finds out who asks, at once where that is possible; throws, or rejects with, what the service refuses. */

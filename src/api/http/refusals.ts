@@ -30,17 +30,3 @@ export function refusalFor(error: unknown, log: Logger, requestId: string): ApiE
   log.error({ request_id: requestId, code, ...errorFields(error) }, 'request failed')
   return new ApiError(500, 'failed', `something went wrong here; the log of the service tells more at ${requestId}`)
 }
-
-/** The answer to what is no request, on a bare socket. */
-export function bareAnswer(status: number, reason: string, requestId: string, message: string): string {
-  const body = `${JSON.stringify({ code: 'invalid_request', message, errors: [] })}\n`
-  return [
-    `HTTP/1.1 ${status} ${reason}`,
-    'content-type: application/json; charset=utf-8',
-    `content-length: ${Buffer.byteLength(body)}`,
-    `x-request-id: ${requestId}`,
-    'connection: close',
-    '',
-    body,
-  ].join('\r\n')
-}

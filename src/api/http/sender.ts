@@ -70,7 +70,7 @@ export class Sender {
   refuse(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = refusalFor(error, this.#log, request.id)
     const { status, code, message, errors, headers } = refusal
-    if (!request.raw.complete) readPast(request.raw, () => {})
+    if (!request.raw.complete) readPast(request.raw)
     const text = JSON.stringify({ code, message, errors })
     this.#send(request, reply, status, refusal.principal ?? request.principal, headers, text)
   }

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { refuse } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
 import { AddressList, isAddressOrRange } from '../../lib/address-list.js'
+import { type ConnectionEvents, Connections } from './connections.js'
 
 /** An address, or a range of addresses. */
 export function addressRange() {
@@ -44,6 +45,32 @@ export const connectionOptions = (max: number, most: number) => ({
       'Addresses and ranges that many clients share, such as those of a reverse proxy or of a gateway: max_connections_per_address is not for them.',
     ),
 })
+
+export interface ConnectionOptions {
+  readonly max_connections: number
+  readonly max_connections_per_address?: number | undefined
+  readonly shared_addresses: readonly string[]
+  readonly handshake_timeout: number
+}
+
+/** How long a client may keep its side of a connection open after the last answer. */
+const CLOSE_MS = 2000
+
+/** The bounds of a server's connections. `http`: left out for a server without requests; its idle connections may be needed. */
+export function boundConnections(
+  options: ConnectionOptions,
+  events: ConnectionEvents,
+  http?: { readonly headers_timeout: number; readonly send_timeout: number },
+): Connections {
+  const { max_connections: max, max_connections_per_address: own, shared_addresses: shared } = options
+  const bounds = http && { sendMs: http.send_timeout, closeMs: Math.min(CLOSE_MS, http.headers_timeout) }
+  const isShared = addressTest(shared)
+  const handshakeMs = options.handshake_timeout
+  return new Connections(
+    { max, maxPerAddress: perAddress(max, own), isShared, handshakeMs, closesUsed: http !== undefined, ...bounds },
+    events,
+  )
+}
 
 /** What `max_connections_per_address` is where it is not given. */
 export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))

@@ -1,7 +1,5 @@
-import type { TlsOptions } from 'node:tls'
 import { z } from 'zod'
 import { filePath } from '../../core/reach.js'
-import type { TlsContent } from '../../core/tls-content.js'
 
 /** Options of a server that speaks TLS. */
 export const tlsOptions = z.strictObject({
@@ -12,11 +10,3 @@ export const tlsOptions = z.strictObject({
     .describe('Certificates (PEM) of authorities: only clients with a certificate of one of them are let in.'),
 })
 export type TlsFileOptions = z.output<typeof tlsOptions>
-
-const HANDSHAKE_MS = 10_000
-
-/** What to make a server of. */
-export function serverOptions({ ca, cert, key }: TlsContent): TlsOptions {
-  const client = ca && { ca, requestCert: true, rejectUnauthorized: true }
-  return { cert, key, ...client, minVersion: 'TLSv1.2', handshakeTimeout: HANDSHAKE_MS }
-}

@@ -7,8 +7,6 @@ export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly closed: Promise<void>
-  /** The connection ends with the answer. */
-  last = false
   /** Whether the client still waits to be told to send the body. */
   #waits: boolean
   #fail: ((refusal: Refusal) => void) | undefined

@@ -577,7 +577,7 @@ t.test('garbage behind requests that wait takes nothing of their answers away', 
   t.equal(said(), '', 'no answer that is not about them')
   out.settle('delivered')
   await closed
-  t.same(said().match(/HTTP\/1.1 \d+|connection: close/g), ['HTTP/1.1 202', 'HTTP/1.1 202', 'connection: close'])
+  t.same(said().match(/HTTP\/1.1 \d+|Connection: close/g), ['HTTP/1.1 202', 'HTTP/1.1 202', 'Connection: close'])
   const broken = await dial(t, port, `${one}${head('Transfer-Encoding: chunked')}zz\r\n`)
   await until(() => out.events === 3)
   out.settle('delivered')

@@ -272,7 +272,7 @@ t.test('clients without a key that send little or nothing hold no connection', a
     { max: 4, sendMs: 300, closeMs: 200, closesUsed: true },
     { closed: reason => void closed.push(reason), refused: reason => void closed.push(`refused ${reason}`) },
   )
-  const { url, sts, ok } = await start(t, { counts, connections, headersTimeoutMs: 200, requestTimeoutMs: 300 })
+  const { url, sts, ok } = await start(t, { counts, connections, headersMs: 200, requestMs: 300 })
   const dial = async (text: string) => {
     const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true })
     t.teardown(() => socket.destroy())
@@ -316,7 +316,7 @@ t.test('a client that was told that it does not speak HTTP has a moment to read 
   const closed: string[] = []
   const limits = { max: 4, sendMs: 300, closeMs: 200, closesUsed: true }
   const connections = new Connections(limits, { closed: reason => void closed.push(reason), refused: () => {} })
-  const { url } = await start(t, { connections, headersTimeoutMs: 200, requestTimeoutMs: 300 })
+  const { url } = await start(t, { connections, headersMs: 200, requestMs: 300 })
   const socket = connect({ port: Number(new URL(url).port), host: '127.0.0.1', allowHalfOpen: true })
   t.teardown(() => socket.destroy())
   socket.write('no HTTP\r\n\r\n')
@@ -335,7 +335,7 @@ t.test('a request that came whole is answered, whatever comes behind it', async 
     answer = resolve
   })
   const ingest: Ingest = { ingest: async () => asked.then(() => ({ status: 202, body: { received: 1 } })) }
-  const { url, sts } = await start(t, { ingest, headersTimeoutMs: 100, requestTimeoutMs: 100 })
+  const { url, sts } = await start(t, { ingest, headersMs: 100, requestMs: 100 })
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
   t.teardown(() => socket.destroy())
   socket.write(
@@ -769,7 +769,7 @@ t.test('an end waits for what is under way, and for no connection that is open',
     came = resolve
   })
   const running = await startService(join(testFolder(t), 'state'), {
-    keepAliveTimeoutMs: 600_000,
+    keepAliveMs: 600_000,
     ingest: {
       async ingest() {
         came()
