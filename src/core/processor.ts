@@ -71,9 +71,9 @@ export function outputNames({ outputs = [], reasons = [] }: Plan, onError: OnErr
 
 export interface Decides {
   /**
-   * Decides on every event of the batch by filling `to`, at once or later. It may change events with `batch.modify`, and
-   * must not change anything else. What it throws, or rejects with, fails the events that cause it, one by one.
-   * An event with a value that the plan does not have is FAILED.
+   * Decides on every event of the batch, which has at least one, by filling `to`, at once or later. It may change events with
+   * `batch.modify`, and must not change anything else. What it throws, or rejects with, fails the events that cause it, one by
+   * one. An event with a value that the plan does not have is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** The events of its own that are due. */

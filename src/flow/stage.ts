@@ -143,6 +143,12 @@ export class Stage extends Transform {
   }
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
+    if (batch.length === 0) {
+      // A processor may count on an event: it could take a share here that nothing ever settles.
+      batch.ack.settle('delivered')
+      done()
+      return
+    }
     this.#context.metrics.took(batch.length, batch.bytes)
     const to = this.#columnFor(batch.length)
     const work = new BatchWork(batch, to, this.#shares, this.#ended.signal)

@@ -95,6 +95,13 @@ t.test('each event goes where the column says, and is counted there', async t =>
   t.same(unread.settled, ['delivered'])
 })
 
+t.test('a processor never sees a batch without events', async t => {
+  const lengths: number[] = []
+  const { stage, batch, settled } = stageWith({ process: ({ length }) => void lengths.push(length) }, {})
+  await run(stage, [batch(), batch({ n: 1 }), batch()])
+  t.same([lengths, settled], [[1], ['delivered', 'delivered', 'delivered']])
+})
+
 t.test('a processor that waits has as many batches as it wants, and they leave in order', async t => {
   let most = 0
   const open: (() => void)[] = []
