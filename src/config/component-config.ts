@@ -2,7 +2,7 @@ import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
 import type { Problem } from '../core/errors.js'
-import type { OnError, Plan } from '../core/processor.js'
+import { type OnError, type Plan, planProblem } from '../core/processor.js'
 import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
@@ -92,6 +92,14 @@ export class ComponentReader {
       | { renamed_from?: string; on_error?: OnError }
       | undefined
     if (!options || !delivery || !inputs || !common) return { ...draft, definition, inputs: inputs ?? [] }
+    const plan = kind === 'processor' ? (definition.plan?.(options) ?? {}) : undefined
+    const wrong = plan && planProblem(plan)
+    if (wrong !== undefined) {
+      const { option } = plan!
+      const made = option === undefined ? undefined : node.entries.get(option)
+      this.#problems.add(made?.key ?? entry.key, made ? [...path, option!] : path, wrong)
+      return { ...draft, definition, inputs }
+    }
     const config = {
       id,
       kind,
@@ -99,7 +107,7 @@ export class ComponentReader {
       inputs: inputs.map(({ text }) => text),
       options,
       ...(kind === 'destination' ? { delivery: deliveryOf(options, delivery, definition) } : {}),
-      ...(kind === 'processor' ? { plan: definition.plan?.(options) ?? {}, onError: common.on_error } : {}),
+      ...(plan ? { plan, onError: common.on_error } : {}),
       definition,
       ...(common.renamed_from === undefined ? {} : { renamedFrom: common.renamed_from }),
       place: { file: entry.key.source.file, ...entry.key.source.place(entry.key.offset) },

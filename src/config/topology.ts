@@ -1,4 +1,5 @@
 import { REJECTED } from '../core/delivery-options.js'
+import { DISCARDED } from '../core/processor.js'
 import type { Draft } from './component-config.js'
 import { type Connection, type Connections, checkCopies } from './copies.js'
 import { type Explainer, shown } from './diagnostics.js'
@@ -26,7 +27,7 @@ export function checkTopology(
   explainer: Explainer,
 ): void {
   const edges = new Map<Draft, Edge[]>()
-  /** Ids of which somebody reads the main output, and of which only a side output. */
+  /** Ids of which somebody reads what they pass on. */
   const read = new Set<string>()
   // An input that is not there may be meant for the one that nobody reads.
   let unknown = false
@@ -42,7 +43,8 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, outlet) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, outlet, item, node })
-      if (outlet === undefined) read.add(id)
+      // Where a route has outputs of its own, nobody has to read the main one.
+      if (outlet !== DISCARDED) read.add(id)
       seen.add(text)
     }
     edges.set(draft, found)

@@ -30,10 +30,34 @@ export interface Plan {
   readonly outputs?: readonly string[]
   /** Why it discards events: values of the label `reason`. */
   readonly reasons?: readonly string[]
+  /** The option that outputs or reasons come from. `validate` shows there what is wrong with them. */
+  readonly option?: string
   /** Milliseconds between two calls of `emit`. */
   readonly every?: number
   /** So many batches it may have under way at a time; 1 when it is left out. */
   readonly concurrency?: number
+}
+
+/** A column has room for so many of them beside the values above; one more reason is `processing_failed`. */
+const MOST_OUTPUTS = FIRST_REASON - 1
+const MOST_REASONS = CONSUMED - FIRST_REASON - 1
+
+/** What is wrong with a plan, and what to do; undefined where nothing is. */
+export function planProblem({ outputs = [], reasons = [] }: Plan): string | undefined {
+  for (const [what, names, most] of [
+    ['outputs', outputs, MOST_OUTPUTS],
+    ['discard reasons', reasons, MOST_REASONS],
+  ] as const) {
+    if (names.length > most) {
+      return `makes ${names.length} ${what}, and a processor can have at most ${most}; divide them among several processors`
+    }
+    const twice = names.find((name, i) => names.indexOf(name) < i)
+    if (twice !== undefined) return `makes two ${what} named ${twice}; rename one of them`
+  }
+  if (outputs.includes(DISCARDED)) {
+    return `makes an output named ${DISCARDED}, where discarded events are read; rename it`
+  }
+  return undefined
 }
 
 /** What `process` may do besides filling the column. */

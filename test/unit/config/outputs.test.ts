@@ -2,9 +2,12 @@ import { execFileSync } from 'node:child_process'
 import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { z } from 'zod'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
+import { defineProcessor } from '../../../src/core/component.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
+import type { Plan } from '../../../src/core/processor.js'
 import { testFolder } from '../../support/folder.js'
 
 const SOURCES = 'sources:\n  in: { type: stdin }\ndestinations:\n'
@@ -102,3 +105,44 @@ destinations:
     /^c\.yaml:6:\d+: destinations\.out\.path: once this file is rotated, the source in would read it again as .*out\.log\.1: add out\.log\* to/,
   ])
 })
+
+t.test(
+  'the outputs and reasons of a processor fit into the column of decisions, and have names of their own',
+  async t => {
+    const names = (count: number) => Array.from({ length: count }, (_, i) => `n${i}`)
+    const problemsWith = (plan: Plan) => {
+      const route = defineProcessor({
+        type: 'route',
+        summary: 'Routes.',
+        options: z.strictObject({ routes: z.number() }),
+        examples: [{ title: '', yaml: '' }],
+        plan: () => plan,
+        create: () => ({ process() {} }),
+      })
+      const text = `sources: { in: { type: stdin } }
+processors:
+  by_level: { type: route, inputs: [in], routes: 1 }
+destinations:
+  out: { type: blackhole, inputs: [by_level${plan.outputs ? `.${plan.outputs[0]}` : ''}] }
+`
+      const warnings: string[] = []
+      try {
+        const config = parseConfig(text, 'c.yaml', { env: {}, components: [...components, route] })
+        warnings.push(...config.warnings.map(formatProblem))
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error
+        return error.problems.map(formatProblem)
+      }
+      return warnings
+    }
+    t.same(problemsWith({ outputs: names(127), reasons: names(125) }), [])
+    t.same(problemsWith({ outputs: names(128), option: 'routes' }), [
+      'c.yaml:3:42: processors.by_level.routes: makes 128 outputs, and a processor can have at most 127; divide them among several processors',
+    ])
+    t.match(problemsWith({ reasons: names(126) }), [
+      /^c\.yaml:3:3: processors\.by_level: makes 126 discard reasons, .* at most 125/,
+    ])
+    t.match(problemsWith({ outputs: ['a', 'b', 'a'] }), [/makes two outputs named a; rename one of them/])
+    t.match(problemsWith({ outputs: ['discarded'] }), [/makes an output named discarded/])
+  },
+)
