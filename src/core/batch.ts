@@ -222,6 +222,11 @@ export class EventBatch {
     this.#originals = undefined
   }
 
+  /** The indices of what was modified since `remember`. */
+  modified(): Iterable<number> {
+    return this.#originals?.keys() ?? []
+  }
+
   /** Takes back what was modified since `remember`. */
   restore(): void {
     for (const [i, { flags, event }] of this.#originals ?? []) {

@@ -1,9 +1,10 @@
 import type { EventBatch } from '../core/batch.js'
 import { errorText } from '../core/errors.js'
 import type { Fields } from '../core/event.js'
+import { MODIFIED } from '../core/flags.js'
 import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
 import { Share } from '../core/share.js'
-import { madeLine } from './made-batch.js'
+import { checkWritable, madeLine } from './made-batch.js'
 
 /** One batch in a processor: what is decided about its events. */
 export class BatchWork implements BatchScope {
@@ -21,6 +22,7 @@ export class BatchWork implements BatchScope {
   #taken: Share[] = []
   /** While events are given to the processor one by one: the index of the one that it has. */
   #offset = 0
+  #isOver = false
 
   constructor(batch: EventBatch, to: Uint8Array, shares: Set<Share>, signal: AbortSignal) {
     this.batch = batch
@@ -30,6 +32,7 @@ export class BatchWork implements BatchScope {
   }
 
   replace(i: number, events: readonly Fields[]): void {
+    this.#checkTime('replace')
     // Written at once, so that what cannot be written fails this event alone.
     const lines = events.map(madeLine)
     this.replaced ??= new Map()
@@ -37,6 +40,7 @@ export class BatchWork implements BatchScope {
   }
 
   share(): Share {
+    this.#checkTime('share')
     const share = new Share(this.batch.ack, share => this.#shares.delete(share))
     this.#shares.add(share)
     this.#taken.push(share)
@@ -46,6 +50,20 @@ export class BatchWork implements BatchScope {
   because(i: number, error: unknown): void {
     this.errors ??= new Map()
     this.errors.set(this.#offset + i, errorText(error))
+  }
+
+  /** Afterwards the batch may leave at any time, and be settled. */
+  #checkTime(what: string): void {
+    if (!this.#isOver) return
+    throw new Error(
+      `scope.${what}() was called after process() had ended for its batch; call it before process() returns, or before its promise resolves`,
+    )
+  }
+
+  /** The processor has decided on the batch. Throws where it modified an event in a way that cannot be written. */
+  end(): void {
+    for (const i of this.batch.modified()) checkWritable(this.batch.fields(i))
+    this.#isOver = true
   }
 
   /** The processor threw: nobody may have the shares that it had taken, and its events are still here. */
@@ -73,6 +91,7 @@ export class BatchWork implements BatchScope {
       try {
         const waits = processor.process(event, one, this)
         if (waits) await waits
+        if ((event.flags[0]! & MODIFIED) !== 0) checkWritable(event.fields(0))
         to[i] = one[0]
         batch.takeOver(event, i)
       } catch (error) {
@@ -83,5 +102,6 @@ export class BatchWork implements BatchScope {
       }
     }
     this.#offset = 0
+    this.#isOver = true
   }
 }

@@ -2,7 +2,7 @@ import type { Ack } from '../core/ack.js'
 import { EventBatch } from '../core/batch.js'
 import type { Fields } from '../core/event.js'
 import type { Origin } from '../core/origin.js'
-import { jsonText } from '../lib/json-text.js'
+import { checkJson, jsonText } from '../lib/json-text.js'
 import { LineSplitter } from '../lib/line-splitter.js'
 
 const NO_LIMIT = 2 ** 31 - 1
@@ -12,6 +12,12 @@ export function madeLine(fields: Fields): string {
   const json: string | undefined = jsonText(fields)
   if (json?.[0] !== '{') throw new TypeError('an event must be an object')
   return `${json}\n`
+}
+
+/** Throws where `madeLine` would. */
+export function checkWritable(fields: Fields): void {
+  if (typeof fields !== 'object' || fields === null || Array.isArray(fields) || 'toJSON' in fields) madeLine(fields)
+  else checkJson(fields)
 }
 
 /** A batch of lines of JSON, each with its line end. The codec of `origin` must be json. */

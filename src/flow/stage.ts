@@ -157,6 +157,7 @@ export class Stage extends Transform {
     let waits: void | Promise<void>
     try {
       waits = this.processor.process(batch, to, work)
+      if (!waits) work.end()
     } catch (error) {
       if (this.#context.isStrict) {
         done(error as Error)
@@ -188,6 +189,7 @@ export class Stage extends Transform {
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
     try {
       await waits
+      pending.work.end()
     } catch (error) {
       if (this.destroyed) return
       await pending.work.processEach(this.processor)

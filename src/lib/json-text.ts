@@ -22,6 +22,17 @@ export function jsonText(value: unknown): string {
   }
 }
 
+/** Deeper values are written to see whether that is possible: one that contains itself has no end. */
+const DEEP = 100
+
+/** Throws where `jsonText` would. It takes a fraction of the time of writing the value. */
+export function checkJson(value: unknown, depth = 0): void {
+  if (typeof value === 'bigint') JSON.stringify(value)
+  if (typeof value !== 'object' || value === null) return
+  if (depth === DEEP || 'toJSON' in value) jsonText(value)
+  else for (const member of Array.isArray(value) ? value : Object.values(value)) checkJson(member, depth + 1)
+}
+
 /** An open object or array: its members, how many are written, and whether one is. */
 interface Open {
   readonly value: Readonly<Record<string, unknown>> | readonly unknown[]

@@ -493,6 +493,72 @@ t.test('an event of its own that cannot be written costs no other, and holds nob
   stage.destroy()
 })
 
+t.test('what an event was modified to and cannot be written fails that event alone, as it was', async t => {
+  const circle: Record<string, unknown> = {}
+  circle.circle = [circle]
+  const wrong: unknown[] = [{ n: 1n }, circle, 'text', [1], { toJSON: () => undefined }, { a: [{ b: 2n }] }]
+  for (const onError of ['pass', 'discard'] as const) {
+    for (const waits of [false, true]) {
+      const processor: Processor = {
+        process(batch) {
+          const decide = () => {
+            for (let i = 0; i < batch.length; i++) {
+              const value = n(batch, i)
+              if (value < 6) batch.modify(i, wrong[value] as never)
+              else if (value === 6) batch.modify(i, { made: [value], at: new Date(0) })
+            }
+          }
+          return waits ? sleep(0).then(decide) : decide()
+        },
+      }
+      const { stage, counters, batch, settled } = stageWith(processor, {}, { onError })
+      const { main, discarded } = await run(stage, [batch(...numbers(0, 8)), batch({ n: 9 })])
+      const events = main!.map(line => JSON.parse(line))
+      const rest = [{ made: [6], at: '1970-01-01T00:00:00.000Z' }, { n: 7 }, { n: 9 }]
+      t.same(events.slice(-3), rest)
+      if (onError === 'pass')
+        t.same(
+          events.slice(0, 6).map(({ n, processing_error }) => [n, typeof processing_error]),
+          numbers(0, 6).map(({ n }) => [n, 'object']),
+        )
+      else
+        t.same(
+          discarded,
+          numbers(0, 6).map(event => JSON.stringify(event)),
+        )
+      t.equal(counters.failures.get('bug'), 6)
+      t.equal(settled.length, 2)
+      t.ok(balanced(counters))
+    }
+  }
+})
+
+t.test('a share that is asked for too late is an error that says so, and costs the events of that call', async t => {
+  let late: (() => Share) | undefined
+  const processor: Processor = {
+    process(batch, _to, scope) {
+      if (n(batch, 0) === 1) late!()
+      late = () => scope.share()
+      return n(batch, 0) === 0 ? sleep(0) : undefined
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor)
+  const { main } = await run(stage, [batch({ n: 0 }), batch({ n: 1 }), batch({ n: 2 })])
+  const events = main!.map(line => JSON.parse(line))
+  t.match(events, [
+    { n: 0 },
+    {
+      n: 1,
+      processing_error: {
+        message: /^scope\.share\(\) was called after process\(\) had ended for its batch; call it before/,
+      },
+    },
+    { n: 2 },
+  ])
+  t.same(settled, ['delivered', 'delivered', 'delivered'])
+  t.equal(counters.failures.get('bug'), 1)
+})
+
 t.test('a share that was taken before the processor threw holds nobody', async t => {
   for (const waits of [false, true]) {
     const processor: Processor = {
