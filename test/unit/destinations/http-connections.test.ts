@@ -5,19 +5,8 @@ import { join } from 'node:path'
 import type { TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { type Certificates, makeCertificates } from '../../support/certificates.js'
+import { deliver, events, failure, make, never, ns, receiver, started, until, upTo } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
-import {
-  deliver,
-  events,
-  failure,
-  make,
-  never,
-  ns,
-  receiver,
-  started,
-  until,
-  upTo,
-} from '../../support/http-destination.js'
 import { needs } from '../../support/needs.js'
 import { PATIENCE_MS } from '../../support/patience.js'
 

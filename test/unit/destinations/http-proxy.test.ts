@@ -6,8 +6,8 @@ import t, { type Test } from 'tap'
 import { http } from '../../../src/destinations/http.js'
 import { ProxySettings, variableFor } from '../../../src/http/client/proxy.js'
 import { makeCertificates } from '../../support/certificates.js'
+import { events, failure, make, never, receiver, started } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
-import { events, failure, make, never, receiver, started } from '../../support/http-destination.js'
 import { needs } from '../../support/needs.js'
 
 interface ProxyServer {

@@ -11,7 +11,6 @@ import { http } from '../../../src/destinations/http.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { built, checkout } from '../../support/checkout.js'
-import { testFolder } from '../../support/folder.js'
 import {
   deliver,
   events,
@@ -25,7 +24,8 @@ import {
   started,
   until,
   upTo,
-} from '../../support/http-destination.js'
+} from '../../support/destination.js'
+import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
 import type { Step } from '../../support/receiver.js'
 

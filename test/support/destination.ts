@@ -1,9 +1,12 @@
+import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { AckStatus } from '../../src/core/ack.js'
-import type { Destination, DestinationContext } from '../../src/core/component.js'
+import type { AnyDefinition, Destination, DestinationContext } from '../../src/core/component.js'
 import { type DeliveryOptions, deliveryOptions } from '../../src/core/delivery-options.js'
 import { DeliveryError } from '../../src/core/errors.js'
+import type { FieldPath } from '../../src/core/field-path.js'
+import { FieldReader } from '../../src/core/field-reader.js'
 import { http } from '../../src/destinations/http.js'
 import { DeadLetterFile } from '../../src/engine/dead-letter.js'
 import { ComponentCounters } from '../../src/flow/counters.js'
@@ -28,12 +31,19 @@ export interface Made {
   context: DestinationContext
 }
 
-export async function make(options: Record<string, unknown>): Promise<Made> {
+/** A destination, of http where no other is given. Events that reach it have the origin `json`, or share its `wanted`. */
+export async function make(
+  options: Record<string, unknown>,
+  definition: AnyDefinition<'destination'> = http,
+  stdout: NodeJS.WritableStream = new PassThrough(),
+): Promise<Made> {
   const logs: Log[] = []
-  const counters = new ComponentCounters('out', 'destination', 'http')
+  const counters = new ComponentCounters('out', 'destination', definition.type)
   const log = pino({ base: null, level: 'trace' }, { write: line => void logs.push(JSON.parse(line) as Log) })
-  const context = { id: 'out', log, clock: systemClock, metrics: counters } as unknown as DestinationContext
-  return { destination: await http.create(http.options.parse(options), context), logs, counters, context }
+  const field = (path: FieldPath) => new FieldReader(path, json.wanted)
+  const context: DestinationContext = { id: 'out', log, clock: systemClock, metrics: counters, field, stdout }
+  const destination: Destination = await definition.create(definition.options.parse(options) as never, context)
+  return { destination, logs, counters, context }
 }
 
 export async function receiver(t: Test, options?: ReceiverOptions): Promise<Receiver> {
@@ -43,8 +53,12 @@ export async function receiver(t: Test, options?: ReceiverOptions): Promise<Rece
 }
 
 /** A started destination that is stopped at the end of the test. */
-export async function started(t: Test, options: Record<string, unknown>): Promise<Made> {
-  const made = await make(options)
+export async function started(
+  t: Test,
+  options: Record<string, unknown>,
+  definition?: AnyDefinition<'destination'>,
+): Promise<Made> {
+  const made = await make(options, definition)
   t.teardown(() => made.destination.stop!(never))
   await made.destination.start!(never)
   return made
