@@ -55,6 +55,9 @@ export async function validate(
   return errors > 0 ? EXIT.config : EXIT.done
 }
 
+const LOCAL_PART =
+  'checked as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed": whether its components fit together was not checked. Remove "managed" if the daemon runs with this file alone'
+
 /** What a local part of a managed daemon has, checked with the revision that the daemon ran last. Throws ConfigError. */
 async function checkLocalPart(
   path: string,
@@ -69,7 +72,10 @@ async function checkLocalPart(
   } catch (error) {
     warn(`${path}: warning: checked without the published revision: ${errorText(error)}`)
   }
-  if (!cached) return part
+  if (!cached) {
+    if (config.destinations.length > 0) warn(`${path}: warning: ${LOCAL_PART}`)
+    return part
+  }
   const whole = completed(path, cached, options)
   await tellOrphans(whole, path, warn)
   const { pipeline, revision, savedAt } = cached

@@ -3,7 +3,9 @@ import type { EventBatch } from '../core/batch.js'
 import type { FieldPath } from '../core/field-path.js'
 import type { FieldReader } from '../core/field-reader.js'
 import type { ValueTest } from './operators.js'
-import { type Condition, ConditionError, parseCondition } from './parse.js'
+import { adviceFor, type Condition, ConditionError, parseCondition } from './parse.js'
+
+const GENERAL = "must be a condition of the form if (.field operator 'value')"
 
 /** Whether event `i` of a batch satisfies a condition. */
 export type EventTest = (batch: EventBatch, i: number) => boolean
@@ -18,7 +20,11 @@ export function condition() {
         return parseCondition(text)
       } catch (error) {
         if (!(error instanceof ConditionError)) throw error
-        context.addIssue(`${error.message} (column ${error.column} of the condition)`)
+        const meant = adviceFor(text)
+        const advice = meant === undefined || error.message.includes(meant) ? '' : `; write: ${meant}`
+        const message = `${error.message}${advice} (column ${error.column} of the condition)`
+        // The message repeats parts of the condition, which may come from the environment.
+        context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
         return z.NEVER
       }
     })

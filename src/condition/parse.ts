@@ -1,5 +1,5 @@
 import { type FieldPath, PathError, readFieldPath } from '../core/field-path.js'
-import { NearestName } from '../lib/nearest.js'
+import { type Fix, meantOperator, meantWord, methodAt, oneOfAt, quoted, regexAt, termAt } from './foreign.js'
 import { OPERATORS, ValueError, type ValueTest } from './operators.js'
 
 /**
@@ -42,12 +42,6 @@ export class ConditionError extends Error {
   }
 }
 
-interface Fix {
-  readonly from: number
-  readonly to: number
-  readonly text: string
-}
-
 const LONGEST_TEXT = 64 * 1024
 const MOST_COMPARISONS = 1000
 /** Open parentheses and NOTs around a comparison. */
@@ -61,40 +55,8 @@ const WORD = /[\p{L}_][\p{L}\p{N}_]*/uy
 const SYMBOLS = /[=!<>~&|]+/y
 const BARE = /[^\s()'"]+/y
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
+const NULL = /\s+(?:not\s+)?null\b/iy
 const CURLY_QUOTES = /[‘’“”]/g
-
-/** What people write who know other languages. */
-const FOREIGN: Readonly<Record<string, string>> = {
-  '=': 'equal',
-  '==': 'equal',
-  '===': 'equal',
-  eq: 'equal',
-  equals: 'equal',
-  is: 'equal',
-  '!=': 'not_equal',
-  '!==': 'not_equal',
-  '<>': 'not_equal',
-  ne: 'not_equal',
-  neq: 'not_equal',
-  not: 'not_equal',
-  '>': 'greater',
-  gt: 'greater',
-  '>=': 'greater_or_equal',
-  gte: 'greater_or_equal',
-  greater_than_or_equal: 'greater_or_equal',
-  '<': 'less',
-  lt: 'less',
-  '<=': 'less_or_equal',
-  lte: 'less_or_equal',
-  less_than_or_equal: 'less_or_equal',
-  '~': 'regex_match',
-  '=~': 'regex_match',
-  matches: 'regex_match',
-  like: 'contains',
-  '&&': 'AND',
-  '||': 'OR',
-  '!': 'NOT',
-}
 
 /** Reads a whole condition; throws ConditionError. */
 export function parseCondition(text: string): Condition {
@@ -122,13 +84,9 @@ export function correctedCondition(text: string): string | undefined {
   return undefined
 }
 
-/** The operator that was probably meant by a name that is none. */
-function meantOperator(name: string): string | undefined {
-  if (Object.hasOwn(FOREIGN, name)) return FOREIGN[name]
-  const longer = [...OPERATORS.keys()].find(
-    known => name.length > 3 && (known.startsWith(name) || name.startsWith(known)),
-  )
-  return new NearestName().find(name, OPERATORS.keys()) ?? longer
+/** The condition as it has to be written, where that is certain and short enough for a message. */
+export function adviceFor(text: string): string | undefined {
+  return text.length > LONGEST_SHOWN ? undefined : correctedCondition(text)
 }
 
 class Parser {
@@ -159,8 +117,7 @@ class Parser {
 
   /** The condition as it has to be written; one of another field where that is not certain. */
   #example(): string {
-    const meant = this.#text.length > LONGEST_SHOWN ? undefined : correctedCondition(this.#text)
-    return meant ?? `if (.host equal 'web-1')`
+    return adviceFor(this.#text) ?? `if (.host equal 'web-1')`
   }
 
   #or(): Condition {
@@ -201,10 +158,11 @@ class Parser {
       this.#fail(`the parenthesis of column ${column} is not closed: expected ")", AND or OR`)
     }
     const symbols = this.#peek(SYMBOLS)
-    const hint = symbols && FOREIGN[symbols] ? `; did you mean ${FOREIGN[symbols]}?` : ''
+    const word = meantWord(symbols)
     const start = this.#at
-    const fix = hint ? { from: start, to: start + symbols!.length, text: FOREIGN[symbols!]! } : undefined
-    this.#fail(`expected AND, OR or ")"${hint}`, start, fix)
+    if (word === undefined) this.#fail('expected AND, OR or ")"')
+    const fix = { from: start, to: start + symbols!.length, text: `${word} ` }
+    this.#fail(`expected AND, OR or ")"; did you mean ${word}?`, start, fix)
   }
 
   #comparison(): Comparison {
@@ -218,7 +176,7 @@ class Parser {
       if (this.#peekValue()) this.#fail(`${name} takes no value`)
       return { kind: 'comparison', path, operator: name, value: undefined, holds: operator.compile('') }
     }
-    const value = this.#value(name)
+    const value = this.#value(name, begin)
     try {
       return { kind: 'comparison', path, operator: name, value, holds: operator.compile(value) }
     } catch (error) {
@@ -230,9 +188,10 @@ class Parser {
   #path(): FieldPath {
     if (this.#text[this.#at] !== '.') {
       const word = this.#peek(WORD)
-      const symbols = this.#peek(SYMBOLS)
       const at = this.#at
-      if (symbols === '!')
+      const term = termAt(this.#text, at)
+      if (term) this.#fail(`${this.#text.slice(at, term.to)} is not a comparison here; write ${term.text}`, at, term)
+      if (this.#text[at] === '!')
         this.#fail('expected a field or NOT; did you mean NOT?', at, { from: at, to: at + 1, text: 'NOT ' })
       if (word && !OPERATORS.has(word) && !/^(and|or)$/i.test(word))
         this.#fail(`a field starts with a dot: .${word}`, at, { from: at, to: at, text: '.' })
@@ -252,13 +211,28 @@ class Parser {
   /** `begin` of the comparison. */
   #operatorName(begin: number): string {
     const start = this.#at
+    const method = this.#text[start] === '(' ? methodAt(this.#text, begin, start) : undefined
+    if (method) this.#fail(`the operator stands between the field and the value; write ${method.text}`, start, method)
+    if (regexAt(this.#text, start))
+      this.#fail('a regular expression needs regex_match', start, { from: start, to: start, text: 'regex_match ' })
     const name = this.#take(WORD) ?? this.#take(SYMBOLS)
     if (name === undefined) this.#fail('expected an operator such as equal or exists')
     if (OPERATORS.has(name)) {
       this.#take(SPACE)
       return name
     }
+    const field = this.#text.slice(begin, start).trimEnd()
     if (name.toLowerCase() === 'not') this.#failAtNot(begin, start)
+    if (name === '!~') {
+      const message = `NOT stands before the field: NOT ${field} regex_match`
+      this.#fail(message, start, { from: begin, to: this.#at, text: `NOT ${field} regex_match ` })
+    }
+    if (name.toLowerCase() === 'is') {
+      const found = this.#peek(NULL)
+      if (found) this.#failAtNull(/not/i.test(found) ? 'not_equal' : 'equal', begin, this.#at + found.length)
+    }
+    const oneOf = name.toLowerCase() === 'in' ? oneOfAt(this.#text, begin, this.#at, field) : undefined
+    if (oneOf) this.#fail('there is no operator for one of several values; join comparisons with OR', start, oneOf)
     const meant = meantOperator(name)
     const known = `the operators are ${[...OPERATORS.keys()].join(', ')}`
     this.#fail(
@@ -289,25 +263,37 @@ class Parser {
     return bare !== undefined && (bare === 'true' || bare === 'false' || NUMBER.test(bare))
   }
 
-  #value(operator: string): string {
+  #value(operator: string, begin: number): string {
     const start = this.#at
+    const regex = operator === 'regex_match' ? regexAt(this.#text, start) : undefined
+    if (regex) this.#failAtValue(start, regex.end, regex.value)
     const quote = this.#text[start]
     if (quote === "'" || quote === '"') return this.#quoted(quote)
     const bare = this.#peek(BARE)
     if (bare === undefined || /^(and|or)$/i.test(bare))
       this.#fail(`${operator} needs a value, as in ${operator} 'value'`)
-    if (bare === 'null') this.#fail(`null is not compared with; write is_null, or NOT with is_null`)
-    if (!this.#peekValue()) {
-      const quoted = `'${bare.replace(CURLY_QUOTES, '')}'`
-      this.#fail(`put the value in single quotes: ${quoted}`, start, {
-        from: start,
-        to: start + bare.length,
-        text: quoted,
-      })
-    }
+    if (bare === 'null') this.#failAtNull(operator, begin, start + bare.length)
+    if (!this.#peekValue()) this.#failAtValue(start, start + bare.length, quoted(bare.replace(CURLY_QUOTES, '')))
     this.#take(BARE)
     this.#take(SPACE)
     return bare === 'true' || bare === 'false' ? bare : String(Number(bare))
+  }
+
+  /** A value that is not in quotes. */
+  #failAtValue(from: number, to: number, text: string): never {
+    this.#fail(`put the value in single quotes: ${text}`, from, { from, to, text })
+  }
+
+  #failAtNull(operator: string, from: number, to: number): never {
+    const field = /^\S+/.exec(this.#text.slice(from))![0]
+    const message = 'null is not compared with; write is_null, or NOT with is_null'
+    const isNot = operator === 'not_equal'
+    if (!isNot && operator !== 'equal') this.#fail(message)
+    this.#fail(message, this.#at, {
+      from,
+      to,
+      text: isNot ? `(${field} exists AND NOT ${field} is_null)` : `${field} is_null`,
+    })
   }
 
   #quoted(quote: string): string {

@@ -5,6 +5,7 @@ import type { Problem } from '../core/errors.js'
 import { type OnError, type Plan, planProblem } from '../core/processor.js'
 import type { Reach } from '../core/reach.js'
 import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
+import { knownElsewhere } from './foreign-names.js'
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
 import type { Problems } from './problems.js'
 import {
@@ -16,6 +17,7 @@ import {
   LONGEST_ID,
   SECTIONS,
   shapeOf,
+  unwrapped,
 } from './schema.js'
 
 /** One component of the configuration, its options parsed by the schema of its definition. */
@@ -179,12 +181,22 @@ export class ComponentReader {
     if (kind === 'source' && key === 'inputs') return 'a source has no inputs'
     const delivery = kind === 'destination' ? deliverySchema(definition).shape : {}
     const shape = { ...definition.options.shape, ...delivery }
-    const home = Object.keys(shape).find(name => Object.hasOwn(shapeOf(shape[name]) ?? {}, key))
-    if (home !== undefined) return `unknown option of ${type}; did you mean "${home}.${key}"?`
     const common = Object.keys(commonSchema(kind).shape)
     const known = ['type', ...(kind === 'source' ? [] : ['inputs']), ...own, ...Object.keys(delivery), ...common]
+    const inner = Object.keys(shape).flatMap(name => innerNames(shape[name]).map(option => `${name}.${option}`))
+    const foreign = knownElsewhere(key, [...known, ...inner])
+    const home = foreign ?? inner.find(name => name.endsWith(`.${key}`)) ?? inner.find(name => name === key)
+    const [outer, option] = home?.split('.') ?? []
+    if (option !== undefined) return `unknown option of ${type}; write it as ${option} in ${outer}: { ${option}: … }`
     return this.#explainer.unknownOption(key, known).replace('unknown option', `unknown option of ${type}`)
   }
+}
+
+/** The options in an option, those of every variant where there are several. */
+function innerNames(schema: z.core.$ZodType | undefined): string[] {
+  const variants = schema ? (unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }).options : undefined
+  const shapes = variants ?? (schema ? [schema] : [])
+  return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
 /** Reads variables as the numbers and booleans they look like where that is what the options want; whether any was. */

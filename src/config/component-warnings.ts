@@ -32,15 +32,18 @@ export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Proble
     if (!fields) continue
     for (const { option, path, without } of used) {
       const [name] = path.segments
+      const located = locate(draft.entry.value, [option], draft.entry.key)
+      const isHidden = located.nearest.kind === 'scalar' && located.nearest.environment !== undefined
       if (fields.some(({ names, others }) => names.includes(name) || others?.test(name))) continue
       const known = fields.flatMap(({ names }) => names.map(known => `.${known}`))
-      const near = explainer.suggestion(`.${name}`, known)
+      const near = isHidden ? '' : explainer.suggestion(`.${name}`, known)
+      const field = isHidden ? 'this field' : path.text
       const consequence = without === undefined ? '' : `, and ${without}`
       const sources = fields.slice(0, SHOWN_SOURCES).map(shownFields).join('; ')
       warnings.add(
-        placeOf(locate(draft.entry.value, [option], draft.entry.key)),
+        placeOf(located),
         [SECTIONS[draft.kind], draft.id, option],
-        `no event that comes here can have ${path.text}${consequence}${near || '.'} ${sources}`,
+        `no event that comes here can have ${field}${consequence}${near || '.'} ${sources}`,
       )
     }
   }

@@ -1,7 +1,7 @@
 import type { z } from 'zod'
 import type { NearestName } from '../lib/nearest.js'
 import { plainValue, reveals } from './environment.js'
-import { knownElsewhere } from './foreign-names.js'
+import { knownElsewhere, noteOn } from './foreign-names.js'
 import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNode } from './node.js'
 import type { Problems } from './problems.js'
 import { shapeOf } from './schema.js'
@@ -96,6 +96,8 @@ export class Explainer {
   }
 
   unknownOption(key: string, known: readonly string[]): string {
+    const note = noteOn(key, known)
+    if (note !== undefined) return `unknown option; ${note}`
     const suggestion = this.suggestion(key, known)
     if (suggestion || known.length === 0) return `unknown option${suggestion}`
     return `unknown option; known are ${known.join(', ')}`

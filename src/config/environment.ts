@@ -90,7 +90,8 @@ export function reveals(message: string, values: readonly string[]): boolean {
   const words = new Set(message.split(/[^\p{L}\p{N}]+/u))
   return values.some(value => {
     if (value === '') return false
-    if (words.has(value) || quoted.some(piece => value.includes(piece))) return true
+    if (words.has(value) || (value.length > 1 && message.includes(value))) return true
+    if (quoted.some(piece => value.includes(piece))) return true
     for (let at = 0; at + RUN <= message.length; at++) if (value.includes(message.slice(at, at + RUN))) return true
     return false
   })

@@ -16,6 +16,7 @@ import { readYaml } from './load-yaml.js'
 import type { ManagedOptions } from './managed-options.js'
 import { type ConfigNode, type Entry, type MapNode, placeText, SourceText, toValue } from './node.js'
 import { checkDataDir, checkOutputs } from './outputs.js'
+import { checkPaths } from './path-hints.js'
 import { Problems } from './problems.js'
 import { checkRenames } from './renames.js'
 import { KINDS, SECTIONS, type Settings, settings } from './schema.js'
@@ -217,12 +218,13 @@ function assemble(
   root = withSectionsMeant(root, explainer)
   const drafts = readComponents(root, new ComponentReader(components, problems, explainer), problems)
   for (const source of given) addGiven(source, drafts, root, problems)
+  checkPaths(root, drafts, problems, warnings)
   checkOutputs(drafts, onThisMachine, problems, warnings)
   // With a file missing or its structure in doubt, what is not there may be in it.
   const isPart = partial || isLocalPart
   if (known === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
   if (known === 'all' && !isPart) {
-    if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems)
+    if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems, localPart)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
@@ -363,13 +365,24 @@ function addGiven(
   drafts.set(id, { id, kind, definition, entry: { key: root, value: root }, inputs: [], config: source })
 }
 
-function tellEmptySections(root: MapNode, drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
+/** `localPart`: whether a section `managed` would make it the local part of a managed daemon. */
+function tellEmptySections(
+  root: MapNode,
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  localPart: boolean,
+): void {
+  let advice = ''
+  if (localPart) advice = '. If a managed daemon uses this file (sluice run --pipeline), add "managed: {}" to it'
+  else if (root.entries.has('managed'))
+    advice = '. This file has a section "managed"; a managed daemon is started with sluice run --pipeline URL'
   for (const kind of ['source', 'destination'] as const) {
     const name = SECTIONS[kind]
     const section = root.entries.get(name)
     if (section && section.value.kind !== 'map' && !(section.value.kind === 'scalar' && section.value.value === null))
       continue
     if ([...drafts.values()].some(draft => draft.kind === kind)) continue
-    problems.add(section?.key ?? root, [name], `there is no ${kind}: at least one is needed`)
+    problems.add(section?.key ?? root, [name], `there is no ${kind}: at least one is needed${advice}`)
+    advice = ''
   }
 }

@@ -1,13 +1,14 @@
 import { z } from 'zod'
 import { duration, refuse } from '../core/options.js'
+import { filePath } from '../core/reach.js'
 import { SECRET_NAME } from './account-secrets.js'
 import type { Permitted } from './permitted.js'
 
-const names = (text: string) => z.array(z.string().min(1)).default([]).describe(text)
+const names = (text: string, name = z.string().min(1)) => z.array(name).default([]).describe(text)
 
 const secretPlace = z
   .strictObject({
-    file: z.string().min(1).optional().describe('A file with nothing but the value.'),
+    file: filePath().optional().describe('A file with nothing but the value.'),
     credential: z.string().min(1).optional().describe('The name of a systemd credential (LoadCredential=).'),
     env: z.string().min(1).optional().describe('The name of an environment variable.'),
   })
@@ -19,6 +20,7 @@ const secretPlace = z
 export const managedOptions = z.strictObject({
   allow_files: names(
     'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. A pattern of its own must lie within one of them.',
+    filePath(),
   ),
   allow_urls: z
     .array(z.url())

@@ -6,7 +6,7 @@ import { fileIdentity, finalPath } from '../lib/final-path.js'
 import { kernelFolder } from '../lib/kernel-folder.js'
 import { irregular } from '../lib/regular-file.js'
 import type { ComponentConfig, Draft } from './component-config.js'
-import { locate, type Place, placeOf, placeText } from './node.js'
+import { type ConfigNode, locate, type Place, placeOf, placeText } from './node.js'
 import type { Fault } from './parse-options.js'
 import type { Problems } from './problems.js'
 import { SECTIONS } from './schema.js'
@@ -17,6 +17,8 @@ interface Output {
   readonly draft: Draft
   readonly option: string
   readonly path: string
+  /** The path as it may be shown: not what comes from the environment. */
+  readonly shown: string
   readonly place: Place
 }
 
@@ -34,7 +36,7 @@ export function checkOutputs(
   const first = new Map<string, Output>()
   for (const output of outputsOf(drafts)) {
     const mayTouch = onThisMachine && isLocal(output.path)
-    const wrong = mayTouch ? notRegular(output.path) : undefined
+    const wrong = mayTouch ? notRegular(output.path, output.shown) : undefined
     if (wrong !== undefined) {
       problems.add(output.place, pathOf(output), wrong)
       continue
@@ -48,7 +50,11 @@ export function checkOutputs(
       first.set(identity, output)
       continue
     }
-    problems.add(output.place, pathOf(output), sharedText(output.path, other.path, other.draft.id, other.place))
+    problems.add(
+      output.place,
+      pathOf(output),
+      sharedText(output.path === other.path, other.shown, other.draft.id, other.place),
+    )
   }
 }
 
@@ -61,7 +67,12 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
     const identity = isLocal(path) ? fileIdentity(path) : resolve(path)
     const other = first.get(identity)
     if (other)
-      return [{ path: `destinations.${id}.${definition.writes}`, message: sharedText(path, other.path, other.id) }]
+      return [
+        {
+          path: `destinations.${id}.${definition.writes}`,
+          message: sharedText(path === other.path, other.path, other.id),
+        },
+      ]
     first.set(identity, { id, path })
     return []
   })
@@ -72,8 +83,8 @@ function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
 
-function sharedText(path: string, other: string, destination: string, place?: Place): string {
-  const names = other === path ? 'this file' : `the same file as ${other}`
+function sharedText(isSame: boolean, other: string, destination: string, place?: Place): string {
+  const names = isSame ? 'this file' : `the same file as ${other}`
   const at = place ? ` ${placeText(place)}` : ''
   return `the destination ${destination} writes to ${names}${at}; two destinations need two files`
 }
@@ -97,13 +108,16 @@ function tellReadAgain(
   const path = paths.find(reads)
   if (path !== undefined) {
     const place = placeText(placeOf(locate(entry.value, ['include'], entry.key)))
-    const text = `the source ${id} reads ${path} again, and every event would come round for ever: write to a file that its include ${place} does not match, or add this one to its exclude`
+    const name = output.shown === output.path ? path : output.shown
+    const text = `the source ${id} reads ${name} again, and every event would come round for ever: write to a file that its include ${place} does not match, or add this one to its exclude`
     problems.add(output.place, pathOf(output), text)
     return
   }
   const rotated = paths.map(path => `${path}.1`).find(reads)
   if (rotated === undefined) return
-  const text = `once this file is rotated, the source ${id} would read it again as ${rotated}: add ${basename(output.path)}* to its exclude`
+  const isShown = output.shown === output.path
+  const again = isShown ? ` as ${rotated}` : ''
+  const text = `once this file is rotated, the source ${id} would read it again${again}: add ${isShown ? `${basename(output.path)}*` : 'the names of its rotated copies'} to its exclude`
   warnings.add(output.place, pathOf(output), text)
 }
 
@@ -121,7 +135,8 @@ function outputsOf(drafts: ReadonlyMap<string, Draft>): Output[] {
     const option = draft.definition?.writes
     const path = draft.definition && outputOf(draft.definition, draft.config?.options)
     if (option === undefined || path === undefined) return []
-    return [{ draft, option, path, place: placeOf(locate(draft.entry.value, [option], draft.entry.key)) }]
+    const located = locate(draft.entry.value, [option], draft.entry.key)
+    return [{ draft, option, path, shown: fileText(located.node, path), place: placeOf(located) }]
   })
 }
 
@@ -130,17 +145,22 @@ function pathOf({ draft, option }: Output): string[] {
 }
 
 /** Tells what keeps `data_dir` from being a folder of its own; `place` is that of the option, or of the document. */
-export function checkDataDir(dataDir: string, place: Place, problems: Problems): void {
+export function checkDataDir(dataDir: string, place: ConfigNode, problems: Problems): void {
   const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : kernelFolder(dataDir)
-  if (wrong !== undefined) problems.add(place, ['data_dir'], `${dataDir} cannot be used: ${wrong}`)
+  if (wrong !== undefined) problems.add(place, ['data_dir'], `${fileText(place, dataDir)} cannot be used: ${wrong}`)
 }
 
-function notRegular(path: string): string | undefined {
+/** `path`, or its option as it stands in the file where that refers to the environment. */
+function fileText(node: ConfigNode | undefined, path: string): string {
+  return (node?.kind === 'scalar' && node.environment?.text) || path
+}
+
+function notRegular(path: string, shown: string): string | undefined {
   const kernel = kernelFolder(path)
-  if (kernel !== undefined) return `${path} cannot be written: ${kernel}`
+  if (kernel !== undefined) return `${shown} cannot be written: ${kernel}`
   const stats = statsOf(path)
   const why = stats && irregular(stats)
-  return why && `${path} cannot be written: ${why}`
+  return why && `${shown} cannot be written: ${why}`
 }
 
 /** Undefined: it does not exist, or cannot be examined. The start of the daemon reports what is wrong then. */

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
 import { deliveryOptions, deliveryOptionsWith } from '../core/delivery-options.js'
 import { duration, listenAddress } from '../core/options.js'
+import { filePath } from '../core/reach.js'
 import { tests } from './config-tests.js'
 import { managedOptions } from './managed-options.js'
 import { serviceOptions } from './service-options.js'
@@ -18,9 +19,7 @@ export const LONGEST_ID = 128
 
 /** The options beside the sections of components. */
 export const settings = z.strictObject({
-  data_dir: z
-    .string()
-    .min(1)
+  data_dir: filePath()
     .optional()
     .describe(
       'Folder of checkpoints and buffers, relative to the current directory. Without it: $STATE_DIRECTORY where systemd sets it, else ./state. One daemon at a time may use it.',
@@ -143,12 +142,15 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
   })
 }
 
+/** The schema behind optional, default and the like. */
+export function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
+  const { innerType, in: input } = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType }
+  const inner = innerType ?? input
+  return inner ? unwrapped(inner) : schema
+}
+
 /** The shape of an object schema behind optional, default and the like; undefined for any other schema. */
 export function shapeOf(schema: z.core.$ZodType): Readonly<Record<string, z.core.$ZodType>> | undefined {
-  const { def } = schema._zod as {
-    def: { type: string; innerType?: z.core.$ZodType; in?: z.core.$ZodType; shape?: z.core.$ZodShape }
-  }
-  if (def.type === 'object') return def.shape
-  const inner = def.innerType ?? def.in
-  return inner && shapeOf(inner)
+  const { def } = unwrapped(schema)._zod as { def: { type: string; shape?: z.core.$ZodShape } }
+  return def.type === 'object' ? def.shape : undefined
 }

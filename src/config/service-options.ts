@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { byteSize, duration, listenAddress, refuse } from '../core/options.js'
+import { filePath } from '../core/reach.js'
 import { addressRange, connectionOptions } from '../http/server/addresses.js'
 import { tlsOptions } from '../http/server/tls.js'
 import { parseRule } from '../lib/address-rules.js'
@@ -49,7 +50,7 @@ const ingest = z.strictObject({
       'Bytes that the disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of one account may take together. Beyond it their destinations wait: events are not acknowledged, senders are answered 503, and revisions are refused with 409. All of it is removed with its pipeline. A sixteenth, 16 MiB at most, is kept for revisions.',
     ),
   allow_files: z
-    .array(z.string().min(1))
+    .array(filePath())
     .default([])
     .describe(
       'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so name where a link leads. Files in data_dir are always refused. Every account can use all of these files.',
@@ -72,9 +73,7 @@ export const serviceOptions = z.strictObject({
   listen: listenAddress()
     .prefault('127.0.0.1:8080')
     .describe('HOST:PORT of the API, or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME.'),
-  data_dir: z
-    .string()
-    .min(1)
+  data_dir: filePath()
     .optional()
     .describe(
       'Folder of the store, relative to the current directory. Without it: `service` in $STATE_DIRECTORY where systemd sets it, else ./service-state. One process at a time may use it.',

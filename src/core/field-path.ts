@@ -19,6 +19,7 @@ export class PathError extends Error {
 }
 
 const NAME = /[\p{L}\p{N}_$@-]+/uy
+const LONGEST_MEANT = 100
 const QUOTED = /"(?:[^"\\]|\\.)*"/y
 const INDEX = /\[(\d{1,9})\]/y
 
@@ -57,9 +58,24 @@ function unquote(quoted: string): string {
 
 /** The whole of `text` as one path; throws PathError. */
 export function parseFieldPath(text: string): FieldPath {
+  const meant = text.startsWith('.') ? undefined : pathMeant(text)
+  if (meant !== undefined) throw new PathError(`a field path starts with a dot: write ${meant}`, 1)
   const { path, end } = readFieldPath(text)
   if (end !== text.length) throw new PathError(`unexpected ${JSON.stringify(text[end])} in a field path`, end + 1)
   return path
+}
+
+/** The path that was meant by `client`, `client.ip` or `$.client`. */
+function pathMeant(text: string): string | undefined {
+  if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
+  for (const path of [text.startsWith('$.') ? text.slice(1) : `.${text}`, fieldPathText(text)]) {
+    try {
+      if (readFieldPath(path).end === path.length) return path
+    } catch (error) {
+      if (!(error instanceof PathError)) throw error
+    }
+  }
+  return undefined
 }
 
 /** The path of a field at the top of an event. */

@@ -9,6 +9,7 @@ import { type FieldPath, PathError, parseFieldPath } from './field-path.js'
 const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours', 'Days']
 const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
 const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
+const FIELD_PATH = 'must be a field path, which starts with a dot, as in .app'
 const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
 
 /**
@@ -153,8 +154,7 @@ function readPath(text: string, context: z.RefinementCtx): FieldPath {
     return parseFieldPath(text)
   } catch (error) {
     if (!(error instanceof PathError)) throw error
-    context.addIssue(`${error.message} (column ${error.column} of the path)`)
-    return z.NEVER
+    return refuseValue(context, `${error.message} (column ${error.column} of the path)`, FIELD_PATH)
   }
 }
 

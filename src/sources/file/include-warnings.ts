@@ -17,6 +17,8 @@ export function includeWarnings(include: readonly string[], systems = fileSystem
 }
 
 function warningOf(pattern: string, systems: FileSystems): string | undefined {
+  // It is refused by itself.
+  if (pattern.startsWith('~')) return undefined
   let globs: Segment[][]
   try {
     globs = compileGlobs([pattern])
@@ -26,7 +28,6 @@ function warningOf(pattern: string, systems: FileSystems): string | undefined {
   const found = globs.map(segments => find(segments, systems))
   if (found.includes('file') || found.includes('unknown')) return undefined
   if (!found.includes('folder')) {
-    if (/(^|\/)~/.test(pattern)) return `${pattern} matches no file: ~ is not expanded, write the whole path`
     return `${pattern} matches no file now; files that come later are read`
   }
   const files = `${pattern.replace(/\/+$/, '')}/*`

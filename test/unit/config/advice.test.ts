@@ -1,13 +1,17 @@
 import t from 'tap'
+import type { z } from 'zod'
+import { codecOf, codecs } from '../../../src/codecs/list.js'
 import { components } from '../../../src/components.js'
 import { correctedCondition, parseCondition } from '../../../src/condition/parse.js'
+import { MEANT } from '../../../src/config/foreign-names.js'
 import { parseConfig } from '../../../src/config/load.js'
+import { componentSchema, SECTIONS, settings, shapeOf, unwrapped } from '../../../src/config/schema.js'
 import { ConfigError, type Problem } from '../../../src/core/errors.js'
 
 /** Everything that is wrong with a text. */
-function problemsOf(text: string): readonly Problem[] {
+function problemsOf(text: string, env: NodeJS.ProcessEnv = {}): readonly Problem[] {
   try {
-    parseConfig(text, 'c.yaml', { env: {}, components })
+    parseConfig(text, 'c.yaml', { env, components })
     return []
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
@@ -15,11 +19,16 @@ function problemsOf(text: string): readonly Problem[] {
   }
 }
 
+const HOME = { HOME: '/root' }
+
 /** What each kind of advice says to put in the place of what stands there, to the end of the value. */
 const ADVICE: readonly [RegExp, (rest: string, advised: string) => string][] = [
   [/did you mean "([^"]+)"\?/, (rest, name) => name + rest.replace(/^[\w."]+/, '')],
   [/; write (\S+) for /, (rest, value) => value + rest.replace(/^[^\s,}]+/, '')],
-  [/write: (if \(.*\)) \(column/, (_rest, condition) => condition],
+  [/write: (if \(.*\)) \(column/, (_rest, condition) => JSON.stringify(condition)],
+  [/: write (\..+) \(column/, (rest, path) => rest.replace(/^('[^']*'|[^\s,}\]]+)/, `'${path}'`)],
+  [/, or (\$\{HOME\}\S*)$/, (rest, path) => rest.replace(/^[^\s,}\]]+/, path)],
+  [/write it as \w+ in (\w+: \{ \w+: )… \}$/, (rest, option) => rest.replace(/^[\w.]+: ([^,}\n]+)/, `${option}$1 }`)],
   [/; for the text, write ('[^']+')$/, (rest, text) => rest.replace(/^[^\s,}\]]+/, text)],
   [/put it in quotes$/, rest => rest.replace(/^[^\s,}\]]+/, '"$&"')],
   [/remove the quotes$/, rest => rest.replace(/^"([^"]*)"/, '$1')],
@@ -60,12 +69,41 @@ const config = ({
     '',
   ].join('\n')
 
+/** What people write who know other languages, and what it is here. */
+const FOREIGN_CONDITIONS: readonly (readonly [string, string])[] = [
+  ['.a =~ /x y(z)/i', "if (.a regex_match '(?i)x y(z)')"],
+  [".a !~ /it's/", "if (NOT .a regex_match 'it\\'s')"],
+  ['.a /x/', "if (.a regex_match 'x')"],
+  ['exists(.a) && !exists(.b)', 'if (.a exists AND NOT .b exists)'],
+  ['!contains(.a, "x")', 'if (NOT .a contains "x")'],
+  [".a.contains('x')", "if (.a contains 'x')"],
+  ["if (.msg.startsWith('x') || endsWith(msg, 'y'))", "if (.msg starts_with 'x' OR .msg ends_with 'y')"],
+  [".level in ['a', 'b']", "if ((.level equal 'a' OR .level equal 'b'))"],
+  ['.a == null', 'if (.a is_null)'],
+  ['.a != null', 'if ((.a exists AND NOT .a is_null))'],
+  ['.a is not null', 'if ((.a exists AND NOT .a is_null))'],
+  ["match(.message, r'^err\\d+')", "if (.message regex_match '^err\\d+')"],
+  ["[level] == 'x'", "if (.level equal 'x')"],
+  ['[a][b] =~ /x\\/y\\\\/', "if (.a.b regex_match 'x/y\\\\\\\\')"],
+  ['is_null(.a)', 'if (.a is_null)'],
+  ['if (.a == 1 && .b != 2 || !(.c exists))', 'if (.a equal 1 AND .b not_equal 2 OR NOT (.c exists))'],
+  ['.status >= 500 & .status < 600', 'if (.status greater_or_equal 500 AND .status less 600)'],
+]
+
 t.test('whoever does what an error says has a configuration that holds', async t => {
   const cases: readonly string[] = [
     config({ lim: "limit: 5\nwindow: 1s\nexclude: .host == 'x'" }),
     config({ lim: "limit: 5\nwindow: 1s\nexclude: .host != 'x' && level =~ '^e'" }),
     config({ lim: 'limit: 5\nwindow: 1s\nexclude: (.host = web-1)' }),
     config({ lim: "limit: 5\nwindow: 1s\nexclude: if .host equals 'x' || ! .a exists" }),
+    ...FOREIGN_CONDITIONS.map(([text]) => config({ lim: `limit: 5\nwindow: 1s\nexclude: ${JSON.stringify(text)}` })),
+    config({ lim: 'limit: 5\nwindow: 1s\nkey_field: client' }),
+    config({ lim: 'limit: 5\nwindow: 1s\nkey_field: $.client.ip' }),
+    config({ lim: 'limit: 5\nwindow: 1s\ntime_field: x y' }).replace('x y', "'x y'"),
+    config({}).replace('type: stdout', 'type: http, url: "http://127.0.0.1:1/", batch_size: 5'),
+    config({}).replace('type: stdout', 'type: http, url: "http://127.0.0.1:1/", retry_limit: 5'),
+    config({}).replace('type: stdin', 'type: file, include: [~/x.log]'),
+    config({ top: 'data_dir: ~/x' }),
     config({ lim: 'limit: 5\nwindow: 10' }),
     config({ lim: 'limit: 5\nwindow: "10"' }),
     config({ lim: 'limit: "5"\nwindow: 1s' }),
@@ -92,13 +130,13 @@ t.test('whoever does what an error says has a configuration that holds', async t
   for (const text of cases) {
     let now = text
     let steps = 0
-    t.not(problemsOf(now).length, 0, text)
-    for (let problems = problemsOf(now); problems.length > 0 && steps < 6; problems = problemsOf(now)) {
+    t.not(problemsOf(now, HOME).length, 0, text)
+    for (let problems = problemsOf(now, HOME); problems.length > 0 && steps < 6; problems = problemsOf(now, HOME)) {
       // A required option that is missing may be there under another name, which is the next error.
       now = followed(now, problems.find(({ message }) => !message.startsWith('is missing')) ?? problems[0]!)
       steps++
     }
-    t.same(problemsOf(now), [], now)
+    t.same(problemsOf(now, HOME), [], now)
   }
 })
 
@@ -119,13 +157,14 @@ t.test('usual forms of units are taken', async t => {
 })
 
 t.test('a condition that is clear but for its form', async t => {
-  const cases: readonly [string, string | undefined][] = [
+  const cases: readonly (readonly [string, string | undefined])[] = [
     [".level equal 'error'", "if (.level equal 'error')"],
     [".level == 'error'", "if (.level equal 'error')"],
     ['level == error && (.a != 5 || !.b exists)', "if (.level equal 'error' AND (.a not_equal 5 OR NOT .b exists))"],
     [".a not contains 'x'", "if (NOT .a contains 'x')"],
     [".a not equal 'x'", "if (.a not_equal 'x')"],
     ['if .a exists', 'if (.a exists)'],
+    ...FOREIGN_CONDITIONS,
     ['.a whatever', undefined],
     ['', undefined],
     ['true', undefined],
@@ -223,4 +262,169 @@ t.test('ids are short enough for the names of files and the labels of metrics', 
   t.same(named('d'.repeat(128)), [])
   t.match(named('d'.repeat(129)), [{ line: 3, column: 3, message: 'an id has at most 128 characters' }])
   t.equal(named('d'.repeat(129)).length, 1)
+})
+
+/** The names of options that a schema has, with a dot those in options. */
+function optionNames(schema: z.core.$ZodType, before = ''): string[] {
+  const { options } = unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }
+  if (options) return options.flatMap(option => optionNames(option, before))
+  return Object.entries(shapeOf(schema) ?? {}).flatMap(([name, inner]) => [
+    before + name,
+    name,
+    ...optionNames(inner, `${name}.`),
+  ])
+}
+
+t.test('a name from another log shipper leads to an option that exists', async t => {
+  const named = new Set<string>([...Object.values(SECTIONS), ...optionNames(settings)])
+  for (const definition of components) {
+    named.add(definition.type)
+    for (const name of optionNames(componentSchema(definition))) named.add(name)
+  }
+  for (const { name, definition } of codecs.map(({ name }) => ({ name, definition: codecOf(name)!.definition }))) {
+    named.add(name)
+    for (const option of optionNames(definition.options)) named.add(option)
+  }
+  named.add('raw')
+  for (const [name, meant] of Object.entries(MEANT))
+    for (const option of meant) t.ok(named.has(option), `${name}: ${option}`)
+
+  const options: Readonly<Record<string, readonly (readonly [string, RegExp])[]>> = {
+    'in: { type: file, include: [/x]': [
+      ['paths: [x]', /^include$/],
+      ['exclude_files: [x]', /^exclude$/],
+      ['scan_frequency: 10s', /^scan_interval$/],
+      ['tail_files: true', /^read_from$/],
+      ['start_position: end', /^read_from$/],
+      ['read_from_head: true', /^read_from$/],
+      ['max_bytes: 1', /^max_line_bytes$/],
+      ['close_inactive: 5m', /^rotate_wait$/],
+      ['harvester_limit: 5', /^max_open_files$/],
+      ['multiline: { start_pattern: x }', /^start$/],
+      ['multiline: { line_end_pattern: x }', /^until$/],
+      ['multiline.pattern: x', /^start in multiline/],
+      ['multiline.parser: java', /^preset in multiline/],
+      ['startmsg.regex: x', /^start in multiline/],
+      ['decode: { codec: csv, separator: ";" }', /^delimiter$/],
+      ['ignore_older: 1h', /read_from: end/],
+      ['fingerprint: { length: 10 }', /identified by their inode and their content/],
+      ['sincedb_path: x', /data_dir/],
+    ],
+    'in: { type: tcp, listen: "127.0.0.1:1"': [
+      ['max_length: 1', /^max_line_bytes$/],
+      ['line_delimiter: x', /^framing$/],
+      ['connection_limit: 5', /^max_connections$/],
+    ],
+    'in: { type: http': [['endpoint: x', /^listen$/]],
+    'in: { type: journald': [
+      ['include_units: [x]', /^units$/],
+      ['since_now: true', /^read_from$/],
+      ['paths: [x]', /^files$/],
+    ],
+    'in: { type: stdin': [['codec: ndjson', /^decode$/]],
+    'out: { type: http, inputs: [in], url: "http://h/"': [
+      ['headers.x: y', /^headers$|known are/],
+      ['compress: gzip', /^compression$/],
+      ['batch.timeout_secs: 1', /^max_wait in batch/],
+      ['max_retries: 5', /^retry$/],
+      ['drop_on_full: true', /^when_full in buffer/],
+      ['concurrency: 5', /^max_in_flight$/],
+      ['api_key: x', /^auth$/],
+      ['tls: { insecure_skip_verify: true }', /^ca_file$/],
+      ['tls: { passphrase: x }', /openssl pkey/],
+      ['auth: { token: x }', /^key$/],
+    ],
+    'out: { type: http, inputs: [in]': [
+      ['uri: "http://h/"', /^url$/],
+      ['hosts: [h]', /^url$/],
+      ['endpoint: h', /^url$/],
+      ['path: /x', /^url$/],
+    ],
+    'out: { type: file, inputs: [in], path: /x': [
+      ['file_mode: "0640"', /^mode$/],
+      ['max_size: 1', /logrotate/],
+    ],
+    'lim: { type: throttle, inputs: [in]': [
+      ['rate_limit: 5', /^known are|limit/],
+      ['rate: 5', /^limit$/],
+      ['threshold: 5', /^limit$/],
+      ['interval: 5s', /^window$/],
+      ['window_secs: 5', /^window$/],
+      ['unless: x', /^exclude$/],
+    ],
+  }
+  for (const [component, cases] of Object.entries(options)) {
+    for (const [option, advice] of cases) {
+      const section = /^(in|out|lim)/.exec(component)![1]!
+      const name = { in: 'sources', out: 'destinations', lim: 'processors' }[section]
+      const found = problemsOf(`${name}:\n  ${component}, ${option} }\n`).find(({ message }) =>
+        message.startsWith('unknown option'),
+      )
+      t.ok(found, `${component}, ${option}`)
+      const meant = /did you mean "(.*)"\?|write it as (.*)/.exec(found!.message) ?? /; (.*)/.exec(found!.message)
+      t.match(meant?.slice(1).find(Boolean), advice, `${component}, ${option}: ${found!.message}`)
+    }
+  }
+  for (const top of ['log: { level: debug }', 'log_level: debug'])
+    t.match(problemsOf(config({ top })), [{ message: /SLUICE_LOG_LEVEL=debug/ }], top)
+})
+
+t.test('nothing that comes from the environment is shown', async t => {
+  const env = { V: 'hushhush1', P: '/nowhere/hushhush1', T: '~/hush', Q: '.hush' }
+  const values = {
+    sources: [
+      "type: file, include: ['${P}-%Y', '${T}'], multiline: { start: '${V}(' }",
+      "type: http, listen: '${V}', path: '${V}', auth: { key: '${V} x' }, decode: '${V}'",
+      "type: journald, priority: '${V}', directory: '${T}', renamed_from: '${P}'",
+    ],
+    processors: [
+      "type: throttle, inputs: ['${V}'], limit: '${V}', window: '${V}', window_mode: '${V}', key_field: '${V}'",
+      'type: filter, inputs: [s0], condition: "exists(.a) && .a == \'${V}\'"',
+      "type: filter, inputs: [s0], condition: '${V}'",
+      "type: filter, inputs: [s0], condition: '/${V}/'",
+    ],
+    destinations: [
+      "type: http, inputs: [s0], url: '${V}', compression: '${V}', tls: { ca_file: '${T}' }, proxy: '${V}'",
+      "type: file, inputs: [s0], path: '${T}', mode: '${V}', encoding: '${V}'",
+    ],
+  }
+  const text = Object.entries(values)
+    .map(([section, all]) => `${section}:\n${all.map((one, i) => `  ${section[0]}${i}: { ${one} }\n`).join('')}`)
+    .join('')
+  const found = problemsOf(`data_dir: '\${T}'\nlog: { format: '\${V}' }\n${text}`, env)
+  t.ok(found.length > 20, String(found.length))
+  t.same(
+    found.map(({ message }) => message).filter(message => /hush/.test(message)),
+    [],
+  )
+  // What is wrong with a configuration as a whole.
+  const whole = `sources: { a: { type: file, include: ['\${P}*'] } }
+processors:
+  t: { type: throttle, inputs: [a], limit: 1, window: 1s, key_field: '\${Q}', exclude: "if (\${Q} exists)" }
+destinations:
+  b: { type: file, inputs: [t], path: '\${P}' }
+  c: { type: file, inputs: [t], path: '\${P}' }
+`
+  const problems = problemsOf(whole, env)
+  t.equal(problems.length, 3)
+  const { warnings } = parseConfig(
+    whole.replace(/\n {2}[bc].*/g, '\n  b: { type: blackhole, inputs: [t] }').replace(/(\n {2}b: .*)\n {2}b.*/, '$1'),
+    'c.yaml',
+    { env, components },
+  )
+  t.equal(warnings.length, 2)
+  for (const { message } of [...problems, ...warnings]) t.notMatch(message, /hush/)
+})
+
+t.test('signs in paths that other programs replace', async t => {
+  const warned = (source: string, destination: string) =>
+    parseConfig(
+      `sources: { a: { type: file, include: [${source}] } }\ndestinations: { b: { type: file, inputs: [a], path: ${destination} } }\n`,
+      'c.yaml',
+      { env: {}, components },
+    ).warnings.map(({ path, message }) => `${path}: ${message}`)
+  t.same(warned('/a/b.log', '/c/100%.log'), [])
+  t.match(warned("'/a/b-%Y-%m-%d.log'", '/c/d.log'), [/^sources.a.include\[0\]: %Y .*Write \/a\/b-\*\.log$/])
+  for (const path of ["'/c/%Y.log'", "'/c/{{ app }}.log'", "'/c/%{app}.log'", "'/c/<%Y>.log'"])
+    t.match(warned('/a/b.log', path), [/^destinations.b.path: .* is not replaced: .*logrotate/], path)
 })

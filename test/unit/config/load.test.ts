@@ -299,7 +299,7 @@ t.test('options', async t => {
       limit(...LIMIT, 'mode: slidng', 'key_field: app', 'pattern: "("', 'limt: 5'),
       [
         '9:11: processors.lim.mode: must be one of fixed, sliding, not "slidng"; did you mean "sliding"?',
-        '10:16: processors.lim.key_field: a field path starts with a dot, as in .app (column 1 of the path)',
+        '10:16: processors.lim.key_field: a field path starts with a dot: write .app (column 1 of the path)',
         '11:14: processors.lim.pattern: not a regular expression: /(/u: Unterminated group',
         '12:5: processors.lim.limt: unknown option of limit; did you mean "limit"?',
       ],
@@ -374,7 +374,7 @@ t.test('options', async t => {
       [
         '6:26: destinations.out.batch.max_events: must be at least 1',
         '6:29: destinations.out.batch.max_byte: unknown option; did you mean "max_bytes"?',
-        '7:5: destinations.out.max_events: unknown option of send; did you mean "batch.max_events"?',
+        '7:5: destinations.out.max_events: unknown option of send; write it as max_events in batch: { max_events: … }',
         '8:16: destinations.out.on_reject: must be one of dead_letter, discard, not "drop"',
         '9:5: destinations.out.retyr: unknown option of send; did you mean "retry"?',
         '10:14: destinations.out.timeout: must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}, not "soon"',
@@ -548,6 +548,8 @@ t.test('aliases', async t => {
   t.match(lines[0], /^c.yaml:16:\d+: tests.*\[0\]\.a3\[\d\]: aliases stand for more than 10000 values$/)
 })
 
+const PATH_WANTED = 'must be a field path, which starts with a dot, as in .app'
+
 t.test('variables', async t => {
   const pathOf = (yaml: string, env: Env) => {
     const text = `sources: { in: { type: tail, include: [a] } }\ndestinations:\n  out:\n    { type: keep, inputs: [in], path: ${yaml} }`
@@ -653,12 +655,8 @@ t.test('variables', async t => {
       ],
     ],
     [limit(...LIMIT, 'pattern: (${V}'), { V: SECRET }, ['9:14: processors.lim.pattern: (${V} is not valid here']],
-    [limit(...LIMIT, 'key_field: .a${V}'), { V: ']' }, ['9:16: processors.lim.key_field: .a${V} is not valid here']],
-    [
-      limit(...LIMIT, 'key_field: ${V}'),
-      { V: SECRET },
-      ['9:16: processors.lim.key_field: a field path starts with a dot, as in .app (column 1 of the path)'],
-    ],
+    [limit(...LIMIT, 'key_field: .a${V}'), { V: ']' }, [`9:16: processors.lim.key_field: ${PATH_WANTED}, not .a\${V}`]],
+    [limit(...LIMIT, 'key_field: ${V}'), { V: SECRET }, [`9:16: processors.lim.key_field: ${PATH_WANTED}, not \${V}`]],
     [
       limit('type: ${V}', 'inputs: [in]'),
       { V: SECRET },

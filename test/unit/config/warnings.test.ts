@@ -113,6 +113,15 @@ t.test('what validate warns of, and what it says to do', async t => {
     await validate([path], { STATE_DIRECTORY: join(dir, 'state'), ...env }, out as never)
     return said.replaceAll(`${dir}/`, '')
   }
+  const local = 'sources: { in: { type: stdin } }\n'
+  t.match(
+    await run(local),
+    /: destinations: there is no destination: .*\. If a managed daemon uses this file .*, add "managed: \{\}" to it/,
+  )
+  t.equal(await run(`${local}managed: {}\n`), '', 'as it says')
+  const complete = `${local}destinations: { out: { type: stdout, inputs: [in] } }\n`
+  t.match(await run(`${complete}managed: {}\n`), /c\.yaml: warning: checked as the local part.*Remove "managed" if/)
+  t.equal(await run(complete), '', 'as it says')
   const reading = (...include: string[]) =>
     `sources: { in: { type: file, include: [${include.map(path => `'${join(dir, path)}'`).join(', ')}] } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
   t.match(await run(reading('logs')), /include\[0\]: warning: logs is a folder, .* write logs\/\* for the files in it/)
@@ -126,7 +135,6 @@ t.test('what validate warns of, and what it says to do', async t => {
       none,
     )
   t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
-  t.match(await run(reading('~/logs/*.log')), /matches no file: ~ is not expanded, write the whole path/)
   const hidden = await run(reading('logs').replace(`'${dir}/logs'`, '"${LOGS}"'), { LOGS: join(dir, 'logs') })
   t.match(hidden, /warning: \$\{LOGS\} is a folder/, 'not what the environment says')
 

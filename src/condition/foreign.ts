@@ -1,0 +1,200 @@
+import { fieldPathText, PathError, readFieldPath } from '../core/field-path.js'
+import { NearestName } from '../lib/nearest.js'
+import { OPERATORS } from './operators.js'
+
+/** What people write in conditions who know other languages, and what that is here. */
+
+/** A part of a text, and what has to stand in its place. */
+export interface Fix {
+  readonly from: number
+  readonly to: number
+  readonly text: string
+}
+
+const OPERATOR_NAMES: Readonly<Record<string, string>> = {
+  '=': 'equal',
+  '==': 'equal',
+  '===': 'equal',
+  eq: 'equal',
+  equals: 'equal',
+  is: 'equal',
+  '!=': 'not_equal',
+  '!==': 'not_equal',
+  '<>': 'not_equal',
+  ne: 'not_equal',
+  neq: 'not_equal',
+  not: 'not_equal',
+  '>': 'greater',
+  gt: 'greater',
+  '>=': 'greater_or_equal',
+  gte: 'greater_or_equal',
+  greater_than_or_equal: 'greater_or_equal',
+  '<': 'less',
+  lt: 'less',
+  '<=': 'less_or_equal',
+  lte: 'less_or_equal',
+  less_than_or_equal: 'less_or_equal',
+  '~': 'regex_match',
+  '=~': 'regex_match',
+  '~=': 'regex_match',
+  match: 'regex_match',
+  matches: 'regex_match',
+  regex: 'regex_match',
+  regexp: 'regex_match',
+  test: 'regex_match',
+  like: 'contains',
+  includes: 'contains',
+  has: 'exists',
+  defined: 'exists',
+  present: 'exists',
+  isset: 'exists',
+  startswith: 'starts_with',
+  prefix: 'starts_with',
+  endswith: 'ends_with',
+  suffix: 'ends_with',
+  isnull: 'is_null',
+  isempty: 'is_empty',
+  ip_cidr_contains: 'is_ip_in_cidr_range',
+  cidr_match: 'is_ip_in_cidr_range',
+}
+
+const WORDS: Readonly<Record<string, string>> = { '&&': 'AND', '&': 'AND', '||': 'OR', '|': 'OR', '!': 'NOT' }
+
+/** AND, OR or NOT in place of signs. */
+export function meantWord(signs: string | undefined): string | undefined {
+  return signs !== undefined && Object.hasOwn(WORDS, signs) ? WORDS[signs] : undefined
+}
+
+/** The operator that was probably meant by a name that is none. */
+export function meantOperator(name: string): string | undefined {
+  const lower = name.toLowerCase()
+  if (OPERATORS.has(lower)) return lower
+  if (Object.hasOwn(OPERATOR_NAMES, lower)) return OPERATOR_NAMES[lower]
+  const longer = [...OPERATORS.keys()].find(
+    known => name.length > 3 && (known.startsWith(name) || name.startsWith(known)),
+  )
+  return new NearestName().find(name, OPERATORS.keys()) ?? longer
+}
+
+/** `text` as a value in quotes. */
+export function quoted(text: string): string {
+  return `'${text.replace(/\\(?=['"\\]|$)/g, '\\\\').replace(/'/g, "\\'")}'`
+}
+
+const REGEX = /\/((?:[^/\\\n]|\\.)+)\/([a-z]*)(?=[\s)]|$)/y
+
+/** `/x/i` at `at`, as the value of regex_match; undefined where there is none. */
+export function regexAt(text: string, at: number): { readonly end: number; readonly value: string } | undefined {
+  REGEX.lastIndex = at
+  const found = REGEX.exec(text)
+  if (!found) return undefined
+  return { end: REGEX.lastIndex, value: patternText(found[1]!.replace(/\\\//g, '/'), found[2]!) }
+}
+
+function patternText(pattern: string, flags: string): string {
+  const kept = flags.replace(/[^ims]/g, '')
+  return quoted(kept ? `(?${kept})${pattern}` : pattern)
+}
+
+const OPEN = /\(\s*/y
+const CLOSE = /\s*\)/y
+const COMMA = /\s*,\s*/y
+const CALL = /([\p{L}_][\p{L}\p{N}_]*)!?\(\s*/uy
+const NAME = /[\p{L}\p{N}_$@-]+(?:\.[\p{L}\p{N}_$@-]+)*/uy
+const RAW = /r'((?:[^'\\]|\\.)*)'/y
+const TEXT = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/y
+const BARE = /[^\s()'",]+/y
+const BRACKETS = /(?:\[[\p{L}\p{N}_$@-]+\])+/uy
+
+/** Reads foreign terms from a text. */
+class Reader {
+  readonly text: string
+  at: number
+
+  constructor(text: string, at: number) {
+    this.text = text
+    this.at = at
+  }
+
+  take(pattern: RegExp): RegExpExecArray | undefined {
+    pattern.lastIndex = this.at
+    const found = pattern.exec(this.text) ?? undefined
+    if (found) this.at += found[0].length
+    return found
+  }
+
+  path(): string | undefined {
+    if (this.text[this.at] !== '.') {
+      const name = this.take(NAME)?.[0]
+      return name && `.${name}`
+    }
+    try {
+      const { path, end } = readFieldPath(this.text, this.at)
+      this.at = end
+      return path.text
+    } catch (error) {
+      if (!(error instanceof PathError)) throw error
+      return undefined
+    }
+  }
+
+  value(): string | undefined {
+    const raw = this.take(RAW)
+    if (raw) return quoted(raw[1]!)
+    const regex = regexAt(this.text, this.at)
+    if (regex) {
+      this.at = regex.end
+      return regex.value
+    }
+    return this.take(TEXT)?.[0] ?? this.take(BARE)?.[0]
+  }
+
+  /** What stands behind the path in a call, up to its parenthesis. */
+  rest(path: string, operator: string): string | undefined {
+    if (!OPERATORS.get(operator)!.takesValue) return this.take(CLOSE) && `${path} ${operator}`
+    const value = this.take(COMMA) && this.value()
+    return value !== undefined && this.take(CLOSE) ? `${path} ${operator} ${value}` : undefined
+  }
+}
+
+/** `exists(.a)`, `contains(.a, 'x')` and `[a][b]` at `at`; undefined where none of these stands there. */
+export function termAt(text: string, at: number): Fix | undefined {
+  const reader = new Reader(text, at)
+  const brackets = reader.take(BRACKETS)?.[0]
+  if (brackets) {
+    const names = brackets.slice(1, -1).split('][')
+    return { from: at, to: reader.at, text: names.map(fieldPathText).join('') }
+  }
+  const call = reader.take(CALL)
+  const operator = call && meantOperator(call[1]!.replace(/(?<=\p{Ll})(?=\p{Lu})/gu, '_').toLowerCase())
+  const path = operator && reader.path()
+  const meant = path && reader.rest(path, operator)
+  return meant ? { from: at, to: reader.at, text: meant } : undefined
+}
+
+/** `.a.contains('x')`: `begin` of the path, and `at` behind it. */
+export function methodAt(text: string, begin: number, at: number): Fix | undefined {
+  const path = text.slice(begin, at).trimEnd()
+  const dot = path.lastIndexOf('.')
+  const name = path.slice(dot + 1).replace(/(?<=\p{Ll})(?=\p{Lu})/gu, '_')
+  const operator = dot > 0 && /^\w+$/.test(name) ? meantOperator(name.toLowerCase()) : undefined
+  const reader = new Reader(text, begin + path.length)
+  if (operator === undefined || !reader.take(OPEN)) return undefined
+  const takesValue = OPERATORS.get(operator)!.takesValue
+  const value = takesValue ? reader.value() : ''
+  if (value === undefined || !reader.take(CLOSE)) return undefined
+  return { from: begin, to: reader.at, text: `${path.slice(0, dot)} ${operator}${value && ` ${value}`}` }
+}
+
+const LIST = /\s*[[(]([^[\]()]*)[\])]/y
+
+/** `in ['a', 'b']` behind `field`: `at` behind the word. */
+export function oneOfAt(text: string, begin: number, at: number, field: string): Fix | undefined {
+  const reader = new Reader(text, at)
+  const inner = reader.take(LIST)?.[1]
+  if (inner === undefined) return undefined
+  const values = inner.split(',').map(value => value.trim())
+  if (values.some(value => value === '' || /\s/.test(value.replace(/^(['"]).*\1$/, '')))) return undefined
+  const terms = values.map(value => `${field} equal ${value}`)
+  return { from: begin, to: reader.at, text: terms.length === 1 ? terms[0]! : `(${terms.join(' OR ')})` }
+}
