@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { parse } from 'yaml'
 import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
@@ -15,7 +16,7 @@ import { LettersProgress, lettersSource } from '../../../src/engine/dead-letter/
 import { encodeLetters } from '../../../src/engine/dead-letter/record.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
 import { BatchDecoder, encodeBatch } from '../../../src/flow/disk-buffer/batch-record.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import { SLOT, WantedNames } from '../../../src/lib/json-scan.js'
 import { batchOf } from '../../support/batches.js'
 import { checkout } from '../../support/checkout.js'
 import { agreesWithFields } from '../../support/codecs.js'
@@ -74,6 +75,86 @@ t.test('every example is so: the event as a whole, by its fields, and encoded', 
     const again = batchOf([codec.encode(event)], { decode: codec.toJSON() })
     t.equal(again.scan(), 0, `${title}: what is encoded can be read`)
     if (form === 'object') t.same(again.fields(0), event, title)
+  }
+  t.end()
+})
+
+t.test('what is encoded is one line, and is read as it was written', t => {
+  const random = seeded(23)
+  const parts = [
+    'a',
+    ' ',
+    '"',
+    "'",
+    '=',
+    ',',
+    ';',
+    '\\',
+    '\n',
+    '\r',
+    '\t',
+    '\0',
+    '\u2028',
+    'é',
+    '\u{1f600}',
+    '\x7f',
+    '',
+  ]
+  const some = (parts: readonly string[]) =>
+    Array.from({ length: random() * 6 }, () => parts[Math.floor(random() * parts.length)]!).join('')
+  const others: unknown[] = [0, -1.5, 1e21, true, false, null, [1, 'a b'], { b: ['"'] }]
+  for (const [title, { form, joinsLines }, { event }, codec] of examples) {
+    if (!codec.encode) continue
+    // Where several lines may be one event, a value may have line ends.
+    const usual = joinsLines ? parts.filter(part => part !== '\n') : parts
+    const names = Object.keys(event)
+    for (let n = 0; n < 300; n++) {
+      const fields = Object.fromEntries(
+        names.map(name => [name, random() < 0.7 ? some(usual) : others[Math.floor(random() * others.length)]]),
+      )
+      const line = codec.encode(fields)
+      const about = () => `${title}: ${JSON.stringify(fields)} is written as ${JSON.stringify(line)}`
+      if (/\n|\r$/.test(line)) t.fail(`${about()}, which is several lines`)
+      const batch = batchOf([line], { decode: codec.toJSON() })
+      if (batch.scan() !== 0) t.fail(`${about()}, which cannot be read`)
+      const all = batch.fields(0)
+      const read = Object.fromEntries(names.filter(name => name in all).map(name => [name, all[name]]))
+      if (form === 'object' && !isDeepStrictEqual(read, fields)) t.fail(about())
+      if (codec.encode(read) !== line) t.fail(`${about()}, and then as ${JSON.stringify(codec.encode(read))}`)
+    }
+    t.pass(title)
+  }
+  t.end()
+})
+
+t.test('nothing, blanks and line ends alone are lines too', t => {
+  for (const [title, , { line }, codec] of examples) {
+    t.equal(batchOf([], { decode: codec.toJSON() }).scan(), 0, title)
+    const lines = ['', ' ', '\r', '\t', line, '']
+    const batch = batchOf(lines, { ...FROM, decode: codec.toJSON() })
+    const json = text(encodeNdjson([batch]))
+      .split('\n')
+      .slice(0, -1)
+    t.equal(json.length, lines.length, `${title}: an event each`)
+    for (const event of json) t.type(JSON.parse(event), 'object')
+    agreesWithFields(t, codec.toJSON(), ['message', 'a'], lines)
+  }
+  t.end()
+})
+
+t.test('a scan writes into its own slots, and nowhere else', t => {
+  for (const [title, , { line, event }, codec] of examples) {
+    const wanted = new WantedNames()
+    for (const name of [...Object.keys(event), 'nothing']) wanted.slot(name)
+    const bytes = Buffer.from(`before ${line} behind`)
+    const out = new Int32Array((wanted.names.length + 2) * SLOT).fill(-7)
+    out.fill(0, SLOT, -SLOT)
+    t.ok(codec.scan(bytes, 7, 7 + Buffer.byteLength(line), wanted, out, SLOT), title)
+    t.same([...out.subarray(0, SLOT), ...out.subarray(-SLOT)], new Array(2 * SLOT).fill(-7), title)
+    for (let n = 0; n < wanted.names.length; n++) {
+      const [start, end] = [out[SLOT * (n + 1)]! - 1, out[SLOT * (n + 1) + 1]! >> 1]
+      if (start >= 0) t.ok(start >= 7 && end <= 7 + Buffer.byteLength(line), `${title}: inside of its line`)
+    }
   }
   t.end()
 })
