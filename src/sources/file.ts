@@ -9,22 +9,22 @@ import { byteSize, duration, refuse } from '../core/options.js'
 import { reaches } from '../core/reach.js'
 import { fileSystems } from '../lib/file-systems.js'
 import { Descriptors } from './file/descriptors.js'
-import { Discovery, type Found } from './file/discovery.js'
+import { Discovery, type Found } from './file/discovery/discovery.js'
+import { compileReads, globFault } from './file/discovery/glob.js'
+import { includeWarnings } from './file/discovery/include-warnings.js'
+import { filesOfAnother } from './file/discovery/overlap.js'
+import { Remote } from './file/discovery/remote.js'
+import { type OnHint, Watches } from './file/discovery/watches.js'
 import { registerGauges } from './file/gauges.js'
-import { compileReads, globFault } from './file/glob.js'
 import { FINGERPRINT_BYTES } from './file/identity.js'
-import { includeWarnings } from './file/include-warnings.js'
-import { Losses } from './file/losses.js'
-import { filesOfAnother } from './file/overlap.js'
-import { Reader } from './file/reader.js'
-import { Remote } from './file/remote.js'
-import { Roster } from './file/roster.js'
+import { OpenFiles } from './file/open-files.js'
+import { PathProblems } from './file/path-problems.js'
+import { Reader } from './file/reading/reader.js'
+import type { TailerContext } from './file/reading/tailing.js'
+import { Waker } from './file/reading/waker.js'
+import { Losses } from './file/rotation/losses.js'
 import { Saved, type SavedDocument } from './file/saved.js'
 import { Slices } from './file/slices.js'
-import type { TailerContext } from './file/tailing.js'
-import { Troubles } from './file/troubles.js'
-import { Waker } from './file/waker.js'
-import { type OnHint, Watches } from './file/watches.js'
 
 const fileGlob = () =>
   z
@@ -104,22 +104,22 @@ class FileSource implements Source {
   readonly #options: Options
   readonly #context: SourceContext
   readonly #saved: Saved
-  readonly #troubles: Troubles
+  readonly #problems: PathProblems
   readonly #descriptors: Descriptors
   readonly #discovery: Discovery
   readonly #remote: Remote
-  readonly #roster: Roster
+  readonly #openFiles: OpenFiles
   readonly #reader: Reader
   readonly #watches: Watches
   readonly #waker = new Waker()
   #out: Outlet | undefined
   #stopped = false
-  /** It stops because another takes its place: the daemon goes on. */
+  /** It stops because a successor takes its place; the daemon keeps running. */
   #replaced = false
   #swept = false
   /** The last sweep was left out, since a file system does not answer. */
   #isBlocked = false
-  /** Paths that a watch told of, to be looked at. */
+  /** Paths that a watch reported, still to be examined. */
   #hinted = new Set<string>()
   #sweepAt = 0
   /** What the last sweep took of the time of this process. */
@@ -135,10 +135,10 @@ class FileSource implements Source {
     this.#options = options
     this.#context = context
     this.#saved = new Saved(checkpoints.read())
-    this.#troubles = new Troubles(context)
+    this.#problems = new PathProblems(context)
     this.#remote = new Remote(context.fileSystems ?? fileSystems, log, clock)
     this.#descriptors = new Descriptors(options.max_open_files)
-    const shared = { troubles: this.#troubles, clock, remote: this.#remote }
+    const shared = { problems: this.#problems, clock, remote: this.#remote }
     this.#discovery = new Discovery(options.include, options.exclude, shared)
     const truncations = metrics.counter(
       'sluice_file_truncations_total',
@@ -170,7 +170,7 @@ class FileSource implements Source {
       onHole: (path, bytes) =>
         log.warn(
           { file: path, hole_bytes: bytes },
-          'file begins with a hole, which was skipped: its writer goes on at its old position after a truncation. Let it open the file for appending, or rotate by renaming',
+          'file begins with a hole, which was skipped: its writer continued at its old position after a truncation. Let the writer open the file for appending, or rotate by renaming',
         ),
     }
     this.#reader = new Reader({
@@ -179,25 +179,25 @@ class FileSource implements Source {
       rotateWaitMs: options.rotate_wait,
       isStopped: () => this.#stopped,
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
-      unfindable: () => this.#roster.unfindable(),
+      unfindable: () => this.#openFiles.unfindable(),
       onLost: tailer => {
         const msg =
           'stopped before the rest of a file could be delivered that is deleted or was moved to another folder'
         losses.report({ file: tailer.path, bytes: tailer.unread, kind: 'vanished', msg })
         tailer.isReported = true
       },
-      open: tailer => this.#roster.open(tailer),
-      onTruncated: tailer => this.#roster.truncated(tailer),
+      open: tailer => this.#openFiles.open(tailer),
+      onTruncated: tailer => this.#openFiles.truncated(tailer),
       areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
     })
-    this.#roster = new Roster({
+    this.#openFiles = new OpenFiles({
       context,
       codec: options.decode,
       fromEnd: options.read_from === 'end',
       rotateWaitMs: options.rotate_wait,
       saved: this.#saved,
       tailing,
-      troubles: this.#troubles,
+      problems: this.#problems,
       descriptors: this.#descriptors,
       rotations: metrics.counter(
         'sluice_file_rotations_total',
@@ -211,7 +211,7 @@ class FileSource implements Source {
     const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
     this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
     checkpoints.provide(() => this.#snapshot())
-    registerGauges(context, this.#roster, this.#descriptors, shared)
+    registerGauges(context, this.#openFiles, this.#descriptors, shared)
     if (this.#saved.unreadable > 0) this.#tellUnreadable()
   }
 
@@ -226,8 +226,8 @@ class FileSource implements Source {
 
   #snapshot(): SavedDocument {
     const files = [...this.#saved.entries()]
-    for (const tailer of this.#roster.tailers) files.push(tailer.entry())
-    const { lookedAt: looked, displaced } = this.#roster
+    for (const tailer of this.#openFiles.tailers) files.push(tailer.entry())
+    const { lookedAt: looked, displaced } = this.#openFiles
     return { version: 1, saved: this.#context.clock.wall(), looked, displaced, files }
   }
 
@@ -256,23 +256,23 @@ class FileSource implements Source {
     }
   }
 
-  /** Closes everything. Batches under way may still be settled: what is committed goes on to be saved. */
+  /** Closes everything. Batches under way may still be settled: what they commit is still saved. */
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
-    for (const tailer of [...this.#roster.tailers]) this.#descriptors.close(tailer)
+    for (const tailer of [...this.#openFiles.tailers]) this.#descriptors.close(tailer)
   }
 
   async #keepSweeping(signal: AbortSignal): Promise<void> {
     const { clock } = this.#context
     while (!signal.aborted) {
       const at = this.#urgent ? Math.min(this.#urgentAt, this.#sweepAt) : this.#sweepAt
-      const saveAt = this.#roster.unsaved > 0 && !this.#saving ? this.#saveAt : at
+      const saveAt = this.#openFiles.unsaved > 0 && !this.#saving ? this.#saveAt : at
       if (clock.now() < at) await this.#waker.wait(Math.max(1, Math.min(at, saveAt) - clock.now()))
       else await this.#sweep()
       const hinted = this.#hinted
       this.#hinted = new Set()
-      for (const path of hinted) await this.#remote.unlessSilent(() => this.#roster.examine(path))
+      for (const path of hinted) await this.#remote.unlessSilent(() => this.#openFiles.examine(path))
       if (this.#isHeld) this.#urgent = true
       else if (!this.#options.follow) this.#reader.look()
       this.#saveNew()
@@ -286,21 +286,21 @@ class FileSource implements Source {
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
     const started = clock.now()
-    if (this.#roster.unsaved === 0 || this.#saving || started < this.#saveAt) return
+    if (this.#openFiles.unsaved === 0 || this.#saving || started < this.#saveAt) return
     this.#saving = true
-    this.#roster.unsaved = 0
+    this.#openFiles.unsaved = 0
     const done = () => {
       this.#saving = false
       this.#saveAt = clock.now() + SAVE_SHARE * (clock.now() - started)
       this.#waker.wake()
     }
-    // A failure was told and is tried again by who writes.
+    // The writer has logged the failure, and tries again.
     checkpoints.flush().then(done, done)
   }
 
   /** Whether another sweep may find more at once. */
   get #isHeld(): boolean {
-    return this.#roster.holds || (!this.#options.follow && this.#roster.isSearching)
+    return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
   }
 
   async #sweep(): Promise<void> {
@@ -328,18 +328,18 @@ class FileSource implements Source {
 
   /** True when folders were not watched before, and something may have come into them meanwhile. */
   async #lookAt({ files, folders }: Found, slices: Slices): Promise<boolean> {
-    await this.#roster.sweep(files, slices)
+    await this.#openFiles.sweep(files, slices)
     // The oldest first: what was rotated comes before what took its place.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     this.#swept = true
     if (!this.#options.follow || this.#stopped) return false
-    for (const folder of this.#roster.targetFolders()) folders.add(folder)
+    for (const folder of this.#openFiles.targetFolders()) folders.add(folder)
     return await this.#watches.sync(folders, slices)
   }
 
   /** Whether all files that were found, and those that are read, are in file systems that answer. */
   async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
-    const paths = [...links, ...[...this.#roster.tailers].map(({ path }) => path)]
+    const paths = [...links, ...[...this.#openFiles.tailers].map(({ path }) => path)]
     let all = true
     for (const path of paths) if (this.#remote.has(path) && !(await this.#remote.answers(path))) all = false
     return all
@@ -347,14 +347,14 @@ class FileSource implements Source {
 
   #hint(folder: string, type: 'change' | 'rename', name: string): void {
     const path = join(folder, name)
-    const tailer = this.#roster.at(path)
+    const tailer = this.#openFiles.at(path)
     if (type === 'change') {
       if (tailer) this.#reader.hint(tailer)
       return
     }
     if (tailer) this.#reader.hint(tailer)
     const match = this.#discovery.match(path)
-    if (this.#roster.noteName(path)) this.#urgent = true
+    if (this.#openFiles.noteName(path)) this.#urgent = true
     else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)
     // A new folder: it may hold files, and is not watched yet.

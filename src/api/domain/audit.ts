@@ -1,9 +1,9 @@
-import { requireScope } from './access.js'
+import { requireScope } from './accounts/access.js'
 import type { Context } from './context.js'
 import type { AuditDocument, Page } from './documents.js'
 import { timeOfId } from './ids.js'
 import type { PageQuery } from './inputs.js'
-import type { Principal } from './principal.js'
+import type { Principal } from './keys/principal.js'
 import { type AuditRecord, at } from './records.js'
 
 const DAY_MS = 86_400_000

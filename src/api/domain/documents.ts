@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { ROLES, SCOPES } from './scopes.js'
+import { ROLES, SCOPES } from './accounts/scopes.js'
 
 /** What the service answers with, in the names of the API. Optional is only what is shown once. */
 

@@ -1,4 +1,4 @@
-import type { Principal } from './principal.js'
+import type { Principal } from './keys/principal.js'
 
 /** One thing wrong in what was sent: `config.processors.limit.window`, `title`. */
 export interface Fault {

@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { trimKey } from '../../core/auth-options.js'
 import { duration } from '../../core/options.js'
+import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './accounts/scopes.js'
 import { HEALTHS, time } from './documents.js'
-import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './scopes.js'
 
 /** What the service takes, every part of it bounded. */
 

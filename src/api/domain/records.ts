@@ -1,7 +1,7 @@
+import type { Role, Scope } from './accounts/scopes.js'
 import type { AuditDocument, DaemonDocument } from './documents.js'
-import type { TokenType } from './principal.js'
-import type { Role, Scope } from './scopes.js'
-import type { Sealed } from './sealer.js'
+import type { TokenType } from './keys/principal.js'
+import type { Sealed } from './secrets/sealer.js'
 
 /** What the store holds, and under which keys. Nothing here is, or leads to, an access key: only its keyed hash. */
 

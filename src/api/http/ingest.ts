@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import type { Principal } from '../domain/principal.js'
+import type { Principal } from '../domain/keys/principal.js'
 
 /** What became of a request with events. */
 export interface IngestAnswer {

@@ -7,7 +7,7 @@ import { Gone, Refusal, tooLarge } from '../../http/server/refusal.js'
 import { onReplyOver } from '../../http/server/reply.js'
 import { AccountQuotas } from '../../ingest/account-quota.js'
 import { ApiError } from '../domain/errors.js'
-import { accountOf } from '../domain/principal.js'
+import { accountOf } from '../domain/keys/principal.js'
 
 declare module 'fastify' {
   interface FastifyRequest {

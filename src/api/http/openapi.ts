@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { packageVersion } from '../../lib/version.js'
-import { SCOPE_MEANINGS } from '../domain/scopes.js'
+import { SCOPE_MEANINGS } from '../domain/accounts/scopes.js'
 import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './route.js'
 
 /** The OpenAPI 3.1 document, made from the routes. */

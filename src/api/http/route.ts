@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import { z } from 'zod'
+import type { Scope } from '../domain/accounts/scopes.js'
 import type { Page } from '../domain/documents.js'
-import type { Principal } from '../domain/principal.js'
-import type { Scope } from '../domain/scopes.js'
+import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 
 /** How a route is declared: what the app serves and what the OpenAPI document tells are made from the same table. */

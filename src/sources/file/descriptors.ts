@@ -1,6 +1,6 @@
 import { descriptorLimit } from '../../lib/descriptor-limit.js'
 import { leadsTo } from './identity.js'
-import type { Tailer } from './tailer.js'
+import type { Tailer } from './reading/tailer.js'
 
 /** The share of the process's descriptors that one source may take. */
 const SHARE = 0.5

@@ -1,9 +1,9 @@
 import type { SourceContext } from '../../core/component.js'
 import type { Descriptors } from './descriptors.js'
-import type { Remote } from './remote.js'
-import type { Roster } from './roster.js'
-import type { Tailer } from './tailer.js'
-import type { Troubles } from './troubles.js'
+import type { Remote } from './discovery/remote.js'
+import type { OpenFiles } from './open-files.js'
+import type { PathProblems } from './path-problems.js'
+import type { Tailer } from './reading/tailer.js'
 
 /** Files with a series of their own: those with the largest backlog. */
 const MAX_SERIES = 50
@@ -11,19 +11,19 @@ const MAX_SERIES = 50
 /** What can be seen of a file source at any time. */
 export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
-  roster: Roster,
+  openFiles: OpenFiles,
   open: Descriptors,
-  { troubles, remote }: { readonly troubles: Troubles; readonly remote: Remote },
+  { problems, remote }: { readonly problems: PathProblems; readonly remote: Remote },
 ): void {
-  metrics.gauge('sluice_files_watched', 'Files that are followed.', () => roster.size)
+  metrics.gauge('sluice_files_watched', 'Files that are followed.', () => openFiles.size)
   metrics.gauge('sluice_files_open', 'Files that are open.', () => open.size)
-  metrics.gauge('sluice_files_unreadable', 'Files and folders that cannot be read now.', () => troubles.unread)
+  metrics.gauge('sluice_files_unreadable', 'Files and folders that cannot be read now.', () => problems.unread)
   const silent = 'Remote file systems that do not answer now; their files wait.'
   metrics.gauge('sluice_file_systems_silent', silent, () => remote.silent)
   metrics.gauges(
     'sluice_file_unread_bytes',
     `Bytes of a file that were not read yet, for the ${MAX_SERIES} files with most of them; the rest together is "other".`,
-    () => unread(roster.tailers),
+    () => unread(openFiles.tailers),
   )
   const created = clock.wall()
   metrics.gauge('sluice_checkpoint_age_seconds', 'How long ago the saved positions were up to date.', () => {

@@ -80,7 +80,7 @@ export function keyOf(stat: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${stat.dev}:${stat.ino}`
 }
 
-/** The part of a stat that tells which file it is. */
+/** The part of a stat that identifies the file. */
 export type Identity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
 
 /** Whether the file at `path` is the one of this key. */
@@ -163,7 +163,7 @@ export class BirthTimes {
   /** Whether the file, found at `path`, cannot be the one that was born at `birth`. */
   differ(stat: BigIntStats, birth: bigint, path?: string): boolean {
     if (birth === 0n || stat.birthtimeNs === birth) return false
-    // A folder has changed since its own birth: it tells at once whether its file system keeps them.
+    // A folder has changed since its own birth, so it shows at once whether its file system keeps them.
     if (path !== undefined && !this.kept(stat)) {
       const folder = statSync(dirname(path), { bigint: true, throwIfNoEntry: false })
       if (folder) this.learn(folder)

@@ -2,18 +2,18 @@ import { errorCode } from '../../core/errors.js'
 import { unlessSilent } from '../../lib/guarded-fs.js'
 import type { Descriptors } from './descriptors.js'
 import { type BirthTimes, openKnown } from './identity.js'
-import type { Tailer } from './tailer.js'
-import type { Troubles } from './troubles.js'
+import type { PathProblems } from './path-problems.js'
+import type { Tailer } from './reading/tailer.js'
 
 /** Opens files that were closed to save descriptors. */
 export class Opening {
   readonly #descriptors: Descriptors
-  readonly #troubles: Troubles
+  readonly #problems: PathProblems
   readonly #births: BirthTimes
 
-  constructor(descriptors: Descriptors, troubles: Troubles, births: BirthTimes) {
+  constructor(descriptors: Descriptors, problems: PathProblems, births: BirthTimes) {
     this.#descriptors = descriptors
-    this.#troubles = troubles
+    this.#problems = problems
     this.#births = births
   }
 
@@ -35,7 +35,7 @@ export class Opening {
     this.#descriptors.used(tailer)
     if (tailer.failed === 'open') {
       tailer.failed = undefined
-      this.#troubles.over(tailer.path)
+      this.#problems.over(tailer.path)
     }
     return true
   }
@@ -45,6 +45,6 @@ export class Opening {
     unlessSilent(error)
     const code = errorCode(error)
     if (code === 'EMFILE' || code === 'ENFILE') this.#descriptors.refused()
-    if (code !== 'ENOENT') this.#troubles.failed(path, 'open', error)
+    if (code !== 'ENOENT') this.#problems.failed(path, 'open', error)
   }
 }

@@ -8,7 +8,7 @@ export interface Content {
 /** A place in a file: the end of what was delivered, never inside of an undelivered line. */
 export interface Position {
   readonly offset: number
-  /** A part of the line that goes on here was delivered. */
+  /** The beginning of the line that continues here was delivered. */
   readonly continues: boolean
   /** What the splitter has to know of what was before (lib/record-splitter.ts). */
   readonly carry: number

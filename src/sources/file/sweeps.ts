@@ -1,4 +1,4 @@
-/** How often files that are away are looked for in their folders: one may have been written to after it was let go. */
+/** How often the folders are searched for files without a matching name: one may have been written to after it was released. */
 const THOROUGH_MS = 600_000
 
 /** When sweeps began. One that does not come to its end counts for nothing. */

@@ -18,19 +18,25 @@ import { Splitting } from '../../../src/core/multiline-options.js'
 import type { Origin } from '../../../src/core/origin.js'
 import { LowWaterMark } from '../../../src/flow/low-water-mark.js'
 import { systemClock } from '../../../src/lib/time.js'
-import { compileExclude, compileGlobs, expandBraces, globFault, matchPath } from '../../../src/sources/file/glob.js'
+import {
+  compileExclude,
+  compileGlobs,
+  expandBraces,
+  globFault,
+  matchPath,
+} from '../../../src/sources/file/discovery/glob.js'
+import { Watches } from '../../../src/sources/file/discovery/watches.js'
 import { BirthTimes, fingerprint, fingerprintAt, judge, NO_BYTES } from '../../../src/sources/file/identity.js'
-import { Missing, type MissingOptions } from '../../../src/sources/file/missing.js'
-import { Newcomers } from '../../../src/sources/file/newcomers.js'
+import type { PathProblems } from '../../../src/sources/file/path-problems.js'
 import { emptyStart } from '../../../src/sources/file/positions.js'
-import { Rotated } from '../../../src/sources/file/rotated.js'
+import { Tailer } from '../../../src/sources/file/reading/tailer.js'
+import type { TailerContext } from '../../../src/sources/file/reading/tailing.js'
+import { Missing, type MissingOptions } from '../../../src/sources/file/rotation/missing.js'
+import { PossibleCopies } from '../../../src/sources/file/rotation/possible-copies.js'
+import { Rotated } from '../../../src/sources/file/rotation/rotated.js'
 import { type Entry, Saved } from '../../../src/sources/file/saved.js'
 import { Slices } from '../../../src/sources/file/slices.js'
 import { beginningOf, resumeOf } from '../../../src/sources/file/start.js'
-import { Tailer } from '../../../src/sources/file/tailer.js'
-import type { TailerContext } from '../../../src/sources/file/tailing.js'
-import type { Troubles } from '../../../src/sources/file/troubles.js'
-import { Watches } from '../../../src/sources/file/watches.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime } from '../../support/manual-time.js'
@@ -324,7 +330,7 @@ t.test('an original that is truncated while its copy is compared with it', async
   const path = join(testFolder(t, { 'app.log.1': 'first\n' }), 'app.log.1')
   let isSettled = true
   const examined: string[] = []
-  const newcomers = new Newcomers({
+  const possibleCopies = new PossibleCopies({
     rotated: {
       isCopyOf: () => {
         isSettled = false
@@ -336,18 +342,18 @@ t.test('an original that is truncated while its copy is compared with it', async
     isSettled: original => isSettled || !original.endsWith('.log'),
     examine: name => examined.push(name),
   })
-  newcomers.add(path, 'same')
-  await newcomers.takeUp(new Slices(systemClock))
+  possibleCopies.add(path, 'same')
+  await possibleCopies.takeUp(new Slices(systemClock))
   t.same(examined, [], 'its copy is no file of its own')
-  t.equal(newcomers.wait, true)
+  t.equal(possibleCopies.wait, true)
 })
 
 t.test('a copy as long as a file that is read from another copy was read by nobody', async t => {
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
   const text = 'first\nsecond\n'
   writeFileSync(`${path}.1.gz`, gzipSync(text))
-  const troubles = { damaged: () => {} } as Partial<Troubles> as Troubles
-  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), troubles, () => false)
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
+  const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
   const head = fingerprint(Buffer.from(text), 0, 6)
   const tailer = { path, size: text.length, sought: { head, offset: 0 } }
   const found = async (more: object) => {
@@ -361,14 +367,14 @@ t.test('a copy as long as a file that is read from another copy was read by nobo
 
 t.test('two copies of the same size that begin alike, of one of which all was read', async t => {
   const path = join(testFolder(t, { 'app.log': '' }), 'app.log')
-  const troubles = { damaged: () => {} } as Partial<Troubles> as Troubles
+  const problems = { damaged: () => {} } as Partial<PathProblems> as PathProblems
   const head = fingerprint(Buffer.from('same\n'), 0, 5)
   const found = async (later: string) => {
     for (const [i, text] of [later, 'same\nfirst\n'].entries()) {
       writeFileSync(`${path}.${i + 1}.gz`, gzipSync(text))
       utimesSync(`${path}.${i + 1}.gz`, 1000 - i, 1000 - i)
     }
-    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), troubles, () => false)
+    const rotated = new Rotated(new Saved(undefined), new BirthTimes(), problems, () => false)
     rotated.begin()
     const tailers = [{ path, size: 11, sought: { head, offset: 11 } } as unknown as Tailer]
     const unseen = await rotated.unseen(path, 0, undefined, tailers, new Slices(systemClock))

@@ -7,7 +7,7 @@ import {
 } from '../../domain/documents.js'
 import { notFound } from '../../domain/errors.js'
 import { pageQuery, pipelineInput, pipelineUpdate, publishInput } from '../../domain/inputs.js'
-import type { Tagged } from '../../domain/pipelines.js'
+import type { Tagged } from '../../domain/pipelines/pipelines.js'
 import { type Call, type Reply, type Route, route } from '../route.js'
 
 const ETAG = { etag: 'Of what is shown; for If-Match and If-None-Match.' }

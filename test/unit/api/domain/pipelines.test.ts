@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { PublishedDocument } from '../../../../src/api/domain/documents.js'
 import { ApiError } from '../../../../src/api/domain/errors.js'
-import { PacedWork } from '../../../../src/api/domain/paced-work.js'
+import { PacedWork } from '../../../../src/api/domain/pipelines/paced-work.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 
 const PAGE = { limit: 50 }

@@ -2,7 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import { secretInput } from '../../../../src/api/domain/inputs.js'
-import { Sealer } from '../../../../src/api/domain/sealer.js'
+import { Sealer } from '../../../../src/api/domain/secrets/sealer.js'
 import { HIDDEN } from '../../../../src/config/account-secrets.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 

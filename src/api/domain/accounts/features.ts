@@ -1,0 +1,24 @@
+import type { ApiError } from '../errors.js'
+import { forbidden } from '../errors.js'
+import type { AccountRecord } from '../records.js'
+
+/** Processors in beta: an account's manager has to enable them there before a pipeline with one can be published. */
+export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
+  throttle: { processor: 'throttle' },
+}
+
+/** The features that processors of these types need and the account does not have. */
+export function missingFeatures(account: AccountRecord, types: Iterable<string>): string[] {
+  const used = new Set(types)
+  return Object.entries(FEATURES).flatMap(([name, { processor }]) =>
+    used.has(processor) && account.features[name] !== true ? [name] : [],
+  )
+}
+
+export function notEnabled(names: readonly string[]): ApiError {
+  const [name] = names
+  return forbidden(
+    'feature_not_enabled',
+    `${names.join(', ')} is in beta and not enabled for this account: a manager of it enables it with PUT /v3/account/feature/${name} and {"enabled":true}; then publish again`,
+  )
+}

@@ -1,0 +1,100 @@
+import { timingSafeEqual } from 'node:crypto'
+import { Recent } from '../../store/recent.js'
+import type { Context } from '../context.js'
+import type { Keys } from '../keys/keys.js'
+import type { Principal } from '../keys/principal.js'
+import { type AccountRecord, at, type KeyRecord, type ServiceAccountRecord, type UserRecord } from '../records.js'
+import { ROLE_SCOPES } from './scopes.js'
+
+/**
+ * What each key gives, by its hash. Remembered until anything is written that a grant is made from, so that what
+ * changed acts at the next request; a grant that was being read while that was written is not remembered.
+ */
+
+type Given = 'type' | 'subject' | 'enterpriseId' | 'account' | 'scopes' | 'role' | 'keyId' | 'expiresAt' | 'givesUntil'
+
+export interface Grant extends Pick<Principal, Given> {
+  readonly hash: Buffer
+  /** The key was ended, or what it belongs to is gone. */
+  readonly revoked: boolean
+}
+
+/** Of each of two generations. */
+const MOST_REMEMBERED = 10_000
+const MADE_FROM = [at.allKeys, at.allUsers, at.allServiceAccounts, at.allAccounts]
+
+export class Grants {
+  readonly #context: Context
+  readonly #keys: Keys
+  #known = new Recent<Grant>(MOST_REMEMBERED)
+
+  constructor(context: Context, keys: Keys) {
+    this.#context = context
+    this.#keys = keys
+    const forget = () => {
+      this.#known = new Recent(MOST_REMEMBERED)
+    }
+    for (const prefix of MADE_FROM) context.store.watch(prefix, forget)
+  }
+
+  /** As far as it is remembered. */
+  known(hash: Buffer): Grant | undefined {
+    const found = this.#known.get(hash.toString('latin1'))?.value
+    return found && timingSafeEqual(found.hash, hash) ? found : undefined
+  }
+
+  /** Of dead keys, too; undefined: nobody has this key. */
+  async read(hash: Buffer): Promise<Grant | undefined> {
+    const known = this.#known
+    const record = await this.#keys.find(hash)
+    if (!record) return undefined
+    const grant = await this.#grant(record, hash)
+    known.set(hash.toString('latin1'), grant, 1)
+    return grant
+  }
+
+  async #grant(record: KeyRecord, hash: Buffer): Promise<Grant> {
+    const { type, enterprise_id, account_id, subject_id } = record
+    const place =
+      type === 'personal'
+        ? at.user(enterprise_id, account_id!, subject_id)
+        : at.serviceAccount(enterprise_id, account_id, subject_id)
+    const found = await this.#context.read<ServiceAccountRecord | UserRecord>(place)
+    const account =
+      account_id === null ? undefined : await this.#context.read<AccountRecord>(at.account(enterprise_id, account_id))
+    return {
+      hash,
+      type,
+      revoked: record.revoked_at !== null || !found || !owns(found, record) || (account_id !== null && !account),
+      subject: found ? subjectOf(found) : { id: subject_id, email: '', title: '' },
+      enterpriseId: enterprise_id,
+      account: account && { id: account.id, shortId: account.short_id },
+      scopes: new Set(found ? scopesOf(found, record) : []),
+      role: found && 'role' in found ? found.role : undefined,
+      keyId: record.id,
+      expiresAt: record.expires_at,
+      givesUntil: record.gives_until === undefined ? record.expires_at : record.gives_until,
+    }
+  }
+}
+
+/** Whether a key is still one of those that its subject has. Users do not count theirs. */
+function owns(subject: ServiceAccountRecord | UserRecord, { id }: KeyRecord): boolean {
+  return 'role' in subject || subject.key?.id === id || subject.old_key?.id === id
+}
+
+/** Those of the subject, as far as the key is not narrowed. */
+function scopesOf(subject: ServiceAccountRecord | UserRecord, { scopes }: KeyRecord) {
+  const own = 'role' in subject ? ROLE_SCOPES[subject.role] : subject.scopes
+  return scopes === null ? own : own.filter(scope => scopes.includes(scope))
+}
+
+function subjectOf(record: ServiceAccountRecord | UserRecord): Principal['subject'] {
+  const { id, title } = record
+  return { id, email: 'role' in record ? record.email : serviceAccountEmail(id), title }
+}
+
+/** The address that stands for a service account wherever one of a subject is shown. */
+export function serviceAccountEmail(id: string): string {
+  return `${id}@service-account.invalid`
+}

@@ -1,0 +1,173 @@
+import { requireAccount, requireId, requireScope } from '../accounts/access.js'
+import { type Context, tooMany } from '../context.js'
+import type { DaemonDocument, Page } from '../documents.js'
+import { ApiError, forbidden, notFound } from '../errors.js'
+import type { PageQuery, ReportInput } from '../inputs.js'
+import type { Principal } from '../keys/principal.js'
+import { RateLimiter, rateHeaders } from '../keys/rate-limiter.js'
+import { at, type DaemonRecord, type PipelineRecord } from '../records.js'
+import { KnownDaemons, SILENT_MS } from './known-daemons.js'
+
+/** A daemon that has not reported for so long is forgotten. */
+const FORGOTTEN_MS = 30 * 86_400_000
+/** Entries looked at before others get their turn. */
+const PORTION = 500
+
+/**
+ * Which daemon runs what. A report is worth little once the next one is there, so reports are kept in memory and written
+ * down together every few seconds; a kill costs those seconds' worth, until the next report.
+ */
+export class Fleet {
+  readonly #context: Context
+  /** undefined: to be removed. */
+  #unwritten = new Map<string, DaemonRecord | undefined>()
+  /** Daemons by account; filled when an account is first met. */
+  readonly #known = new Map<string, KnownDaemons>()
+  readonly #registrations: RateLimiter
+  /** Daemons that made room for new ones. */
+  evicted = 0
+  /** Reports of new daemons that were refused: there were too many at a time, or the account has too many. */
+  refused = 0
+
+  constructor(context: Context) {
+    this.#context = context
+    this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock)
+  }
+
+  /** Daemons of the account's pipelines, of all accounts at enterprise scope. */
+  async list(principal: Principal, page: PageQuery): Promise<Page<DaemonDocument>> {
+    requireScope(principal, 'pipeline:read')
+    await this.flush()
+    const { enterpriseId, account } = principal
+    const prefix = at.daemons(enterpriseId, account?.id)
+    const { limit, after } = page
+    const from = after === undefined ? {} : { after: prefix + after }
+    const entries = await this.#context.store.list(prefix, { ...from, limit: limit + 1 })
+    const shown = entries.slice(0, limit)
+    const items = await Promise.all(
+      shown.map(({ key, value }) => this.#show(value as DaemonRecord, enterpriseId, key.split('/')[2]!)),
+    )
+    return { items, next: entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null, limit }
+  }
+
+  /** Needs `pipeline:read`, and is not for viewers; kept in memory first, written every few seconds. */
+  async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
+    requireScope(principal, 'pipeline:read')
+    if (principal.role === 'viewer') {
+      const message = 'viewers cannot report as daemons: use the key of a service account with pipeline:read'
+      throw forbidden('role_missing', message)
+    }
+    const { id: accountId } = requireAccount(principal)
+    const { enterpriseId } = principal
+    requireId(input.pipeline_id, 'pipeline')
+    const pipeline = await this.#pipeline(enterpriseId, accountId, input.pipeline_id)
+    if (!pipeline) throw notFound('pipeline')
+    const key = at.daemon(enterpriseId, accountId, pipeline.id, input.daemon_id)
+    const known = await this.#daemons(enterpriseId, accountId)
+    if (!known.has(key)) this.#admit(principal, known)
+    const registeredMs = known.reported(key, Math.floor(this.#context.clock.wall()))
+    const record: DaemonRecord = {
+      id: input.daemon_id,
+      pipeline_id: pipeline.id,
+      host: input.host,
+      version: input.version,
+      revision: input.revision,
+      health: input.health,
+      error: input.error ?? null,
+      totals: input.totals ?? {},
+      started_at: input.started_at ?? null,
+      reported_at: this.#context.time(),
+      registered_at: new Date(registeredMs).toISOString(),
+    }
+    this.#unwritten.set(key, record)
+    return this.#show(record, enterpriseId, accountId)
+  }
+
+  /** Throws where another daemon cannot be added. Where there are too many, one that is not known to be real goes. */
+  #admit({ subject, account }: Principal, known: KnownDaemons): void {
+    const { clock, limits, log } = this.#context
+    const rate = this.#registrations.take(subject.id)
+    if (!rate.allowed) {
+      this.refused++
+      const message = `more than ${rate.limit} new daemons in ${rate.windowMs / 1000} seconds; report again later`
+      throw new ApiError(429, 'too_many_daemons', message, { headers: rateHeaders(rate) })
+    }
+    while (known.size >= limits.daemons) {
+      const key = known.evict(Math.floor(clock.wall()))
+      if (key === undefined) {
+        this.refused++
+        throw tooMany(limits.daemons, 'daemons in an account')
+      }
+      if (this.evicted++ === 0)
+        log.warn(
+          { account: account?.id, subject: subject.id, limit: limits.daemons },
+          'an account has as many daemons as possible; new ones replace those that reported only once, or not for long',
+        )
+      this.#unwritten.set(key, undefined)
+    }
+  }
+
+  /** Writes down what was reported. */
+  async flush(): Promise<void> {
+    if (this.#unwritten.size === 0) return
+    const reports = this.#unwritten
+    this.#unwritten = new Map()
+    try {
+      await this.#context.store.write([...reports].map(([key, value]) => ({ key, value })))
+    } catch (error) {
+      this.#unwritten = new Map([...reports, ...this.#unwritten])
+      throw error
+    }
+  }
+
+  /** Removes daemons that have not reported for long, and those whose pipeline is gone. */
+  async forgetOld(): Promise<void> {
+    const { store } = this.#context
+    const oldest = this.#context.time(-FORGOTTEN_MS)
+    let after: string | undefined
+    for (;;) {
+      const entries = await store.list(at.allDaemons, { limit: PORTION, ...(after === undefined ? {} : { after }) })
+      if (entries.length === 0) break
+      const gone: string[] = []
+      for (const { key, value } of entries) {
+        const record = value as DaemonRecord
+        const [, enterprise, account] = key.split('/') as [string, string, string]
+        const kept = record.reported_at > oldest && (await this.#pipeline(enterprise, account, record.pipeline_id))
+        if (!kept) gone.push(key)
+        after = key
+      }
+      if (gone.length > 0) await store.write(gone.map(key => ({ key, value: undefined })))
+    }
+    await this.flush()
+    this.#known.clear()
+  }
+
+  async #daemons(enterpriseId: string, accountId: string): Promise<KnownDaemons> {
+    const known = this.#known.get(accountId)
+    if (known) return known
+    const entries = await this.#context.store.list(at.daemons(enterpriseId, accountId))
+    const read = this.#known.get(accountId) ?? new KnownDaemons(entries)
+    this.#known.set(accountId, read)
+    return read
+  }
+
+  #pipeline(enterprise: string, account: string, id: string): Promise<PipelineRecord | undefined> {
+    return this.#context.read<PipelineRecord>(at.pipeline(enterprise, account, id))
+  }
+
+  async #show(
+    { registered_at: _, ...record }: DaemonRecord,
+    enterprise: string,
+    account: string,
+  ): Promise<DaemonDocument> {
+    const pipeline = await this.#pipeline(enterprise, account, record.pipeline_id)
+    const published = pipeline?.published_revision ?? null
+    const silent = Date.parse(record.reported_at) + SILENT_MS < this.#context.clock.wall()
+    return {
+      ...record,
+      published_revision: published,
+      behind: published !== null && record.revision !== published,
+      silent,
+    }
+  }
+}

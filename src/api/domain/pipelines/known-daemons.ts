@@ -1,0 +1,56 @@
+import type { Entry } from '../../store/store.js'
+import type { DaemonRecord } from '../records.js'
+
+/** A daemon that has not reported for so long is silent. */
+export const SILENT_MS = 5 * 60_000
+/** A daemon counts as real when it has reported for so long: whoever invents ids has to keep reporting for all of them. */
+const CONFIRMED_MS = 30_000
+
+interface Known {
+  readonly registeredMs: number
+  reportedMs: number
+}
+
+/** The daemons of one account, so that a report costs no read of the store. */
+export class KnownDaemons {
+  readonly #daemons = new Map<string, Known>()
+
+  constructor(entries: readonly Entry[]) {
+    for (const { key, value } of entries) {
+      const { registered_at, reported_at } = value as DaemonRecord
+      const reportedMs = Date.parse(reported_at)
+      // Records without a time of registration are older than it.
+      this.#daemons.set(key, { registeredMs: registered_at ? Date.parse(registered_at) : 0, reportedMs })
+    }
+  }
+
+  get size(): number {
+    return this.#daemons.size
+  }
+
+  has(key: string): boolean {
+    return this.#daemons.has(key)
+  }
+
+  /** When the daemon reported first. */
+  reported(key: string, nowMs: number): number {
+    const known = this.#daemons.get(key)
+    if (known) known.reportedMs = nowMs
+    else this.#daemons.set(key, { registeredMs: nowMs, reportedMs: nowMs })
+    return known?.registeredMs ?? nowMs
+  }
+
+  /** Forgets the daemon that a new one may replace, and returns it; undefined when all are real and report. */
+  evict(nowMs: number): string | undefined {
+    const isConfirmed = ({ registeredMs, reportedMs }: Known) => reportedMs - registeredMs >= CONFIRMED_MS
+    const all = [...this.#daemons]
+    const candidates = [
+      all.filter(([, known]) => !isConfirmed(known)),
+      all.filter(([, { reportedMs }]) => reportedMs + SILENT_MS < nowMs),
+    ].find(some => some.length > 0)
+    if (!candidates) return undefined
+    const [key] = candidates.reduce((a, b) => (b[1].reportedMs < a[1].reportedMs ? b : a))
+    this.#daemons.delete(key)
+    return key
+  }
+}

@@ -1,0 +1,38 @@
+import { HIDDEN, takeLiterals, withLiterals } from '../../../config/account-secrets.js'
+import type { SealedLiteral } from '../records.js'
+import type { Sealer } from './sealer.js'
+
+/** A record with a configuration in which earlier versions left literal keys. */
+interface Holder {
+  readonly config: Readonly<Record<string, unknown>>
+  readonly literals?: readonly SealedLiteral[]
+}
+
+/** Literal keys in configurations that earlier versions saved: encrypted in the store as secrets of accounts are. */
+export class Literals {
+  readonly #sealer: Sealer
+
+  constructor(sealer: Sealer) {
+    this.#sealer = sealer
+  }
+
+  /** The record with all literal keys encrypted; the same object when there are none. `place` is its key in the store. */
+  seal<R extends Holder>(record: R, place: string): R {
+    const { config, literals } = takeLiterals(record.config)
+    const found = literals.filter(({ value }) => value !== HIDDEN)
+    if (found.length === 0) return record
+    const sealed = found.map(({ path, value }) => ({ path, sealed: this.#sealer.seal(value, placeOf(place, path)) }))
+    return { ...record, config, literals: [...(record.literals ?? []), ...sealed] }
+  }
+
+  /** The configuration with its literal keys. One that cannot be decrypted stays hidden: nothing can run with it. */
+  open({ config, literals = [] }: Holder, place: string): Holder['config'] {
+    const found = literals.flatMap(({ path, sealed }) => {
+      const value = this.#sealer.open(sealed, placeOf(place, path))
+      return value === undefined ? [] : [{ path, value }]
+    })
+    return withLiterals(config, found)
+  }
+}
+
+const placeOf = (place: string, path: readonly string[]) => JSON.stringify([place, ...path])

@@ -1,0 +1,169 @@
+import { basename, resolve } from 'node:path'
+import picomatch from 'picomatch'
+import { errorText } from '../../../core/errors.js'
+import { fileSystems } from '../../../lib/file-systems.js'
+import { finalPath } from '../../../lib/final-path.js'
+import { Pattern } from '../../../lib/pattern.js'
+
+/** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */
+export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
+export const ANY_DEPTH = Symbol('**')
+
+/** More alternatives than any pattern of good sense has. */
+const MAX_ALTERNATIVES = 1000
+
+/** `whole`: the pattern matches. `prefix`: it may match something below. */
+export type GlobMatch = 'whole' | 'prefix' | 'no'
+
+/** Patterns with absolute paths, as segments; braces are expanded, so that each walks from its own base folder. */
+export function compileGlobs(patterns: readonly string[]): Segment[][] {
+  return patterns.flatMap(pattern => expandBraces(pattern)).map(pattern => compile(resolve(pattern)))
+}
+
+function compile(pattern: string): Segment[] {
+  const parts = pattern.split('/').slice(1)
+  return parts.map(part => {
+    if (part === '**') return ANY_DEPTH
+    const { isGlob, negated } = picomatch.scan(part)
+    if (!isGlob && !negated) return part.replace(/\\(.)/g, '$1')
+    return matcher(part, { posix: true, nonegate: true, nobrace: true })
+  })
+}
+
+/** Names and patterns come from anybody: picomatch says what a pattern means, as a regular expression, and never runs it. */
+function matcher(glob: string, options: picomatch.PicomatchOptions): (text: string) => boolean {
+  const { source, flags } = picomatch.makeRe(glob, options)
+  try {
+    const pattern = new Pattern(source, flags)
+    return text => text === glob || (text !== '' && pattern.test(text))
+  } catch (error) {
+    throw new Error(`the file pattern ${glob} cannot be used: ${errorText(error)}`)
+  }
+}
+
+/** What is wrong with `patterns`, or undefined. */
+export function globFault(patterns: readonly string[]): string | undefined {
+  try {
+    compileGlobs(patterns)
+    compileExclude(patterns)
+    return undefined
+  } catch (error) {
+    return errorText(error)
+  }
+}
+
+/** `a{b,c}` is `ab` and `ac`, `{1..3}` is 1, 2 and 3. Anything else in braces stays. */
+export function expandBraces(pattern: string): string[] {
+  for (let open = pattern.indexOf('{'); open >= 0; open = pattern.indexOf('{', open + 1)) {
+    if (pattern[open - 1] === '\\') continue
+    const group = readGroup(pattern, open)
+    const choices = group && (group.items.length > 1 ? group.items : range(group.items[0]!))
+    if (!choices) continue
+    const before = pattern.slice(0, open)
+    const rest = expandBraces(pattern.slice(group.end))
+    const all = choices
+      .flatMap(choice => expandBraces(choice))
+      .flatMap(choice => rest.map(end => before + choice + end))
+    if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} stand for too many patterns`)
+    return all
+  }
+  return [pattern]
+}
+
+/** The comma-separated items of the group that opens at `open`, or undefined when it does not close. */
+function readGroup(pattern: string, open: number): { items: string[]; end: number } | undefined {
+  const items: string[] = []
+  let depth = 0
+  let start = open + 1
+  for (let i = open; i < pattern.length; i++) {
+    const sign = pattern[i]
+    if (sign === '\\') i++
+    else if (sign === '{') depth++
+    else if (sign === ',' && depth === 1) {
+      items.push(pattern.slice(start, i))
+      start = i + 1
+    } else if (sign === '}' && --depth === 0) {
+      items.push(pattern.slice(start, i))
+      return { items, end: i + 1 }
+    }
+  }
+  return undefined
+}
+
+/** `1..3` or `01..12` as its numbers, padded as the first of them; `a..c` as its letters. */
+function range(text: string): string[] | undefined {
+  const match = /^(\d{1,9}|[a-zA-Z])\.\.(\d{1,9}|[a-zA-Z])$/.exec(text)
+  if (!match) return undefined
+  const [from, to] = [match[1]!, match[2]!]
+  const numbers = /\d/.test(from)
+  if (numbers !== /\d/.test(to)) return undefined
+  const [first, last] = numbers ? [Number(from), Number(to)] : [from.charCodeAt(0), to.charCodeAt(0)]
+  const length = Math.abs(last - first) + 1
+  if (length > MAX_ALTERNATIVES) throw new Error(`{${text}} stands for too many patterns`)
+  const width = from.startsWith('0') ? from.length : 0
+  return Array.from({ length }, (_, i) => {
+    const value = last < first ? first - i : first + i
+    return numbers ? String(value).padStart(width, '0') : String.fromCharCode(value)
+  })
+}
+
+/** How `path`, absolute, relates to `segments`. */
+export function matchPath(path: string, segments: readonly Segment[]): GlobMatch {
+  return matchParts(path.split('/').slice(1), 0, segments, 0)
+}
+
+function matchParts(parts: readonly string[], p: number, segments: readonly Segment[], s: number): GlobMatch {
+  if (p === parts.length) return s === segments.length ? 'whole' : 'prefix'
+  const segment = segments[s]
+  if (segment === undefined) return 'no'
+  const part = parts[p]!
+  if (segment !== ANY_DEPTH) return matchName(segment, part) ? matchParts(parts, p + 1, segments, s + 1) : 'no'
+  if (s === segments.length - 1 && p === parts.length - 1) return part.startsWith('.') ? 'no' : 'whole'
+  const without = matchParts(parts, p, segments, s + 1)
+  if (without === 'whole' || part.startsWith('.')) return without
+  const deeper = matchParts(parts, p + 1, segments, s)
+  return deeper === 'no' ? without : deeper
+}
+
+/**
+ * A test whether files of this path are read. With `links`, also by another path to the folder that a pattern begins
+ * with.
+ */
+export function compileReads(
+  include: readonly string[],
+  exclude: readonly string[],
+  links: boolean,
+  systems = fileSystems,
+): (path: string) => boolean {
+  const excluded = compileExclude(exclude)
+  const globs = compileGlobs(include).map(segments => {
+    const folder = literalFolder(segments)
+    return { segments, folder, real: links && systems.mountOf(folder) === undefined ? finalPath(folder) : folder }
+  })
+  return path =>
+    globs.some(({ segments, folder, real }) => {
+      const found = real !== folder && path.startsWith(`${real}/`) ? folder + path.slice(real.length) : path
+      return matchPath(found, segments) === 'whole' && !excluded(found, basename(found))
+    })
+}
+
+/** The folder that everything a pattern matches is in. */
+function literalFolder(segments: readonly Segment[]): string {
+  const first = segments.findIndex((segment, i) => typeof segment !== 'string' || i === segments.length - 1)
+  return `/${segments.slice(0, first).join('/')}`
+}
+
+export function matchName(segment: string | ((name: string) => boolean), name: string): boolean {
+  return typeof segment === 'string' ? segment === name : segment(name)
+}
+
+/** A test of paths against `exclude`: a pattern without a slash is about the file's name, others about the path. */
+export function compileExclude(patterns: readonly string[]): (path: string, name: string) => boolean {
+  const options = { posix: true, nonegate: true, dot: true }
+  const all = patterns.flatMap(pattern => expandBraces(pattern))
+  const names = all.filter(pattern => !pattern.includes('/')).map(pattern => matcher(pattern, options))
+  const paths = all
+    .filter(pattern => pattern.includes('/'))
+    .map(pattern => matcher(pattern.startsWith('**') ? pattern : resolve(pattern), options))
+  return (path, name) => names.some(test => test(name)) || paths.some(test => test(path))
+}

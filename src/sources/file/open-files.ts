@@ -1,0 +1,400 @@
+import type { BigIntStats } from 'node:fs'
+import { dirname } from 'node:path'
+import type { Codec } from '../../core/codec.js'
+import type { SourceContext } from '../../core/component.js'
+import { closeSync, fstatSync, realpathSync, statSync } from '../../lib/guarded-fs.js'
+import type { Descriptors } from './descriptors.js'
+import type { NameKind } from './discovery/discovery.js'
+import { BirthTimes, keyOf, type Verdict } from './identity.js'
+import { openWithinSync } from './open-within.js'
+import { Opening } from './opening.js'
+import type { PathProblems } from './path-problems.js'
+import { Held } from './reading/held.js'
+import { findOverwritten } from './reading/overwritten.js'
+import { Tailer } from './reading/tailer.js'
+import type { TailerContext } from './reading/tailing.js'
+import { Copy } from './rotation/copy.js'
+import { DetachedFiles } from './rotation/detached-files.js'
+import type { Losses } from './rotation/losses.js'
+import { Missing } from './rotation/missing.js'
+import { originalsOf, PossibleCopies } from './rotation/possible-copies.js'
+import { Rotated } from './rotation/rotated.js'
+import { openSibling, type Sibling } from './rotation/siblings.js'
+import { Succession } from './rotation/succession.js'
+import { type Displaced, type Entry, entryKey, type Saved } from './saved.js'
+import { Slices } from './slices.js'
+import { beginningOf, judgeEntry, positionOf, resumeOf, startOf } from './start.js'
+import { Sweeps } from './sweeps.js'
+
+export interface OpenFilesOptions {
+  readonly context: SourceContext
+  readonly codec: Codec
+  readonly fromEnd: boolean
+  /** How long a file that is away is watched for more. */
+  readonly rotateWaitMs: number
+  readonly saved: Saved
+  readonly tailing: TailerContext
+  readonly problems: PathProblems
+  readonly descriptors: Descriptors
+  readonly rotations: { value: number }
+  readonly losses: Losses
+  /** The file may have more to read. */
+  onReady(tailer: Tailer): void
+  /** Nothing more will come: what is left of its last line goes out. */
+  onEnd(tailer: Tailer): void
+  onForget(tailer: Tailer): void
+}
+
+/**
+ * Who is who: the files that are read, by inode and by name. Invariants: one tailer per inode, however many names lead
+ * to it; a file that was found once is read to its end under whatever name, and kept until all of it is settled.
+ */
+export class OpenFiles {
+  /** Files taken up that no saved checkpoint knows of; reset by who saves one. */
+  unsaved = 0
+  readonly #options: OpenFilesOptions
+  readonly #tailers = new Map<string, Tailer>()
+  readonly #names: Succession
+  readonly #held: Held
+  readonly #births = new BirthTimes()
+  readonly #opening: Opening
+  readonly #rotated: Rotated
+  readonly #possibleCopies: PossibleCopies
+  readonly #missing: Missing
+  readonly #detached: DetachedFiles
+  readonly #sweeps: Sweeps
+
+  constructor(options: OpenFilesOptions) {
+    this.#options = options
+    const { saved, problems, context } = options
+    this.#sweeps = new Sweeps(saved.lookedAt ?? context.clock.wall())
+    const births = this.#births
+    this.#held = new Held(options)
+    this.#opening = new Opening(options.descriptors, problems, births)
+    this.#names = new Succession({
+      isRead: tailer => this.#tailers.has(tailer.key),
+      onRotated: (path, tailer, former) => this.#onRotated(path, tailer, former),
+    })
+    this.#rotated = new Rotated(saved, births, problems, key => this.#tailers.has(key))
+    const shared = { ...options, births, rotated: this.#rotated }
+    this.#missing = new Missing({
+      ...shared,
+      adopt: (path, entry) => this.#adopt(path, 'plain', entry),
+      adoptCopy: (entry, copy) => this.#adoptCopy(entry, copy),
+      precede: (name, tailer) => this.#names.precede(name, tailer),
+      at: path => this.#names.paths.get(path),
+      tailers: () => this.#tailers.values(),
+      open: tailer => this.open(tailer),
+      onTruncated: tailer => this.truncated(tailer),
+    })
+    this.#possibleCopies = new PossibleCopies({
+      rotated: this.#rotated,
+      isName: path => this.#names.paths.has(path) || saved.has(path),
+      at: path => this.#names.paths.get(path),
+      isSettled: path => this.#missing.isSettled(path),
+      examine: (path, kind) => this.examine(path, kind, true),
+    })
+    this.#detached = new DetachedFiles({
+      ...shared,
+      readOn: (tailer, place) => this.#readOn(tailer, place),
+      open: tailer => this.open(tailer),
+      forget: tailer => this.#forget(tailer),
+    })
+  }
+
+  /** Those of the open files that the next start could not find. */
+  unfindable(): Promise<Tailer[]> {
+    return this.#detached.unfindable(this.#tailers.values(), new Slices(this.#options.context.clock))
+  }
+
+  get tailers(): Iterable<Tailer> {
+    return this.#tailers.values()
+  }
+
+  get size(): number {
+    return this.#tailers.size
+  }
+
+  /** What was rotated before this time was seen, wall clock in milliseconds. */
+  get lookedAt(): number {
+    return this.#sweeps.lookedAt
+  }
+
+  get displaced(): Displaced[] {
+    return this.#missing.displacements
+  }
+
+  /** The file that was found under this name last. */
+  at(path: string): Tailer | undefined {
+    return this.#names.at(path)
+  }
+
+  /** The folders that symbolic links lead to. */
+  targetFolders = (): Iterable<string> => this.#names.targetFolders()
+
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean {
+    return this.#opening.open(tailer)
+  }
+
+  /** Looks at what is found under `files` now, and at what was found before and is not any more. */
+  async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
+    await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices))
+  }
+
+  async #lookAt(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
+    const { problems, saved, context } = this.#options
+    for (const [path, kind] of files) {
+      if (slices.due) await slices.pause()
+      if (kind !== 'same' || !this.#glance(path)) this.examine(path, kind)
+    }
+    for (const path of this.#names.paths.keys()) if (!files.has(path)) this.#names.vacate(path)
+    const now = context.clock.now()
+    const thorough = now >= this.#sweeps.thoroughAt || this.#missing.isIncomplete
+    if (thorough) await this.#missing.find(this.#tailers.values(), slices)
+    this.#names.succeed()
+    const held = this.#held.now
+    await this.#detached.visit(this.#unseen(), slices)
+    await this.#missing.findUnseen(this.#sweeps.beganAt, slices)
+    await this.#possibleCopies.takeUp(slices)
+    await findOverwritten(this.#tailers.values(), tailer => this.truncated(tailer), slices)
+    this.#held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
+    // Before anything is read, what was rotated unseen can still come first.
+    if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
+    problems.nextSweep()
+    if (!thorough || this.#missing.isIncomplete) return
+    this.#sweeps.wasThorough(now)
+    saved.prune(context.clock.wall())
+  }
+
+  /** Files that wait for the next sweep. */
+  get holds(): boolean {
+    return this.#held.size > 0 || this.#possibleCopies.wait
+  }
+
+  /** There may be more to read, which was rotated and never seen. */
+  get isSearching(): boolean {
+    return this.#missing.isWaiting
+  }
+
+  /** What this sweep did not come across. */
+  #unseen(): Tailer[] {
+    const unseen: Tailer[] = []
+    for (const tailer of this.#tailers.values()) {
+      const { path, found } = tailer
+      if (this.#names.paths.get(path) !== tailer && this.#names.paths.get(found) === tailer) {
+        tailer.path = found
+        tailer.movedAt = this.#options.context.clock.now()
+        if (tailer.pending > 0 || tailer.growth.parked) this.#options.onReady(tailer)
+      }
+      if (tailer.seen !== this.#sweeps.number) unseen.push(tailer)
+    }
+    return unseen
+  }
+
+  /** The quick look at a file that is open, where nobody can have renamed it. */
+  #glance(path: string): boolean {
+    const tailer = this.#names.paths.get(path)
+    if (!tailer?.isOpen || this.#options.context.isOwnOutput?.(tailer.key, tailer.birth)) return false
+    this.#seen(tailer, path, tailer.glance())
+    return true
+  }
+
+  #seen(tailer: Tailer, path: string, changed: boolean): void {
+    tailer.seen = this.#sweeps.number
+    tailer.found = path
+    tailer.awaySince = undefined
+    if (changed || tailer.failed) this.#options.onReady(tailer)
+  }
+
+  /** What is at `path` now? */
+  examine(path: string, kind: NameKind = 'unknown', isOwn = false): void {
+    try {
+      const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
+      if (!stat) this.#names.vacate(path)
+      else if (stat.isFile()) this.#examineFile(path, stat, kind, isOwn)
+      else if (!stat.isDirectory() || kind === 'unknown') this.#options.problems.skipped(path, stat)
+    } catch (error) {
+      this.#opening.failed(path, error)
+    }
+  }
+
+  #examineFile(path: string, stat: BigIntStats, kind: NameKind, isOwn: boolean): void {
+    this.#births.learn(stat)
+    let tailer = this.#tailers.get(keyOf(stat))
+    if (this.#options.context.isOwnOutput?.(keyOf(stat), stat.birthtimeNs)) {
+      this.#options.problems.ownOutput(path)
+      if (tailer) this.#forget(tailer)
+      return
+    }
+    // While a file is open nobody else gets its inode.
+    if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
+      this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')
+      this.#rekey(tailer, () => tailer!.leave())
+      for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
+      tailer = undefined
+    }
+    if (!tailer && !isOwn && !this.#options.saved.knows(stat, this.#births) && this.#possibleCopies.add(path, kind))
+      return
+    tailer ??= this.#adopt(path, kind)
+    if (!tailer) return
+    this.#names.set(path, tailer)
+    this.#seen(tailer, path, tailer.look(Number(stat.size), stat.mtimeNs))
+  }
+
+  /** A new file took a name: the rest of the one that had it comes first. */
+  #onRotated(path: string, tailer: Tailer, former: Tailer): void {
+    this.#options.rotations.value++
+    this.#options.context.log.info({ file: path }, 'file was rotated')
+    // It may have more, which comes first. When it is closed, its new name has to be found before.
+    if (former.isOpen && !former.held) this.#options.onReady(former)
+    else this.#held.add(tailer)
+    this.#displace(path)
+  }
+
+  /** Takes a file up that is not read yet. */
+  #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
+    const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
+    descriptors.trim(1)
+    const fd = openWithinSync(context.reach, path)
+    let taken = false
+    try {
+      const stat = fstatSync(fd, { bigint: true })
+      if (away && keyOf(stat) !== entryKey(away)) return undefined
+      const known = this.#tailers.get(keyOf(stat))
+      if (known || !stat.isFile()) return known
+      // A folder has changed since its birth, so it shows at once whether its file system keeps times of birth.
+      if (!this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
+      const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
+      const verdict = remembered && judgeEntry(fd, stat, remembered, this.#births)
+      const entry = verdict === 'same' ? remembered : undefined
+      const target = kind === 'link' || kind === 'unknown' ? realpathSync(path) : path
+      const atEnd = fromEnd && this.#sweeps.isFirst
+      const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
+      // From here on nothing fails: a position leaves what is saved only when its file is taken up.
+      if (remembered) this.#resumed(path, remembered, verdict!)
+      if (away && !entry) return undefined
+      // A file that was renamed keeps the name that its lines were written under.
+      const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
+      if (entry && entry.path !== path) {
+        this.#names.setFormer(entry.path, tailer)
+        this.#displace(entry.path)
+      }
+      tailer.open(fd)
+      taken = true
+      this.#tailers.set(tailer.key, tailer)
+      descriptors.used(tailer)
+      this.#names.setTarget(path, target, tailer)
+      problems.over(path)
+      if (!entry) this.unsaved++
+      context.checkpoints.changed()
+      return tailer
+    } finally {
+      if (!taken) closeSync(fd)
+    }
+  }
+
+  /** Takes up what is left of a file that is gone, in a copy of it. */
+  #adoptCopy(entry: Entry, copy: Copy): Tailer {
+    const { context, codec, tailing, saved } = this.#options
+    saved.remove(entry)
+    const name = entry.file ?? entry.path
+    const stat = { dev: BigInt(entry.dev), ino: BigInt(entry.ino), birthtimeNs: BigInt(entry.birth) }
+    const tailer = new Tailer(entry.path, stat, context.origin(codec, name), positionOf(entry), tailing)
+    tailer.readOn(copy)
+    this.#tailers.set(tailer.key, tailer)
+    return tailer
+  }
+
+  /** The name leads to another file than before: what had it in between may be found. */
+  #displace(path: string): void {
+    // Who reads for the first time does not look for what was before.
+    if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, this.lookedAt)
+  }
+
+  /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
+  noteName(path: string): boolean {
+    const known = originalsOf(path).filter(original => this.#names.paths.has(original))
+    for (const original of known) this.#displace(original)
+    return known.length > 0
+  }
+
+  /**
+   * The open file holds something else than what was read of it. That may be in a copy: its tailer looks for it, and
+   * another one reads what the file holds now, from its beginning.
+   */
+  truncated(former: Tailer): void {
+    const { context, codec, tailing, descriptors, onForget } = this.#options
+    const { fd } = former
+    if (fd === undefined || former.reading) return
+    const stat = fstatSync(fd, { bigint: true })
+    const start = beginningOf(fd)
+    onForget(former)
+    this.#rekey(former, () => former.detach())
+    descriptors.close(former)
+    former.truncatedSince = this.lookedAt
+    // Its copy is looked for at once.
+    former.seen = 0
+    const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
+    tailer.seen = this.#sweeps.number
+    tailer.after = former
+    tailer.open(fd)
+    this.#tailers.set(tailer.key, tailer)
+    descriptors.used(tailer)
+    this.#names.replace(former, tailer)
+    this.#held.add(tailer)
+    this.#displace(former.origin.path!)
+    this.unsaved++
+    tailing.onTruncated(former.origin.path!, former.at, former.unread)
+  }
+
+  /** The rest of what the removed file held is in a copy. */
+  #readOn(tailer: Tailer, place: Sibling | Copy): boolean {
+    if (place instanceof Copy) {
+      this.#rekey(tailer, () => tailer.readOn(place))
+      return true
+    }
+    try {
+      this.#options.descriptors.trim(1)
+      const fd = openSibling(place, this.#births, this.#options.context.reach)
+      if (fd === undefined) return false
+      this.#rekey(tailer, () => tailer.moveTo(place.path, place.stat, fd))
+    } catch (error) {
+      this.#opening.failed(place.path, error)
+      return false
+    }
+    this.#options.descriptors.used(tailer)
+    this.unsaved++
+    return true
+  }
+
+  #rekey(tailer: Tailer, change: () => void): void {
+    this.#tailers.delete(tailer.key)
+    change()
+    this.#tailers.set(tailer.key, tailer)
+  }
+
+  /** The file at `path` has the inode that the entry is about. */
+  #resumed(path: string, entry: Entry, verdict: Verdict): void {
+    const { saved, tailing, context } = this.#options
+    saved.remove(entry)
+    // It may hold something else that begins with the same bytes.
+    this.#displace(entry.file ?? entry.path)
+    if (verdict === 'same') return
+    // What it held may be in a copy.
+    saved.put({ ...entry, gone: true })
+    const { offset, size = 0 } = entry
+    if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
+    else context.log.info({ file: path }, 'file is gone and its inode was given to another')
+  }
+
+  #forget(tailer: Tailer): void {
+    const { descriptors, context, onForget } = this.#options
+    onForget(tailer)
+    this.#held.delete(tailer)
+    descriptors.close(tailer)
+    this.#tailers.delete(tailer.key)
+    this.#names.forget(tailer)
+    context.checkpoints.changed()
+  }
+}

@@ -1,0 +1,361 @@
+import type { EventBatch } from '../../../core/batch.js'
+import type { Outlet } from '../../../core/component.js'
+import type { Splitting } from '../../../core/multiline-options.js'
+import { SilentFileSystem } from '../../../lib/file-systems.js'
+import type { Clock } from '../../../lib/time.js'
+import type { Remote } from '../discovery/remote.js'
+import type { PathProblems } from '../path-problems.js'
+import { Slices } from '../slices.js'
+import type { Tailer } from './tailer.js'
+import { hasMore, Unfinished } from './unfinished.js'
+import { Waker } from './waker.js'
+
+/** Portions of one file in a row while others wait: a huge backlog does not keep the rest from being read. */
+const SHARE = 4
+/** Hints about appends are gathered this long: many small appends become one read. */
+const GATHER_MS = 10
+const IDLE_MS = 3_600_000
+/** At the end of the daemon, a line that grew within this time is taken to be in the middle of being written. */
+const QUIET_MS = 250
+
+export interface ReaderOptions {
+  readonly clock: Clock
+  readonly problems: PathProblems
+  readonly splitting: Splitting
+  readonly remote: Remote
+  /** How long a file that was renamed must be quiet before its unfinished line is delivered. */
+  readonly rotateWaitMs: number
+  /** Whether the run ends because the source is stopped. */
+  isStopped(): boolean
+  /** Whether unfinished lines are to be delivered then. */
+  finishesLines(): boolean
+  /** Open files that the next start could not find. */
+  unfindable(): Promise<Tailer[]>
+  /** What is left of a file that is gone can't be delivered. */
+  onLost(tailer: Tailer): void
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** The file holds something else than what was read of it. */
+  onTruncated(tailer: Tailer): void
+  /** Whether there are files that will be ready soon. */
+  areHeld(): boolean
+}
+
+interface Reading {
+  readonly tailer: Tailer
+  readonly result: Promise<number | Error> | number | Error
+}
+
+/**
+ * Reads the files that have more, in turns, and sends their batches. The next portion is being read while a batch is
+ * on its way. Invariants: one portion is under way at a time; batches of a file go out in the order of its bytes;
+ * every batch made is sent, or given back when the run ends before that.
+ */
+export class Reader {
+  readonly #options: ReaderOptions
+  readonly #slices: Slices
+  readonly #waker = new Waker()
+  #queue: Tailer[] = []
+  /** Portions that the first of the queue had in a row. */
+  #turns = 0
+  #reading: Reading | undefined
+  #outbox: EventBatch[] = []
+  readonly #unfinished: Unfinished
+  readonly #hinted = new Set<Tailer>()
+  #gatherUntil = 0
+  #failure: Error | undefined
+  /** What is sent is given back: the time to deliver is over. */
+  #givenUp = false
+  /** Lets go of a batch that waits for room. */
+  #leave: (() => void) | undefined
+
+  constructor(options: ReaderOptions) {
+    this.#options = options
+    this.#slices = new Slices(options.clock)
+    this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
+  }
+
+  /** The file may have more to read. */
+  ready(tailer: Tailer): void {
+    if (tailer.queued || tailer.held) return
+    if (tailer.failed === 'silent') tailer.failed = undefined
+    tailer.queued = true
+    this.#queue.push(tailer)
+    this.#waker.wake()
+  }
+
+  /** The same, from a watch: acted upon a moment later. */
+  hint(tailer: Tailer): void {
+    if (tailer.queued || this.#hinted.has(tailer)) return
+    if (this.#hinted.size === 0) this.#gatherUntil = this.#options.clock.now() + GATHER_MS
+    this.#hinted.add(tailer)
+    if (this.#hinted.size === 1) this.#waker.wake()
+  }
+
+  /** Puts files that became ready together in order. */
+  sort(compare: (a: Tailer, b: Tailer) => number): void {
+    this.#queue.sort(compare)
+  }
+
+  /** The run ends with this error, as soon as the portion under way is there. */
+  fail(error: Error): void {
+    this.#failure ??= error
+    this.#leave?.()
+    this.#waker.wake()
+  }
+
+  /** Files that were held may not be any more. */
+  look(): void {
+    this.#waker.wake()
+  }
+
+  /** A batch came back after the source was stopped. */
+  giveUp(): void {
+    this.#givenUp = true
+  }
+
+  /** Sends what is left of a line that nothing more will come for. */
+  finish(tailer: Tailer, out: Outlet): void {
+    this.#post(tailer.flush(out))
+    this.#waker.wake()
+  }
+
+  forget(tailer: Tailer): void {
+    this.#unfinished.forget(tailer)
+    this.#hinted.delete(tailer)
+    this.#drop(tailer)
+  }
+
+  /** Until the signal aborts; without `follow` until every file is read to its end. */
+  async run(out: Outlet, signal: AbortSignal, follow: boolean): Promise<void> {
+    const onAbort = () => {
+      this.#leave?.()
+      this.#waker.wake()
+    }
+    signal.addEventListener('abort', onAbort)
+    try {
+      this.#failure = undefined
+      while (!signal.aborted) {
+        if (this.#failure) throw this.#failure
+        await this.#take(out)
+        this.#begin(out)
+        this.#postDue(out, false)
+        for (let batch = this.#outbox.shift(); batch; batch = this.#outbox.shift()) {
+          await this.#send(batch, out, signal)
+          if (signal.aborted || this.#failure) break
+        }
+        if (this.#reading || this.#outbox.length > 0) continue
+        if (this.#slices.due) await this.#slices.pause()
+        if (!follow) this.#postDue(out, true)
+        if (this.#outbox.length > 0 || this.#queue.length > 0) continue
+        if (!follow && !this.#options.areHeld()) return
+        await this.#waker.wait(this.#idleMs())
+        this.#slices.restart()
+      }
+      if (this.#options.isStopped()) {
+        await this.#readOutGone(out)
+        if (this.#options.finishesLines()) this.#finishQuiet(out)
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      await this.#abandon()
+    }
+  }
+
+  /** Files that the next start could not find are read to their end, and their last line is delivered as it is. */
+  async #readOutGone(out: Outlet): Promise<void> {
+    await this.#take(out)
+    for (const tailer of await this.#options.unfindable()) {
+      for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
+        this.#outbox.splice(this.#outbox.indexOf(batch), 1)
+        await out.send(batch)
+      }
+      try {
+        await this.#readOut(tailer, out)
+      } catch (error) {
+        // The next start finds out what became of it.
+        if (error instanceof SilentFileSystem) continue
+        this.#options.problems.failed(tailer.path, 'read', error)
+      }
+      if (tailer.unread > 0) this.#options.onLost(tailer)
+    }
+  }
+
+  async #readOut(tailer: Tailer, out: Outlet): Promise<void> {
+    tailer.growth.parked = undefined
+    while (!this.#givenUp) {
+      const left = tailer.left()
+      const taken = left > 0 ? tailer.take(await tailer.read(left), out) : undefined
+      const isOver = left <= 0 || taken === 'truncated'
+      const batch = isOver ? tailer.flush(out) : taken
+      if (batch) await out.send(batch)
+      if (isOver) return
+    }
+  }
+
+  /** Sends the unfinished lines that nobody is writing. There is no time to wait for room: they are few and short. */
+  #finishQuiet(out: Outlet): void {
+    const before = this.#options.clock.now() - QUIET_MS
+    for (const tailer of this.#unfinished.tailers) {
+      // What was read before it and cannot be sent any more is read again: then so is this.
+      const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
+      if (blocked || tailer.growth.at > before || hasMore(tailer) !== false) continue
+      const batch = tailer.flush(out)
+      if (batch) void out.send(batch).catch(() => {})
+    }
+  }
+
+  /** The portion under way becomes a batch. */
+  async #take(out: Outlet): Promise<void> {
+    const reading = this.#reading
+    if (!reading) return
+    const result = await this.#result(reading)
+    this.#reading = undefined
+    const { tailer } = reading
+    try {
+      const taken = tailer.take(result, out)
+      if (taken === 'truncated') this.#options.onTruncated(tailer)
+      else this.#post(taken)
+      this.#worked(tailer)
+    } catch (error) {
+      this.#failed(tailer, error)
+    }
+  }
+
+  async #result({ result }: Reading): Promise<number | Error> {
+    if (result instanceof Promise) {
+      const length = await result
+      this.#slices.restart()
+      return length
+    }
+    // Reads that need no waiting must not keep everything else waiting.
+    if (this.#slices.due) await this.#slices.pause()
+    return result
+  }
+
+  #worked(tailer: Tailer): void {
+    if (!tailer.failed) return
+    tailer.failed = undefined
+    this.#options.problems.over(tailer.path)
+  }
+
+  /** It is tried again when the next sweep finds it. */
+  #failed(tailer: Tailer, error: unknown): void {
+    if (error instanceof SilentFileSystem) {
+      this.#postpone(tailer)
+      return
+    }
+    tailer.failed = 'read'
+    this.#options.problems.failed(tailer.path, 'read', error)
+    this.#drop(tailer)
+  }
+
+  /** Its file system does not answer: the sweep that finds it again comes after the answer. */
+  #postpone(tailer: Tailer): void {
+    tailer.failed = 'silent'
+    this.#drop(tailer)
+  }
+
+  #drop(tailer: Tailer): void {
+    const at = this.#queue.indexOf(tailer)
+    if (at >= 0) this.#queue.splice(at, 1)
+    if (at === 0) this.#turns = 0
+    tailer.queued = false
+  }
+
+  #post(batch: EventBatch | undefined): void {
+    if (batch) this.#outbox.push(batch)
+  }
+
+  /** Starts to read the next portion of the file whose turn it is. */
+  #begin(out: Outlet): void {
+    this.#gather()
+    let waiting = 0
+    while (this.#queue.length > waiting && !this.#slices.due) {
+      const tailer = this.#queue[0]!
+      const { waits } = tailer
+      if (this.#turns >= SHARE || waits) {
+        if (waits) waiting++
+        this.#turns = 0
+        this.#queue.push(this.#queue.shift()!)
+        continue
+      }
+      if (this.#options.remote.isSilent(tailer.path)) {
+        this.#postpone(tailer)
+        continue
+      }
+      try {
+        const left = this.#options.open(tailer) ? tailer.left() : 0
+        if (left > 0) {
+          this.#turns++
+          this.#reading = { tailer, result: tailer.read(left) }
+          return
+        }
+        if (left < 0) {
+          this.#options.onTruncated(tailer)
+          continue
+        }
+        this.#queue.shift()
+        this.#turns = 0
+        tailer.queued = false
+        if (tailer.isOpen) this.#rest(tailer, out)
+      } catch (error) {
+        this.#failed(tailer, error)
+      }
+    }
+    // They cannot all wait for each other. Should it ever happen, the first one continues.
+    if (waiting > 0 && this.#queue.length <= waiting) this.#queue[0]!.after = undefined
+  }
+
+  #rest(tailer: Tailer, out: Outlet): void {
+    tailer.rest()
+    this.#unfinished.note(tailer)
+    if (tailer.isOver ? tailer.pending === 0 : this.#unfinished.trim()) return
+    this.#unfinished.forget(tailer)
+    this.#post(tailer.flush(out))
+  }
+
+  /** Posts what waited long enough for its end, or all. */
+  #postDue(out: Outlet, all: boolean): void {
+    for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
+  }
+
+  #gather(): void {
+    if (this.#hinted.size === 0 || this.#options.clock.now() < this.#gatherUntil) return
+    for (const tailer of this.#hinted) this.ready(tailer)
+    this.#hinted.clear()
+  }
+
+  /** How long there is nothing to do. */
+  #idleMs(): number {
+    const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
+    return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
+  }
+
+  /** Resolves when there is room for more, or when the run is to end: the batch is on its way in either case. */
+  #send(batch: EventBatch, out: Outlet, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#leave = resolve
+      out.send(batch).then(resolve, error => (signal.aborted ? resolve() : reject(error)))
+      if (signal.aborted) resolve()
+    })
+  }
+
+  async #abandon(): Promise<void> {
+    this.#leave = undefined
+    const reading = this.#reading
+    this.#reading = undefined
+    // A read that may never return keeps its memory and its descriptor.
+    if (reading && (await this.#returns(reading))) reading.tailer.abandon()
+    // Made and not sent: given back, and read again from the committed position.
+    for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
+  }
+
+  /** Resolves when a read has returned, or with false when its file system does not answer. */
+  async #returns({ tailer, result }: Reading): Promise<boolean> {
+    if (!(result instanceof Promise)) return true
+    const returned = result.then(() => true)
+    const { remote } = this.#options
+    return await Promise.race([returned, remote.answers(tailer.path).then(answers => answers && returned)])
+  }
+}

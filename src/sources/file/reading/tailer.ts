@@ -1,0 +1,400 @@
+import type { BigIntStats } from 'node:fs'
+import { basename } from 'node:path'
+import { EventBatch } from '../../../core/batch.js'
+import type { Outlet } from '../../../core/component.js'
+import type { Origin } from '../../../core/origin.js'
+import { LowWaterMark } from '../../../flow/low-water-mark.js'
+import { closeSync, fstatSync } from '../../../lib/guarded-fs.js'
+import type { Frame, LineSplitter } from '../../../lib/line-splitter.js'
+import {
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprint,
+  fingerprintAt,
+  fingerprintBefore,
+  goneKey,
+  type Identity,
+  same,
+  startsWith,
+  tailOf,
+} from '../identity.js'
+import type { Content, Position } from '../positions.js'
+import type { Sought } from '../rotation/copies.js'
+import { type Copy, ON_THE_WAY } from '../rotation/copy.js'
+import { Growth } from '../rotation/growth.js'
+import { Hole } from '../rotation/hole.js'
+import { type Entry, entryOf } from '../saved.js'
+import { Portion } from './portion.js'
+import { Reads } from './reads.js'
+import { READ_BYTES, type TailerContext } from './tailing.js'
+import { Tracked } from './tracked.js'
+
+/**
+ * One file: reads it, makes batches of its lines, and knows what of it is delivered.
+ *
+ * Invariants. Every byte is in exactly one batch, in order, as long as the file only grows. Each read also takes the
+ * bytes before its portion and compares their fingerprint: others stand there when the file was truncated. A position
+ * is the end of a batch, so it is never inside of an undelivered line. A file is known by its inode while it is open, since an open file's inode is not given away.
+ */
+export class Tailer extends Tracked {
+  readonly origin: Origin
+  growth: Growth
+  readonly #context: TailerContext
+  readonly #reads: Reads
+  #fd: number | undefined
+  #gone = false
+  #closing = false
+  readonly #portion = new Portion()
+  /** Up to where the file was read. */
+  #at: number
+  /** Of the bytes before #at. */
+  #tail: Fingerprint
+  #hole: Hole
+  #content: Content
+  /** The end of the last batch made. */
+  #delivered: Position
+  #positions: LowWaterMark<Position>
+  #splitter: LineSplitter
+  /** Pieces of this splitter's that are counted. */
+  #pieces = 0
+  /** The time of the last change at which the content was known to go on from what was read. */
+  #verified = -1
+
+  constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
+    super(path, stat)
+    this.origin = origin
+    this.#context = context
+    this.#reads = new Reads(context.clock, context.remote)
+    this.#content = start.content
+    this.#delivered = start
+    this.#at = start.offset
+    this.#tail = start.tail
+    this.#hole = new Hole(start.offset)
+    this.#positions = new LowWaterMark(start, context.onCommit)
+    this.#splitter = context.splitting.splitter(start.continues, start.carry)
+    this.growth = new Growth(context.clock, start.offset)
+  }
+
+  /** Whether a read is under way in another thread. */
+  get reading(): boolean {
+    return this.#portion.reading
+  }
+
+  get isOpen(): boolean {
+    return this.#fd !== undefined || this.copy !== undefined
+  }
+
+  /** Nothing comes behind what was read of it, ever. */
+  get isOver(): boolean {
+    return this.copy?.endsAt(this.#at) === true
+  }
+
+  /** Whether others are to be read first. */
+  get waits(): boolean {
+    return this.after?.queued === true || this.copy?.waits === true
+  }
+
+  /** Nothing of it was read yet, now or before. */
+  get isNew(): boolean {
+    return this.#end === 0
+  }
+
+  /** Up to where the file was read. */
+  get at(): number {
+    return this.#at
+  }
+
+  /** Bytes of an unfinished line or event. */
+  get pending(): number {
+    return this.#splitter.pending
+  }
+
+  /** Whether what is unfinished ends in the middle of a line. */
+  get inLine(): boolean {
+    return this.growth.parked?.inLine ?? this.#splitter.inLine
+  }
+
+  /** Up to where it is known, whether or not what is unfinished is in memory. */
+  get #end(): number {
+    return this.growth.parked?.at ?? this.#at
+  }
+
+  /** Bytes that are or were in the file, and are in no batch yet. */
+  get unread(): number {
+    if (this.isOver) return this.pending
+    return Math.max(0, this.size - this.#delivered.offset)
+  }
+
+  get unsettled(): boolean {
+    return this.#positions.unsettled
+  }
+
+  get committed(): Position {
+    return this.#positions.mark
+  }
+
+  /** Of the open file. */
+  get fd(): number | undefined {
+    return this.#fd
+  }
+
+  /** Takes over an open descriptor. */
+  open(fd: number): void {
+    this.#fd = fd
+    this.#verified = -1
+  }
+
+  /** Closes the file, after the read that is under way. What was read of an unfinished line is read again later. */
+  close(): void {
+    if (this.reading) {
+      this.#closing = true
+      return
+    }
+    this.#closing = false
+    this.copy?.close()
+    if (this.#fd === undefined) return
+    closeSync(this.#fd)
+    this.#fd = undefined
+    this.park()
+  }
+
+  /** Gives up what was read of an unfinished line, until the file grows or nothing is `parked` any more. */
+  park(): void {
+    if (this.pending === 0) return
+    const parked = { at: this.#at, inLine: this.inLine }
+    this.#goTo(this.#delivered)
+    this.growth.parked = parked
+  }
+
+  /** Its inode is not its own any more, while it is closed. Only its content is left to know it by. */
+  leave(): void {
+    if (this.#gone) return
+    this.#gone = true
+    this.key = goneKey(this.key)
+  }
+
+  /** Its open file was truncated: gives up the descriptor. What was read of an unfinished line stays here. */
+  detach(): void {
+    this.#fd = undefined
+    // A larger size may be that of what the file holds now.
+    this.size = Math.max(this.#at, this.sureSize)
+    this.leave()
+  }
+
+  /** The rest of what it reads is in another file, which is a copy. */
+  moveTo(path: string, stat: BigIntStats, fd: number): void {
+    this.#gone = false
+    this.setFile(path, stat)
+    this.look(Number(stat.size), stat.mtimeNs)
+    this.open(fd)
+  }
+
+  /** Goes on in a copy. */
+  readOn(copy: Copy): void {
+    this.leave()
+    copy.belongTo(this.key)
+    this.copy = copy
+  }
+
+  #goTo(position: Position): void {
+    this.growth.parked = undefined
+    this.#delivered = position
+    this.#content = position.content
+    this.#at = position.offset
+    this.#tail = position.tail
+    this.#hole = new Hole(position.offset)
+    this.#splitter = this.#context.splitting.splitter(position.continues, position.carry)
+    this.#pieces = 0
+  }
+
+  /** Back to what is committed: everything behind it is read again. */
+  rewind(): void {
+    const { mark } = this.#positions
+    this.#positions = new LowWaterMark(mark, this.#context.onCommit)
+    this.#goTo(mark)
+  }
+
+  /** Compares with what a sweep sees; true when there may be something to read. */
+  look(size: number, changedAt: bigint): boolean {
+    const changed = size !== this.#end || changedAt !== this.changedAt
+    this.sees(size)
+    this.changedAt = changedAt
+    return changed
+  }
+
+  /** The same by the descriptor. */
+  glance(): boolean {
+    const { size, mtimeMs } = fstatSync(this.#fd!)
+    this.sees(size)
+    return size !== this.#end || mtimeMs !== this.#verified
+  }
+
+  /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
+  left(): number {
+    if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
+    if (this.growth.parked) {
+      this.size = fstatSync(this.#fd!).size
+      // Nothing more comes to a file that is away: its last line has to be at hand.
+      if (this.size === this.growth.parked.at && this.awaySince === undefined) return 0
+      this.growth.parked = undefined
+    }
+    // A whole portion was there at the last check. If it is gone by now, the read notices.
+    if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
+    const { size, mtimeMs } = fstatSync(this.#fd!)
+    if (size < this.size) return -1
+    this.sees(size)
+    if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
+      // Written to, yet not longer: either we just read that, or other bytes stand there now.
+      if (!this.#tailMatches()) return -1
+    }
+    this.#verified = mtimeMs
+    // Of what is not read yet the first bytes are known.
+    return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
+  }
+
+  #tailMatches(): boolean {
+    return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
+  }
+
+  /** Of what was not read yet the first bytes are kept, to find it by when it is gone. */
+  learnHead(): void {
+    if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
+    this.#content.head = fingerprintAt(this.#fd, 0, FINGERPRINT_BYTES)
+  }
+
+  /** Whether the open file surely holds what was read of it. */
+  verify(): boolean {
+    return this.#tail.bytes > 0 && this.#tailMatches()
+  }
+
+  /** Whether the open file still holds what was read of it, and has not become shorter. */
+  holds(): boolean {
+    const { head } = this.#content
+    const { size } = fstatSync(this.#fd!)
+    const isSame = same(fingerprintAt(this.#fd!, 0, head.bytes), head) && this.#tailMatches()
+    if (!isSame || size < this.size) return false
+    this.learnHead()
+    this.sureSize = size
+    return true
+  }
+
+  /** As what it is sought when it is gone. */
+  get sought(): Sought {
+    const { key, birth, unread, copyKey, size } = this
+    const [name, read] = [basename(this.origin.path ?? this.path), unread === 0]
+    return { key, name, birth, offset: this.#at, size, head: this.#content.head, tail: this.#tail, read, copyKey }
+  }
+
+  /** Whether it has no name any more. */
+  get unlinked(): boolean {
+    return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
+  }
+
+  /** Begins to read the next `left` bytes or a part of them. `take` gets what comes of it: a length, or an error. */
+  read(left: number): Promise<number | Error> | number | Error {
+    const want = Math.min(left, READ_BYTES)
+    const portion = this.#portion
+    const room = portion.begin(this.#splitter, want)
+    const before = this.#context.before.subarray(0, this.#tail.bytes)
+    if (this.copy)
+      return portion.wait(this.copy.read(before, room, this.#at, this.#tail).catch(error => error as Error))
+    const parts = before.length === 0 ? [room] : [before, room]
+    const result = this.#reads.read(this.path, this.#fd!, parts, this.#at - before.length)
+    return result instanceof Promise ? portion.wait(result) : result
+  }
+
+  /** The lines that the portion completed, as a batch. Throws what `read` failed with. */
+  take(result: number | Error, out: Outlet): EventBatch | 'truncated' | undefined {
+    try {
+      if (!this.#portion.isOf(this.#splitter)) return undefined
+      if (result instanceof Error) throw result
+      if (result === ON_THE_WAY) return undefined
+      const { before } = this.#context
+      const { bytes, hash } = this.#tail
+      if (result < bytes || fingerprint(before, 0, bytes).hash !== hash) return 'truncated'
+      if (!this.copy && !this.#isSure(result - bytes)) return 'truncated'
+      return this.#commit(result - bytes, out)
+    } finally {
+      this.abandon()
+    }
+  }
+
+  /** Whether the `length` bytes in the room go on from what was read, where the bytes before them are the same. */
+  #isSure(length: number): boolean {
+    if (this.#at === 0 && !startsWith(this.#portion.room, length, this.#content.head)) return false
+    // Fewer bytes than there were: what the file held before began with the same ones.
+    if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
+    this.sureSize = Math.max(this.sureSize, this.size)
+    return true
+  }
+
+  /** Forgets the portion under way. */
+  abandon(): void {
+    this.#portion.end()
+    if (this.#closing) this.close()
+  }
+
+  #commit(length: number, out: Outlet): EventBatch | undefined {
+    const { room } = this.#portion
+    // Less than was thought to be there: the next look is a real one.
+    if (length < room.length) this.size = this.#at + length
+    if (length === 0) return undefined
+    const { before } = this.#context
+    const splitter = this.#splitter
+    const first = room.copy(before, this.#tail.bytes, 0, Math.min(length, FINGERPRINT_BYTES))
+    const known = this.#tail.bytes
+    if (known === this.#at && this.#content.head.bytes < FINGERPRINT_BYTES) {
+      this.#content.head = fingerprint(before, 0, Math.min(known + first, FINGERPRINT_BYTES))
+    }
+    const hole = this.#hole.skip(this.#fd, room, length, bytes => this.#context.onHole(this.path, bytes))
+    const tailBefore = (end: number) => fingerprintBefore(room, end, before, known)
+    const tailAtEnd = tailBefore(length)
+    if (hole > 0) room.copyWithin(0, hole, length)
+    const frame = splitter.commit(length - hole)
+    this.#at += length
+    this.growth.read(this.#at, room[0]!)
+    const { pending } = splitter
+    this.#tail = tailAtEnd
+    if (!frame) return undefined
+    // The bytes of a portion that begins with a hole were moved: only those of the frame are where they belong.
+    let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
+    // Where the frame ends before the portion, little of what is before its end may be at hand but the frame itself.
+    if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
+    return this.#batch(frame, tail, out)
+  }
+
+  #batch(frame: Frame, tail: Fingerprint, out: Outlet): EventBatch {
+    const splitter = this.#splitter
+    this.#context.pieces.value += splitter.pieces - this.#pieces
+    this.#pieces = splitter.pieces
+    const offset = this.#at - splitter.pending
+    const { continues, carry } = splitter
+    this.#delivered = { offset, continues, carry, tail, content: this.#content }
+    const positions = this.#positions
+    const settle = positions.add(this.#delivered)
+    const ack = out.ack(status => {
+      if (status !== 'errored') settle()
+      else if (positions === this.#positions) this.#context.onErrored(this)
+    })
+    return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack)
+  }
+
+  /** The unfinished line or event as it is. */
+  flush(out: Outlet): EventBatch | undefined {
+    const frame = this.#splitter.flush()
+    this.growth.cut()
+    return frame && this.#batch(frame, this.#tail, out)
+  }
+
+  /** At the end for now: keeps no more memory than an unfinished line needs. */
+  rest(): void {
+    this.after = undefined
+    if (!this.growth.parked) this.growth.rest(this.#at)
+    this.#splitter.release()
+  }
+
+  /** What the checkpoint says of it. */
+  entry(): Entry {
+    return entryOf(this, this.isReported ? 0 : this.size, this.#gone)
+  }
+}

@@ -1,0 +1,118 @@
+import type { Splitting } from '../../../core/multiline-options.js'
+import { SilentFileSystem } from '../../../lib/file-systems.js'
+import type { Clock } from '../../../lib/time.js'
+import type { Tailer } from './tailer.js'
+
+/** All unfinished lines of a source together; beyond it the first ones are given up, and read again later. */
+const MAX_PENDING_BYTES = 32 * 1024 * 1024
+
+/** What is unfinished in a file system that does not answer is looked at again after this time. */
+const SILENT_MS = 1000
+
+export interface UnfinishedOptions {
+  readonly clock: Clock
+  readonly splitting: Splitting
+  /** How long a file that was renamed must be quiet before its unfinished line is delivered. */
+  readonly rotateWaitMs: number
+  /** The file has more to read. */
+  onReady(tailer: Tailer): void
+}
+
+/** The files that were read to their end, and have a part of a line or of an event there. */
+export class Unfinished {
+  readonly #options: UnfinishedOptions
+  /** With the size of that part. */
+  readonly #tailers = new Map<Tailer, number>()
+  #bytes = 0
+  /** None is due before. */
+  #dueAt = Number.POSITIVE_INFINITY
+
+  constructor(options: UnfinishedOptions) {
+    this.#options = options
+  }
+
+  get tailers(): Iterable<Tailer> {
+    return this.#tailers.keys()
+  }
+
+  get dueAt(): number {
+    return this.#dueAt
+  }
+
+  /** A file was read to its end. */
+  note(tailer: Tailer): void {
+    this.#setBytes(tailer, tailer.pending)
+    if (tailer.pending === 0 && !tailer.growth.parked) this.#tailers.delete(tailer)
+    else this.#dueAt = Math.min(this.#dueAt, this.#dueAtOf(tailer))
+  }
+
+  forget(tailer: Tailer): void {
+    this.#setBytes(tailer, 0)
+    this.#tailers.delete(tailer)
+  }
+
+  #setBytes(tailer: Tailer, bytes: number): void {
+    this.#bytes += bytes - (this.#tailers.get(tailer) ?? 0)
+    this.#tailers.set(tailer, bytes)
+  }
+
+  /** Keeps the memory bounded: false when it cannot. Only a file that may not be found again has its line cut for that. */
+  trim(): boolean {
+    for (const [tailer, bytes] of this.#tailers) {
+      if (this.#bytes <= MAX_PENDING_BYTES) return true
+      if (bytes === 0 || tailer.queued || tailer.copy || tailer.awaySince !== undefined) continue
+      tailer.park()
+      this.#setBytes(tailer, 0)
+    }
+    return this.#bytes <= MAX_PENDING_BYTES
+  }
+
+  /** When what is unfinished is delivered as it is. */
+  #dueAtOf(tailer: Tailer): number {
+    const { splitting, rotateWaitMs } = this.#options
+    const { growth, inLine, origin, path, movedAt } = tailer
+    const waitMs = inLine && growth.mayPauseInLine ? Number.POSITIVE_INFINITY : splitting.patienceMs(inLine)
+    const isRenamed = origin.path !== path
+    return Math.min(
+      growth.at + waitMs,
+      isRenamed ? Math.max(growth.at, movedAt) + rotateWaitMs : Number.POSITIVE_INFINITY,
+    )
+  }
+
+  /** Those that waited long enough for their end, or all: what is unfinished is to be delivered as it is. */
+  *due(all: boolean): Iterable<Tailer> {
+    const { clock, onReady } = this.#options
+    const now = clock.now()
+    if (now < this.#dueAt && !all) return
+    this.#dueAt = Number.POSITIVE_INFINITY
+    for (const tailer of this.#tailers.keys()) {
+      const dueAt = this.#dueAtOf(tailer)
+      if (dueAt > now && !all) {
+        this.#dueAt = Math.min(this.#dueAt, dueAt)
+        continue
+      }
+      const more = tailer.queued || tailer.growth.parked !== undefined || hasMore(tailer)
+      if (more === undefined) {
+        this.#dueAt = Math.min(this.#dueAt, now + SILENT_MS)
+        continue
+      }
+      this.forget(tailer)
+      // One that has more to read is noted again when its end is reached.
+      if (more) {
+        tailer.growth.parked = undefined
+        onReady(tailer)
+      } else yield tailer
+    }
+  }
+}
+
+/** Whether the file grew, and nobody said so: no folder can be watched everywhere. Undefined: its file system does not answer. */
+export function hasMore(tailer: Tailer): boolean | undefined {
+  try {
+    return tailer.isOpen && tailer.left() !== 0
+  } catch (error) {
+    if (error instanceof SilentFileSystem) return undefined
+    // The next sweep finds out, and logs it.
+    return false
+  }
+}

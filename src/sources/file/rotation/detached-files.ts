@@ -1,0 +1,205 @@
+import { dirname } from 'node:path'
+import type { SourceContext } from '../../../core/component.js'
+import { SilentFileSystem } from '../../../lib/file-systems.js'
+import { unlessSilent } from '../../../lib/guarded-fs.js'
+import { type BirthTimes, keyOf, leadsTo } from '../identity.js'
+import type { PathProblems } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
+import type { Saved } from '../saved.js'
+import type { Slices } from '../slices.js'
+import { Copy } from './copy.js'
+import type { Losses } from './losses.js'
+import type { Rotated } from './rotated.js'
+import { search } from './search.js'
+import type { Sibling } from './siblings.js'
+
+export interface DetachedFilesOptions {
+  readonly context: SourceContext
+  /** How long a file that is away is watched for more. */
+  readonly rotateWaitMs: number
+  readonly saved: Saved
+  readonly problems: PathProblems
+  readonly births: BirthTimes
+  readonly rotated: Rotated
+  readonly losses: Losses
+  /** The file may have more to read. */
+  onReady(tailer: Tailer): void
+  /** Nothing more will come: what is left of its last line goes out. */
+  onEnd(tailer: Tailer): void
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** What is left of the file, which is closed and gone, is read from a copy; false when that cannot be read. */
+  readOn(tailer: Tailer, place: Sibling | Copy): boolean
+  forget(tailer: Tailer): void
+}
+
+/**
+ * Files that no name leads to any more which is to be read: renamed, deleted, compressed, or excluded by now. Invariants: one is
+ * read on while it grows, and released when it has been quiet for a while, is read to its end, and all of it is settled.
+ * Outside of the patterns only the rest of a file is read that was inside, never another file with its inode.
+ */
+export class DetachedFiles {
+  readonly #options: DetachedFilesOptions
+
+  constructor(options: DetachedFilesOptions) {
+    this.#options = options
+  }
+
+  /** Those of the open files that the next start could not find: they have no name any more, or one in another folder. */
+  async unfindable(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
+    const sought = new Map<string, Tailer>()
+    for (const tailer of tailers) {
+      if (slices.due) await slices.pause()
+      if (tailer.isOpen && !tailer.copy && !this.#mayBeThere(tailer)) sought.set(tailer.key, tailer)
+    }
+    for (const folder of new Set([...sought.values()].map(({ path }) => dirname(path)))) {
+      try {
+        for await (const [path, stat] of search(folder, sought, slices))
+          if (dirname(sought.get(keyOf(stat))!.path) === dirname(path)) sought.delete(keyOf(stat))
+      } catch (error) {
+        if (!(error instanceof SilentFileSystem)) throw error
+        for (const [key, { path }] of sought) if (dirname(path) === folder) sought.delete(key)
+      }
+    }
+    return [...sought.values()]
+  }
+
+  #mayBeThere({ path, key }: Tailer): boolean {
+    try {
+      return leadsTo(path, key)
+    } catch {
+      // Its file system does not answer.
+      return true
+    }
+  }
+
+  /** Looks after those that the sweep did not come across. */
+  async visit(tailers: readonly Tailer[], slices: Slices): Promise<void> {
+    const now = this.#options.context.clock.now()
+    const closed = new Map<string, Tailer>()
+    for (const tailer of tailers) {
+      if (slices.due) await slices.pause()
+      tailer.awaySince ??= now
+      if (tailer.copy?.isLost) {
+        // One that was only a candidate may be another's copy, or one that nobody read.
+        if (tailer.copy.isFound) tailer.copyKey = tailer.copy.key
+        tailer.copy = undefined
+      }
+      if (tailer.isOpen) this.#visit(tailer, now)
+      else closed.set(tailer.key, tailer)
+    }
+    if (closed.size > 0) await this.#visitClosed(closed, now, slices)
+  }
+
+  #visit(tailer: Tailer, now: number): void {
+    const { onReady, onEnd, problems, rotateWaitMs } = this.#options
+    if (tailer.queued && !tailer.failed) {
+      tailer.awaySince = now
+      return
+    }
+    // What it was quiet for in the meantime is not known.
+    if (tailer.failed === 'silent') {
+      tailer.failed = undefined
+      tailer.awaySince = now
+    }
+    let left = 0
+    try {
+      left = tailer.left()
+    } catch (error) {
+      unlessSilent(error)
+      tailer.failed = 'read'
+      problems.failed(tailer.path, 'read', error)
+    }
+    if (left !== 0 && !tailer.failed) {
+      tailer.awaySince = now
+      onReady(tailer)
+    } else if (now - quietSince(tailer) < rotateWaitMs) {
+      if (tailer.failed) onReady(tailer)
+    } else if (tailer.pending > 0 && !tailer.failed) onEnd(tailer)
+    else this.#retireIfOver(tailer, now)
+  }
+
+  /** What is closed to save descriptors has to be found under its new name first. */
+  async #visitClosed(closed: Map<string, Tailer>, now: number, slices: Slices): Promise<void> {
+    const { births, open, forget, readOn, onReady, onEnd, rotated } = this.#options
+    const folders = new Set([...closed.values()].flatMap(({ path, target }) => [dirname(path), dirname(target)]))
+    for (const folder of folders) {
+      for await (const [path, stat] of search(folder, closed, slices)) {
+        const tailer = closed.get(keyOf(stat))!
+        if (births.differ(stat, tailer.birth)) continue
+        tailer.path = path
+        tailer.found = path
+        if (!tailer.look(Number(stat.size), stat.mtimeNs) || !open(tailer)) continue
+        closed.delete(tailer.key)
+        if (births.kept(stat) || tailer.verify()) this.#goOn(tailer, path)
+        else forget(tailer)
+      }
+    }
+    rotated.begin()
+    const names = new Map([...folders].map(folder => [folder, rotated.namesIn(folder)]))
+    const known = [...closed.values()].sort((a, b) => b.sought.head.bytes - a.sought.head.bytes)
+    for (const tailer of known) {
+      if (slices.due) await slices.pause()
+      const folder = dirname(tailer.path)
+      const { sought, truncatedSince } = tailer
+      const place = await rotated.find(folder, { ...sought, truncatedSince }, slices)
+      if (place ? !readOn(tailer, place) : rotated.namesIn(folder) !== names.get(folder)) continue
+      tailer.wasSought = true
+      if (place) {
+        this.#report(tailer, place)
+        tailer.awaySince = now
+        onReady(tailer)
+        continue
+      }
+      // No copy has the rest of its last line.
+      if (tailer.truncatedSince !== undefined && tailer.pending > 0) onEnd(tailer)
+      this.#retireIfOver(tailer, now)
+    }
+  }
+
+  #report({ origin, unread, at }: Tailer, place: Sibling | Copy): void {
+    const { log } = this.#options.context
+    const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
+    if (place instanceof Copy) log.info(fields, 'file is gone, looking for its rest in a compressed copy')
+    else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
+    else log.debug(fields, 'the copy of a truncated file was read to its end')
+  }
+
+  #goOn(tailer: Tailer, path: string): void {
+    const { context, onReady } = this.#options
+    context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
+    tailer.path = path
+    tailer.found = path
+    tailer.awaySince = context.clock.now()
+    onReady(tailer)
+  }
+
+  /** Lets go of a file; its position stays known for when it comes back. */
+  #retireIfOver(tailer: Tailer, now: number): void {
+    const { context, saved, rotated, rotateWaitMs, forget } = this.#options
+    if (now - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
+    const { unlinked } = tailer
+    // So that its copy, when it is looked at by the next run, is not taken for that of another.
+    const mayBeCopied = unlinked && rotated.areCompressedIn(dirname(tailer.path))
+    if (tailer.unread > 0) this.#reportLost(tailer)
+    const entry = { ...tailer.entry(), away: context.clock.wall() }
+    if (!unlinked) saved.put(entry)
+    else if (mayBeCopied) saved.put({ ...entry, gone: true })
+    forget(tailer)
+  }
+
+  #reportLost({ origin, path, unread, truncatedSince }: Tailer): void {
+    const { losses } = this.#options
+    if (truncatedSince === undefined) {
+      losses.report({ file: path, bytes: unread, kind: 'vanished', msg: 'file vanished before it was read to its end' })
+    } else {
+      const msg = 'file was truncated before it was read to its end, and no copy has the rest'
+      losses.report({ file: origin.path!, bytes: unread, kind: 'truncated', msg })
+    }
+  }
+}
+
+/** Since when it has been away and has not grown. */
+function quietSince({ awaySince, growth }: Tailer): number {
+  return Math.max(awaySince!, growth.at)
+}

@@ -1,0 +1,323 @@
+import { basename, dirname } from 'node:path'
+import type { SourceContext } from '../../../core/component.js'
+import { errorCode } from '../../../core/errors.js'
+import { SilentFileSystem } from '../../../lib/file-systems.js'
+import { existsSync, statSync, unlessSilent } from '../../../lib/guarded-fs.js'
+import { type BirthTimes, COPY_ONLY, FINGERPRINT_BYTES, fingerprint, keyOf, NO_BYTES } from '../identity.js'
+import type { PathProblems } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
+import { type Displaced, type Entry, entryKey, goneKeyOf, type Saved } from '../saved.js'
+import type { Slices } from '../slices.js'
+import type { Sought } from './copies.js'
+import { Copy } from './copy.js'
+import type { Losses } from './losses.js'
+import type { Rotated, Unseen } from './rotated.js'
+import { search } from './search.js'
+import type { Sibling } from './siblings.js'
+
+/** Clocks of file systems are behind by up to this. */
+const CLOCK_MS = 10
+
+export interface MissingOptions {
+  readonly context: SourceContext
+  readonly saved: Saved
+  readonly problems: PathProblems
+  readonly births: BirthTimes
+  readonly rotated: Rotated
+  readonly losses: Losses
+  /** Takes up the file at `path`, which is the one that the entry is about; undefined when it is not. */
+  adopt(path: string, entry: Entry): Tailer | undefined
+  /** Takes up what is left of the entry's file, from a compressed copy of it. */
+  adoptCopy(entry: Entry, copy: Copy): Tailer
+  /** Lines of this tailer come before those of the file that has this name now. */
+  precede(name: string, tailer: Tailer): void
+  /** The open file that has this name now. */
+  at(name: string): Tailer | undefined
+  /** All that are open or sought. */
+  tailers(): Iterable<Tailer>
+  /** Opens the file if it is not; false when it cannot be read now. */
+  open(tailer: Tailer): boolean
+  /** The open file holds something else than what was read of it. */
+  onTruncated(tailer: Tailer): void
+  /** The file may have more to read. */
+  onReady(tailer: Tailer): void
+}
+
+/** Finds files that were renamed, copied or compressed while nothing ran, or that grew after they were released. */
+export class Missing {
+  readonly #options: MissingOptions
+  /** Something that was found is to be looked for again. */
+  isIncomplete = false
+  /** Which file had a name unseen is known only when other searches are over. */
+  isWaiting = false
+  /** What has such names now. */
+  delays: ReadonlySet<Tailer> = new Set()
+  /** Names that lead to something else than before, and since when at the earliest, wall clock in milliseconds. */
+  readonly #displaced = new Map<string, number>()
+  /** Files that were there at the start are still being reported. */
+  #isStarting = true
+
+  constructor(options: MissingOptions) {
+    this.#options = options
+    for (const { path, since } of options.saved.displaced) this.#displaced.set(path, since)
+  }
+
+  /** What is still to be looked for. */
+  get displacements(): Displaced[] {
+    return [...this.#displaced].map(([path, since]) => ({ path, since }))
+  }
+
+  /** Looks for all that there are positions of and no tailers. */
+  async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
+    this.isIncomplete = false
+    try {
+      await this.#findCopies(await this.#findThere(slices), [...tailers], slices)
+    } catch (error) {
+      this.isIncomplete = true
+      throw error
+    }
+  }
+
+  /** What is still there, and reads on in it. */
+  async #findThere(slices: Slices): Promise<ReadonlySet<Entry>> {
+    const { saved, births } = this.#options
+    const there = new Set<Entry>()
+    for (const [folder, entries] of saved.byFolder()) {
+      const wanted = new Map(entries.filter(({ gone }) => !gone).map(entry => [entryKey(entry), entry]))
+      const above = statSync(folder, { bigint: true, throwIfNoEntry: false })
+      if (above) births.learn(above)
+      for await (const [path, stat] of search(folder, wanted, slices)) {
+        const entry = wanted.get(keyOf(stat))!
+        if (Number(stat.size) < entry.offset || births.differ(stat, BigInt(entry.birth))) continue
+        there.add(entry)
+        this.#miss(entry)
+        if (Number(stat.size) === entry.offset) continue
+        try {
+          const tailer = this.#options.adopt(path, entry)
+          if (tailer) this.#goOn(tailer, path)
+        } catch (error) {
+          this.#failed(path, error)
+        }
+      }
+    }
+    return there
+  }
+
+  /** What is nowhere, but for `there`, may have been copied. The oldest is read first: what is later comes after it. */
+  async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
+    const { saved, rotated } = this.#options
+    const folders = saved.byFolder()
+    const read = tailers.filter(({ copy, isOpen }) => copy || !isOpen).map(({ path }) => dirname(path))
+    rotated.keep(new Set([...folders.keys(), ...read]))
+    rotated.begin()
+    const found: { entry: Entry; place: Sibling | Copy; changedAt: bigint }[] = []
+    const nowhere: Entry[] = []
+    for (const [folder, entries] of folders) {
+      const names = rotated.namesIn(folder)
+      const missing = entries.filter(entry => !there.has(entry)).sort((a, b) => b.head.bytes - a.head.bytes)
+      if (missing.some(({ head }) => head.bytes < FINGERPRINT_BYTES)) {
+        for (const tailer of tailers) {
+          if (slices.due) await slices.pause()
+          if (dirname(tailer.path) === folder && !tailer.copy) await rotated.speak(folder, tailer.sought, slices)
+        }
+      }
+      for (const entry of missing) {
+        if (slices.due) await slices.pause()
+        this.#miss(entry)
+        const place = await rotated.find(folder, soughtBy(entry, saved.lookedAt), slices)
+        if (place) found.push({ entry, place, changedAt: place instanceof Copy ? place.changedAt : place.stat.mtimeNs })
+        else if (entry.away === undefined && (entry.size ?? 0) > entry.offset && existsSync(folder)) nowhere.push(entry)
+      }
+      if (missing.length > 0 && rotated.namesIn(folder) !== names) this.isIncomplete = true
+    }
+    found.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
+    for (const { entry, place } of found) this.#readOn(entry, place)
+    if (!this.isIncomplete) for (const entry of nowhere) this.#reportLost(entry)
+  }
+
+  /** What was not read when the daemon ended is gone. */
+  #reportLost(entry: Entry): void {
+    const { offset, size = 0, gone } = entry
+    const { losses, saved, context } = this.#options
+    saved.remove(entry)
+    saved.put({ ...entry, away: context.clock.wall() })
+    context.checkpoints.changed()
+    const what = gone ? 'was truncated' : 'is gone'
+    const msg = `file ${what} and was not read to its end, and no copy has the rest. Its position is kept for a week, should it come back`
+    losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
+  }
+
+  #miss(entry: Entry): void {
+    const { lookedAt } = this.#options.saved
+    if (entry.away === undefined && lookedAt !== undefined) this.displaced(nameOf(entry), lookedAt)
+  }
+
+  /** The name leads to something else than at this time, wall clock in milliseconds. */
+  displaced(path: string, since: number): void {
+    if (!this.#displaced.has(path)) this.#displaced.set(path, since - CLOCK_MS)
+  }
+
+  /** Finds what had such names in between, and reads it whole. `now`: wall clock in milliseconds. */
+  async findUnseen(now: number, slices: Slices): Promise<void> {
+    const delays = new Set<Tailer>()
+    this.delays = delays
+    this.isWaiting = false
+    const { rotated, tailers, at } = this.#options
+    const before = this.#isStarting ? undefined : now
+    const again: [path: string, since: number][] = []
+    if (this.#displaced.size > 0) rotated.begin()
+    for (const [path, since] of this.#displaced) {
+      const unseen = this.#isTold(path) ? await rotated.unseen(path, since, before, [...tailers()], slices) : undefined
+      // Another file may have been truncated meanwhile, and what was found be the copy of that.
+      if (!unseen || !this.#isTold(path)) {
+        this.isWaiting = true
+        const now = at(path)
+        if (now) delays.add(now)
+        continue
+      }
+      const fd = at(path)?.fd
+      const isCopy = ({ place }: Unseen) => fd !== undefined && 'stat' in place && rotated.isCopyOf(place.path, fd)
+      const whole = unseen.filter(one => !isCopy(one))
+      this.#displaced.delete(path)
+      try {
+        this.#readUnseen(path, whole)
+        // Something of it was just renamed or compressed, and is looked for again.
+        if (this.isIncomplete) again.push([path, since])
+      } catch (error) {
+        this.#displaced.set(path, since)
+        throw error
+      }
+    }
+    for (const [path, since] of again) this.#displaced.set(path, since)
+    this.isWaiting ||= again.length > 0
+    this.#isStarting &&= this.isWaiting
+  }
+
+  /** Whether it is known of all that was read where its rest is: what is left over was not seen. */
+  #isTold(path: string): boolean {
+    if (this.isIncomplete || !this.#isSought(path)) return false
+    const folder = dirname(path)
+    for (const { copy, path } of this.#options.tailers()) {
+      if (copy && !copy.isFound && dirname(path) === folder) return false
+    }
+    return true
+  }
+
+  /** Whether it is known whose rest the copies of this file have, and none of them is to be read before newer ones. */
+  isSettled(path: string): boolean {
+    return !this.#displaced.has(path) && this.#isSought(path)
+  }
+
+  /** Whether every truncation of this file was noticed, and looked for in its copies. */
+  #isSought(path: string): boolean {
+    const { at, open, onTruncated, tailers } = this.#options
+    const now = at(path)
+    if (now && !now.copy && open(now)) {
+      if (now.reading) return false
+      if (!now.holds()) onTruncated(now)
+    }
+    for (const { truncatedSince, wasSought, copy, origin } of tailers()) {
+      if (origin.path === path && truncatedSince !== undefined && !wasSought && !copy) return false
+    }
+    return true
+  }
+
+  #readOn(entry: Entry, place: Sibling | Copy): void {
+    const { adoptCopy, precede, onReady, context, saved } = this.#options
+    const file = nameOf(entry)
+    if (place instanceof Copy) {
+      const tailer = adoptCopy(entry, place)
+      precede(file, tailer)
+      context.log.debug({ file, copy: place.path }, 'file is gone, looking for its rest in a compressed copy')
+      onReady(tailer)
+      return
+    }
+    const { path, stat } = place
+    const { gone: _gone, size: _size, ...rest } = entry
+    const moved = { ...rest, path, file, ...identityOf(place) }
+    saved.remove(entry)
+    if (stat.size > BigInt(entry.offset)) this.#begin(path, moved, entry)
+    else saved.put(moved)
+  }
+
+  /** All of what came and went unseen under a name. The oldest is read first. */
+  #readUnseen(name: string, unseen: Unseen[]): void {
+    const { rotated, adoptCopy, precede, context, onReady } = this.#options
+    unseen.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
+    for (const { place, changedAt } of unseen) {
+      const at = 'stat' in place ? identityOf(place) : { ...COPY_ONLY, birth: String(changedAt) }
+      const head = fingerprint(place.first, 0, place.first.length)
+      const entry = { path: name, ...at, offset: 0, continues: false, head, tail: NO_BYTES }
+      if ('stat' in place) {
+        const size = Number(place.stat.size)
+        this.#begin(place.path, { ...entry, path: place.path, file: name, size })
+      } else {
+        const gone: Entry = { ...entry, gone: true }
+        const tailer = adoptCopy(gone, rotated.whole(place, goneKeyOf(gone)))
+        precede(name, tailer)
+        context.log.info({ file: name, copy: place.path }, 'reading a rotated file that was not seen before')
+        onReady(tailer)
+      }
+    }
+  }
+
+  /** Reads a file from the position of the entry. `former`: what was saved before, for when its file system does not answer. */
+  #begin(path: string, entry: Entry, former?: Entry): void {
+    const { saved, adopt, precede, context } = this.#options
+    const file = nameOf(entry)
+    saved.put(entry)
+    try {
+      const tailer = adopt(path, entry)
+      if (!tailer) {
+        // It was just renamed.
+        this.isIncomplete = true
+        return
+      }
+      precede(file, tailer)
+      const { offset } = entry
+      context.log.info({ file, now: path, offset }, 'reading the rest of a file where rotation left it')
+      this.#follow(tailer, path)
+    } catch (error) {
+      if (error instanceof SilentFileSystem) {
+        saved.remove(entry)
+        if (former) saved.put(former)
+      }
+      this.#failed(path, error)
+    }
+  }
+
+  #failed(path: string, error: unknown): void {
+    unlessSilent(error)
+    // It was just renamed.
+    if (errorCode(error) === 'ENOENT') this.isIncomplete = true
+    else this.#options.problems.failed(path, 'open', error)
+  }
+
+  #goOn(tailer: Tailer, path: string): void {
+    this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
+    this.#follow(tailer, path)
+  }
+
+  #follow(tailer: Tailer, path: string): void {
+    tailer.path = path
+    tailer.found = path
+    tailer.awaySince = this.#options.context.clock.now()
+    this.#options.onReady(tailer)
+  }
+}
+
+/** The name that the lines of the entry's file were written under. */
+function nameOf({ file, path }: Entry): string {
+  return file ?? path
+}
+
+function identityOf({ stat: { dev, ino, birthtimeNs } }: Sibling): Pick<Entry, 'dev' | 'ino' | 'birth'> {
+  return { dev: String(dev), ino: String(ino), birth: String(birthtimeNs) }
+}
+
+function soughtBy(entry: Entry, lookedAt: number | undefined): Sought {
+  const { birth, offset, size = offset, head, tail, away } = entry
+  const since = lookedAt === undefined ? undefined : lookedAt - CLOCK_MS
+  const [key, name] = [goneKeyOf(entry), basename(nameOf(entry))]
+  return { key, name, birth: BigInt(birth), offset, size, head, tail, read: away !== undefined, since }
+}

@@ -1,0 +1,130 @@
+import { basename, dirname } from 'node:path'
+import { type BirthTimes, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
+import type { PathProblems } from '../path-problems.js'
+import type { Tailer } from '../reading/tailer.js'
+import type { Saved } from '../saved.js'
+import type { Slices } from '../slices.js'
+import { Copies, type Sought } from './copies.js'
+import type { Candidate, Copy } from './copy.js'
+import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
+
+/** A compressed file that changed within this time may not be complete. */
+const SETTLE_MS = 2000
+
+/** What was rotated and never seen, and when it was last changed. */
+export interface Unseen {
+  readonly place: UnseenSibling | Candidate
+  readonly changedAt: bigint
+}
+
+interface Read {
+  readonly head: Fingerprint
+  readonly sizes: readonly number[]
+}
+
+/** Finds where rotation left what files held: in plain copies, in compressed ones, and in files that came and went unseen. */
+export class Rotated {
+  readonly #saved: Saved
+  readonly #copies: Copies
+  readonly #siblings: Siblings
+
+  /** `isRead`: whether a tailer reads this file. */
+  constructor(saved: Saved, births: BirthTimes, problems: PathProblems, isRead: (key: string) => boolean) {
+    this.#saved = saved
+    this.#copies = new Copies(problems, births)
+    this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births))
+  }
+
+  /** Folders are listed again from here on. */
+  begin(): void {
+    this.#copies.begin()
+    this.#siblings.begin()
+  }
+
+  /** Forgets what it knows of other folders than these. */
+  keep(folders: { has(folder: string): boolean }): void {
+    this.#copies.keep(folders)
+  }
+
+  /** Which files may be copies now: while that changes, a file can be overlooked. */
+  namesIn(folder: string): string {
+    return this.#siblings.namesIn(folder)
+  }
+
+  /** Whether there are compressed files. */
+  areCompressedIn(folder: string): boolean {
+    return this.#copies.areIn(folder)
+  }
+
+  /** Of a file that is open, as far as it was read: its compressed copy is of none that is known by less. */
+  async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
+    await this.#copies.speak(folder, read, slices)
+  }
+
+  /** The copy of a file that is gone or was truncated. To be asked first for what more is known of. */
+  async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
+    const isCompressed = this.#copies.isFound(folder, sought) || isCopyOnly(sought.key)
+    const sibling = isCompressed ? undefined : await this.#siblings.find(folder, sought, slices)
+    if (sibling && sibling.stat.size >= sought.size) return this.#siblings.take(sibling)
+    // A compressed one may be the right one where a plain one is too short.
+    const copy = await this.#copies.find(folder, sought, slices)
+    return copy ?? (sibling && this.#siblings.take(sibling))
+  }
+
+  /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
+  isCopyOf(path: string, original: number): boolean {
+    return this.#siblings.isCopyOf(path, original)
+  }
+
+  /**
+   * What had the name `path` since a time (wall clock in milliseconds), while another was or nothing read it. `now`:
+   * compressed files may still be being written. Undefined: not to be said yet.
+   */
+  async unseen(
+    path: string,
+    since: number,
+    now: number | undefined,
+    tailers: readonly Tailer[],
+    slices: Slices,
+  ): Promise<Unseen[] | undefined> {
+    const folder = dirname(path)
+    const until = now === undefined ? undefined : now - SETTLE_MS
+    const reads = this.#readIn(folder, tailers)
+    const count = (first: Buffer, size: number) => reads.filter(read => isWhole(read, first, size)).length
+    const sought = { folder, name: basename(path), since, until, reads: count }
+    const names = this.namesIn(folder)
+    const compressed = await this.#copies.unseen(sought, slices)
+    if (!compressed) return undefined
+    const plain = await this.#siblings.unseen(sought, slices)
+    if (this.namesIn(folder) !== names) return undefined
+    // Not by their names, which change with every rotation.
+    const copies = new Set(tailers.map(({ copy, copyKey }) => (copy?.isFound ? copy.key : copyKey)))
+    return [
+      ...compressed.filter(({ key }) => !copies.has(key)).map(place => ({ place, changedAt: place.changedAt })),
+      ...plain.map(place => ({ place, changedAt: place.stat.mtimeNs })),
+    ]
+  }
+
+  /** All of a compressed file. */
+  whole(candidate: Candidate, key: string): Copy {
+    return this.#copies.whole(candidate, key)
+  }
+
+  #readIn(folder: string, tailers: readonly Tailer[]): Read[] {
+    const reads: Read[] = []
+    for (const { path, head, offset } of this.#saved.entries()) {
+      if (dirname(path) === folder) reads.push({ head, sizes: [offset] })
+    }
+    for (const { path, size, sought, copy } of tailers) {
+      // What is read of a copy need not be as long as what was seen of the file.
+      if (dirname(path) === folder)
+        reads.push({ head: sought.head, sizes: copy ? [sought.offset] : [size, sought.offset] })
+    }
+    return reads.filter(({ head }) => head.bytes > 0)
+  }
+}
+
+function isWhole({ head, sizes }: Read, first: Buffer, size: number): boolean {
+  if (first.length < head.bytes || !sizes.some(known => known % 2 ** 32 === size % 2 ** 32)) return false
+  return fingerprint(first, 0, head.bytes).hash === head.hash
+}

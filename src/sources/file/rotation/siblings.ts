@@ -1,0 +1,206 @@
+import { type BigIntStats, constants } from 'node:fs'
+import { join } from 'node:path'
+import type { Reach } from '../../../core/reach.js'
+import { closeSync, fstatSync, openSync, readdirSync, statSync, unlessSilent } from '../../../lib/guarded-fs.js'
+import {
+  type BirthTimes,
+  FINGERPRINT_BYTES,
+  type Fingerprint,
+  fingerprintAt,
+  firstBytes,
+  judge,
+  keyOf,
+  same,
+} from '../identity.js'
+import { openWithinSync } from '../open-within.js'
+import type { Slices } from '../slices.js'
+import type { Sought, Unseen } from './copies.js'
+import { isRotatedName, mayNameCopy } from './names.js'
+
+/** A regular file that no position is known of. */
+export interface Sibling {
+  readonly path: string
+  readonly stat: BigIntStats
+}
+
+/** One that nobody read, and its first bytes. */
+export interface UnseenSibling extends Sibling {
+  readonly first: Buffer
+}
+
+/** Names with a number or a date at the end, or before one extension or two. */
+const MAYBE_ROTATED = /\d(\.[^.]*){0,2}$/
+
+/**
+ * Finds uncompressed copies of files beside them: `cp app.log app.log.1`, before app.log was truncated. A copy is known
+ * by its content, under a name that begins like that of the file. It was made after the file it is a copy of.
+ */
+export class Siblings {
+  readonly #births: BirthTimes
+  /** Whether a position in this file is known, so that it is no one's copy. */
+  readonly #isKnown: (stat: BigIntStats) => boolean
+  readonly #folders = new Map<string, readonly string[]>()
+  /** Found since `begin`, each for one file. */
+  readonly #taken = new Set<string>()
+
+  constructor(births: BirthTimes, isKnown: (stat: BigIntStats) => boolean) {
+    this.#births = births
+    this.#isKnown = isKnown
+  }
+
+  /** Forgets the names: they are read again. */
+  begin(): void {
+    this.#folders.clear()
+    this.#taken.clear()
+  }
+
+  /**
+   * The copy of a file that is gone or was truncated: it has what was read of that, and perhaps more. Of several the
+   * oldest that has as much as was seen.
+   */
+  async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | undefined> {
+    const { head, tail, offset, birth, since } = sought
+    if (head.bytes === 0) return undefined
+    const strong = isStrong(sought)
+    let short: Sibling | undefined
+    for (const sibling of await this.#list(folder, name => mayNameCopy(name, sought.name), slices)) {
+      const { stat } = sibling
+      if (stat.size < offset || this.#isOlder(stat, birth)) continue
+      // Little was read, and other files may begin with the same: only one that was made since can be the copy.
+      if (!strong && since !== undefined && !this.#isSince(stat, since)) continue
+      const verdict = withFile(sibling.path, fd => judge(fd, stat, { birth: 0n, offset, head, tail }, this.#births))
+      if (verdict !== 'same') continue
+      if (stat.size < sought.size) {
+        short ??= sibling
+        continue
+      }
+      return sibling
+    }
+    return short
+  }
+
+  /** Until `begin` it is found for no other file. */
+  take(sibling: Sibling): Sibling {
+    this.#taken.add(keyOf(sibling.stat))
+    return sibling
+  }
+
+  /** What was rotated and never seen, the oldest first. */
+  async unseen({ folder, name, since, reads }: Unseen, slices: Slices): Promise<UnseenSibling[]> {
+    const listed = await this.#list(folder, found => isRotatedName(found, name) && !found.endsWith('.gz'), slices)
+    const found: UnseenSibling[] = []
+    for (const { path, stat } of listed) {
+      if (stat.size === 0n || !this.#isSince(stat, since) || Number(stat.mtimeNs) / 1e6 < since) continue
+      const first = withFile(path, firstBytes)
+      if (first && reads(first, Number(stat.size)) === 0) found.push({ path, stat, first })
+    }
+    return found
+  }
+
+  /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
+  isCopyOf(path: string, original: number): boolean {
+    const of = fstatSync(original, { bigint: true })
+    return (
+      withFile(path, fd => {
+        const stat = fstatSync(fd, { bigint: true })
+        if (stat.size > of.size || this.#isOlder(stat, of.birthtimeNs)) return false
+        const size = Number(stat.size)
+        if (!this.#births.kept(stat) && size < FINGERPRINT_BYTES) return false
+        const starts = [0, Math.floor(size / 2), Math.max(0, size - FINGERPRINT_BYTES)]
+        const at = (fd: number, start: number) => fingerprintAt(fd, start, Math.min(size, start + FINGERPRINT_BYTES))
+        return starts.every(start => same(at(fd, start), at(original, start)))
+      }) === true
+    )
+  }
+
+  /** The files that have names like those of copies, each with its inode. */
+  namesIn(folder: string): string {
+    const found: string[] = []
+    for (const name of readNames(folder)) {
+      const stat = MAYBE_ROTATED.test(name) ? statOf(join(folder, name)) : undefined
+      if (stat?.isFile()) found.push(`${name}/${keyOf(stat)}`)
+    }
+    return found.sort().join('/')
+  }
+
+  #isOlder(stat: BigIntStats, birth: bigint): boolean {
+    return this.#births.kept(stat) && birth > 0n && stat.birthtimeNs <= birth
+  }
+
+  #isSince(stat: BigIntStats, since: number): boolean {
+    return Number(this.#births.kept(stat) ? stat.birthtimeNs : stat.mtimeNs) / 1e6 >= since
+  }
+
+  /** The oldest first. */
+  async #list(folder: string, wanted: (name: string) => boolean, slices: Slices): Promise<Sibling[]> {
+    const found: Sibling[] = []
+    for (const name of this.#names(folder)) {
+      if (slices.due) await slices.pause()
+      if (!wanted(name)) continue
+      const path = join(folder, name)
+      const stat = statOf(path)
+      if (!stat?.isFile()) continue
+      this.#births.learn(stat)
+      if (!this.#isKnown(stat) && !this.#taken.has(keyOf(stat))) found.push({ path, stat })
+    }
+    return found.sort((a, b) => (a.stat.mtimeNs < b.stat.mtimeNs ? -1 : 1))
+  }
+
+  #names(folder: string): readonly string[] {
+    let names = this.#folders.get(folder)
+    if (!names) this.#folders.set(folder, (names = readNames(folder)))
+    return names
+  }
+}
+
+/** Opens a file that was found; undefined when its name leads to another one by now. */
+export function openSibling({ path, stat }: Sibling, births: BirthTimes, reach: Reach | undefined): number | undefined {
+  const fd = openWithinSync(reach, path)
+  let isIt = false
+  try {
+    const now = fstatSync(fd, { bigint: true })
+    isIt = keyOf(now) === keyOf(stat) && !births.differ(now, stat.birthtimeNs)
+    return isIt ? fd : undefined
+  } finally {
+    if (!isIt) closeSync(fd)
+  }
+}
+
+/** Whether this much is known of a content that no other has the same by chance. */
+export function isStrong({ head, tail }: { head: Fingerprint; tail: Fingerprint }): boolean {
+  return head.bytes === FINGERPRINT_BYTES && tail.bytes === FINGERPRINT_BYTES
+}
+
+function readNames(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder)
+  } catch (error) {
+    unlessSilent(error)
+    // Gone or not to be read: then nothing of it is found.
+    return []
+  }
+}
+
+/** Undefined: it is gone, or not to be looked at. */
+function statOf(path: string): BigIntStats | undefined {
+  try {
+    return statSync(path, { bigint: true, throwIfNoEntry: false })
+  } catch (error) {
+    unlessSilent(error)
+    return undefined
+  }
+}
+
+/** Undefined: it cannot be read, or is gone. */
+function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
+  let fd: number | undefined
+  try {
+    fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    return use(fd)
+  } catch (error) {
+    unlessSilent(error)
+    return undefined
+  } finally {
+    if (fd !== undefined) closeSync(fd)
+  }
+}
