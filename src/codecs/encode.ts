@@ -1,6 +1,6 @@
 import type { EventBatch } from '../core/batch.js'
 import type { ByteSink, Codec } from '../core/codec.js'
-import { MODIFIED } from '../core/flags.js'
+import { INVALID, MODIFIED } from '../core/flags.js'
 import { jsonText } from '../lib/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
 import { JSON_OBJECTS } from './json.js'
@@ -122,7 +122,10 @@ export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]):
   return encoding === 'raw' ? new RawEncoder().encode(batches) : encodeLines(encoding, batches)
 }
 
-/** Every event as a JSON object on a line of its own; lines that are one already are copied. */
-export function encodeNdjson(batches: readonly EventBatch[]): Encoded {
-  return encodeLines(JSON_OBJECTS, batches)
+/** Event `i` as it is written by `encoding`, without a line end: for bodies in which each event has a place of its own. */
+export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
+  const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
+  const isLine = encoding === 'raw' || (batch.isObject(i) && encoding.definition === JSON_OBJECTS.definition)
+  if (isLine && !isChanged) return batch.chunk.toString('utf8', batch.starts[i], batch.ends[i])
+  return encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))
 }

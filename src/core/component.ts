@@ -255,7 +255,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
   /** Sources only: the fields that its events can have; undefined, or nothing: any. */
   fields?(options: z.output<S>): EventFields | undefined
-  /** Processors only: the options that name fields of events. */
+  /** The options that name fields of events. */
   usesFields?(options: z.output<S>): readonly UsedField[]
   /** What `sluice validate` warns of: it holds, and hardly anybody means it. Files may be examined, and not opened. */
   warnings?(options: z.output<S>): readonly OptionWarning[]

@@ -1,4 +1,4 @@
-import { encodeNdjson } from '../../codecs/encode.js'
+import { eventText } from '../../codecs/encode.js'
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import { codecOf } from '../../codecs/list.js'
 import { PLAIN_TEXT } from '../../codecs/text.js'
@@ -21,8 +21,6 @@ import { CONTINUES, PIECE } from '../../lib/line-splitter.js'
  * of the origin, where the piece is not the last.
  */
 
-const LF = 0x0a
-
 /** The lines for the events of a request. */
 export function encodeLetters(
   request: readonly EventBatch[],
@@ -32,21 +30,16 @@ export function encodeLetters(
   const { status, reason, requestId: request_id, message } = error
   const time = new Date(wall).toISOString()
   const head = JSON.stringify({ time, destination, status, reason, request_id, error: message })
-  const start = Buffer.from(head.slice(0, -1))
-  const parts: Buffer[] = []
+  const lines: Buffer[] = []
   for (const batch of request) {
-    const encoded = encodeNdjson([batch])
-    const lines = Buffer.concat(encoded.parts, encoded.bytes)
-    let from = 0
     for (let i = 0; i < batch.length; i++) {
-      const end = lines.indexOf(LF, from)
       const line = lineMember(batch, i)
-      const middle = line === undefined ? ',"event":' : `,"line":${JSON.stringify(line)},"event":`
-      parts.push(start, Buffer.from(middle), lines.subarray(from, end), Buffer.from('}\n'))
-      from = end + 1
+      const member = line === undefined ? '' : `,"line":${JSON.stringify(line)}`
+      const event = eventText(JSON_OBJECTS, batch, i)
+      lines.push(Buffer.from(`${head.slice(0, -1)}${member},"event":${event}}\n`))
     }
   }
-  return Buffer.concat(parts)
+  return Buffer.concat(lines)
 }
 
 type Line = 'message' | 'raw' | Readonly<Record<string, unknown>> | undefined

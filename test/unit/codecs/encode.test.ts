@@ -1,5 +1,6 @@
 import t from 'tap'
-import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { LineSplitter } from '../../../src/lib/line-splitter.js'
 import { batchesOf, originOf } from '../../support/batches.js'
@@ -11,7 +12,7 @@ const text = (encoded: { parts: Buffer[]; bytes: number }) => {
   return all.toString()
 }
 const raw = (batches: EventBatch[], open?: boolean) => text(new RawEncoder(open).encode(batches))
-const ndjson = (batches: EventBatch[]) => text(encodeNdjson(batches))
+const ndjson = (batches: EventBatch[]) => text(encodeLines(JSON_OBJECTS, batches))
 
 t.test('raw: lines as they came', async t => {
   const cases: [string, string][] = [
@@ -119,4 +120,19 @@ t.test('NDJSON', async t => {
     { message: 'z', ...meta },
   ])
   t.equal(ndjson([]), '')
+})
+
+t.test('one event by itself is written as among others', t => {
+  const lines = ['{"a":1}', '{"b": "\\u00e4"}', 'no JSON', '', '{"c":2}\r']
+  for (const decode of ['json', 'text']) {
+    const [batch] = batchesOf(`${lines.join('\n')}\n`, originOf(decode)) as [EventBatch]
+    batch.modify(4, { changed: true })
+    for (const encoding of ['raw', JSON_OBJECTS] as const) {
+      const alone = Array.from({ length: batch.length }, (_, i) => `${eventText(encoding, batch, i)}\n`)
+      t.equal(alone.join(''), text(encodeAlone(encoding, [batch])), `${decode}, as ${encoding}`)
+    }
+  }
+  const [invalid] = batchesOf(Buffer.from([0x61, 0xff, 0x0a]), originOf('text')) as [EventBatch]
+  t.match(JSON.parse(eventText('raw', invalid, 0)), { raw: 'Yf8=' }, 'what is not text, as the event that has it')
+  t.end()
 })

@@ -3,7 +3,8 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
 import { parse } from 'yaml'
-import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { encodeLines, RawEncoder } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { codecOf, codecs } from '../../../src/codecs/list.js'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
@@ -132,7 +133,7 @@ t.test('nothing, blanks and line ends alone are lines too', t => {
     t.equal(batchOf([], { decode: codec.toJSON() }).scan(), 0, title)
     const lines = ['', ' ', '\r', '\t', line, '']
     const batch = batchOf(lines, { ...FROM, decode: codec.toJSON() })
-    const json = text(encodeNdjson([batch]))
+    const json = text(encodeLines(JSON_OBJECTS, [batch]))
       .split('\n')
       .slice(0, -1)
     t.equal(json.length, lines.length, `${title}: an event each`)
@@ -166,7 +167,7 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
     const make = () => batchOf(lines, { ...FROM, decode: codec.toJSON(), maxLineBytes: 80 })
     const seen = (batches: readonly EventBatch[]) => {
       const events = batches.flatMap(batch => Array.from({ length: batch.length }, (_, i) => batch.fields(i)))
-      return { events, json: text(encodeNdjson(batches)), raw: text(new RawEncoder().encode(batches)) }
+      return { events, json: text(encodeLines(JSON_OBJECTS, batches)), raw: text(new RawEncoder().encode(batches)) }
     }
     const wanted = seen([make()])
     for (const looked of [false, true]) {
@@ -221,7 +222,7 @@ t.test('any bytes, and lines of 1 MiB', t => {
     const names = ['a', 'message', 'host', ...Object.keys(event).slice(0, 2)]
     agreesWithFields(t, codec.toJSON(), codec.form === 'object' ? [] : names, lines)
     const batch = batchOf(lines, { ...FROM, decode: codec.toJSON() })
-    const json = text(encodeNdjson([batch]))
+    const json = text(encodeLines(JSON_OBJECTS, [batch]))
       .split('\n')
       .slice(0, -1)
     t.same(json.length, lines.length)

@@ -15,7 +15,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
-import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { encodeLines, RawEncoder } from '../../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { codecOf } from '../../../src/codecs/list.js'
 import { parseConfig } from '../../../src/config/load.js'
@@ -207,7 +207,7 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
     const out = { ack: () => new Ack(() => {}), send: async (batch: EventBatch) => void batches.push(batch) }
     await run(out, new AbortController().signal)
     const text = (encoded: { parts: Buffer[] }) => Buffer.concat(encoded.parts).toString('latin1')
-    t.equal(text(encodeNdjson(batches)), text(encodeNdjson([batch])), `${name}: as JSON`)
+    t.equal(text(encodeLines(JSON_OBJECTS, batches)), text(encodeLines(JSON_OBJECTS, [batch])), `${name}: as JSON`)
     // An object is its JSON, whatever its line end was.
     const raw = text(new RawEncoder().encode([batch])).replaceAll(/(\})\r\n/g, '$1\n')
     t.equal(text(new RawEncoder().encode(batches)), raw, `${name}: raw`)

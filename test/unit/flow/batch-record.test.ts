@@ -1,5 +1,6 @@
 import t from 'tap'
-import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { encodeLines, RawEncoder } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { Ack, type AckStatus } from '../../../src/core/ack.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { BatchDecoder, BatchRecordError, encodeBatch } from '../../../src/flow/disk-buffer/batch-record.js'
@@ -23,7 +24,7 @@ function seen(batch: EventBatch) {
   const text = (encoded: { parts: Buffer[] }) => Buffer.concat(encoded.parts).toString('latin1')
   return {
     ...{ length, bytes, receivedAt, source, path, host, codec, events },
-    json: text(encodeNdjson([batch])),
+    json: text(encodeLines(JSON_OBJECTS, [batch])),
     raw: text(new RawEncoder().encode([batch])),
   }
 }

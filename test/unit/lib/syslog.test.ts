@@ -1,5 +1,6 @@
 import t from 'tap'
-import { encodeNdjson, RawEncoder } from '../../../src/codecs/encode.js'
+import { encodeLines, RawEncoder } from '../../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import { codecOf } from '../../../src/codecs/list.js'
 import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { Ack } from '../../../src/core/ack.js'
@@ -312,7 +313,7 @@ t.test('events: what a line lacks, and lines that are none', async t => {
     [0, 1, 2, 3].map(i => batch.event(i).fields),
     fields,
   )
-  const encoded = Buffer.concat(encodeNdjson([batch]).parts).toString()
+  const encoded = Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts).toString()
   t.strictSame(
     encoded
       .trim()
@@ -333,7 +334,7 @@ t.test('events: what a line lacks, and lines that are none', async t => {
   t.equal(text.scan(), 0, 'text is text')
   t.strictSame(text.fields(0), { message: '<13>Oct 11 22:14:15 h a[1]: one', peer: '192.0.2.7', host: 'here', ...at })
   t.strictSame(
-    Buffer.concat(encodeNdjson([text]).parts)
+    Buffer.concat(encodeLines(JSON_OBJECTS, [text]).parts)
       .toString()
       .split('\n')
       .slice(0, -1)
@@ -377,7 +378,7 @@ t.test('every reader sees what the fields say, whatever the bytes', async t => {
     const wanted = new WantedNames()
     const readers = names.split(' ').map(name => new FieldReader(parseFieldPath(name), wanted))
     const batch = batchOf(Buffer.concat([cut, Buffer.from('\n')]), { peer: 'p' }, wanted)
-    const fields = JSON.parse(Buffer.concat(encodeNdjson([batch]).parts).toString())
+    const fields = JSON.parse(Buffer.concat(encodeLines(JSON_OBJECTS, [batch]).parts).toString())
     const [syslog, structured] = [fields, fields.structured_data?.a?.b]
     for (const [n, name] of names.split(' ').entries()) {
       const reader = readers[n]!
