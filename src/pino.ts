@@ -20,7 +20,7 @@ import { createLog } from './terminal/log.js'
 /**
  * A target for pino: its lines are throttled by key and shipped over HTTP, by the same engine as the daemon's.
  *
- * Invariants: a line is delivered, discarded by the throttle, refused by the receiver, or told to be lost: on stderr,
+ * Invariants: a line is delivered, discarded by the throttle, refused by the receiver, or reported as lost: on stderr,
  * with how many. Lines that wait for the receiver take some 10 MB, never above 40, and `on_full` says what comes then.
  */
 
@@ -161,15 +161,15 @@ class Shipper extends Writable {
   #discarding = false
   /** Lines that were not discarded here. */
   #accepted = 0
-  /** Lines that were, and were not told yet. */
-  #untold = 0
+  /** Lines that were lost and are not reported yet. */
+  #unreported = 0
 
   constructor(parts: Parts) {
     super({ highWaterMark: QUEUED_BYTES })
     this.#parts = parts
     this.#running = parts.engine.run().then(
       () => {
-        if (parts.engine.failed) this.destroy(new Error('sluice/pino: the destination cannot start; stderr tells why'))
+        if (parts.engine.failed) this.destroy(new Error('sluice/pino: the destination cannot start; stderr says why'))
       },
       error => void this.destroy(error as Error),
     )
@@ -213,31 +213,31 @@ class Shipper extends Writable {
     }
     this.#discarding = false
     this.#inLine = chunk.at(-1) !== LF
-    if (this.#untold > 0) this.#tell()
+    if (this.#unreported > 0) this.#report()
     return chunk.subarray(from)
   }
 
   /** Discards what begins at `from`, to the end of the chunk. */
   #drop(chunk: Buffer, from: number): void {
     if (from === chunk.length) return
-    if (this.#untold === 0)
+    if (this.#unreported === 0)
       this.#parts.log.warn('no room for more lines: they are discarded until the receiver takes some')
     this.#discarding = chunk.at(-1) !== LF
     this.#inLine = this.#discarding
-    for (let at = from; at < chunk.length; this.#untold++) {
+    for (let at = from; at < chunk.length; this.#unreported++) {
       const end = chunk.indexOf(LF, at)
       at = end < 0 ? chunk.length : end + 1
     }
   }
 
-  #tell(): void {
-    this.#parts.log.warn({ lines: this.#untold }, 'there is room for lines again; so many were discarded')
-    this.#untold = 0
+  #report(): void {
+    this.#parts.log.warn({ lines: this.#unreported }, 'there is room for lines again; so many were discarded')
+    this.#unreported = 0
   }
 
   override _final(done: (error?: Error | null) => void): void {
     const { engine, lines, log, timeoutMs } = this.#parts
-    if (this.#untold > 0) this.#tell()
+    if (this.#unreported > 0) this.#report()
     lines.end()
     let late = false
     const cancel = after(timeoutMs, () => {

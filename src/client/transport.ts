@@ -21,7 +21,7 @@ export interface RequestOptions {
   readonly query?: Readonly<Record<string, string | number | undefined>>
   /** Sent as JSON. */
   readonly json?: unknown
-  /** Sent as it is; `headers` tell its content type. */
+  /** Sent as it is; `headers` have its content type. */
   readonly body?: Uint8Array | string
   readonly headers?: Readonly<Record<string, string | undefined>>
   /** Whether doing it twice does no harm; GET and HEAD are anyway. */

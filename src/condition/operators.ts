@@ -31,7 +31,7 @@ export type ValueTest = (reader: FieldReader) => boolean
 export interface Operator {
   /** Whether a value stands behind it. */
   readonly takesValue: boolean
-  /** What it holds for, as the reference tells it. */
+  /** What it holds for, as text for the reference. */
   readonly text: string
   /** The test for `value` (empty where it takes none). Throws ValueError when the value is of no use to it. */
   compile(value: string): ValueTest

@@ -1,6 +1,6 @@
 import { OPERATORS } from './operators.js'
 
-/** Conditions as the reference tells them: Markdown, one block an item. */
+/** The section of the reference about conditions: Markdown, one item for each block. */
 export function conditionReference(): string[] {
   const rows = [...OPERATORS].map(
     ([name, { takesValue, text }]) => `| \`${name}${takesValue ? " '…'" : ''}\` | ${text} |`,

@@ -19,7 +19,7 @@ export class Ack {
   readonly #onSettled: (status: AckStatus) => void
   readonly #onShrink: ((bytes: number) => void) | undefined
 
-  /** `onShrink` is told how many bytes of memory the batch stopped holding before it settled. */
+  /** `onShrink` gets the bytes of memory that the batch released before it settled. */
   constructor(onSettled: (status: AckStatus) => void, onShrink?: (bytes: number) => void) {
     this.#onSettled = onSettled
     this.#onShrink = onShrink

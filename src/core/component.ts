@@ -38,7 +38,7 @@ export interface HandoverState {
 
 /** Where a source puts its batches. */
 export interface Outlet {
-  /** An ack for a batch to be sent here: frees its share of the budget, then tells `onSettled`. */
+  /** An ack for a batch to be sent here: frees its share of the budget, then calls `onSettled`. */
   ack(onSettled: (status: AckStatus) => void): Ack
   /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
   send(batch: EventBatch): Promise<void>
@@ -93,7 +93,7 @@ export interface Destination extends Lifecycle {
    * Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`.
    *
    * A retry gets the same array, so what was made of a request can be kept by it, in a WeakMap. It gets another one when the
-   * request was cut, or when the answer told its events apart.
+   * request was cut, or when the answer distinguished its events.
    *
    * The bytes of a batch are valid until its acknowledgement is settled. That may be before the returned promise is: when the
    * signal aborts, nobody waits for it any more. So copy what you need of them before the first wait (a connection,
@@ -239,7 +239,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly type: string
   /** One sentence. */
   readonly summary: string
-  /** More, for the reference. Rules across options that the schema checks but cannot show must be told here. */
+  /** More, for the reference. Rules across options that the schema checks but cannot show are described here. */
   readonly notes?: string
   readonly options: S
   readonly examples: readonly [Example, ...Example[]]

@@ -44,7 +44,7 @@ export class DeliveryError extends Error {
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
   /**
-   * When the answer told events apart: those, by their index in the request, that will never be accepted. Those in
+   * When the answer distinguished events: those, by their index in the request, that will never be accepted. Those in
    * `again` were not taken, and `failure` says what they wait for (`reject`: nothing); all others are delivered.
    */
   readonly rejected: readonly number[] | undefined

@@ -65,7 +65,7 @@ export class LogEvent {
   }
 }
 
-/** The fields of the line [start, end), made anew; `flags` are those after the line was looked at. */
+/** The fields of the line [start, end), newly made; `flags` are those after the line was looked at. */
 export function lineFields(
   origin: Origin,
   receivedAt: number,

@@ -214,7 +214,7 @@ function kindOf(value: unknown): ValueKind {
   }
 }
 
-/** Whether String(Number(text)) is the text itself, told without making either. */
+/** Whether String(Number(text)) is the text itself. It makes neither. */
 function isPlainNumber(bytes: Uint8Array, start: number, end: number): boolean {
   let p = start
   if (bytes[p] === 0x2d) p++

@@ -63,7 +63,7 @@ export const PIECES = [
   'Pieces that over-long lines were cut in, without the last of each line.',
 ] as const
 
-/** What those options need to be told of in a component's `notes`. */
+/** What a component with these options has to mention in its `notes`. */
 export const MULTILINE_NOTES =
   'With `multiline` the lines of an event stay as they were read, the line ends between them too. Lines that come when their event was ' +
   'delivered already are an event of their own, marked `partial`. Patterns see the first 4 KiB of a line, `until` the last 4 KiB.'

@@ -15,7 +15,7 @@ export const output = (n: number): number => 1 + n
 export const discard = (n: number): number => FIRST_REASON + n
 /** The processor has taken what it needs of the event. What it makes of it comes with `emit`. */
 export const CONSUMED = 254
-/** The event could not be processed; `on_error` tells what happens to it. */
+/** The event could not be processed; `on_error` decides what happens to it. */
 export const FAILED = 255
 
 /** Values of outputs are below it. */

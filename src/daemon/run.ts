@@ -89,7 +89,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const wentBack: WentBack = (error, failed, back) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
-      'the new configuration cannot start: the one before it goes on',
+      'cannot apply the new configuration; keeping the current one',
     )
     reloads?.wentBack(error, back)
     origin.wentBack?.(error, failed, back)

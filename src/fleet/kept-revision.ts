@@ -20,7 +20,7 @@ export class KeptRevision {
   readonly #url: string
   readonly #log: Logger
 
-  /** `url` tells whose revision it is. */
+  /** `url` identifies the pipeline of the revision. */
   constructor(dataDir: string, { url, id, log }: { url: string; id: string; log: Logger }) {
     this.#folder = join(dataDir, 'managed')
     this.#path = join(this.#folder, `${id}.json`)
@@ -45,7 +45,7 @@ export class KeptRevision {
     }
   }
 
-  /** That it cannot be kept is told, and no more: what runs goes on. */
+  /** A failure to save it is only logged: the current revision keeps running. */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })

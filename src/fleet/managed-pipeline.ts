@@ -65,8 +65,8 @@ export class ManagedPipeline {
   #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
-  /** What was told about the service that cannot be asked. */
-  #told = ''
+  /** Why the service cannot be reached, as it was logged. Empty while it answers. */
+  #unreachable = ''
   /** When the service last answered; wall clock in milliseconds. */
   #contactAt: number | undefined
   /** Since when it has not answered; monotonic. */
@@ -108,7 +108,7 @@ export class ManagedPipeline {
 
   /** What keeps it from having anything to start with. */
   get waitsFor(): string | undefined {
-    return this.#refusal ?? ([this.#told, this.#unreadable].filter(Boolean).join('; ') || undefined)
+    return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
 
   /** What an operator on this machine wants to know. */
@@ -122,7 +122,7 @@ export class ManagedPipeline {
       refusal: this.#refused?.why,
       last_contact: this.#contactAt === undefined ? undefined : this.#contactAt / 1000,
       unreachable_seconds: away,
-      unreachable: this.#told || undefined,
+      unreachable: this.#unreachable || undefined,
       report_problem: this.#reporter.problem,
     }
   }
@@ -169,7 +169,8 @@ export class ManagedPipeline {
       if (tries === 0) await waiting()
       this.#reporting ??= this.#reporter.run(this.#leaving.signal)
       const { poll_interval } = this.#local.local.managed
-      const waitMs = this.#told || !this.#newest ? FIRST_WAIT_MS + backoff.next() : poll_interval * this.#jitter()
+      const waitMs =
+        this.#unreachable || !this.#newest ? FIRST_WAIT_MS + backoff.next() : poll_interval * this.#jitter()
       if (!this.#retry.signal.aborted) await this.#sleep(waitMs, AbortSignal.any([signal, this.#retry.signal]))
       this.#retry = new AbortController()
     }
@@ -274,7 +275,7 @@ export class ManagedPipeline {
     for (;;) {
       const { poll_interval } = this.#local.local.managed
       // Away: less often.
-      waitMs = this.#told ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
+      waitMs = this.#unreachable ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
       await this.#sleep(waitMs * this.#jitter(), signal)
       if (signal.aborted) return
       const published = await this.#ask()
@@ -301,13 +302,13 @@ export class ManagedPipeline {
     }
   }
 
-  /** A revision that came, unless it is the one known. What keeps it from coming is told, once. */
+  /** A revision that came, unless it is the one known. What keeps it from coming is logged once. */
   async #ask(): Promise<PublishedRevision | undefined> {
     const { link, log, clock } = this.#options
     try {
       const published = await link.published(this.#etag)
-      if (this.#told) log.info('the service answers again')
-      this.#told = ''
+      if (this.#unreachable) log.info('the service answers again')
+      this.#unreachable = ''
       this.#awaySince = undefined
       this.#contactAt = clock.wall()
       if (published) {
@@ -317,8 +318,9 @@ export class ManagedPipeline {
       return published
     } catch (error) {
       const text = errorText(error)
-      if (this.#told !== text) log.warn({ error: text }, 'the service cannot be asked; what runs goes on')
-      this.#told = text
+      if (this.#unreachable !== text)
+        log.warn({ error: text }, 'cannot reach the service; the current revision keeps running')
+      this.#unreachable = text
       this.#awaySince ??= clock.now()
       return undefined
     }
@@ -350,7 +352,7 @@ export class ManagedPipeline {
     if (this.#logged.has(key)) return
     this.#logged.add(key)
     const text = this.#running
-      ? 'a published revision cannot run here: what runs goes on'
+      ? 'cannot apply the published revision; keeping the current one'
       : 'a published revision cannot run here; correct the pipeline, or the local configuration and reload; trying again'
     this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
   }

@@ -11,7 +11,7 @@ export interface PublishedRevision {
   readonly etag: string
 }
 
-/** What a daemon tells of itself. */
+/** What a daemon reports about itself. */
 export interface Report {
   readonly daemon_id: string
   readonly host: string

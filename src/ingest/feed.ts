@@ -89,7 +89,7 @@ export class Feed {
     }
   }
 
-  /** Passes on all events of a body; tells how many, and what became of them. Throws a Refusal, and took nothing then. */
+  /** Passes on all events of a body; resolves with how many, and what became of them. Where it throws a Refusal it took nothing. */
   send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const sending = this.#send(body)
     this.#sending.add(sending)

@@ -186,7 +186,7 @@ export class HostedPipeline {
     return this.#supervisor.undelivered() > 0 ? 'buffered' : 'idle'
   }
 
-  /** Goes on with what is published. What cannot run is told, and what ran before goes on. */
+  /** Applies what is published. A revision that cannot run is logged, and the one before it keeps running. */
   update(published: Published): Promise<void> {
     this.#updating = this.#updating.then(() => this.#update(published))
     return this.#updating
@@ -222,14 +222,14 @@ export class HostedPipeline {
     if (this.#refused === name) return
     this.#refused = name
     const fields = { code: 'SLUICE_REVISION_REFUSED', revision, error: whyNot(error) }
-    this.#options.log.error(fields, 'a published revision cannot run here: the one before it goes on')
+    this.#options.log.error(fields, 'cannot apply the published revision; keeping the current one')
   }
 
   /** Takes the events of a request. Throws a Refusal. */
   async take(request: IncomingMessage): Promise<Answer> {
     const { maxBody } = this.#options
     if (this.#hasEnded && !this.#isStopped) {
-      const message = `revision ${this.#runs.revision} of the pipeline cannot start here: the log of the service tells why`
+      const message = `revision ${this.#runs.revision} of the pipeline cannot start here: see the log of the service for the reason`
       throw new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
     }
     const path = (request.url ?? '').replace(/\?.*$/s, '')

@@ -14,7 +14,7 @@ interface Read {
   readonly quotas: AccountQuotas
 }
 
-/** What the service tells of published pipelines. */
+/** Metrics of the service about published pipelines. */
 export class IngestMetrics {
   readonly #metrics: Metrics
   readonly #counters = new Map<string, { value: number }>()

@@ -62,7 +62,7 @@ export class KnownKeys {
   #writing: Promise<void> | undefined
   /** Whether a part of a line may stand at the end of the file, of a failed write or of a process that was killed. */
   #torn = true
-  #told = false
+  #isReported = false
 
   /** Reads what the files say. What is damaged in them is left out. Throws StateUnreadable when one cannot be read. */
   static async open(options: KnownKeysOptions): Promise<KnownKeys> {
@@ -155,17 +155,17 @@ export class KnownKeys {
       }
       this.#turnWhenDue()
       await this.#followAll()
-      this.#told = false
+      this.#isReported = false
     } catch (error) {
       this.#torn = true
       // They are written with the next key.
       this.#lines = [...lines, ...this.#lines].slice(-this.#most)
-      if (!this.#told)
+      if (!this.#isReported)
         log.warn(
           { error: errorText(error) },
           'cannot write idempotency keys to their file; they are known until the service ends, and written with the next key. Check the disk of data_dir',
         )
-      this.#told = true
+      this.#isReported = true
     }
   }
 

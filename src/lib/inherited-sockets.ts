@@ -9,7 +9,7 @@ import { after } from './time.js'
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
 
-/** What a server is told of the connections that it gets. */
+/** What a server learns about the connections that it gets. */
 export interface Claimant {
   take(socket: Socket): void
 }

@@ -157,7 +157,7 @@ function isDigit(): boolean {
   return at < end && bytes[at]! >= 0x30 && bytes[at]! <= 0x39
 }
 
-/** Reads the digits behind the point, down to microseconds: a sum of today cannot tell more. False: there are none. */
+/** Reads the digits behind the point, down to microseconds: a double cannot hold more for today's dates. False: there are none. */
 function fraction(): boolean {
   const first = at
   for (let unit = 100_000; isDigit(); at++, unit = (unit / 10) | 0) micros += (bytes[at]! - 0x30) * unit

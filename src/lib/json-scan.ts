@@ -36,7 +36,7 @@ export class WantedNames {
 
 /**
  * Numbers per slot in a scan's output: where the value starts (0: the name is missing), and (end << 1 | escaped). The
- * last bit tells of a string whether it has escapes, and means nothing for other values.
+ * last bit of a string says whether it has escapes. It means nothing for other values.
  */
 export const SLOT = 2
 

@@ -27,7 +27,7 @@ export function endsWith(pattern: Pattern): Joiner {
 function matcher(pattern: Pattern): (bytes: Buffer, start: number, end: number) => boolean {
   const first = firstBytes(pattern)
   if (!first) return (bytes, start, end) => pattern.test(bytes.toString('utf8', start, end))
-  // Most lines are told by their first byte, without making a string of them.
+  // The first byte decides for most lines, without making a string of them.
   return (bytes, start, end) =>
     start < end && first[bytes[start]!] === 1 && pattern.test(bytes.toString('utf8', start, end))
 }
@@ -35,7 +35,7 @@ function matcher(pattern: Pattern): (bytes: Buffer, start: number, end: number) 
 /** `^`, one character or class of characters that must be there, and no alternatives. */
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
-/** Which bytes a matching line can begin with, by byte; undefined where any can, as far as is easily told. */
+/** Which bytes a matching line can begin with, by byte; undefined where any can, or where that is not easy to find out. */
 export function firstBytes(pattern: Pattern): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined

@@ -24,7 +24,7 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
-  /** What was left out and not told yet, by kind. */
+  /** How many messages were left out and not reported yet, by kind. */
   rest(): Record<string, number> {
     return Object.fromEntries(
       [...this.#kinds].flatMap(([kind, { suppressed }]) => (suppressed > 0 ? [[kind, suppressed]] : [])),

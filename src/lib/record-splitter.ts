@@ -1,5 +1,5 @@
 /**
- * Lines to events of several lines. What a line is to the event before it is told by a `Joiner`; an event is the range
+ * Joins lines to events of several lines. A `Joiner` decides whether a line belongs to the event before it; an event is the range
  * from the beginning of its first line to the end of its last, with the line ends between them as they were read.
  *
  * Invariants, beyond those of LineSplitter: every line is judged once, by the same bytes of it whatever the portions
@@ -24,7 +24,7 @@ export const JUDGED_BYTES = 4096
 /** Tells which lines make one event. It keeps nothing: what it has to remember it gives back. */
 export interface Joiner {
   /**
-   * What the line that begins with bytes[start, end) is to the one before, and in the higher bits what is to be told
+   * What the line that begins with bytes[start, end) is to the one before, and in the higher bits what to pass
    * of it when the next one is judged: `verdict | state << 2`. `state` is 0 at the beginning.
    */
   judge(state: number, bytes: Buffer, start: number, end: number): number

@@ -50,7 +50,7 @@ export function structuredData(text: string): Record<string, Record<string, stri
       // Only these three are escapes; before any other character a backslash is one.
       const value = written!.replace(/\\(["\\\]])/g, '$1')
       const before = element.get(name!)
-      // A line may have the same name a hundred thousand times: the list is not made anew for each.
+      // A line may have the same name a hundred thousand times: the list is not built again for each.
       if (Array.isArray(before)) before.push(value)
       else element.set(name!, before === undefined ? value : [before, value])
     }

@@ -224,7 +224,7 @@ export type SyslogFields = {
   structured_data?: Record<string, Record<string, string | string[]>>
 }
 
-/** The line [start, end) decoded; undefined when it is not syslog. `wall` tells the year where the line does not. */
+/** The line [start, end) decoded; undefined when it is not syslog. `wall` gives the year where the line has none. */
 export function parseSyslog(b: Buffer, start: number, end: number, wall: number): SyslogFields | undefined {
   if (!scanSyslog(b, start, end)) return undefined
   const text = (part: number) =>

@@ -128,15 +128,15 @@ function countInEventTime(
   )
   // Of a limiter that was taken over, the one before has counted these.
   let counted = limiter.room.forgotten
-  let told = false
+  let warned = false
   return () => {
     late.value += decider.counts[LATE]! + decider.counts[TOO_LATE]!
     unreadable.value += decider.unreadable
     ahead.value += decider.ahead
     forgotten.value += limiter.room.forgotten - counted
     counted = limiter.room.forgotten
-    if (told || !looksLikeSeconds(limiter.progress.oldest)) return
-    told = true
+    if (warned || !looksLikeSeconds(limiter.progress.oldest)) return
+    warned = true
     log.warn({ field: time_field?.text }, 'numbers in time_field are milliseconds; these look like seconds')
   }
 }
@@ -146,7 +146,7 @@ export const throttle = defineProcessor({
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
   notes:
     'Time is the monotonic clock, read once per batch, unless there is a `time_field`. ' +
-    'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts when it arrived. `docs/throttling.md` tells which windows to use when.',
+    'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts when it arrived. `docs/throttling.md` says which windows to use when.',
   options: throttleOptions,
   plan: throttlePlan,
   reasons: REASONS,

@@ -127,7 +127,7 @@ export abstract class KeyedDecider<T> {
   }
 }
 
-/** Decides at times that it is told. No clock of its own. */
+/** Decides at the times that its callers pass. It has no clock. */
 export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
   /** The decision for each event of the batch that `decide` saw last. */
   decisions = new Uint8Array(1024)

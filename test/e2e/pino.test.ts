@@ -207,7 +207,7 @@ t.test('wrong options are told with their paths', async t => {
     [{ http: {} }, /^sluice\/pino: http\.url: is missing/],
     [{ http: { url: 'ftp://x' } }, /^sluice\/pino: http\.url: must be a whole address/],
     [{ http: { url, retrys: 3 } }, /http\.retrys: unknown option of http; did you mean "retry"\?/],
-    [{ http: { url, password: 3 } }, /http\.password: unknown option of http; known are url, method,/],
+    [{ http: { url, colour: 3 } }, /http\.colour: unknown option of http; known are url, method,/],
     [{ http: { url, batch: { max_event: 3 } } }, /http\.batch\.max_event: unknown option; did you mean "max_events"\?/],
     [{ http: { url, type: 'file' } }, /http\.type: has no meaning here/],
     [{ http: { url, on_reject: 'dead_letter' } }, /http\.on_reject: dead letters need a data_dir/],

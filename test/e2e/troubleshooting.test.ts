@@ -475,7 +475,7 @@ managed: { allow_files: [${path('out.ndjson')}], poll_interval: 1s, report_inter
   const away = async () => {
     serving.child.kill('SIGTERM')
     await serving.exit
-    await daemon.until(() => daemon.stderr.includes('the service cannot be asked'), LOOK_MS)
+    await daemon.until(() => daemon.stderr.includes('cannot reach the service;'), LOOK_MS)
   }
   return {
     machine,

@@ -24,7 +24,7 @@ interface Atom {
 }
 
 /**
- * The single-character parts of a pattern, and the symbols that they tell apart: two characters that each part treats in
+ * The single-character parts of a pattern, and the symbols that they distinguish: two characters that each part treats in
  * the same way are the same symbol. V8 decides whether a character belongs to a part, so case, classes and properties
  * are exactly its own.
  */

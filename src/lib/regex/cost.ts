@@ -3,7 +3,7 @@ import type { Node } from './syntax.js'
 
 /**
  * How long a backtracking matcher may take for a pattern. The number of ways that it may have to try is estimated as
- * `factor * n ** degree` for a text of n characters. A repeat adds nothing where the character behind it tells where it
+ * `factor * n ** degree` for a text of n characters. A repeat adds nothing where the character behind it decides where it
  * ends, as in `[^"]*"`.
  */
 

@@ -11,7 +11,7 @@ import type { Check, Program } from './program.js'
 /** Numbers that one scanner, and all together, keep of what was built. */
 const MOST_CELLS = 1 << 16
 const MOST_CELLS_OF_ALL = 1 << 22
-/** Transitions by letters beyond are found anew each time. */
+/** Transitions by letters beyond this are computed each time. */
 const MOST_LETTERS = 2048
 /** Building pays when so many characters are read for each state that is built. */
 const WORTHWHILE = 8
@@ -298,7 +298,7 @@ export class Scanner {
     return matched
   }
 
-  /** Begins anew with rows of `letters`; the number that the state has then. */
+  /** Drops all rows and begins with rows of `letters`. Returns the new number of the state. */
   #renew(letters: number, instructions: Uint16Array, previous: number): number {
     this.clear()
     if (cells > MOST_CELLS_OF_ALL) for (const other of [...filled]) other.clear()

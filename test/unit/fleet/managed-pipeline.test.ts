@@ -324,7 +324,7 @@ t.test('what to start with', async t => {
   nothing.it.away = undefined
   nothing.it.published = revisionOf(7)
   t.equal(await waiting, 7, 'it waits for the first one')
-  t.equal(nothing.it.logs.match(/cannot be asked/g)?.length, 1, 'and says so once')
+  t.equal(nothing.it.logs.match(/cannot reach the service;/g)?.length, 1, 'and says so once')
 
   const unreadable = setUp(t)
   unreadable.it.away = new Error('ECONNREFUSED')
