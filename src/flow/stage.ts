@@ -3,15 +3,16 @@ import type { Logger } from 'pino'
 import { Ack } from '../core/ack.js'
 import type { EventBatch } from '../core/batch.js'
 import type { Processor } from '../core/component.js'
-import { DeliveryError, errorText } from '../core/errors.js'
+import { errorText } from '../core/errors.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
 import type { Share } from '../core/share.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { aborted, sleep, type TimerClock } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
 import { Busy } from './busy.js'
-import { countDeadLetters, type DeadLetters } from './dead-letters.js'
-import { Decided, type DecidedContext, PROCESSING_FAILED } from './decided.js'
+import type { DeadLetters } from './dead-letters.js'
+import { Decided, type DecidedContext } from './decided.js'
+import { FailedEvents } from './failed-events.js'
 import { lineBatch, madeLine } from './made-batch.js'
 import { SideOutput, STREAM_DEPTH } from './side-output.js'
 
@@ -29,8 +30,6 @@ export interface StageContext extends DecidedContext {
 const LONGEST_WAIT_MS = 60_000
 /** How long a processor may take to stop once its deadline is over. */
 const LATE_STOP_MS = 1000
-/** Between tries to write dead letters. */
-const RETRY_MS = 1000
 
 /** A batch whose turn to leave has not come. */
 interface Pending {
@@ -63,9 +62,7 @@ export class Stage extends Transform {
   readonly #context: StageContext
   readonly #decided: Decided
   readonly #pending: Pending[] = []
-  /** Being written as dead letters. */
-  #letters: EventBatch | undefined
-  #isUnwritable = false
+  readonly #failed: FailedEvents
   readonly #ended = new AbortController()
   /** In the hands of the processor. */
   readonly #shares = new Set<Share>()
@@ -87,6 +84,7 @@ export class Stage extends Transform {
     this.#concurrency = plan.concurrency ?? 1
     this.#context = context
     this.#limit = new LogLimit(context.clock)
+    this.#failed = new FailedEvents(context, this.#limit, this.#ended.signal)
     this.outputs = new Map(outputNames(plan, context.onError).map(name => [name, new SideOutput(highWaterMark)]))
     this.#decided = new Decided(plan, context, this.outputs, (batch, output) => this.hand(batch, output))
   }
@@ -119,13 +117,13 @@ export class Stage extends Transform {
 
   /** Whether it waits because dead letters cannot be written. */
   get isUnwritable(): boolean {
-    return this.#isUnwritable
+    return this.#failed.isUnwritable
   }
 
   /** Events and bytes that were taken, and have not left. */
   holds(): { events: number; bytes: number } {
     const batches = this.#pending.map(({ work }) => work.batch)
-    if (this.#letters) batches.push(this.#letters)
+    if (this.#failed.held) batches.push(this.#failed.held)
     const held = { events: 0, bytes: 0 }
     for (const { length, bytes } of batches) {
       held.events += length
@@ -207,7 +205,7 @@ export class Stage extends Transform {
       const { work } = this.#pending.shift()!
       if (this.#pending.length === this.#concurrency - 1) this.busy.end()
       const letters = this.#leave(work)
-      if (letters) await this.#keep(letters, work)
+      if (letters) await this.#failed.keep(letters, [...(work.errors?.values() ?? [])])
       if (!(await this.#hasRoom())) return
     }
     this.#isLeaving = false
@@ -252,33 +250,6 @@ export class Stage extends Transform {
       fields,
       'processor failed on a batch, and on none of its events by itself; all are processed',
     )
-  }
-
-  /** Writes dead letters, again and again until they are safe. */
-  async #keep(letters: EventBatch, { errors }: BatchWork): Promise<void> {
-    const { log, metrics, deadLetters } = this.#context
-    const [message = 'the event could not be processed'] = errors?.values() ?? []
-    const error = new DeliveryError(message, { failure: 'reject', reason: PROCESSING_FAILED })
-    this.#letters = letters
-    while (!this.destroyed) {
-      try {
-        await deadLetters?.write([letters], error)
-        this.#letters = undefined
-        this.#isUnwritable = false
-        countDeadLetters(metrics, PROCESSING_FAILED, letters.length)
-        metrics.discarded(PROCESSING_FAILED, letters.length, letters.bytes)
-        letters.ack.settle('rejected')
-        return
-      } catch (error) {
-        this.#isUnwritable = true
-        metrics.failed('dead_letter')
-        const limited = this.#limit.next('dead_letter')
-        const text = 'dead letters cannot be written; it is tried again, and nothing goes on until then'
-        if (limited) log.error({ code: 'SLUICE_DEAD_LETTER', error: errorText(error), ...limited }, text)
-        await sleep(RETRY_MS, this.#ended.signal)
-      }
-    }
-    letters.ack.settle('errored')
   }
 
   #whenRoom(done: TransformCallback): void {

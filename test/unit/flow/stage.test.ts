@@ -640,3 +640,22 @@ t.test('a processor that fails to stop, or never does, keeps nobody from it', as
     await stageWith({ process() {}, stop }).stage.stop(new AbortController().signal)
   }
 })
+
+t.test('dead letters that are written while the stage is destroyed are given back, and not counted', async t => {
+  let written = () => {}
+  const deadLetters = { write: () => new Promise<void>(resolve => (written = resolve)) }
+  const processor: Processor = {
+    process(_batch, to) {
+      to[0] = FAILED
+    },
+  }
+  const { stage, counters, batch, settled } = stageWith(processor, {}, { onError: 'dead_letter', deadLetters })
+  stage.write(batch({ n: 1 }))
+  await settle()
+  stage.destroy()
+  written()
+  await settle()
+  t.same(settled, ['errored'])
+  t.equal(counters.discards.size, 0)
+  t.ok(balanced(counters))
+})
