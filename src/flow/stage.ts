@@ -75,6 +75,8 @@ export class Stage extends Transform {
   #flushed: TransformCallback | undefined
   #cancelTimer: (() => void) | undefined
   #isEmitDue = false
+  /** The main output was asked for a batch, and none was given since. */
+  #isAsked = false
 
   constructor(processor: Processor, plan: Plan, context: StageContext) {
     const { highWaterMark = STREAM_DEPTH } = context
@@ -201,7 +203,7 @@ export class Stage extends Transform {
   async #letGo(): Promise<void> {
     if (this.#isLeaving || this.destroyed) return
     this.#isLeaving = true
-    while (this.#pending[0]?.isDecided && this.readableLength < this.readableHighWaterMark) {
+    while (this.#pending[0]?.isDecided && this.#isWanted) {
       const { work } = this.#pending.shift()!
       if (this.#pending.length === this.#concurrency - 1) this.busy.end()
       const letters = this.#leave(work)
@@ -280,7 +282,19 @@ export class Stage extends Transform {
     return !this.destroyed
   }
 
+  /** Whether the main output takes another batch. */
+  get #isWanted(): boolean {
+    return this.#isAsked || this.readableLength < this.readableHighWaterMark
+  }
+
+  override push(batch: unknown): boolean {
+    this.#isAsked = false
+    return super.push(batch)
+  }
+
   override _read(size: number): void {
+    // Node.js asks before it takes a batch out of a full queue, and does not ask again before it was given one.
+    this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#letGo()
   }
@@ -296,7 +310,7 @@ export class Stage extends Transform {
 
   /** Later, when there is no room now. */
   #emitInTime(): void {
-    this.#isEmitDue = this.readableLength >= this.readableHighWaterMark
+    this.#isEmitDue = !this.#isWanted
     if (!this.#isEmitDue) this.#emit('time')
   }
 

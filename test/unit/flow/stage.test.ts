@@ -641,6 +641,21 @@ t.test('a processor that fails to stop, or never does, keeps nobody from it', as
   }
 })
 
+t.test('batches that were decided while the output was full leave when it is read', async t => {
+  const decided: (() => void)[] = []
+  const processor: Processor = { process: () => new Promise<void>(resolve => decided.push(resolve)) }
+  const { stage, batch } = stageWith(processor, { concurrency: 6 })
+  for (const { n } of numbers(0, 6)) stage.write(batch({ n }))
+  await settle()
+  for (const resolve of decided) resolve()
+  await settle()
+  t.equal(stage.readableLength, stage.readableHighWaterMark, 'the output is full, and no more than that')
+  const left: number[] = []
+  stage.on('data', (out: EventBatch) => left.push(n(out, 0)))
+  await settle()
+  t.same(left, [0, 1, 2, 3, 4, 5])
+})
+
 t.test('dead letters that are written while the stage is destroyed are given back, and not counted', async t => {
   let written = () => {}
   const deadLetters = { write: () => new Promise<void>(resolve => (written = resolve)) }
