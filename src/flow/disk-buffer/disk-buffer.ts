@@ -108,6 +108,8 @@ export class DiskBuffer extends Writable {
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
+  /** Nothing more is given out. */
+  #rests = false
   #over = false
 
   /** Puts in order what the folder holds. Rejects when the folder, its ledger or one of its files cannot be opened. */
@@ -166,6 +168,8 @@ export class DiskBuffer extends Writable {
       maxHeld: this.#memory.held,
       settled: () => this.#unblock(),
     })
+    // It may have been given up before what follows was there.
+    if (this.#over || this.#rests) this.#feeder.stop()
     this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
   }
 
@@ -194,7 +198,10 @@ export class DiskBuffer extends Writable {
 
   /** Gives out nothing more after `ms`: what is left then is for the next run. */
   restAfter(ms: number): void {
-    this.#cancelRest ??= this.#after(ms, () => this.#feeder?.stop())
+    this.#cancelRest ??= this.#after(ms, () => {
+      this.#rests = true
+      this.#feeder?.stop()
+    })
   }
 
   /** Resolves when everything is written down, once what follows has ended. Nothing is given out any more. */

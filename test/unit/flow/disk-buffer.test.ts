@@ -581,3 +581,17 @@ t.test('a folder that cannot be read is a reason not to start', async t => {
   await t.rejects(stage('disk', folder, () => {}))
   t.equal(readFileSync(join(folder, 'buffer', 'out'), 'utf8'), 'a file')
 })
+
+t.test('a buffer that is given up before it is connected gives nothing out, and closes', async t => {
+  const run = await BufferRun.open({ folder: new SimulatedDisk().folder() })
+  void run.put([1, 2])
+  await run.pass()
+  const { buffer } = run
+  buffer.destroy()
+  const given: EventBatch[] = []
+  let ended = false
+  buffer.connect({ write: batch => void given.push(batch), end: () => void (ended = true) })
+  await buffer.close()
+  t.same(given, [])
+  t.ok(ended)
+})
