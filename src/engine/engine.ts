@@ -349,7 +349,7 @@ export class Engine {
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
-    if (this.#delivering.signal.aborted) for (const { outlet } of this.#left.values()) outlet.giveUp()
+    for (const { outlet } of this.#left.values()) outlet.giveUp(this.#delivering.signal.aborted)
     const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
     const outages = outagesOf(this.#config.destinations, this.#deliveries)
     return { ...shared, sources: this.#left, handoverStates: this.#handovers, outages }

@@ -175,10 +175,11 @@ export class SourceOutput implements Outlet {
 
   /**
    * While nothing is sent: what was sent and is not settled never will be. It is sent again by `attach` where it is
-   * kept; elsewhere its source hears that it was given back.
+   * kept; elsewhere its source hears that it was given back. Unless `isAborted`, this is so only where events were given
+   * back already, since what waits to be sent would overtake them.
    */
-  giveUp(): void {
-    if (this.#keeps) return
+  giveUp(isAborted = true): void {
+    if (this.#keeps || !(isAborted || this.gaveBack)) return
     for (const open of [...this.#open]) {
       this.#open.delete(open)
       this.#gotBack(open)

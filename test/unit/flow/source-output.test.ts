@@ -154,3 +154,19 @@ t.test(
     }
   },
 )
+
+t.test('what waits to be sent does not overtake events that were given back', async t => {
+  const { taken, outlet, send } = setUp(1_000_000)
+  await send('first\n')
+  outlet.hold()
+  await send('second\n')
+  outlet.giveUp(false)
+  t.equal(outlet.unsettled, 2, 'nothing was given back')
+  taken[0]!.ack.settle('errored')
+  outlet.giveUp(false)
+  t.equal(outlet.unsettled, 0)
+  const later: EventBatch[] = []
+  outlet.attach(fanOutTo(later), 1_000_000)
+  await new Promise(resolve => setImmediate(resolve))
+  t.same(later, [], 'both are read again')
+})
