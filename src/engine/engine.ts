@@ -265,7 +265,7 @@ export class Engine {
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
-    const finished = [...this.#deliveries.values()].map(finish)
+    const finished = [...this.#stages.all, ...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()

@@ -41,6 +41,11 @@ export class Stages {
     return stage
   }
 
+  /** Also those whose output nobody reads. */
+  get all(): Iterable<Stage> {
+    return this.#stages.values()
+  }
+
   /** Starts them one after the other. Does not throw: `failed` is called for one that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
     for (const [id, stage] of this.#stages) await stage.start(signal).catch(error => failed(id, error))
