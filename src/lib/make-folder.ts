@@ -1,23 +1,38 @@
 import { mkdirSync, statSync } from 'node:fs'
-import { mkdir, stat } from 'node:fs/promises'
+import { mkdir, rmdir, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
+import { syncFolder } from './atomic-file.js'
 
 /**
  * Create a folder and those above it that are missing. The option `recursive` of Node.js does the same, but never returns
  * where a file system answers ENOENT to a new folder in one that exists, as /proc does.
  */
 
+/** A new folder survives a power failure when this resolves. */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   try {
-    await mkdir(path, { mode })
+    await makeDurable(path, mode)
   } catch (error) {
     if (await stat(path).then(isFolder, () => false)) return
     const above = folderAbove(path, error)
     if (!(await stat(above).then(isFolder, () => false))) await makeFolder(above, mode)
     // Another process may have created it meanwhile.
-    await mkdir(path, { mode }).catch(async error => {
+    await makeDurable(path, mode).catch(async error => {
       if (!(await stat(path).then(isFolder, () => false))) throw error
     })
+  }
+}
+
+async function makeDurable(path: string, mode: number): Promise<void> {
+  await mkdir(path, { mode })
+  try {
+    await syncFolder(dirname(resolve(path)))
+  } catch (error) {
+    // A folder that may not be read cannot be synced either.
+    if ((error as NodeJS.ErrnoException).code === 'EACCES') return
+    // The next call would find the folder and take it for durable.
+    await rmdir(path).catch(() => {})
+    throw error
   }
 }
 
