@@ -42,6 +42,8 @@ export class DeadLetterFile implements DeadLetters {
   readonly #log: Logger
   readonly #clock: Clock
   readonly #disk: DiskAllowance | undefined
+  /** The inode of the file whose name is known to survive a power failure. */
+  #named: number | undefined
 
   constructor(options: DeadLetterFileOptions) {
     this.path = deadLetterPath(options.dataDir, options.destination)
@@ -80,7 +82,10 @@ export class DeadLetterFile implements DeadLetters {
         await file.truncate(size).catch(() => {})
         throw cause
       }
-      if (size === 0) await syncFolder(this.#folder)
+      const { ino } = await file.stat()
+      // Also when an earlier write made the file and failed here.
+      if (ino !== this.#named) await syncFolder(this.#folder)
+      this.#named = ino
       return await isNamed(this.path, file)
     } finally {
       await file.close()
