@@ -1,4 +1,5 @@
 import fs, { type BigIntStats, constants } from 'node:fs'
+import { dirname } from 'node:path'
 import { promisify } from 'node:util'
 import { type Encoding, encodeLines, RawEncoder } from '../../codecs/encode.js'
 import type { EventBatch } from '../../core/batch.js'
@@ -72,6 +73,9 @@ export class AppendedFile {
   /** When it was opened. */
   readonly stats: BigIntStats
   readonly #fd: number
+  readonly #folder: string
+  /** Whether the name of the file is known to survive a power failure. */
+  #isNameSafe = false
   readonly #encoding: Encoding
   readonly #calls: FileCalls
   #raw = new RawEncoder()
@@ -84,7 +88,7 @@ export class AppendedFile {
 
   /** Opens the file or creates it. Throws a DeliveryError for anything but a regular file, without opening it. */
   static async open(options: AppendOptions, os: FileCalls = calls): Promise<AppendedFile> {
-    const { path, encoding, mode, continues, reach } = options
+    const { path, mode, reach } = options
     const there = await os.stat(path).catch(error => {
       if (errorCode(error) !== 'ENOENT') throw error
     })
@@ -94,17 +98,18 @@ export class AppendedFile {
       const stats = await os.identify(fd)
       refuseIrregular(path, stats)
       if (reach) await reach.confirm(path, await os.fstat(fd))
-      return new AppendedFile(fd, stats, encoding, continues, os)
+      return new AppendedFile(fd, stats, options, os)
     } catch (error) {
       await os.close(fd).catch(() => {})
       throw error
     }
   }
 
-  private constructor(fd: number, stats: BigIntStats, encoding: Encoding, continues: boolean, os: FileCalls) {
+  private constructor(fd: number, stats: BigIntStats, { path, encoding, continues }: AppendOptions, os: FileCalls) {
     this.#fd = fd
     this.key = keyOf(stats)
     this.stats = stats
+    this.#folder = dirname(path)
     this.#encoding = encoding
     this.#continues = continues
     this.#calls = os
@@ -137,12 +142,27 @@ export class AppendedFile {
   async sync(): Promise<void> {
     try {
       await this.#calls.fdatasync(this.#fd)
+      if (!this.#isNameSafe) await this.#syncFolder()
+      this.#isNameSafe = true
       this.#unsynced = this.#end
     } catch (error) {
       const { size } = await this.#calls.fstat(this.#fd)
       if (size === this.#end && this.#unsynced < size) await this.#calls.ftruncate(this.#fd, this.#unsynced)
       this.#end = -1
       throw error
+    }
+  }
+
+  async #syncFolder(): Promise<void> {
+    let folder: number | undefined
+    try {
+      folder = await this.#calls.open(this.#folder, constants.O_RDONLY)
+      await this.#calls.fdatasync(folder)
+    } catch (error) {
+      // Some file systems cannot, and a folder that may not be read cannot be synced.
+      if (!['EINVAL', 'ENOTSUP', 'EACCES'].includes(errorCode(error) ?? '')) throw error
+    } finally {
+      if (folder !== undefined) await this.#calls.close(folder)
     }
   }
 
