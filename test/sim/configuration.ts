@@ -1,0 +1,87 @@
+import type { ComponentConfig, Config } from '../../src/config/load.js'
+import type { AnyDefinition } from '../../src/core/component.js'
+import { type DeliveryOptions, deliveryOptions } from '../../src/core/delivery-options.js'
+import { file } from '../../src/destinations/file.js'
+import { clientsSource } from './clients.js'
+import { simulatedProcessor } from './processors.js'
+import { receiverDestination } from './receiver.js'
+import { topicSource } from './topic.js'
+import type { DestinationSpec, ProcessorSpec, SourceSpec, Topology } from './topology.js'
+
+/** The configuration of a topology, for a process that has the disk at `root`. */
+export function configOf({ sources, processors, destinations, shutdownMs }: Topology, root: string): Config {
+  return {
+    dataDir: `${root}/data`,
+    metrics: undefined,
+    metricsGiven: false,
+    logFormat: undefined,
+    shutdownTimeoutMs: shutdownMs,
+    watched: false,
+    discardOrphans: [],
+    sources: sources.map(sourceOf),
+    processors: processors.map(processorOf),
+    destinations: destinations.map(one => destinationOf(one, root)),
+    files: [],
+    digest: '',
+    warnings: [],
+    tests: [],
+    isLocalPart: false,
+    managed: undefined as never,
+    service: undefined,
+  }
+}
+
+/** Where a file destination writes. */
+export const outputOf = (id: string) => `/out/${id}.log`
+
+function component<K extends 'source' | 'processor' | 'destination'>(
+  definition: AnyDefinition<K>,
+  { id, inputs = [] }: { id: string; inputs?: readonly string[] },
+  given: object,
+): ComponentConfig<K> {
+  return {
+    id,
+    kind: definition.kind as K,
+    type: definition.type,
+    inputs,
+    options: definition.options.parse(given),
+    definition,
+  }
+}
+
+function sourceOf(spec: SourceSpec): ComponentConfig<'source'> {
+  const { id, kind, batch, large, version } = spec
+  if (kind === 'clients') return component(clientsSource, spec, { topic: id, version })
+  return component(topicSource, spec, { topic: id, batch, large, version })
+}
+
+function processorOf(spec: ProcessorSpec): ComponentConfig<'processor'> {
+  const { deed, every, delay, concurrency, onError, version } = spec
+  const config = component(simulatedProcessor, spec, { deed, every, delay, concurrency, version })
+  return { ...config, plan: simulatedProcessor.plan!(config.options as never), onError }
+}
+
+function destinationOf(spec: DestinationSpec, root: string): ComponentConfig<'destination'> {
+  const config =
+    spec.kind === 'file'
+      ? component(file, spec, { path: `${root}${outputOf(spec.id)}`, fsync: true })
+      : component(receiverDestination, spec, { version: spec.version })
+  return { ...config, delivery: deliveryOf(spec) }
+}
+
+function deliveryOf(spec: DestinationSpec): DeliveryOptions {
+  const { maxAttempts } = spec
+  const delivery = deliveryOptions.parse({
+    batch: { max_events: spec.maxEvents, max_wait: `${spec.maxWaitMs}ms` },
+    timeout: `${spec.timeoutMs}ms`,
+    retry: { initial: '200ms', max: '3 Seconds', ...(maxAttempts === undefined ? {} : { max_attempts: maxAttempts }) },
+    max_in_flight: spec.kind === 'file' ? 1 : spec.inFlight,
+    hold_after_refusals: spec.holdAfter,
+    on_reject: spec.onReject,
+    buffer: spec.buffer === 'disk' ? { type: 'disk', max_bytes: '1MB' } : { type: 'memory' },
+  })
+  // Smaller than a configuration may ask for, so that few events fill it.
+  if (delivery.buffer.type === 'disk')
+    return { ...delivery, buffer: { ...delivery.buffer, max_bytes: spec.bufferBytes } }
+  return delivery
+}

@@ -1,0 +1,173 @@
+import { constants } from 'node:fs'
+import { DiskError, FileNode, FolderNode, failed, type Node } from './disk.js'
+import { DiskNames } from './disk-names.js'
+
+interface Open {
+  readonly node: Node
+  readonly path: string
+  readonly appends: boolean
+}
+
+const { O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND } = constants
+const FLAGS: Record<string, number> = {
+  r: 0,
+  'r+': O_RDWR,
+  w: O_WRONLY | O_CREAT | O_TRUNC,
+  wx: O_WRONLY | O_CREAT | O_TRUNC | O_EXCL,
+  'w+': O_RDWR | O_CREAT | O_TRUNC,
+  a: O_WRONLY | O_CREAT | O_APPEND,
+  'a+': O_RDWR | O_CREAT | O_APPEND,
+}
+const FIRST_FD = 1_000_000
+
+/** The system calls of a simulated disk. One process at a time uses it. */
+export class Disk extends DiskNames {
+  /** Another one for each process, so that nothing that the program remembers of files outlives a process. */
+  device = 1
+  readonly #open = new Map<number, Open>()
+  #nextFd = FIRST_FD
+  /** The process is killed in the middle of so many further calls; undefined: it is not. */
+  killAfter: number | undefined
+
+  /** The files that are open, by their paths. */
+  get opened(): string[] {
+    return [...this.#open.values()].map(({ path }) => path)
+  }
+
+  killed(): void {
+    for (const { node } of this.#open.values()) if (node instanceof FileNode) node.opened = 0
+    this.#open.clear()
+    this.killAfter = undefined
+  }
+
+  powerFailed(): void {
+    this.killed()
+    this.tree.root.powerFailed(this.world.random)
+  }
+
+  openFile(path: string, flags: string | number = 'r'): number {
+    const bits = typeof flags === 'number' ? flags : FLAGS[flags]
+    if (bits === undefined) throw new Error(`simulated disk: unknown flags ${flags}`)
+    this.mayFail(bits & O_CREAT ? 'names' : 'reads', 'open', path)
+    let node = this.tree.at(path)
+    if (node && bits & O_EXCL && bits & O_CREAT) throw failed('EEXIST', 'open', path)
+    if (!node) {
+      if (!(bits & O_CREAT)) throw failed('ENOENT', 'open', path)
+      const { folder, name } = this.tree.place(path, 'open')
+      this.needRoom(path)
+      const made = new FileNode(this.tree.nextIno(), this.world.now)
+      made.names = 1
+      folder.change(names => names.set(name, made))
+      node = made
+    }
+    if (node instanceof FolderNode && bits & (O_WRONLY | O_RDWR)) throw failed('EISDIR', 'open', path)
+    if (node instanceof FileNode) {
+      node.opened++
+      if (bits & O_TRUNC && node.content.length > 0) node.change({ size: 0 })
+    }
+    const fd = this.#nextFd++
+    this.#open.set(fd, { node, path, appends: (bits & O_APPEND) !== 0 })
+    return fd
+  }
+
+  #fd(fd: number, call: string): Open {
+    const open = this.#open.get(fd)
+    if (!open) throw failed('EBADF', call, String(fd))
+    return open
+  }
+
+  #file(fd: number, call: string): { node: FileNode; path: string; appends: boolean } {
+    const { node, path, appends } = this.#fd(fd, call)
+    if (!(node instanceof FileNode)) throw failed('EISDIR', call, path)
+    return { node, path, appends }
+  }
+
+  close(fd: number): void {
+    const { node } = this.#fd(fd, 'close')
+    if (node instanceof FileNode) node.opened--
+    this.#open.delete(fd)
+  }
+
+  read(fd: number, into: Uint8Array, from: number, length: number, at: number): number {
+    const { node, path } = this.#file(fd, 'read')
+    this.mayFail('reads', 'read', path)
+    const part = node.content.subarray(at, at + length)
+    into.set(part, from)
+    return part.length
+  }
+
+  /** Returns how much it wrote, which may be less than all. */
+  write(fd: number, parts: readonly Uint8Array[], at: number | null): number {
+    const { node, path, appends } = this.#file(fd, 'write')
+    const bytes = Buffer.concat(parts)
+    this.mayFail('writes', 'write', path)
+    const start = appends || at === null ? node.content.length : at
+    let size = bytes.length
+    const more = start + size - node.content.length
+    const room = more > 0 ? this.room() : more
+    if (more > room) {
+      size -= more - Math.max(0, room)
+      if (size <= 0) {
+        this.world.say(() => `disk: write ${path} fails with ENOSPC`)
+        throw failed('ENOSPC', 'write', path)
+      }
+    }
+    if (size > 1 && this.faults.short > 0 && this.world.random.chance(this.faults.short))
+      size = 1 + this.world.random.below(size - 1)
+    if (size < bytes.length) this.world.say(() => `disk: write ${path}: ${size} of ${bytes.length} bytes`)
+    node.change({ at: start, bytes: bytes.subarray(0, size) })
+    node.changedAt = this.world.now
+    return size
+  }
+
+  truncate(fd: number, size = 0): void {
+    const { node, path } = this.#file(fd, 'ftruncate')
+    this.mayFail('writes', 'ftruncate', path)
+    node.change({ size })
+  }
+
+  sync(fd: number): void {
+    const { node, path } = this.#fd(fd, 'fsync')
+    try {
+      this.mayFail('syncs', 'fsync', path)
+    } catch (error) {
+      // The system takes what it could not write for written.
+      if (node instanceof FileNode) node.changes = []
+      throw error
+    }
+    node.sync()
+  }
+
+  nodeOf(fd: number): Node {
+    return this.#fd(fd, 'fstat').node
+  }
+
+  stat(path: string, call = 'stat'): Node {
+    this.mayFail('reads', call, path)
+    const node = this.tree.at(path)
+    if (!node) throw failed('ENOENT', call, path)
+    return node
+  }
+
+  /** A call that another thread makes: its result comes later. It may be the last that the process makes. */
+  later<T>(work: () => T): Promise<T> {
+    const { world } = this
+    return new Promise((resolve, reject) => {
+      const call = () => {
+        const isLast = this.killAfter !== undefined && --this.killAfter < 0
+        // Killed before or after the call has had its effect.
+        if (isLast && world.random.chance(0.5)) return world.kill()
+        try {
+          const result = work()
+          if (isLast) world.kill()
+          else resolve(result)
+        } catch (error) {
+          if (!(error instanceof DiskError)) world.violate(`simulated disk: ${(error as Error).stack}`)
+          if (isLast) world.kill()
+          else reject(error)
+        }
+      }
+      world.after(0.01 + world.random.next() ** 2 * this.faults.latencyMs, call, true)
+    })
+  }
+}

@@ -1,0 +1,78 @@
+import './globals.js'
+import './patched-fs.js'
+import { parseArgs } from 'node:util'
+import type { Result } from './run.js'
+
+/** `npm run sim`: runs the engine on a simulated machine, from seeds, and says which seeds break an invariant. */
+
+const USAGE = `Usage: npm run sim -- [options]
+
+  --seeds N     how many seeds (default: 5000)
+  --from N      the first one (default: 1)
+  --seconds N   as many seeds as fit in this time
+  --seed N      one seed, with a trace of all that happened
+  --fingerprints  says of each seed what is the same whenever it runs
+`
+
+const { values: options } = parseArgs({
+  options: {
+    seeds: { type: 'string' },
+    from: { type: 'string', default: '1' },
+    seconds: { type: 'string' },
+    seed: { type: 'string' },
+    fingerprints: { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+const REPORT_EVERY_MS = 10_000
+const MOST_FAILED = 50
+
+const say = (text: string) => process.stdout.write(`${text}\n`)
+const real = performance.now.bind(performance)
+
+const lastLine = ({ seed, violations, fingerprint }: Result) =>
+  `seed ${seed}: ${violations.length > 0 ? 'FAILED' : 'ok'}; ${fingerprint}`
+
+async function main(): Promise<number> {
+  if (options.help) {
+    say(USAGE)
+    return 0
+  }
+  const { runSeed } = await import('./run.js')
+  if (options.seed !== undefined) {
+    const result = await runSeed(Number(options.seed), true)
+    for (const line of result.trace) say(line)
+    for (const text of result.violations) say(`VIOLATION ${text}`)
+    say(lastLine(result))
+    return result.violations.length > 0 ? 1 : 0
+  }
+  const from = Number(options.from)
+  const limit = Number(options.seeds ?? (options.seconds ? Number.POSITIVE_INFINITY : 5000))
+  const until = options.seconds ? real() + Number(options.seconds) * 1000 : Number.POSITIVE_INFINITY
+  const began = real()
+  let reported = began
+  let failed = 0
+  let seeds = 0
+  let tasks = 0
+  const rate = () => Math.round((seeds / (real() - began)) * 60_000)
+  for (; seeds < limit && real() < until && failed < MOST_FAILED; seeds++) {
+    const result = await runSeed(from + seeds)
+    tasks += result.tasks
+    if (options.fingerprints) say(lastLine(result))
+    if (result.violations.length > 0) {
+      failed++
+      say(
+        `seed ${result.seed}: ${result.violations[0]!.split('\n').slice(0, 6).join('\n')}\n  npm run sim -- --seed ${result.seed}`,
+      )
+    }
+    if (real() - reported > REPORT_EVERY_MS) {
+      reported = real()
+      say(`${seeds} seeds, ${failed} failed, ${rate()} a minute`)
+    }
+  }
+  const heap = Math.round(process.memoryUsage().rss / 1024 / 1024)
+  say(`${seeds} seeds, ${failed} failed, ${rate()} a minute; ${Math.round(tasks / seeds)} steps a seed; ${heap} MB`)
+  return failed > 0 ? 1 : 0
+}
+
+process.exitCode = await main()

@@ -1,0 +1,24 @@
+import type { Topology } from './topology.js'
+
+/** Whether events of a topic reach a destination in order: on one way, one request at a time, and in a buffer that stays. */
+export function promisesOrder({ sources, processors, destinations }: Topology, topic: string, id: string): boolean {
+  const destination = destinations.find(one => one.id === id)!
+  const isTopic = sources.some(source => source.id === topic && source.kind === 'topic')
+  // What was given up may be read again after a crash.
+  if (
+    !isTopic ||
+    destination.maxAttempts !== undefined ||
+    (destination.kind === 'receiver' && destination.inFlight > 1)
+  )
+    return false
+  const ways = (output: string): number => {
+    const [owner = '', side] = output.split('.')
+    if (output === topic) return 1
+    if (side === 'rejected') return 2
+    const processor = processors.find(one => one.id === owner)
+    // Such a processor adds batches to its summary in the order in which it is done with them.
+    if (processor?.deed === 'summarize' && processor.concurrency > 1) return 2
+    return processor ? processor.inputs.reduce((sum, input) => sum + ways(input), 0) : 0
+  }
+  return destination.inputs.reduce((sum, input) => sum + ways(input), 0) === 1
+}

@@ -1,0 +1,31 @@
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { checkout } from '../support/checkout.js'
+
+/** A short run of `npm run sim`. It replaces clocks, timers and node:fs of its process, so it has one of its own. */
+
+const run = promisify(execFile)
+const SECONDS = 15
+const SEEDS = 2500
+
+const simulate = (...args: string[]) =>
+  run(process.execPath, [join(checkout, 'dist/test/sim/main.js'), ...args], { encoding: 'utf8' })
+
+t.test('no seed breaks an invariant', async t => {
+  const { stdout } = await simulate('--seeds', String(SEEDS), '--seconds', String(SECONDS))
+  t.match(stdout, /^\d+ seeds, 0 failed/m)
+})
+
+t.test('a seed replays exactly', async t => {
+  const fingerprint = async (args: string[]) => (await simulate(...args)).stdout.trim().split('\n').at(-1)
+  const alone = await fingerprint(['--seed', '7'])
+  t.match(alone, /^seed 7: ok; \d+ /)
+  t.equal(await fingerprint(['--seed', '7']), alone)
+  t.match(
+    (await simulate('--from', '5', '--seeds', '3', '--fingerprints')).stdout,
+    `${alone}\n`,
+    'after other seeds, too',
+  )
+})
