@@ -1,30 +1,16 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
-import { JSON_OBJECTS } from '../codecs/json.js'
-import { PLAIN_TEXT } from '../codecs/text.js'
 import type { AckStatus } from '../core/ack.js'
-import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type SourceContext } from '../core/component.js'
-import type { Origin } from '../core/origin.js'
 import type { Content } from '../http/events/checks.js'
-import { framesOf, PORTION_BYTES } from '../http/events/frames.js'
-import { Outcome } from '../http/events/outcome.js'
+import { type Body, sendBody } from '../http/events/send-body.js'
 import { readBody } from '../http/server/body.js'
 import type { Lease } from '../http/server/quota.js'
 import { type Refusal, stopping } from '../http/server/refusal.js'
 import { aborted } from '../lib/time.js'
 
 const MAX_LINE_BYTES = 1024 * 1024
-
-/** A body that was read. */
-export interface Body {
-  readonly bytes: Buffer
-  readonly size: number
-  readonly content: Content
-  /** The address of the sender. */
-  readonly peer: string | undefined
-}
 
 export interface Reading {
   readonly content: Content
@@ -97,19 +83,8 @@ export class Feed {
     return sending
   }
 
-  async #send({ bytes, size, content, peer }: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  async #send(body: Body): Promise<{ received: number; settled: Promise<AckStatus> }> {
     if (!this.#open) throw stopping()
-    const { context, out } = this.#open
-    const base = context.origin(content === 'text' ? PLAIN_TEXT : JSON_OBJECTS)
-    const origin: Origin = peer === undefined ? base : { ...base, peer }
-    const outcome = new Outcome()
-    let received = 0
-    await this.#turn(Math.min(size, PORTION_BYTES))
-    for (const { frame } of framesOf(bytes, size, content, MAX_LINE_BYTES)) {
-      if (received > 0) await this.#turn(PORTION_BYTES)
-      received += frame.length
-      await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
-    }
-    return { received, settled: outcome.whole() }
+    return await sendBody(body, { ...this.#open, maxLineBytes: MAX_LINE_BYTES, turn: this.#turn })
   }
 }

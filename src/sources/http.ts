@@ -2,19 +2,14 @@ import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'n
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { JSON_OBJECTS } from '../codecs/json.js'
-import { PLAIN_TEXT } from '../codecs/text.js'
 import { AccessKey } from '../core/access-key.js'
 import type { AckStatus } from '../core/ack.js'
 import { keyFileWarnings } from '../core/auth-options.js'
-import { EventBatch } from '../core/batch.js'
 import { defineSource, type OptionWarning, type Outlet, type Source, type SourceContext } from '../core/component.js'
 import { errorFields } from '../core/errors.js'
 import { PIECES } from '../core/multiline-options.js'
-import type { Origin } from '../core/origin.js'
 import { type Content, checkAccess, checkRequest } from '../http/events/checks.js'
-import { framesOf } from '../http/events/frames.js'
-import { Outcome } from '../http/events/outcome.js'
+import { sendBody } from '../http/events/send-body.js'
 import { addressTest, perAddress } from '../http/server/addresses.js'
 import { type Answer, readPast, sendAnswer } from '../http/server/answers.js'
 import { readBody } from '../http/server/body.js'
@@ -191,28 +186,16 @@ class HttpSource implements Source {
     out: Outlet,
     signal: AbortSignal,
   ): Promise<{ received: number; settled: Promise<AckStatus> }> {
-    const { max_body_bytes: maxBytes, max_line_bytes: maxLineBytes } = this.#options
-    const { clock } = this.#context
+    const { max_body_bytes: maxBytes, max_line_bytes: maxLineBytes, decode: codec } = this.#options
     const { request } = exchange
-    const peer = peerOf(request.socket)
     const onBegin = (fail: (refusal: Refusal) => void) => exchange.reading(fail)
     const { bytes, size } = await readBody(request, { gzip, maxBytes, lease, onBegin })
     exchange.read()
     lease.received()
     // From here on the run waits until all is passed on.
     if (signal.aborted) throw stopping()
-    const origin: Origin = {
-      ...this.#context.origin(content === 'text' ? (this.#options.decode ?? PLAIN_TEXT) : JSON_OBJECTS),
-      ...(peer === undefined ? {} : { peer }),
-    }
-    let received = 0
-    const outcome = new Outcome()
-    for (const { frame, pieces } of framesOf(bytes, size, content, maxLineBytes)) {
-      received += frame.length
-      this.#pieces.value += pieces
-      await out.send(new EventBatch(frame, origin, clock.wall(), out.ack(outcome.part())))
-    }
-    return { received, settled: outcome.whole() }
+    const body = { bytes, size, content, peer: peerOf(request.socket) }
+    return await sendBody(body, { context: this.#context, out, maxLineBytes, codec, pieces: this.#pieces })
   }
 
   #logRefused(socket: Socket, code: string, error: string, status?: number): void {

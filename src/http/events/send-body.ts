@@ -1,0 +1,81 @@
+import { JSON_OBJECTS } from '../../codecs/json.js'
+import { PLAIN_TEXT } from '../../codecs/text.js'
+import type { AckStatus } from '../../core/ack.js'
+import { EventBatch } from '../../core/batch.js'
+import type { Codec } from '../../core/codec.js'
+import type { Outlet, SourceContext } from '../../core/component.js'
+import type { Content } from './checks.js'
+import { framesOf, PORTION_BYTES } from './frames.js'
+
+/** A body that was read. */
+export interface Body {
+  /** With room for a byte more than `size`. */
+  readonly bytes: Buffer
+  readonly size: number
+  readonly content: Content
+  /** The address of the sender. */
+  readonly peer: string | undefined
+}
+
+export interface Sending {
+  readonly context: SourceContext
+  readonly out: Outlet
+  readonly maxLineBytes: number
+  /** Of lines of text. */
+  readonly codec?: Codec | undefined
+  /** Resolves when the next part of the body, of so many bytes at most, may be processed. */
+  readonly turn?: (bytes: number) => Promise<void>
+  /** Counts the pieces of lines that are too long. */
+  readonly pieces?: { value: number }
+}
+
+/**
+ * Passes on all events of a body as fast as there is room, and tells how many; `settled` is the worst that became of any of
+ * them. The body is changed. Throws a Refusal, and took nothing then.
+ */
+export async function sendBody(
+  { bytes, size, content, peer }: Body,
+  { context, out, maxLineBytes, codec = PLAIN_TEXT, turn, pieces: counter }: Sending,
+): Promise<{ received: number; settled: Promise<AckStatus> }> {
+  const base = context.origin(content === 'text' ? codec : JSON_OBJECTS)
+  const origin = peer === undefined ? base : { ...base, peer }
+  const outcome = new Outcome()
+  let received = 0
+  await turn?.(Math.min(size, PORTION_BYTES))
+  for (const { frame, pieces } of framesOf(bytes, size, content, maxLineBytes)) {
+    if (received > 0) await turn?.(PORTION_BYTES)
+    received += frame.length
+    if (counter) counter.value += pieces
+    await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
+  }
+  return { received, settled: outcome.whole() }
+}
+
+const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
+
+/** What became of the parts of a request: the worst of it, once all of them are settled. */
+class Outcome {
+  #open = 1
+  #worst: AckStatus = 'delivered'
+  #resolve: (worst: AckStatus) => void = () => {}
+  readonly #whole = new Promise<AckStatus>(resolve => {
+    this.#resolve = resolve
+  })
+
+  /** One more part; the returned function settles it. */
+  part(): (status: AckStatus) => void {
+    this.#open++
+    return status => this.#settle(status)
+  }
+
+  /** No part follows. To be called once. */
+  whole(): Promise<AckStatus> {
+    this.#settle('delivered')
+    return this.#whole
+  }
+
+  #settle(status: AckStatus): void {
+    if (RANK[status] > RANK[this.#worst]) this.#worst = status
+    if (--this.#open === 0) this.#resolve(this.#worst)
+  }
+}
