@@ -9,7 +9,7 @@ import { deliveryOptions } from '../core/delivery-options.js'
 import { type SplitOptions, Splitting } from '../core/multiline-options.js'
 import { Engine } from '../engine/engine.js'
 import { Metrics } from '../engine/metrics.js'
-import { sleep, systemClock, type TimerClock } from '../lib/time.js'
+import { aborted, sleep, systemClock, type TimerClock } from '../lib/time.js'
 import type { Io } from '../terminal/command-line.js'
 
 /** An event that left a component. */
@@ -75,10 +75,7 @@ class GivenSource implements Source {
 
   run(out: Outlet, signal: AbortSignal): Promise<void> {
     this.#out = out
-    return new Promise(resolve => {
-      if (signal.aborted) return resolve()
-      signal.addEventListener('abort', () => resolve(), { once: true })
-    })
+    return aborted(signal)
   }
 
   async give(events: readonly TestEvent[], now: number): Promise<void> {

@@ -24,6 +24,12 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
+  /** 0: not now. Otherwise how many messages of this kind there were since the last one, with this. */
+  count(kind: string): number {
+    const next = this.next(kind)
+    return next ? (next.suppressed ?? 0) + 1 : 0
+  }
+
   /** How many messages were left out and not reported yet, by kind. */
   rest(): Record<string, number> {
     return Object.fromEntries(

@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import type { Logger } from 'pino'
 import type { PublishedDocument } from '../api/domain/documents.js'
-import { ApiError } from '../api/domain/errors.js'
 import type { Principal } from '../api/domain/keys/principal.js'
 import { at } from '../api/domain/records.js'
 import type { Service } from '../api/domain/service.js'
@@ -14,7 +13,6 @@ import type { Config } from '../config/load.js'
 import type { Permitted } from '../config/permitted.js'
 import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/metrics.js'
-import { Gone, Refusal } from '../http/server/refusal.js'
 import { INGEST_FOLDER } from '../ingest/ingest-backup.js'
 import { IngestHost } from '../ingest/ingest-host.js'
 import { AddressRules } from '../lib/address-rules.js'
@@ -145,14 +143,7 @@ export class ServedIngest implements Ingest {
   async ingest(principal: object, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer> {
     const published = await this.#service.pipelines.forIngest(principal as Principal, pipelineId)
     const secrets = await this.#service.secrets.for(published.account_id, published.config)
-    try {
-      return await this.#host.take({ ...published, secrets }, request)
-    } catch (error) {
-      if (error instanceof Refusal)
-        throw new ApiError(error.status, error.code, error.message, { headers: error.headers })
-      if (error instanceof Gone) throw new ApiError(400, 'incomplete', 'the body did not come whole')
-      throw error
-    }
+    return await this.#host.take({ ...published, secrets }, request)
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */

@@ -1,8 +1,7 @@
 import type { Logger } from 'pino'
 import { EXPIRY_SERIES, expirySeries } from '../core/tls-files.js'
 import type { Metrics } from '../engine/metrics.js'
-import { ServerTls } from '../http/server/server-tls.js'
-import type { TlsFileOptions } from '../http/server/tls.js'
+import { ServerTls, type TlsFileOptions } from '../http/server/server-tls.js'
 import { REFUSED_AGE, REFUSED_TOTAL } from '../http/server/tls-refusals.js'
 import { systemClock } from '../lib/time.js'
 
@@ -10,9 +9,9 @@ import { systemClock } from '../lib/time.js'
 export function serviceTls(paths: TlsFileOptions, metrics: Metrics, log: Logger): ServerTls {
   let failed = 0
   const tls = new ServerTls(paths, { log, clock: systemClock, failed: () => failed++ })
-  metrics.series('counter', REFUSED_TOTAL.name, REFUSED_TOTAL.help, () => tls.totals())
-  metrics.series('gauge', REFUSED_AGE.name, REFUSED_AGE.help, () => tls.ages())
-  metrics.series('gauge', EXPIRY_SERIES.name, EXPIRY_SERIES.help, () => expirySeries(tls.expiries))
+  metrics.series('counter', REFUSED_TOTAL.name, REFUSED_TOTAL.help, () => tls.refusals.totals())
+  metrics.series('gauge', REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
+  metrics.series('gauge', EXPIRY_SERIES.name, EXPIRY_SERIES.help, () => expirySeries(tls.files.expiries))
   const help = 'Renewed TLS files of the service that could not be used.'
   metrics.series('counter', 'sluice_api_tls_renewal_errors_total', help, () => [{ labels: {}, value: failed }])
   return tls

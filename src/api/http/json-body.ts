@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { errorText } from '../../core/errors.js'
 import { readBody } from '../../http/server/body.js'
 import type { Lease } from '../../http/server/quota.js'
-import { Gone, Refusal, tooLarge } from '../../http/server/refusal.js'
+import { Refusal, tooLarge } from '../../http/server/refusal.js'
 import { onReplyOver } from '../../http/server/reply.js'
 import { AccountQuotas } from '../../ingest/account-quota.js'
 import { ApiError } from '../domain/errors.js'
@@ -59,10 +59,8 @@ async function bodyOf({ raw, lease }: FastifyRequest, maxBytes: number): Promise
     const { bytes, size } = await readBody(raw, { gzip: false, maxBytes, lease: lease!, onBegin: () => {} })
     return bytes.subarray(0, size)
   } catch (error) {
-    if (error instanceof Gone) throw new ApiError(400, 'incomplete', 'the body did not come whole')
-    if (!(error instanceof Refusal)) throw error
-    const code = error.status === 413 ? 'body_too_large' : error.code
-    throw new ApiError(error.status, code, error.message, { headers: error.headers })
+    if (error instanceof Refusal && error.status === 413) throw new ApiError(413, 'body_too_large', error.message)
+    throw error
   }
 }
 

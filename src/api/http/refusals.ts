@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import { errorCode, errorFields } from '../../core/errors.js'
+import { Gone, Refusal } from '../../http/server/refusal.js'
 import { ApiError } from '../domain/errors.js'
 import { StoreError } from '../store/store.js'
 
@@ -15,6 +16,11 @@ const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: stri
 /** The refusal that an error amounts to; what nobody expected is logged, and told as a failure. */
 export function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof ApiError) return error
+  if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body did not come whole')
+  if (error instanceof Refusal) {
+    const { status, code, message, headers } = error
+    return new ApiError(status, code, message, { headers })
+  }
   if (error instanceof StoreError) {
     log.error({ request_id: requestId, code: error.code, error: error.message }, 'store failed')
     const message =

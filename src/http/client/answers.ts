@@ -26,30 +26,27 @@ export interface Asked {
   readonly request?: readonly EventBatch[]
 }
 
+/** Whose answers are read. */
+interface AnswersOf {
+  readonly options: ClientOptions
+  readonly format: RequestFormat
+  readonly transport: Transport
+  readonly key: AccessKey | undefined
+  readonly clock: Clock
+}
+
 /** Reads answers: what they mean for the events of a request, and what an operator can do about it. */
 export class Answers {
-  readonly #options: ClientOptions
-  readonly #format: RequestFormat
-  readonly #transport: Transport
-  readonly #key: AccessKey | undefined
-  readonly #clock: Clock
+  readonly #of: AnswersOf
 
-  constructor(
-    options: ClientOptions,
-    format: RequestFormat,
-    { transport, key, clock }: { transport: Transport; key: AccessKey | undefined; clock: Clock },
-  ) {
-    this.#options = options
-    this.#format = format
-    this.#transport = transport
-    this.#key = key
-    this.#clock = clock
+  constructor(of: AnswersOf) {
+    this.#of = of
   }
 
   /** What an answer with a status of success says of single events that were not taken, if anything. */
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
-    const { answerList } = this.#format
+    const { answerList } = this.#of.format
     if (!answerList || !asked.request || !mayBeJson(headers)) {
       await drain(body)
       return undefined
@@ -58,7 +55,7 @@ export class Answers {
     const incomplete = read.broken !== undefined || read.unreadable
     if (incomplete && headers['content-type'] === undefined) return undefined
     // Without its end nobody knows what it would have refused.
-    if (read.broken !== undefined) throw this.#transport.broken(read.broken, asked.place, this.#format.url)
+    if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
     const found = divided(read.entries, status, () => this.#countable(asked.request!))
     return found && this.#error(this.#shown(answer, asked, found.message ?? read.text), found.failure, answer, found)
@@ -68,7 +65,7 @@ export class Answers {
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
-    const { answerList } = this.#format
+    const { answerList } = this.#of.format
     const failure = failureOf(status)
     const mayDivide = request !== undefined && failure === 'reject' && mayBeJson(headers) ? answerList : undefined
     const read: Partial<ReadAnswer> = mayDivide ? await readAnswer(body, mayDivide) : { text: await bodyText(body) }
@@ -88,7 +85,7 @@ export class Answers {
   }
 
   #countable(request: readonly EventBatch[]): number {
-    return this.#format.countable?.(request) ?? request.reduce((sum, { length }) => sum + length, 0)
+    return this.#of.format.countable?.(request) ?? request.reduce((sum, { length }) => sum + length, 0)
   }
 
   /** A smaller request has a shorter answer. A single event whose answer is still too long counts as refused. */
@@ -100,7 +97,7 @@ export class Answers {
 
   #shown({ statusCode: status, headers }: Answer, { place }: Asked, text: string): string {
     const said = cutText(this.#withoutSecrets(text))
-    const proxy = this.#transport.answeringProxy(this.#format.url)
+    const proxy = this.#of.transport.answeringProxy(this.#of.format.url)
     const through = proxy === undefined ? '' : ` through the proxy ${proxy}`
     return `${status} from ${place}${through}${said ? `: ${said}` : ''}${this.#advice(status, headers)}`
   }
@@ -108,7 +105,7 @@ export class Answers {
   #advice(status: number, headers: Answer['headers']): string {
     if (status === 401 || status === 403) {
       const what = status === 401 ? 'the access key was refused' : 'the access key lacks a permission'
-      return this.#key ? `; ${what}: put another ${this.#key.place}` : '; it wants an access key: set "auth"'
+      return this.#of.key ? `; ${what}: put another ${this.#of.key.place}` : '; it wants an access key: set "auth"'
     }
     if (status >= 300 && status < 400) {
       const to = text(headers.location)
@@ -129,15 +126,15 @@ export class Answers {
       rejected: found?.rejected,
       again: found?.again,
       requestId: text(headers['x-request-id']),
-      retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#clock.wall()),
+      retryAfterMs: retryAfterMs(text(headers['retry-after']), this.#of.clock.wall()),
     })
   }
 
   /** A receiver may repeat what it was sent. */
   #withoutSecrets(text: string): string {
-    const secrets = Object.values(this.#options.headers).filter(value => value.length >= SECRET_LENGTH)
-    if (this.#key?.last) secrets.push(this.#key.last)
-    secrets.push(...this.#transport.secrets)
+    const secrets = Object.values(this.#of.options.headers).filter(value => value.length >= SECRET_LENGTH)
+    if (this.#of.key?.last) secrets.push(this.#of.key.last)
+    secrets.push(...this.#of.transport.secrets)
     return secrets.reduce((rest, secret) => rest.replaceAll(secret, '[hidden]'), text)
   }
 }

@@ -73,7 +73,7 @@ class HttpDestination implements Destination {
       compression,
       () => this.#transport.flushed(),
     )
-    this.#answers = new Answers(options, format, { transport: this.#transport, key: this.#key, clock })
+    this.#answers = new Answers({ options, format, transport: this.#transport, key: this.#key, clock })
     const host = plainKeyHost(options)
     if (host !== undefined) log.warn({ host }, 'the access key is sent without encryption; use https')
   }

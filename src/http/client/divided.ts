@@ -1,5 +1,4 @@
 import type { Failure } from '../../core/errors.js'
-import type { AnswerList } from './request-format.js'
 import { failureOf } from './statuses.js'
 
 /** Answers that tell events apart. What is listed is refused for good, unless its own status is one that is waited for. */
@@ -47,17 +46,4 @@ export function divided(
   const waits = (['hold', 'retry'] as const).find(failure => [...left.values()].includes(failure))
   const told = entries.find(({ index }) => left.get(index) === 'reject') ?? entries[0]!
   return { failure: waits ?? 'reject', rejected, again, status: told.status, message: told.message }
-}
-
-/** The entries of a whole answer; undefined: it has no such list. */
-export function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
-  let list: unknown
-  try {
-    list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]
-  } catch {
-    return undefined
-  }
-  if (!Array.isArray(list)) return undefined
-  const entries = list.map((value, position) => entry(value, position))
-  return entries.every(entry => entry !== undefined) ? entries : undefined
 }

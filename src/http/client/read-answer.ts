@@ -1,6 +1,6 @@
 import type { Dispatcher } from 'undici'
 import { connectionFreed, oneLine } from './answer-text.js'
-import { type Entry, entriesOf } from './divided.js'
+import type { Entry } from './divided.js'
 import { LongAnswer } from './long-answer.js'
 import type { AnswerList } from './request-format.js'
 
@@ -77,4 +77,17 @@ class LongList {
   entries(): readonly Entry[] | undefined {
     return this.#valid && this.#answer.complete ? this.#entries : undefined
   }
+}
+
+/** The entries of a whole answer; undefined: it has no such list. */
+function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
+  let list: unknown
+  try {
+    list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]
+  } catch {
+    return undefined
+  }
+  if (!Array.isArray(list)) return undefined
+  const entries = list.map((value, position) => entry(value, position))
+  return entries.every(entry => entry !== undefined) ? entries : undefined
 }

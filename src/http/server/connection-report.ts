@@ -1,8 +1,6 @@
+import { LogLimit } from '../../lib/log-limit.js'
 import { systemClock } from '../../lib/time.js'
 import type { CloseReason, ConnectionEvents, RefuseReason } from './connections.js'
-
-/** The log has a message for each reason at most so often; the counts are exact. */
-const QUIET_MS = 60_000
 
 const REFUSED: Readonly<Record<RefuseReason, string>> = {
   total: 'refused a connection: max_connections are open, and none of them can make room',
@@ -38,7 +36,7 @@ type MakeCount = (name: string, help: string, labels: { reason: string }) => Cou
 export class ConnectionReport implements ConnectionEvents {
   readonly #log: Log
   readonly #counts = new Map<string, Count>()
-  readonly #logged = new Map<string, { at: number; count: number }>()
+  readonly #limit = new LogLimit(systemClock)
 
   /** The metrics are `PREFIX_refused_connections_total` and `PREFIX_closed_connections_total`. */
   constructor(prefix: string, make: MakeCount, log: Log) {
@@ -59,13 +57,9 @@ export class ConnectionReport implements ConnectionEvents {
   }
 
   #happened(text: string, peer: string | undefined): void {
-    const count = this.#counts.get(text)!
-    count.value++
-    const now = systemClock.now()
-    const logged = this.#logged.get(text) ?? { at: Number.NEGATIVE_INFINITY, count: count.value - 1 }
-    if (now - logged.at < QUIET_MS) return
-    // `connections`: how many there were since the last message.
-    this.#log.warn({ peer, connections: count.value - logged.count }, text)
-    this.#logged.set(text, { at: now, count: count.value })
+    this.#counts.get(text)!.value++
+    // How many there were since the last message.
+    const connections = this.#limit.count(text)
+    if (connections > 0) this.#log.warn({ peer, connections }, text)
   }
 }

@@ -1,6 +1,5 @@
 import type { Server, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import type { z } from 'zod'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { duration, listenAddress } from '../../core/options.js'
@@ -10,8 +9,7 @@ import { plainAddress } from '../../lib/network-address.js'
 import { boundConnections, type ConnectionOptions, connectionOptions } from './addresses.js'
 import { ConnectionReport } from './connection-report.js'
 import type { Connections } from './connections.js'
-import { ServerTls } from './server-tls.js'
-import { tlsOptions } from './tls.js'
+import { ServerTls, type TlsFileOptions, tlsOptions } from './server-tls.js'
 import { REFUSED_AGE, REFUSED_TOTAL } from './tls-refusals.js'
 
 /** Options of every source that others connect to. */
@@ -26,7 +24,7 @@ export const listenOptions = {
 
 export interface ListenerOptions extends ConnectionOptions {
   readonly listen: ListenAddress
-  readonly tls?: z.output<typeof tlsOptions> | undefined
+  readonly tls?: TlsFileOptions | undefined
 }
 
 /** Of a peer that is gone without a word. */
@@ -86,11 +84,11 @@ export class Listener {
     })
   }
 
-  #tlsOf(paths: NonNullable<ListenerOptions['tls']>): ServerTls {
+  #tlsOf(paths: TlsFileOptions): ServerTls {
     const { log, clock, metrics, reach } = this.#context
     const tls = new ServerTls(paths, { log, clock, reach, failed: () => metrics.failed('tls_files') })
-    exposeExpiries(metrics, () => tls.expiries)
-    metrics.gauges(REFUSED_AGE.name, REFUSED_AGE.help, () => tls.ages())
+    exposeExpiries(metrics, () => tls.files.expiries)
+    metrics.gauges(REFUSED_AGE.name, REFUSED_AGE.help, () => tls.refusals.ages())
     return tls
   }
 

@@ -1,42 +1,38 @@
 import type { Server, Socket } from 'node:net'
 import type { TlsOptions, Server as TlsServer } from 'node:tls'
-import type { TlsContent, TlsExpiry } from '../../core/tls-content.js'
+import { z } from 'zod'
+import { filePath } from '../../core/reach.js'
+import type { TlsContent } from '../../core/tls-content.js'
 import { TlsFiles, type TlsFilesContext } from '../../core/tls-files.js'
 import { every } from '../../lib/time.js'
-import type { TlsFileOptions } from './tls.js'
-import { type Labelled, TlsRefusals } from './tls-refusals.js'
+import { TlsRefusals } from './tls-refusals.js'
+
+/** Options of a server that speaks TLS. */
+export const tlsOptions = z.strictObject({
+  cert_file: filePath().describe('Certificate (PEM), with those of the authorities between it and the root.'),
+  key_file: filePath().describe('Private key (PEM) of the certificate.'),
+  client_ca_file: filePath()
+    .optional()
+    .describe('Certificates (PEM) of authorities: only clients with a certificate of one of them are let in.'),
+})
+export type TlsFileOptions = z.output<typeof tlsOptions>
 
 const HANDSHAKE_MS = 10_000
 const RENEW_MS = 60_000
 
 /** The certificate of a server, read again when it is replaced, and the clients that do not get through the handshake. */
 export class ServerTls {
-  readonly #files: TlsFiles
-  readonly #refusals: TlsRefusals
+  readonly files: TlsFiles
+  readonly refusals: TlsRefusals
 
   constructor(paths: TlsFileOptions, context: TlsFilesContext) {
-    this.#files = new TlsFiles(paths, context)
-    this.#refusals = new TlsRefusals(context.log, context.clock)
+    this.files = new TlsFiles(paths, context)
+    this.refusals = new TlsRefusals(context.log, context.clock)
   }
 
   /** What to make the server of. Throws TlsFilesError when a file cannot be used. */
   async load(): Promise<TlsOptions> {
-    return serverOptions(await this.#files.load())
-  }
-
-  /** Of the certificates in use. */
-  get expiries(): readonly TlsExpiry[] {
-    return this.#files.expiries
-  }
-
-  /** Connections that were refused, by reason. */
-  totals(): Labelled[] {
-    return this.#refusals.totals()
-  }
-
-  /** How long ago one was refused last, by reason, in seconds. */
-  ages(): Labelled[] {
-    return this.#refusals.ages()
+    return serverOptions(await this.files.load())
   }
 
   /** Watches the handshakes of `server`, and takes replaced files into use; returns what ends the latter. */
@@ -44,14 +40,14 @@ export class ServerTls {
     // Asked for once, the address is kept for the log when the connection is closed.
     server.on('connection', (socket: Socket) => void socket.remoteAddress)
     server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
-      refused(this.#refusals.add(error, socket))
+      refused(this.refusals.add(error, socket))
       socket.destroy()
     })
     return every(renewEveryMs, () => void this.#renew(server as TlsServer))
   }
 
   async #renew(server: TlsServer): Promise<void> {
-    const content = await this.#files.renewed()
+    const content = await this.files.renewed()
     if (content) server.setSecureContext(serverOptions(content))
   }
 }

@@ -2,19 +2,9 @@ import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
 import { opensslText, tlsAlertOf } from '../../core/tls-alert.js'
+import { LogLimit } from '../../lib/log-limit.js'
 import { plainAddress } from '../../lib/network-address.js'
 import type { Clock } from '../../lib/time.js'
-
-/** The same reason is logged again after this long at the earliest. */
-const LOG_EVERY_MS = 60_000
-
-interface Refused {
-  value: number
-  /** Monotonic milliseconds. */
-  at: number
-  loggedAt: number
-  sinceLogged: number
-}
 
 export interface Labelled {
   readonly labels: { readonly reason: string }
@@ -34,36 +24,27 @@ export const REFUSED_AGE = {
 export class TlsRefusals {
   readonly #log: Logger
   readonly #clock: Clock
-  readonly #refused = new Map<string, Refused>()
+  readonly #limit: LogLimit
+  readonly #refused = new Map<string, { value: number; at: number }>()
 
   constructor(log: Logger, clock: Clock) {
     this.#log = log
     this.#clock = clock
+    this.#limit = new LogLimit(clock)
   }
 
   /** To be called with what `tlsClientError` brings. Returns the reason. */
   add(error: Error, socket: Socket): string {
     const reason = reasonOf(error, socket)
-    const now = this.#clock.now()
-    const refused = this.#refused.get(reason) ?? {
-      value: 0,
-      at: now,
-      loggedAt: Number.NEGATIVE_INFINITY,
-      sinceLogged: 0,
-    }
-    this.#refused.set(reason, refused)
-    refused.value++
-    refused.sinceLogged++
-    refused.at = now
-    const text = opensslText(error)
-    const fields = { peer: peerOf(socket) ?? peerBefore(socket), reason, error: text }
+    const { value } = this.#refused.get(reason) ?? { value: 0 }
+    this.#refused.set(reason, { value: value + 1, at: this.#clock.now() })
+    const fields = { peer: peerOf(socket) ?? peerBefore(socket), reason, error: opensslText(error) }
     // Port scans and health checks do this all the time.
     if (reason === 'closed') this.#log.debug(fields, 'a connection was closed during the TLS handshake')
-    else if (now - refused.loggedAt >= LOG_EVERY_MS) {
-      const why = { why: WORDS[reason], connections: refused.sinceLogged }
-      this.#log.warn({ code: 'SLUICE_TLS_REFUSED', ...fields, ...why }, 'refused a TLS connection')
-      refused.loggedAt = now
-      refused.sinceLogged = 0
+    else {
+      const connections = this.#limit.count(reason)
+      const why = { why: WORDS[reason], connections }
+      if (connections > 0) this.#log.warn({ code: 'SLUICE_TLS_REFUSED', ...fields, ...why }, 'refused a TLS connection')
     }
     return reason
   }
