@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Codec, defineCodec, putSlot } from '../core/codec.js'
+import { behindMark, Codec, defineCodec, putSlot } from '../core/codec.js'
 import type { Fields } from '../core/event.js'
 import type { EventFields } from '../core/event-fields.js'
 import { reaches } from '../core/reach.js'
@@ -85,7 +85,7 @@ class Csv extends Codec {
   scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
     const slots = this.#wanted === wanted && this.#names === wanted.names.length ? this.#slots : this.#find(wanted)
     const columns = this.#columns?.length ?? Number.POSITIVE_INFINITY
-    for (let column = 0, p = start; ; column++, p++) {
+    for (let column = 0, p = behindMark(b, start, end); ; column++, p++) {
       p = valueEndAt(b, p, end, this.#delimiter)
       if (p < 0 || column === columns) return false
       const slot = slots[column]
@@ -113,7 +113,7 @@ class Csv extends Codec {
 
   fields(b: Buffer, start: number, end: number): Fields {
     const values: [string, string][] = []
-    for (let p = start; ; p++) {
+    for (let p = behindMark(b, start, end); ; p++) {
       p = valueEndAt(b, p, end, this.#delimiter)
       const text = b.toString('utf8', valueStart, valueEnd)
       const name = this.#columns?.[values.length] ?? `${UNNAMED}${values.length + 1}`

@@ -1,5 +1,5 @@
 import type { EventBatch } from '../core/batch.js'
-import { type ByteSink, Codec, defineCodec, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
+import { type ByteSink, behindMark, Codec, defineCodec, MARK, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
 import type { Fields } from '../core/event.js'
 import { DECODED, INVALID, MODIFIED } from '../core/flags.js'
 import { objectEnd, scanObject, type WantedNames } from '../lib/json-scan.js'
@@ -18,11 +18,11 @@ class Json extends Codec {
   }
 
   scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
-    return scanObject(b, start, end, wanted, out, at)
+    return scanObject(b, behindMark(b, start, end), end, wanted, out, at)
   }
 
   fields(b: Buffer, start: number, end: number): Fields {
-    return JSON.parse(b.toString('utf8', start, end)) as Fields
+    return JSON.parse(b.toString('utf8', behindMark(b, start, end), end)) as Fields
   }
 
   override encode(fields: Fields): string {
@@ -30,7 +30,8 @@ class Json extends Codec {
   }
 
   override flatten(chunk: Buffer, start: number, end: number): void {
-    if (objectEnd(chunk, start, end) === end) flatten(chunk, start, end)
+    const from = behindMark(chunk, start, end)
+    if (objectEnd(chunk, from, end) === end) flatten(chunk, from, end)
   }
 
   override write(batch: EventBatch, to: ByteSink): void {
@@ -45,11 +46,13 @@ class Json extends Codec {
         writeJsonLine(batch, i++, to)
         continue
       }
-      const start = starts[i]!
-      let end = start
+      const first = i
+      const start = behindMark(chunk, starts[i]!, ends[i]!)
+      let end = starts[i]!
       let terminated = true
-      // Neighbours with a plain LF are one run; another line end ends it.
+      // Neighbours with a plain LF are one run; another line end ends it, and so does a byte order mark.
       while (terminated && i < length && starts[i] === end && isUnchanged(batch.look(i))) {
+        if (chunk[end] === MARK && i > first) break
         terminated = (flags[i]! & LINE_END) === 1
         end = terminated ? ends[i]! + 1 : ends[i]!
         i++

@@ -1,4 +1,4 @@
-import { Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
+import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
 import type { Fields } from '../core/event.js'
 import { slotOf, type WantedNames } from '../lib/json-scan.js'
 import { jsonText } from '../lib/json-text.js'
@@ -67,7 +67,7 @@ class Logfmt extends Codec {
 
   scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean {
     let hasPair = false
-    for (let p = start; p < end; ) {
+    for (let p = behindMark(b, start, end); p < end; ) {
       if (b[p]! <= SPACE) {
         p++
         continue
@@ -90,7 +90,7 @@ class Logfmt extends Codec {
 
   fields(b: Buffer, start: number, end: number): Fields {
     const pairs: [string, unknown][] = []
-    for (let p = start; p < end; ) {
+    for (let p = behindMark(b, start, end); p < end; ) {
       if (b[p]! <= SPACE) {
         p++
         continue

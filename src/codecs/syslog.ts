@@ -1,4 +1,4 @@
-import { Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
+import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
 import type { Fields } from '../core/event.js'
 import type { EventFields } from '../core/event-fields.js'
 import type { WantedNames } from '../lib/json-scan.js'
@@ -45,7 +45,7 @@ class Syslog extends Codec {
   }
 
   scan(b: Buffer, start: number, end: number, { names }: WantedNames, out: Int32Array, at: number): boolean {
-    if (!scanSyslog(b, start, end)) return false
+    if (!scanSyslog(b, behindMark(b, start, end), end)) return false
     for (let slot = 0; slot < names.length; slot++) {
       const part = PARTS.get(names[slot]!)
       if (part === undefined || partStarts[part]! < 0) continue
@@ -56,7 +56,7 @@ class Syslog extends Codec {
   }
 
   fields(b: Buffer, start: number, end: number, receivedAt: number): Fields {
-    return parseSyslog(b, start, end, receivedAt)!
+    return parseSyslog(b, behindMark(b, start, end), end, receivedAt)!
   }
 
   override value(b: Buffer, start: number, end: number, name: string, receivedAt: number): unknown {

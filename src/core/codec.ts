@@ -150,6 +150,17 @@ export function putSlot(out: Int32Array, at: number, slot: number, start: number
   out[at + slot * SLOT + 1] = (end << 1) | (special ? 1 : 0)
 }
 
+/** The first byte of a byte order mark in UTF-8. */
+export const MARK = 0xef
+
+/**
+ * Where the text of a line begins that has a byte order mark in front of it: what editors put at the beginning of a file.
+ * It can be at the beginning of any line, because files are joined and rotated.
+ */
+export function behindMark(b: Uint8Array, start: number, end: number): number {
+  return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start
+}
+
 export function writeJsonLine(batch: EventBatch, i: number, to: ByteSink): void {
   writeText(`${jsonText(batch.fields(i))}\n`, to)
 }

@@ -56,6 +56,31 @@ t.test('every codec is a file of its own, and described', t => {
   t.end()
 })
 
+t.test('a byte order mark in front of a line is no part of its fields, and stays where the line is copied', async t => {
+  const mark = '\uFEFF'
+  for (const [title, { form }, { line, event }, codec] of examples) {
+    if (form === 'message') continue
+    const lines = [mark + line, line, line, mark + line]
+    const batch = batchOf(lines, { decode: codec.toJSON(), wanted: new WantedNames(), ...FROM })
+    t.equal(batch.scan(), 0, `${title}: all of them are decoded`)
+    for (let i = 0; i < batch.length; i++) t.match(batch.fields(i), event, title)
+    t.equal(Buffer.concat(encodeNdjson([batch]).parts).includes(mark), false, `${title}: JSON has none`)
+    t.equal(
+      Buffer.concat(encodeNdjson([batch]).parts)
+        .toString()
+        .split('\n').length,
+      5,
+      `${title}: all lines`,
+    )
+    t.equal(
+      Buffer.concat(new RawEncoder().encode([batch]).parts).toString(),
+      lines.map(line => `${line}\n`).join(''),
+      title,
+    )
+    agreesWithFields(t, codec.toJSON(), [...Object.keys(event), mark], lines)
+  }
+})
+
 t.test('every example is so: the event as a whole, by its fields, and encoded', t => {
   for (const [title, { form }, { line, event }, codec] of examples) {
     t.ok(codec, title)
