@@ -1,3 +1,4 @@
+import { wrap } from '../terminal/wrap.js'
 import type { DaemonView } from './daemon-view.js'
 
 /** Below this nothing waits for a component worth mentioning. */
@@ -11,8 +12,9 @@ export function bottleneckOf({ scrape }: Pick<DaemonView, 'scrape'>): { id: stri
 }
 
 /** The same as a line for people. */
-export function bottleneckLines(view: Pick<DaemonView, 'scrape'>): string[] {
+export function bottleneckLines(view: Pick<DaemonView, 'scrape'>, width: number): string[] {
   const found = bottleneckOf(view)
   if (!found) return []
-  return ['', `The bottleneck is ${found.id}: it was busy ${Math.round(found.share * 100)} % of the time lately.`]
+  const text = `The bottleneck is ${found.id}: it was busy ${Math.round(found.share * 100)} % of the time lately.`
+  return ['', ...wrap(text, width, '  ')]
 }

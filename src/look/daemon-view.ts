@@ -116,6 +116,7 @@ export function table(rows: readonly (readonly string[])[], width: number): stri
         return cutWithin(cell, first).padEnd(first)
       })
       .join('')
+      .slice(0, width)
       .trimEnd(),
   )
 }
@@ -169,17 +170,4 @@ export function clockTime(time: string, wall: number): string {
 /** `1 file`, `2 files`. */
 export function counted(count: number, what: string): string {
   return `${short(count)} ${what}${count === 1 ? '' : 's'}`
-}
-
-/** The text in lines of at most `width`; all but the first begin with `indent`. */
-export function wrap(text: string, width: number, indent: string): string[] {
-  const lines: string[] = []
-  let line = ''
-  for (const word of text.split(/(?<=\S) /)) {
-    if (line !== '' && line.length + 1 + word.length > width) {
-      lines.push(line)
-      line = indent + word
-    } else line = line === '' ? word : `${line} ${word}`
-  }
-  return [...lines, line]
 }

@@ -4,6 +4,7 @@ import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { intervalOf } from '../terminal/interval-flag.js'
 import { loadDaemonConfig } from '../terminal/local-part.js'
+import { wrap } from '../terminal/wrap.js'
 import { type Live, lookLive } from './graph-live.js'
 
 /** One component and what its events go to. */
@@ -29,7 +30,7 @@ interface Topology {
   readonly arrows: readonly Arrow[]
 }
 
-const FORMATS: Readonly<Record<string, (topology: Topology) => string>> = { text, mermaid, dot }
+const FORMATS: Readonly<Record<string, (topology: Topology, width: number) => string>> = { text, mermaid, dot }
 export const FORMAT_NAMES = Object.keys(FORMATS)
 
 export interface GraphOptions {
@@ -51,7 +52,8 @@ export async function graph(options: GraphOptions, io: Pick<Io, 'stdout' | 'stde
     throw new UsageError('--socket and --interval are about --live', 'graph')
   const loaded = await loadDaemonConfig(config, io.env)
   const live = options.live ? await lookLive({ config, socket }, intervalMs, io.env) : undefined
-  io.stdout.write(draw(topologyOf(loaded, live)))
+  const { isTTY, columns = 80 } = io.stdout
+  io.stdout.write(draw(topologyOf(loaded, live), isTTY ? columns : Number.POSITIVE_INFINITY))
   return EXIT.done
 }
 
@@ -73,17 +75,22 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
 }
 
 /** A tree from each source; what several lead to is drawn once, and named where it comes again. */
-function text({ boxes, arrows }: Topology): string {
+function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []
   const branch = (box: Box, outlet: string | undefined, lead: string, below: string) => {
     const again = drawn.has(box)
     const through = outlet === undefined ? '' : `.${outlet} → `
     const now = again || box.live.length === 0 ? '' : `  ${box.live.join('; ')}`
-    lines.push(`${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}${now}`)
+    const name = `${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}`
+    const next = again ? [] : arrows.filter(({ from }) => from === box)
+    if (name.length + now.length <= width) lines.push(name + now)
+    else {
+      const side = `${below}${next.length > 0 ? '│ ' : '  '}`
+      lines.push(name, ...(now ? wrap(now, width - side.length, '  ').map(part => side + part) : []))
+    }
     if (again) return
     drawn.add(box)
-    const next = arrows.filter(({ from }) => from === box)
     for (const [i, arrow] of next.entries()) {
       const last = i === next.length - 1
       branch(arrow.to, arrow.outlet, `${below}${last ? '└─ ' : '├─ '}`, `${below}${last ? '   ' : '│  '}`)

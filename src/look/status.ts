@@ -2,10 +2,11 @@ import { printable, printableJson } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
+import { wrap } from '../terminal/wrap.js'
 import { bottleneckLines, bottleneckOf } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, lookOf, short, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
+import { type DaemonView, lookOf, short, tableWithStates, viewDaemon } from './daemon-view.js'
 import { type Trouble, troublesOf } from './troubles/daemon.js'
 import { pastOutages } from './troubles/destination.js'
 import { managedLine } from './troubles/managed.js'
@@ -62,7 +63,7 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
     return [`${id} (${type})`, ...[received, sent, discarded, in_flight].map(short)]
   })
   const head = ['component', 'in', 'out', 'discarded', 'in flight']
-  lines.push('', ...tableWithStates([head, ...rows], view, width), ...bottleneckLines(view))
+  lines.push('', ...tableWithStates([head, ...rows], view, width), ...bottleneckLines(view, width))
   return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
 }
 

@@ -1,13 +1,17 @@
+import { existsSync } from 'node:fs'
 import split2 from 'split2'
 import { textOf } from '../admin/socket.js'
 import { printable, printableJson, printableText } from '../lib/printable.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { conditionOf } from '../terminal/condition-flag.js'
 import { EXIT } from '../terminal/dispatch.js'
+import { loadDaemonConfig } from '../terminal/local-part.js'
 import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
+import { viewDaemon } from './daemon-view.js'
 
 export interface TapOptions extends DaemonOptions {
-  readonly component: string
+  /** Undefined: the user wants to know what there is. */
+  readonly component: string | undefined
   readonly limit: string | undefined
   readonly where: string | undefined
   readonly discarded: boolean
@@ -16,6 +20,8 @@ export interface TapOptions extends DaemonOptions {
 /** Events as they leave a component, until there are enough of them or the call is interrupted. */
 export async function tap(options: TapOptions, io: Io): Promise<number> {
   const { component, limit, where, discarded } = options
+  if (component === undefined) return listComponents(options, io)
+  if (options.config === undefined && isFile(component)) return listComponents({ ...options, config: component }, io)
   if (limit !== undefined && !/^[1-9]\d{0,14}$/.test(limit))
     throw new UsageError('--limit is a whole number, at least 1', 'tap')
   const query = new URLSearchParams({ component: discarded ? `${component}.discarded` : component })
@@ -38,4 +44,36 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
     throw new Error('the daemon has ended, or took up another configuration', { cause: error })
   }
   return EXIT.done
+}
+
+/** An id has no dot in it but that of a side output, and no slash. */
+function isFile(component: string): boolean {
+  return /\/|\.ya?ml$/.test(component) || existsSync(component)
+}
+
+/** What can be tapped, by the configuration or else by the daemon itself. */
+async function listComponents({ config, socket }: DaemonOptions, io: Io): Promise<number> {
+  const all =
+    config === undefined ? await running(findSocket({ config, socket }, io.env)) : await configured(config, io)
+  const width = Math.max(...all.map(({ id }) => id.length))
+  const rows = all.map(({ id, kind, type }) => `  ${id.padEnd(width)}  ${kind} (${type})`)
+  io.stderr.write(printableText(`sluice tap: COMPONENT is missing; it is one of these:\n${rows.join('\n')}\n`))
+  return EXIT.usage
+}
+
+interface Shown {
+  readonly id: string
+  readonly kind: string
+  readonly type: string
+}
+
+async function running(socket: string): Promise<readonly Shown[]> {
+  const { components } = await viewDaemon(socket, 0)
+  if (components.length === 0) throw new Error('no pipeline runs now, see: sluice status')
+  return components
+}
+
+async function configured(path: string, io: Io): Promise<readonly Shown[]> {
+  const { sources, processors, destinations } = await loadDaemonConfig(path, io.env)
+  return [...sources, ...processors, ...destinations]
 }

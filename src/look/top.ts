@@ -3,10 +3,11 @@ import { sleep, systemClock } from '../lib/time.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { intervalOf } from '../terminal/interval-flag.js'
+import { wrap } from '../terminal/wrap.js'
 import { bottleneckLines } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, lookOf, rateOf, short, table, tableWithStates, viewDaemon, wrap } from './daemon-view.js'
+import { type DaemonView, lookOf, rateOf, short, table, tableWithStates, viewDaemon } from './daemon-view.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 import { troublesOf } from './troubles/daemon.js'
 import { managedLine } from './troubles/managed.js'
@@ -75,7 +76,7 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const head = ['component', 'in/s', 'bytes/s', 'out/s', 'discard/s', 'in flight']
   const managed = managedLine(now)
   const about = managed === undefined ? [] : [...wrap(printable(managed), width, '  '), '']
-  const lines = [...about, ...tableWithStates([head, ...rows], now, width), ...bottleneckLines(now)]
+  const lines = [...about, ...tableWithStates([head, ...rows], now, width), ...bottleneckLines(now, width)]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
   const [worst, ...more] = troublesOf(now)

@@ -1,4 +1,5 @@
 import { printable, printableJson } from '../lib/printable.js'
+import { wrap } from '../terminal/wrap.js'
 
 /** Answers of the service for people: lists as tables, one thing as lines, a key on a line of its own. */
 
@@ -31,7 +32,10 @@ export function peopleText(value: unknown, width: number): string {
   const { key, config, service_bounds: bounds, ...fields } = value
   const flat = flatten(fields)
   const longest = Math.max(0, ...flat.map(([name]) => name.length))
-  const lines = flat.map(([name, text]) => `${name.padEnd(longest + GAP)}${text}`.trimEnd())
+  const lead = longest + GAP
+  const lines = flat.flatMap(([name, text]) =>
+    wrap(`${name.padEnd(lead)}${text}`.trimEnd(), width, ' '.repeat(Math.min(lead, width >> 1))),
+  )
   if (Array.isArray(bounds) && bounds.length > 0) lines.push('', 'where the service runs it', ...bounds.map(boundText))
   if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
   // Alone on its line, it is selected by a double or triple click.

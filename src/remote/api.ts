@@ -88,15 +88,23 @@ export async function allOf(list: (page: PageOptions) => Promise<ListPage<unknow
   return items
 }
 
+const NO_PIPELINE = `this account has no pipeline; create one first, as in: sluice api POST /v3/pipeline --data '{"title":"web","config":{"destinations":{"out":{"type":"blackhole","inputs":["ingest"]}}}}'`
+
 /** The id of a pipeline that is named by its id or its title. */
-export async function pipelineId(client: Client, name: string): Promise<string> {
-  if (/^[0-9a-f]{24}$/.test(name)) return name
+export async function pipelineId(client: Client, name: string | undefined): Promise<string> {
+  if (name !== undefined && /^[0-9a-f]{24}$/.test(name)) return name
   const found: string[] = []
   const titles: string[] = []
   for await (const { id, title } of everything(page => client.pipelines.all(page))) {
     titles.push(title)
     if (title === name) found.push(id)
   }
+  if (titles.length === 0) throw new Error(NO_PIPELINE)
+  if (name === undefined)
+    throw new UsageError(
+      `ID is missing. The pipelines are: ${titles.map(title => JSON.stringify(title)).join(', ')}`,
+      'api publish',
+    )
   const [id, ...more] = found
   if (id === undefined) {
     const near = new NearestName().find(name, titles)

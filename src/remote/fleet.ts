@@ -1,8 +1,9 @@
 import type { DaemonDocument } from '../api/domain/documents.js'
 import { everything } from '../client/client.js'
 import { printable } from '../lib/printable.js'
-import { lookOf, short, table, wrap } from '../look/daemon-view.js'
+import { lookOf, short, table } from '../look/daemon-view.js'
 import type { Io } from '../terminal/command-line.js'
+import { wrap } from '../terminal/wrap.js'
 import { type Connection, withClient } from './api.js'
 
 /** Every daemon under management: what it runs, whether that is what is published, and how it is. */

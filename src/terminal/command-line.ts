@@ -25,6 +25,8 @@ export interface Operands {
   readonly name: string
   readonly min: number
   readonly max: number
+  /** The command itself says what there is when fewer than `min` are given. */
+  readonly mayMiss?: true
   readonly takes?: Takes
   readonly text: string
 }
@@ -137,13 +139,13 @@ export function readCall(command: Command, args: readonly string[]): Call<Option
     }
     options[name] = spec.type === 'boolean' ? true : value
   }
-  const { name = '', min = 0, max = 0 } = command.operands ?? {}
+  const { name = '', min = 0, max = 0, mayMiss } = command.operands ?? {}
   for (const [name, spec] of Object.entries(command.options)) {
     if (spec.operand && options[name] === undefined && positionals.length > min) options[name] = positionals.shift()
     if (spec.required && options[name] === undefined)
       fail(spec.operand ? `${spec.value} is missing: ${spec.text}` : `--${name} ${spec.value} is missing`)
   }
   if (positionals.length > max) fail(`unexpected ${JSON.stringify(positionals[max])}`)
-  if (positionals.length < min) fail(`${name} is missing`)
+  if (positionals.length < min && !mayMiss) fail(`${name} is missing`)
   return { options, operands: positionals }
 }

@@ -17,6 +17,7 @@ import { formatDuration } from '../../lib/units.js'
 import { type Io, UsageError } from '../../terminal/command-line.js'
 import { EXIT } from '../../terminal/dispatch.js'
 import { loadDaemonConfig } from '../../terminal/local-part.js'
+import { wrapIndented } from '../../terminal/wrap.js'
 import { type ReadEvent, readEvent } from './event.js'
 import { type ExplainProcessor, explainerOf } from './processor.js'
 
@@ -61,7 +62,17 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const steps = await stepsFrom(source, config, explainers, event)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)
-  else io.stdout.write(`${printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))}\n`)
+  else {
+    const text = printableText([...head(source, event), ...steps.flatMap(lines)].join('\n'))
+    const { isTTY, columns = 80 } = io.stdout
+    const shown = isTTY
+      ? text
+          .split('\n')
+          .flatMap(line => wrapIndented(line, columns))
+          .join('\n')
+      : text
+    io.stdout.write(`${shown}\n`)
+  }
   if (event.more > 0) io.stderr.write(`sluice explain: only the first of ${event.more + 1} events is explained\n`)
   return delivered ? EXIT.done : EXIT.failed
 }
@@ -78,8 +89,16 @@ async function textOf(event: string, io: Io): Promise<Buffer> {
     for await (const part of io.stdin) parts.push(Buffer.from(part as Buffer))
     return Buffer.concat(parts)
   }
-  const isFile = !event.includes('\n') && statSync(event, { throwIfNoEntry: false })?.isFile()
-  return isFile ? readFileSync(event) : Buffer.from(event)
+  return isFile(event) ? readFileSync(event) : Buffer.from(event)
+}
+
+function isFile(name: string): boolean {
+  try {
+    return !name.includes('\n') && statSync(name).isFile()
+  } catch {
+    // An event is no name of a file, and may be too long for one.
+    return false
+  }
 }
 
 /** What explains each component, by id. */

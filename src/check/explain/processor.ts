@@ -7,6 +7,8 @@ import type { ComponentContext } from '../../core/component.js'
 import type { Explanation } from '../../core/explain.js'
 import { ComponentCounters } from '../../flow/counters.js'
 import { Stage } from '../../flow/stage.js'
+import { after } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
 
 /** What a processor does with one event, and the events that leave it for that. */
 export interface ProcessorStep extends Explanation {
@@ -15,8 +17,8 @@ export interface ProcessorStep extends Explanation {
 
 export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
 
-/** How long a processor may take to start. */
-const LONGEST_START_MS = 60_000
+/** How long a processor may take over one event, its start included. */
+const LONGEST_MS = 30_000
 
 type Context = Omit<ComponentContext, 'metrics'>
 
@@ -24,14 +26,26 @@ type Context = Omit<ComponentContext, 'metrics'>
  * Explains a processor by running it, in its stage, on a batch of one event that is the first that it sees. The names that
  * it reads are known when this resolves.
  */
-export async function explainerOf(config: ComponentConfig<'processor'>, context: Context): Promise<ExplainProcessor> {
+export async function explainerOf(
+  config: ComponentConfig<'processor'>,
+  context: Context,
+  longestMs = LONGEST_MS,
+): Promise<ExplainProcessor> {
   const { definition, options } = config
   const create = async (metrics: ComponentCounters) => await definition.create(options, { ...context, metrics })
   const counters = () => new ComponentCounters(config.id, 'processor', config.type)
-  const unused = await create(counters())
-  await unused.stop?.(AbortSignal.abort())
+  const within = <T>(work: Promise<T>): Promise<T> => {
+    const said = `${config.id} (${config.type}) has not finished with the event after ${formatDuration(longestMs)}; what it would do with it cannot be said`
+    let cancel: (() => void) | undefined
+    const late = new Promise<never>((_, reject) => {
+      cancel = after(longestMs, () => reject(new Error(said)))
+    })
+    return Promise.race([work, late]).finally(cancel)
+  }
+  const unused = await within(create(counters()))
+  await within(Promise.resolve(unused.stop?.(AbortSignal.abort())))
   const findingsOf = definition.findings?.(options, { ...context, metrics: counters() })
-  return async batch => {
+  const explain = async (batch: EventBatch): Promise<ProcessorStep> => {
     const findings = findingsOf?.(batch.snapshot()) ?? []
     const metrics = counters()
     const stage = new Stage(await create(metrics), config.plan ?? {}, {
@@ -41,7 +55,7 @@ export async function explainerOf(config: ComponentConfig<'processor'>, context:
       onError: config.onError ?? 'pass',
       deadLetters: { write: async () => {} },
     })
-    const signal = AbortSignal.timeout(LONGEST_START_MS)
+    const signal = AbortSignal.timeout(longestMs)
     await stage.start(signal)
     const main = collect(stage)
     const sides = [...stage.outputs].map(([name, output]) => {
@@ -60,6 +74,7 @@ export async function explainerOf(config: ComponentConfig<'processor'>, context:
     if (side) return { outcome: 'passed', output: side.name, ...rest }
     return { outcome: main.length > 0 ? 'passed' : 'consumed', ...rest }
   }
+  return batch => within(explain(batch))
 }
 
 function collect(from: Readable): EventBatch[] {

@@ -160,7 +160,7 @@ export const apiCommands: readonly Command[] = [
       },
       revision: { type: 'string', value: 'N', text: 'An earlier revision: rolls back.' },
     },
-    operands: id('The pipeline, by its id or its title.'),
+    operands: { ...id('The pipeline, by its id or its title.'), mayMiss: true },
     examples: [
       { title: 'the draft', line: 'sluice api publish ID' },
       { title: 'by its title', line: 'sluice api publish web --config pipeline.yaml' },
@@ -172,7 +172,7 @@ export const apiCommands: readonly Command[] = [
       const { loadDocument } = await import('../../config/load-document.js')
       const document = config === undefined ? undefined : loadDocument(config)
       return withClient(options, io, async client => {
-        const pipeline = await pipelineId(client, operands[0]!)
+        const pipeline = await pipelineId(client, operands[0])
         const changed = document && (await client.pipelines.update(pipeline, { config: document }))
         const wanted = revision === undefined ? changed?.revision : Number(revision)
         return client.pipelines.publish(pipeline, wanted === undefined ? {} : { revision: wanted })

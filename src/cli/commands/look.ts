@@ -158,6 +158,7 @@ export const lookCommands: readonly Command[] = [
       name: 'COMPONENT',
       min: 1,
       max: 1,
+      mayMiss: true,
       takes: 'component',
       text: 'Its id, or a side output as in limit_app.discarded.',
     },
@@ -170,7 +171,7 @@ export const lookCommands: readonly Command[] = [
     ],
     async run({ options, operands }, io) {
       const { tap } = await import('../../look/tap.js')
-      return tap({ ...options, component: operands[0]! }, io)
+      return tap({ ...options, component: operands[0] }, io)
     },
   }),
 ]

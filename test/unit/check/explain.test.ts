@@ -3,10 +3,17 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { z } from 'zod'
+import { readEvent } from '../../../src/check/explain/event.js'
 import { explain, explainIn } from '../../../src/check/explain/explain.js'
+import { explainerOf } from '../../../src/check/explain/processor.js'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { defineProcessor } from '../../../src/core/component.js'
+import type { FieldPath } from '../../../src/core/field-path.js'
+import { FieldReader } from '../../../src/core/field-reader.js'
+import { silentLog } from '../../../src/core/silent-log.js'
+import { WantedNames } from '../../../src/lib/json-scan.js'
+import { systemClock } from '../../../src/lib/time.js'
 import type { Io } from '../../../src/terminal/command-line.js'
 import { testFolder } from '../../support/folder.js'
 
@@ -332,4 +339,56 @@ destinations:
     beside: { level: 'info' },
     copy: '{"level":"info"}\n',
   })
+})
+
+t.test('in a terminal no line is wider than that', async t => {
+  const dir = testFolder(t, { 'sluice.yaml': CONFIG })
+  const told = async (columns: number | undefined) => {
+    let stdout = ''
+    const to = { isTTY: columns !== undefined, columns, write: (text: string) => (stdout += text) }
+    const io = { stdin: Readable.from([]), stdout: to, stderr: to, env: {} } as unknown as Io
+    const event = JSON.stringify({ level: 'error', app: 'x'.repeat(90), text: 'several words '.repeat(30) })
+    await explain({ config: join(dir, 'sluice.yaml'), event, source: undefined, json: false }, io)
+    return stdout
+  }
+  const whole = await told(undefined)
+  t.ok(Math.max(...whole.split('\n').map(line => line.length)) > 200, 'in a pipe a line is a line')
+  for (const columns of [80, 40]) {
+    const text = await told(columns)
+    t.ok(Math.max(...text.split('\n').map(line => line.length)) <= columns)
+    t.equal(text.replace(/\s/g, ''), whole.replace(/\s/g, ''), 'and nothing is left out')
+  }
+})
+
+t.test('a processor that never finishes with the event ends the explanation, and is named', async t => {
+  const stuck = defineProcessor({
+    type: 'stuck',
+    summary: 'Waits for ever.',
+    options: z.strictObject({ where: z.enum(['create', 'start', 'process']) }),
+    examples: [{ title: '', yaml: 'where: process' }],
+    create: async ({ where }) => {
+      const never = (at: string) => (at === where ? new Promise<void>(() => {}) : undefined)
+      await never('create')
+      return { start: async () => never('start'), process: () => never('process') }
+    },
+  })
+  for (const where of ['create', 'start', 'process']) {
+    const config = parseConfig(
+      `sources: { in: { type: stdin } }\nprocessors: { p: { type: stuck, inputs: [in], where: ${where} } }\ndestinations: { out: { type: stdout, inputs: [p] } }\n`,
+      'sluice.yaml',
+      { env: {}, components: [...components, stuck] },
+    )
+    const wanted = new WantedNames()
+    const context = {
+      id: 'p',
+      log: silentLog,
+      clock: systemClock,
+      field: (path: FieldPath) => new FieldReader(path, wanted),
+    }
+    const explained = async () => {
+      const explains = await explainerOf(config.processors[0]!, context, 20)
+      return explains(readEvent(config.sources[0]!, Buffer.from('x'), wanted).batch)
+    }
+    await t.rejects(explained(), { message: /^p \(stuck\) has not finished with the event after 20ms/ }, where)
+  }
 })

@@ -303,3 +303,20 @@ t.test('the log never shows a key, and shows the counts of a component that is c
   t.match(JSON.parse(counts!), { delivered: { key: 5, up: 2 }, discarded: { auth: { throttled: 3 } } })
   t.notMatch(secrets, /sts_/)
 })
+
+t.test('tap without a component says what there is', async t => {
+  const dir = testFolder(t, {
+    'sluice.yaml': 'sources: { in: { type: stdin } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n',
+  })
+  const file = join(dir, 'sluice.yaml')
+  for (const argv of [[file], ['-c', file], ['--limit', '5', file]]) {
+    const { code, stderr } = await call(['tap', ...argv])
+    t.equal(code, 2)
+    t.match(
+      stderr,
+      /COMPONENT is missing; it is one of these:\n {2}in {3}source \(stdin\)\n {2}out {2}destination \(stdout\)\n/,
+    )
+  }
+  const { code, stderr } = await call(['tap', '-c', file, 'in'])
+  t.same([code, /there is no daemon at/.test(stderr)], [1, true], 'with a component the daemon is asked')
+})

@@ -1,10 +1,11 @@
 import t from 'tap'
 import { printable } from '../../../src/lib/printable.js'
-import { type DaemonView, lookOf, rateOf, short, stateOf, wrap } from '../../../src/look/daemon-view.js'
+import { type DaemonView, lookOf, rateOf, short, stateOf } from '../../../src/look/daemon-view.js'
 import { liveBetween } from '../../../src/look/graph-live.js'
 import { Scrape } from '../../../src/look/scrape.js'
 import { statusLines } from '../../../src/look/status.js'
 import { screen } from '../../../src/look/top.js'
+import { wrap } from '../../../src/terminal/wrap.js'
 
 const LONG = 'a_component_with_a_name_that_is_much_longer_than_there_is_room_for'
 
@@ -129,4 +130,5 @@ t.test('what a terminal is told', async t => {
   t.same(look({}), { width: 80, height: undefined, color: false })
   t.equal(printable('a\x07\u202eb\tc – ü'), 'a\\u{7}\\u{202e}b\\u{9}c – ü')
   t.same(wrap('one two three', 8, '  '), ['one two', '  three'])
+  t.same(wrap('one twothreefourfive', 8, '  '), ['one', '  twothr', '  eefour', '  five'])
 })

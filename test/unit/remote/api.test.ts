@@ -40,6 +40,14 @@ t.test('the service from the command line, for people and for programs', async t
   const env = { SLUICE_URL: service.url, SLUICE_ACCESS_KEY: service.made.manager.key }
   const client = service.client(service.made.manager.key)
   t.equal((await called(['api', 'pipelines'], env, 80)).stdout, 'There are none.\n')
+  for (const name of [[], ['web']]) {
+    const { code, stderr } = await called(['api', 'publish', ...name], env)
+    const advised = /create one first, as in: sluice api POST (\S+) --data '(.*)'$/m.exec(stderr)!
+    t.equal(code, 1)
+    const made = await called(['api', 'POST', advised[1]!, '--data', advised[2]!], env)
+    t.equal(made.code, 0, 'as it says')
+    await client.pipelines.delete(JSON.parse(made.stdout).data.id)
+  }
   const config = { destinations: { out: { type: 'blackhole', inputs: ['ingest'] } } }
   const ids: string[] = []
   for (const title of ['web', 'mobile', 'mobile']) ids.push((await client.pipelines.create({ title, config })).id)
@@ -66,6 +74,8 @@ t.test('the service from the command line, for people and for programs', async t
   t.match(JSON.parse(published.stdout), { id: ids[0], published_revision: 1 })
   const unknown = await called(['api', 'publish', 'wab'], env)
   t.match(unknown, { code: 1, stderr: /no pipeline has the id or the title "wab"; did you mean "web"\?/ })
+  const missing = await called(['api', 'publish'], env)
+  t.match(missing, { code: 2, stderr: /ID is missing\. The pipelines are: "web", "mobile", "mobile"/ })
   const two = await called(['api', 'publish', 'mobile'], env)
   t.match(two, { code: 1, stderr: new RegExp(`2 pipelines have the title "mobile".*${ids[1]}, ${ids[2]}`) })
 })
