@@ -33,7 +33,7 @@ import { isOnHold } from './on-hold.js'
 import { openBuffer } from './open-buffer.js'
 import { outageBefore, outagesOf } from './outages.js'
 import { OwnOutputs } from './own-outputs.js'
-import { type Watched, watchedBuffer, watchedDelivery, watchedStage } from './progress.js'
+import { type Watched, watched } from './progress.js'
 import type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
@@ -175,8 +175,8 @@ export class Engine {
     delivery.once('close', () => this.#fanOut(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
     this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
-    this.watched.push(watchedDelivery(config.id, delivery, metrics))
-    if (buffer) this.watched.push(watchedBuffer(config.id, buffer, metrics))
+    this.watched.push(watched(config.id, delivery, metrics))
+    if (buffer) this.watched.push(watched(`${config.id} (its buffer)`, buffer, metrics))
   }
 
   /** Where events go that a destination refuses: to who reads them, else to a file. */
@@ -201,7 +201,7 @@ export class Engine {
     const { dataDir } = this.#config
     const stage = this.#stages.add(config, processor, { ...context, origin, dataDir, disk: this.#runtime.disk })
     this.#inputs.set(id, new Input(stage, metrics))
-    this.watched.push(watchedStage(id, stage, metrics))
+    this.watched.push(watched(id, stage, metrics))
     const before = metrics.passed.events
     const main = pump(stage, this.#fanOut(id))
     this.#between.push(() => metrics.passed.events - before - main.events)

@@ -1,7 +1,4 @@
 import type { ComponentCounters } from '../flow/counters.js'
-import type { Delivery } from '../flow/delivery/delivery.js'
-import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
-import type { Stage } from '../flow/stage.js'
 
 /** A part of the pipeline that takes events and gives them on. */
 export interface Watched {
@@ -20,16 +17,8 @@ function movedBy({ received, queued, passed, aside, discards, emittedEvents, fai
   return moved
 }
 
-export function watchedStage(id: string, stage: Stage, counters: ComponentCounters): Watched {
-  return { id, moved: () => movedBy(counters), owes: () => stage.owes }
-}
-
-export function watchedDelivery(id: string, delivery: Delivery, counters: ComponentCounters): Watched {
-  return { id, moved: () => movedBy(counters), owes: () => delivery.owes }
-}
-
-export function watchedBuffer(id: string, buffer: DiskBuffer, counters: ComponentCounters): Watched {
-  return { id: `${id} (its buffer)`, moved: () => movedBy(counters), owes: () => buffer.owes }
+export function watched(id: string, part: { readonly owes: boolean }, counters: ComponentCounters): Watched {
+  return { id, moved: () => movedBy(counters), owes: () => part.owes }
 }
 
 /**

@@ -1,13 +1,12 @@
-import { Writable } from 'node:stream'
 import type { EventBatch } from '../../core/batch.js'
 import type { Destination, Observer } from '../../core/component.js'
 import type { DeliveryOptions } from '../../core/delivery-options.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import { after } from '../../lib/time.js'
+import { BatchQueue } from '../batch-queue.js'
 import { type Amount, add } from '../counters.js'
 import { countDeadLetters } from '../dead-letters.js'
-import { STREAM_DEPTH } from '../side-output.js'
 import { Attempts, logFields } from './attempts.js'
 import { Batcher, divide, halve } from './batcher.js'
 import { classifyDeadLetter, classifyStart, classifyWrite } from './classify-error.js'
@@ -31,7 +30,7 @@ interface Request extends Readonly<Amount>, Linked<Request> {
 
 const LATENCY_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60]
 
-export class Delivery extends Writable {
+export class Delivery extends BatchQueue {
   readonly #destination: Destination
   readonly #options: DeliveryOptions
   readonly #context: DeliveryContext
@@ -39,28 +38,22 @@ export class Delivery extends Writable {
   readonly #attempts: Attempts
   /** Requests whose parts are not settled. */
   readonly #unsettled = new LinkedList<Request>()
-  readonly #givenBack: Amount = { events: 0, bytes: 0 }
   readonly #latency: Observer
   readonly #refusals: Refusals
   readonly #slots: RequestSlots
   readonly #sentSize: SentSize
   #started = false
-  #over = false
   #cancelTimer: (() => void) | undefined
-  /** Lets in the next batch. */
-  #accept: (() => void) | undefined
-  /** Set when no batch follows any more. */
-  #finish: (() => void) | undefined
   #stopping: Promise<Amount> | undefined
 
   constructor(destination: Destination, options: DeliveryOptions, context: DeliveryContext) {
-    super({ objectMode: true, highWaterMark: STREAM_DEPTH })
+    super(true)
     this.#destination = destination
     this.#options = options
     this.#context = context
     this.#sentSize = new SentSize(destination, options.batch.max_bytes)
     this.#batcher = new Batcher(options.batch, this.#sentSize)
-    this.#slots = new RequestSlots(options.max_in_flight, context, () => this.#pump())
+    this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
     const { log, clock, random, counters, metrics, outage } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
     const retries = 'Attempts that failed and are made again.'
@@ -88,7 +81,7 @@ export class Delivery extends Writable {
   }
 
   get state(): DeliveryState {
-    if (this.#over || this.writableFinished) return 'stopped'
+    if (this.isOver || this.writableFinished) return 'stopped'
     if (this.#attempts.holding) return 'holding'
     if (!this.#started) return 'starting'
     if (this.#attempts.retrying) return this.#attempts.failingLong ? 'failing' : 'retrying'
@@ -114,23 +107,20 @@ export class Delivery extends Writable {
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
-  /** Whether there is something to begin, and nothing that it waits for: neither a receiver, nor a time, nor an operator. */
-  get owes(): boolean {
+  /** It rightly waits for a receiver, a time, and an operator. */
+  override get owes(): boolean {
     const batcher = this.#batcher
     if (!(this.state === 'ready' || this.state === 'refusing') || batcher.empty || !this.#slots.free) return false
     return batcher.full || batcher.dueAt <= this.#context.clock.now()
   }
 
-  /**
-   * Events taken and neither sent nor discarded, counted anew from the queue and the requests themselves. Those given
-   * back at the end are among them.
-   */
-  inFlight(): Amount {
+  /** Counted anew, from the queue and the requests themselves. */
+  override inFlight(): Amount {
     const amount = this.#batcher.amount()
     for (const { parts } of this.#unsettled) {
       for (const part of parts) add(amount, part.length, part.bytes)
     }
-    return add(amount, this.#givenBack.events, this.#givenBack.bytes)
+    return add(amount, this.givenBack.events, this.givenBack.bytes)
   }
 
   /**
@@ -138,15 +128,15 @@ export class Delivery extends Writable {
    * the signal aborts everything is given back, as at the deadline of `stop`, and it resolves.
    */
   async start(signal?: AbortSignal): Promise<void> {
-    const giveUp = () => this.#giveUp()
+    const giveUp = () => this.giveUp()
     if (signal?.aborted) return giveUp()
     signal?.addEventListener('abort', giveUp, { once: true })
     try {
       const attempt = async (deadline: AbortSignal) => await this.#destination.start?.(deadline)
       await this.#attempts.persist({ attempt, classify: classifyStart, limited: false, isStart: true })
-      if (this.#over) return
+      if (this.isOver) return
       this.#started = true
-      this.#pump()
+      this.advance()
     } finally {
       signal?.removeEventListener('abort', giveUp)
     }
@@ -170,79 +160,44 @@ export class Delivery extends Writable {
       }
       this.on('close', done)
       deadline.addEventListener('abort', done)
-      if (this.closed || this.#over || deadline.aborted) done()
+      if (this.closed || this.isOver || deadline.aborted) done()
     })
-    this.#giveUp()
+    this.giveUp()
     await this.#destination.stop?.(deadline)
-    return this.#givenBack
+    return this.givenBack
   }
 
-  override _write(batch: EventBatch, _encoding: string, done: () => void): void {
-    const { counters, clock } = this.#context
-    counters.received(batch.length, batch.bytes)
-    if (this.#over) {
-      add(this.#givenBack, batch.length, batch.bytes)
-      batch.ack.settle('errored')
-      done()
-      return
-    }
-    if (batch.length === 0) {
-      batch.ack.settle('delivered')
-      done()
-      return
-    }
-    this.#batcher.add(batch, clock.now())
-    this.#accept = done
-    this.#pump()
+  protected override count(batch: EventBatch): void {
+    this.#context.counters.received(batch.length, batch.bytes)
   }
 
-  override _final(done: () => void): void {
-    if (this.#over) done()
-    else {
-      this.#finish = done
-      this.#pump()
-    }
-  }
-
-  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    this.#giveUp()
-    done(error)
+  protected override put(batch: EventBatch): void {
+    this.#batcher.add(batch, this.#context.clock.now())
   }
 
   /** Does all that can be done now: begins requests, takes more, ends. */
-  #pump(): void {
-    if (this.#over) return
+  protected override advance(): void {
+    if (this.isOver) {
+      this.finish()
+      return
+    }
     const batcher = this.#batcher
     if (this.#started) {
       const now = this.#context.clock.now()
-      while (this.#slots.free && (batcher.full || batcher.dueAt <= now || (this.#finish && !batcher.empty))) {
+      while (this.#slots.free && (batcher.full || batcher.dueAt <= now || (this.isEnding && !batcher.empty))) {
         this.#begin(batcher.take())
       }
       if (!batcher.empty && this.#slots.freeOrWait()) this.#wakeAfter(batcher.dueAt - now)
     }
-    if (!batcher.full) this.#takeMore()
-    if (this.#finish && this.#started && batcher.empty && this.#slots.idle) this.#end()
-  }
-
-  #takeMore(): void {
-    const accept = this.#accept
-    this.#accept = undefined
-    accept?.()
-  }
-
-  #end(): void {
-    this.#cancelTimer?.()
-    this.#cancelTimer = undefined
-    const finish = this.#finish
-    this.#finish = undefined
-    finish?.()
+    if (!batcher.full) this.letIn()
+    if (this.isEnding && this.#started && batcher.empty && this.#slots.idle) this.finish()
   }
 
   /** One timer for the age of the oldest event. It may ring too early for a younger one, and is set again then. */
   #wakeAfter(ms: number): void {
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
-      this.#pump()
+      this.advance()
     })
   }
 
@@ -258,7 +213,7 @@ export class Delivery extends Writable {
       })
       .finally(() => {
         end()
-        this.#pump()
+        this.advance()
       })
   }
 
@@ -292,10 +247,10 @@ export class Delivery extends Writable {
       }
       const error = await this.#attempts.persist({ attempt, classify, limited: true })
       for (const [events, why] of refused) {
-        if (this.#over) return
+        if (this.isOver) return
         await this.#refuse(events, why)
       }
-      if (this.#over) return
+      if (this.isOver) return
       if (!error) this.#accepted(request)
       else if (error === refused.at(-1)?.[1]) {
         // What was not refused goes again without it.
@@ -303,7 +258,7 @@ export class Delivery extends Writable {
         else this.#unsettled.delete(request)
       } else if (error.failure === 'too_large' && request.events > 1) left.unshift(...this.#cut(request, error))
       else await this.#refuse(request, error)
-      if (this.#over) return
+      if (this.isOver) return
     }
   }
 
@@ -358,7 +313,7 @@ export class Delivery extends Writable {
     if (where === 'dead_letter') {
       const attempt = () => deadLetter.write(request.parts, error)
       await this.#attempts.persist({ attempt, classify: classifyDeadLetter, limited: false })
-      if (this.#over) return
+      if (this.isOver) return
       countDeadLetters(metrics, error.reason, request.events)
     }
     const more = this.#attempts.mayLog(`reject ${error.reason}`)
@@ -382,19 +337,12 @@ export class Delivery extends Writable {
     for (const part of parts) part.ack.settle(refused === undefined ? 'delivered' : 'rejected')
   }
 
-  /** Ends everything now. What is not settled is given back, to be read again. */
-  #giveUp(): void {
-    if (this.#over) return
-    this.#over = true
+  protected override abandon(): void {
+    this.#cancelTimer?.()
     this.#attempts.close()
-    for (const { parts, events, bytes } of this.#unsettled) {
-      add(this.#givenBack, events, bytes)
-      for (const part of parts) part.ack.settle('errored')
-    }
+    for (const { parts } of this.#unsettled) for (const part of parts) this.giveBack(part)
     this.#unsettled.clear()
     const { events, bytes } = this.#batcher.giveBack()
-    add(this.#givenBack, events, bytes)
-    this.#takeMore()
-    this.#end()
+    add(this.givenBack, events, bytes)
   }
 }

@@ -1,4 +1,3 @@
-import { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { EventBatch } from '../../core/batch.js'
 import type { DeliveryOptions } from '../../core/delivery-options.js'
@@ -7,9 +6,9 @@ import { Backoff, type Random } from '../../lib/backoff.js'
 import { freeChunk, takeChunk } from '../../lib/chunk-pool.js'
 import type { WantedNames } from '../../lib/json-scan.js'
 import { after, type Clock, sleep } from '../../lib/time.js'
-import type { Amount } from '../counters.js'
+import { BatchQueue } from '../batch-queue.js'
+import { type Amount, add, sum } from '../counters.js'
 import type { DiskAllowance } from '../disk-allowance.js'
-import { STREAM_DEPTH } from '../side-output.js'
 import { BatchDecoder, encodeBatch } from './batch-record.js'
 import { type Downstream, Feeder } from './feeder.js'
 import type { BufferFolder } from './files.js'
@@ -84,7 +83,7 @@ interface Waiting extends Outgoing {
   readonly batch: EventBatch
 }
 
-export class DiskBuffer extends Writable {
+export class DiskBuffer extends BatchQueue {
   readonly #context: DiskBufferContext
   readonly #report: BufferReport
   readonly #queue: RecordQueue
@@ -100,17 +99,11 @@ export class DiskBuffer extends Writable {
   #waitingBytes = 0
   /** What found no room. */
   #blocked: Waiting | undefined
-  /** Lets in the next batch. */
-  #accept: (() => void) | undefined
-  /** Set when no batch follows any more. */
-  #finish: (() => void) | undefined
   #flushing: Promise<void> | undefined
-  readonly #givenBack: Amount = { events: 0, bytes: 0 }
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
   /** Nothing more is given out. */
   #rests = false
-  #over = false
 
   /** Puts in order what the folder holds. Rejects when the folder, its ledger or one of its files cannot be opened. */
   static async open(context: DiskBufferContext): Promise<DiskBuffer> {
@@ -118,7 +111,7 @@ export class DiskBuffer extends Writable {
   }
 
   private constructor(context: DiskBufferContext, found: Recovered) {
-    super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy: false })
+    super(false)
     const { folder, log, clock, counters, maxBytes, wanted } = context
     this.#context = context
     this.#after = context.after ?? after
@@ -135,7 +128,7 @@ export class DiskBuffer extends Writable {
       end: () => this.#queue.end,
       current: () => this.#queue.current,
       letGo: segment => this.#queue.letGo(segment),
-      freed: () => this.#unblock(),
+      freed: () => this.advance(),
     })
     const { events, bytes } = this.#queue.amount
     counters.arrived(events, bytes)
@@ -150,7 +143,7 @@ export class DiskBuffer extends Writable {
       path: folder.path,
       bytes: () => this.#queue.segments.bytes + this.#waitingBytes,
       release: () => this.#release(),
-      freed: () => this.#unblock(),
+      freed: () => this.advance(),
       sleep: ms => this.#sleep(ms),
     })
     // There may be files whose events are all settled.
@@ -166,10 +159,10 @@ export class DiskBuffer extends Writable {
       downstream,
       report: this.#report,
       maxHeld: this.#memory.held,
-      settled: () => this.#unblock(),
+      settled: () => this.advance(),
     })
     // It may have been given up before what follows was there.
-    if (this.#over || this.#rests) this.#feeder.stop()
+    if (this.isOver || this.#rests) this.#feeder.stop()
     this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
   }
 
@@ -178,22 +171,17 @@ export class DiskBuffer extends Writable {
     this.#feeder?.takenUp(events, bytes)
   }
 
-  /** Events taken, and not taken up by what follows. Those given back at the end are among them. */
-  inFlight(): Amount {
+  override inFlight(): Amount {
     const { events, bytes } = this.#queue.amount
-    const amount = { events, bytes }
-    for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch)
-    if (this.#blocked) add(amount, this.#blocked.batch)
-    const queued = this.#feeder?.queued ?? { events: 0, bytes: 0 }
-    return {
-      events: amount.events + queued.events + this.#givenBack.events,
-      bytes: amount.bytes + queued.bytes + this.#givenBack.bytes,
-    }
+    const amount = sum({ events, bytes }, this.givenBack)
+    for (const { batch, isSafe } of this.#waiting) if (!isSafe) add(amount, batch.length, batch.bytes)
+    if (this.#blocked) add(amount, this.#blocked.events, this.#blocked.bytes)
+    return sum(amount, this.#feeder?.queued)
   }
 
-  /** Whether it has events to give out, room behind it, and is not at it. */
-  get owes(): boolean {
-    return !this.#over && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)
+  /** It rightly waits for what is behind it. */
+  override get owes(): boolean {
+    return !this.isOver && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)
   }
 
   /** Gives out nothing more after `ms`: what is left then is for the next run. */
@@ -206,7 +194,7 @@ export class DiskBuffer extends Writable {
 
   /** Resolves when everything is written down, once what follows has ended. Nothing is given out any more. */
   async close(): Promise<void> {
-    this.#giveUp()
+    this.giveUp()
     await this.#flushing
     await this.#feeding
     await this.#queue.close()
@@ -214,28 +202,13 @@ export class DiskBuffer extends Writable {
     this.#shared.close()
   }
 
-  override _write(batch: EventBatch, _encoding: string, done: () => void): void {
+  protected override count(batch: EventBatch): void {
     this.#context.counters.took(batch.length, batch.bytes)
-    this.#accept = done
-    if (batch.length === 0) batch.ack.settle('delivered')
-    else {
-      this.#blocked = this.#over ? undefined : this.#encode(batch)
-      if (!this.#blocked) this.#giveBack(batch)
-    }
-    this.#unblock()
   }
 
-  override _final(done: () => void): void {
-    this.#finish = () => {
-      done()
-      this.#feeder?.end()
-    }
-    this.#end()
-  }
-
-  override _destroy(error: Error | null, done: (error: Error | null) => void): void {
-    this.#giveUp()
-    done(error)
+  protected override put(batch: EventBatch): void {
+    this.#blocked = this.#encode(batch)
+    if (!this.#blocked) this.giveBack(batch)
   }
 
   #encode(batch: EventBatch): Waiting | undefined {
@@ -254,7 +227,7 @@ export class DiskBuffer extends Writable {
   }
 
   /** Lets the newest batch in where there is room now, and the next one behind it. */
-  #unblock(): void {
+  protected override advance(): void {
     const blocked = this.#blocked
     if (blocked) {
       const { maxBytes, whenFull } = this.#context
@@ -271,15 +244,16 @@ export class DiskBuffer extends Writable {
         blocked.batch.ack.settle('rejected')
       } else this.#report.full(own ? this.#shared.max : maxBytes, own, undefined)
     }
-    if (this.#blocked || this.#waitingBytes >= this.#memory.waiting) return
-    const accept = this.#accept
-    this.#accept = undefined
-    accept?.()
+    if (!this.#blocked && this.#waitingBytes < this.#memory.waiting) this.letIn()
+    if (this.isEnding && !this.#flushing) {
+      this.finish()
+      this.#feeder?.end()
+    }
   }
 
   /** Removes the newest segment, too, when all of its events are delivered: others need the room. */
   #release(): void {
-    if (this.#over || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
+    if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
     void this.#queue.finish().then(() => this.#settlement.changed())
   }
 
@@ -315,13 +289,13 @@ export class DiskBuffer extends Writable {
         this.#report.notWritten(error)
         most = Math.max(1, Math.min(most, this.#waiting.length) >> 1)
         await this.#sleep(RETRY_FIRST_MS + backoff.next())
-        if (this.#over) break
+        if (this.isOver) break
       }
       this.#wrote(this.#waiting.splice(0, written))
     }
-    for (const { batch } of this.#waiting.splice(0)) this.#giveBack(batch)
+    for (const { batch } of this.#waiting.splice(0)) this.giveBack(batch)
     this.#flushing = undefined
-    this.#end()
+    this.advance()
   }
 
   #wrote(group: readonly Waiting[]): void {
@@ -329,7 +303,7 @@ export class DiskBuffer extends Writable {
     this.#settlement.changed()
     this.#feeder?.wake()
     for (const { batch } of group) batch.ack.settle('delivered')
-    this.#unblock()
+    this.advance()
   }
 
   /** Bytes of records that may be kept in memory to be given out from there. */
@@ -337,29 +311,12 @@ export class DiskBuffer extends Writable {
     return this.#memory.ahead - this.#queue.memory - (this.#feeder?.held ?? 0)
   }
 
-  #end(): void {
-    if (!this.#finish || this.#flushing) return
-    const finish = this.#finish
-    this.#finish = undefined
-    finish()
-  }
-
-  #giveUp(): void {
-    if (this.#over) return
-    this.#over = true
+  protected override abandon(): void {
     this.#cancelRest?.()
     this.#feeder?.stop()
     this.#ended.abort()
-    if (this.#blocked) this.#giveBack(this.#blocked.batch)
+    if (this.#blocked) this.giveBack(this.#blocked.batch)
     this.#blocked = undefined
-    const accept = this.#accept
-    this.#accept = undefined
-    accept?.()
-  }
-
-  #giveBack(batch: EventBatch): void {
-    add(this.#givenBack, batch)
-    batch.ack.settle('errored')
   }
 
   #readerReport(): ReaderReport {
@@ -369,7 +326,7 @@ export class DiskBuffer extends Writable {
       damaged: (segment, offset, bytes) => this.#report.damaged(segment, offset, bytes),
       unreadable: async (segment, error) => {
         await setAside(folder, segment, error, log)
-        this.#unblock()
+        this.advance()
       },
       failed: async (segment, error, failures) => {
         const code = errorCode(error) ?? ''
@@ -378,7 +335,7 @@ export class DiskBuffer extends Writable {
         this.#report.notRead(segment, error)
         if (failures === 1) backoff.reset()
         await this.#sleep(RETRY_FIRST_MS + backoff.next())
-        return this.#over ? 'stop' : 'again'
+        return this.isOver ? 'stop' : 'again'
       },
     }
   }
@@ -387,9 +344,4 @@ export class DiskBuffer extends Writable {
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#after)
   }
-}
-
-function add(amount: Amount, { length, bytes }: EventBatch): void {
-  amount.events += length
-  amount.bytes += bytes
 }

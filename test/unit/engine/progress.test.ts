@@ -4,7 +4,7 @@ import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { EventBatch } from '../../../src/core/batch.js'
 import { type DeliveryOptions, deliveryOptions } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
-import { ProgressWatch, watchedDelivery, watchedStage } from '../../../src/engine/progress.js'
+import { ProgressWatch, watched as watchedPart } from '../../../src/engine/progress.js'
 import { looseCounters } from '../../../src/flow/counters.js'
 import { Delivery } from '../../../src/flow/delivery/delivery.js'
 import { FanOut, Input, pump } from '../../../src/flow/fan-out.js'
@@ -54,7 +54,7 @@ function pipeline(write: () => Promise<void>, options: object = {}) {
   fanOut.connect(new Input(delivery, out))
   pump(stage, fanOut)
   const input = new Input(stage, pass)
-  const watched = [watchedStage('pass', stage, pass), watchedDelivery('out', delivery, out)]
+  const watched = [watchedPart('pass', stage, pass), watchedPart('out', delivery, out)]
   const watch = new ProgressWatch(LOOKS)
   const look = async () => {
     let stuck: string[] = []
