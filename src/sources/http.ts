@@ -16,7 +16,7 @@ import { readBody } from '../http/server/body.js'
 import { isLocal, Listener, peerOf } from '../http/server/listener.js'
 import { type Lease, Quota } from '../http/server/quota.js'
 import { Gone, notReadable, Refusal, stopping } from '../http/server/refusal.js'
-import { writeReply } from '../http/server/reply.js'
+import { failReply } from '../http/server/reply.js'
 import { endWith, serveHttp, timeoutOptions } from '../http/server/serve-http.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { networkOf } from '../lib/network-address.js'
@@ -97,7 +97,8 @@ class HttpSource implements Source {
       handle: (request, response) => {
         this.#answer(this.#exchanges.get(request)!, out, signal).catch(error => {
           this.#failed(error)
-          response.destroy()
+          this.#count('500')
+          failReply(response)
         })
       },
       unfinished: (request, status) => {
@@ -130,14 +131,9 @@ class HttpSource implements Source {
       }
       answer = this.#refusal(error, socket)
     }
-    const close = signal.aborted || answer.close === true
-    const written = writeReply(
-      response,
-      () => sendAnswer(response, { ...answer, close }),
-      error => this.#failed(error),
-    )
-    this.#count(String(written ? answer.status : 500))
     if (!request.complete) readPast(request)
+    sendAnswer(response, { ...answer, close: signal.aborted || answer.close === true })
+    this.#count(String(answer.status))
   }
 
   #refusal(error: unknown, socket: Socket): Answer {

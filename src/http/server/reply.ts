@@ -18,38 +18,15 @@ export function headerText(text: string): string {
   return encoded
 }
 
-/**
- * Runs `write`, which writes a reply. If it throws, `failed` gets the error and the client gets the reply of `failReply`, with `headers`.
- * Returns whether the reply was written.
- */
-export function writeReply(
-  response: ServerResponse,
-  write: () => void,
-  failed: (error: unknown) => void,
-  headers: Readonly<Record<string, string>> = {},
-): boolean {
-  try {
-    write()
-    return true
-  } catch (error) {
-    try {
-      failed(error)
-    } finally {
-      failReply(response, headers)
-    }
-    return false
-  }
-}
-
-/** Answers 500, or destroys the connection when a part of another reply has been sent already. */
-export function failReply(response: ServerResponse, more: Readonly<Record<string, string>> = {}): void {
+/** Answers 500 in place of a reply that cannot be written, or destroys the connection when a part of that has been sent. */
+export function failReply(response: ServerResponse): void {
   if (response.writableEnded || response.destroyed) return
   try {
     if (response.headersSent) throw new Error('the head has been sent')
     for (const name of response.getHeaderNames()) response.removeHeader(name)
     const body = `${JSON.stringify({ code: 'failed', message: 'the reply could not be written', errors: [] })}\n`
     const length = Buffer.byteLength(body)
-    const headers = { ...more, 'content-type': 'application/json', 'content-length': length, connection: 'close' }
+    const headers = { 'content-type': 'application/json', 'content-length': length, connection: 'close' }
     response.writeHead(500, headers).end(response.req.method === 'HEAD' ? '' : body)
   } catch {
     response.destroy()
