@@ -1,10 +1,10 @@
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { AccessKey } from '../src/core/access-key.js'
-import { auth } from '../src/core/auth-options.js'
 import { Secret } from '../src/core/options.js'
 import { linkTo } from '../src/fleet/service-link.js'
+import { AccessKey } from '../src/http/auth/access-key.js'
+import { auth } from '../src/http/auth/auth-options.js'
 import { cpuSeconds } from './measure.js'
 import { startService } from './service.js'
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { trimKey } from '../core/auth-options.js'
 import { ConfigError, errorText, type Problem } from '../core/errors.js'
+import { trimKey } from '../http/auth/auth-options.js'
 import { misplacedSecrets, secretNamesIn, secretVariable } from './account-secrets.js'
 import { LimitedReach } from './limited-reach.js'
 import { type Config, type ConfigText, type LoadOptions, loadTexts, readTexts } from './load.js'

@@ -1,4 +1,4 @@
-import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../core/tls-content.js'
+import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../http/tls/tls-content.js'
 import type { Draft } from './component-config.js'
 import { type ConfigNode, locate, type MapNode, type Path } from './node.js'
 import type { Problems } from './problems.js'

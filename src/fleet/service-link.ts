@@ -1,5 +1,5 @@
 import { Transport } from '../client/transport.js'
-import type { AccessKey } from '../core/access-key.js'
+import type { AccessKey } from '../http/auth/access-key.js'
 
 /** How long an answer may take. */
 const TIMEOUT_MS = 10_000

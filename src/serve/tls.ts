@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
-import { EXPIRY_SERIES, expirySeries } from '../core/tls-files.js'
 import type { Metrics } from '../engine/metrics.js'
 import { ServerTls, type TlsFileOptions } from '../http/server/server-tls.js'
 import { REFUSED_AGE, REFUSED_TOTAL } from '../http/server/tls-refusals.js'
+import { EXPIRY_SERIES, expirySeries } from '../http/tls/tls-files.js'
 import { systemClock } from '../lib/time.js'
 
 /** The certificate of the service, with its metrics. */

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { trimKey } from '../../core/auth-options.js'
 import { duration } from '../../core/options.js'
+import { trimKey } from '../../http/auth/auth-options.js'
 import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './accounts/scopes.js'
 import { HEALTHS, time } from './documents.js'
 

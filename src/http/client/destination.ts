@@ -1,6 +1,4 @@
 import type { z } from 'zod'
-import { AccessKey } from '../../core/access-key.js'
-import { keyFileWarnings } from '../../core/auth-options.js'
 import type { EventBatch } from '../../core/batch.js'
 import {
   type ComponentContext,
@@ -15,6 +13,8 @@ import {
 import { DeliveryError } from '../../core/errors.js'
 import { written } from '../../core/explain.js'
 import { packageVersion } from '../../lib/version.js'
+import { AccessKey } from '../auth/access-key.js'
+import { keyFileWarnings } from '../auth/auth-options.js'
 import { drain } from './answer-text.js'
 import { type Answer, Answers, text } from './answers.js'
 import type { ClientOptions } from './options.js'

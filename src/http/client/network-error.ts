@@ -1,5 +1,5 @@
 import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
-import { opensslText, tlsAlertOf } from '../../core/tls-alert.js'
+import { opensslText, tlsAlertOf } from '../tls/tls-alert.js'
 import type { ClientOptions } from './options.js'
 import { ProxyError } from './tunnel.js'
 

@@ -1,8 +1,8 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { auth, HEADER_NAME } from '../../core/auth-options.js'
 import { duration, refuse, refuseAt } from '../../core/options.js'
 import { filePath, reaches } from '../../core/reach.js'
+import { auth, HEADER_NAME } from '../auth/auth-options.js'
 import { httpUrl, proxy } from './proxy-options.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/

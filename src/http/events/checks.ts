@@ -1,9 +1,9 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
-import type { AccessKey } from '../../core/access-key.js'
-import type { AuthOptions } from '../../core/auth-options.js'
 import type { Codec } from '../../core/codec.js'
 import { errorText } from '../../core/errors.js'
+import type { AccessKey } from '../auth/access-key.js'
+import type { AuthOptions } from '../auth/auth-options.js'
 import { Refusal, tooLarge } from '../server/refusal.js'
 
 /** What a body is made of: JSON lines, JSON, or lines of text. */

@@ -2,9 +2,9 @@ import type { Server, Socket } from 'node:net'
 import type { TlsOptions, Server as TlsServer } from 'node:tls'
 import { z } from 'zod'
 import { filePath } from '../../core/reach.js'
-import type { TlsContent } from '../../core/tls-content.js'
-import { TlsFiles, type TlsFilesContext } from '../../core/tls-files.js'
 import { every } from '../../lib/time.js'
+import type { TlsContent } from '../tls/tls-content.js'
+import { TlsFiles, type TlsFilesContext } from '../tls/tls-files.js'
 import { TlsRefusals } from './tls-refusals.js'
 
 /** Options of a server that speaks TLS. */

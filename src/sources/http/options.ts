@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { codecOption } from '../../codecs/options.js'
-import { auth } from '../../core/auth-options.js'
 import { byteSize, duration, refuseAt } from '../../core/options.js'
 import { reaches } from '../../core/reach.js'
+import { auth } from '../../http/auth/auth-options.js'
 import { listenOptions } from '../../http/server/listener.js'
 
 export const options = z

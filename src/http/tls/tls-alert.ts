@@ -1,4 +1,4 @@
-import { errorText } from './errors.js'
+import { errorText } from '../../core/errors.js'
 
 /**
  * `UNKNOWN_CA` of `ERR_SSL_TLSV1_ALERT_UNKNOWN_CA`: what the other side of a TLS connection gave as its reason to close

@@ -1,10 +1,10 @@
 import { stat } from 'node:fs/promises'
 import type { Logger } from 'pino'
-import { fileSystems } from '../lib/file-systems.js'
-import type { Clock } from '../lib/time.js'
-import type { ComponentMetrics } from './component.js'
-import { errorText } from './errors.js'
-import type { Reach } from './reach.js'
+import type { ComponentMetrics } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
+import type { Reach } from '../../core/reach.js'
+import { fileSystems } from '../../lib/file-systems.js'
+import type { Clock } from '../../lib/time.js'
 import {
   readTls,
   TLS_OPTIONS,

@@ -1,10 +1,10 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { fileSystems, SilentFileSystem } from '../lib/file-systems.js'
+import { DeliveryError, errorCode } from '../../core/errors.js'
+import { OutOfReach, openWithin, type Reach } from '../../core/reach.js'
+import { fileSystems, SilentFileSystem } from '../../lib/file-systems.js'
 import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
-import { DeliveryError, errorCode } from './errors.js'
-import { OutOfReach, openWithin, type Reach } from './reach.js'
 
 const LONGEST_KEY = 16 * 1024
 
