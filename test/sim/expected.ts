@@ -48,7 +48,12 @@ export function marksInFiles(files: ReadonlyMap<string, { readonly content: Buff
   return found
 }
 
-/** Whether a line is not the torn beginning of one. */
+/** Whether a line is not the torn beginning of one, or that and another one behind it. */
 export function isWhole(line: string): boolean {
-  return line.startsWith('{') && line.endsWith('}')
+  try {
+    JSON.parse(line)
+    return true
+  } catch {
+    return false
+  }
 }

@@ -23,6 +23,15 @@ export function checkCounters(machine: Machine, components: Iterable<ComponentCo
   }
 }
 
+/** Failed writes of file destinations that left a part in their file. */
+export function tornWrites(components: Iterable<ComponentCounters>): number {
+  let torn = 0
+  for (const { series } of components)
+    for (const { read } of series.get('sluice_file_torn_writes_total') ?? [])
+      for (const { value } of read()) torn += value
+  return torn
+}
+
 /** Where events are that do not arrive. */
 export function sayWhatIsHeld(
   world: World,
@@ -76,15 +85,17 @@ export class Outcome {
     return readers.length > 0 && readers.every(reader => this.#has(reader.id, mark, written))
   }
 
-  /** Lines of the file destinations that are not whole. */
-  torn(): number {
-    let torn = 0
+  /** Files with more lines that are not whole than crashes and counted failures explain. */
+  torn(): string[] {
+    const files: string[] = []
     for (const { id, kind } of this.#topology.destinations) {
       if (kind !== 'file') continue
       const file = this.#machine.disk.tree.files('/out').get(outputOf(id))
-      for (const line of file?.content.toString('latin1').split('\n') ?? []) if (line !== '' && !isWhole(line)) torn++
+      const lines = file?.content.toString('latin1').split('\n') ?? []
+      const torn = lines.filter(line => line !== '' && !isWhole(line)).length
+      if (torn > this.#machine.mayBeTorn) files.push(`${torn} torn lines in the file of ${id}`)
     }
-    return torn
+    return files
   }
 
   /** Events that came more than once though nothing went wrong. */

@@ -2,7 +2,7 @@ import { Supervisor } from '../../src/engine/supervisor.js'
 import { changes, heal } from './calamities.js'
 import { configOf } from './configuration.js'
 import { timers } from './globals.js'
-import { checkCounters, type Outcome, sayWhatIsHeld } from './invariants.js'
+import { checkCounters, type Outcome, sayWhatIsHeld, tornWrites } from './invariants.js'
 import type { Machine } from './machine.js'
 import { mount } from './patched-fs.js'
 import { type Counters, runtimeIn } from './process.js'
@@ -188,6 +188,7 @@ export class Life {
   #bury(powerFailed: boolean): void {
     const { disk } = this.#machine
     this.#isOver = true
+    this.#machine.mayBeTorn += 1 + (this.#counters ? tornWrites(this.#counters.components.values()) : 0)
     timers.clear()
     if (powerFailed) disk.powerFailed()
     else disk.killed()

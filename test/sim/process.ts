@@ -8,19 +8,26 @@ import type { World } from './world.js'
 
 /** What the engine needs from outside, for a simulated process. */
 
+/** What a crash or a failing disk must never lead to, by the code that is logged. */
+const NEVER = new Set(['SLUICE_CHECKPOINT_DAMAGED', 'SLUICE_DELIVERY_FAILED'])
+
+const text = (value: unknown) =>
+  JSON.stringify(value, (_key, one: unknown) => (typeof one === 'bigint' ? `${one}` : one))
+
 /** A log that goes into the trace. */
-function tracingLog(world: World, bound: object = {}): Logger {
-  const write = (level: string) => (fields: object | string, message?: string) =>
-    world.say(() => {
-      const more = typeof fields === 'string' ? {} : fields
-      return `${level}: ${message ?? fields} ${JSON.stringify({ ...bound, ...more }, (_key, value: unknown) => (typeof value === 'bigint' ? String(value) : value))}`
-    })
+function logIn(world: World, bound: object = {}): Logger {
+  const write = (level: string) => (fields: { code?: string } | string, message?: string) => {
+    const more = typeof fields === 'string' ? {} : fields
+    world.say(() => `${level}: ${message ?? fields} ${text({ ...bound, ...more })}`)
+    if (more.code !== undefined && NEVER.has(more.code)) world.violate(`${more.code}: ${text({ ...bound, ...more })}`)
+  }
+  const nothing = () => {}
   const log = {
     level: 'info',
     child: (more: object, options?: { level?: string }) =>
-      options?.level === 'silent' ? SILENT : tracingLog(world, { ...bound, ...more }),
-    debug: () => {},
-    trace: () => {},
+      options?.level === 'silent' ? { ...log, ...SILENT } : logIn(world, { ...bound, ...more }),
+    debug: nothing,
+    trace: nothing,
     info: write('info'),
     warn: write('warn'),
     error: write('error'),
@@ -30,18 +37,7 @@ function tracingLog(world: World, bound: object = {}): Logger {
   return log as unknown as Logger
 }
 
-const nothing = () => {}
-const SILENT = {
-  level: 'silent',
-  child: () => SILENT,
-  debug: nothing,
-  trace: nothing,
-  info: nothing,
-  warn: nothing,
-  error: nothing,
-  fatal: nothing,
-  isLevelEnabled: () => false,
-} as unknown as Logger
+const SILENT = { child: () => SILENT, info: () => {}, warn: () => {}, error: () => {}, fatal: () => {} }
 
 export class Counters implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
@@ -55,7 +51,7 @@ export class Counters implements CounterSet {
 
 export function runtimeIn(world: World): Runtime & { readonly metrics: Counters } {
   return {
-    log: world.trace ? tracingLog(world) : SILENT,
+    log: logIn(world),
     clock: systemClock,
     random: () => world.random.next(),
     metrics: new Counters(),
