@@ -1,5 +1,6 @@
 import { retryAfterMs } from '../http/client/statuses.js'
 import { deadline, sleep, systemClock } from '../lib/time.js'
+import { unreachableText } from './unreachable.js'
 
 /** Requests to the service and what comes back, without knowing the routes. */
 
@@ -66,15 +67,8 @@ export class UnreachableError extends Error {
   override readonly name = 'UnreachableError'
 
   constructor(url: string, error: unknown) {
-    super(`cannot reach ${url}: ${reasonOf(error)}`, { cause: error })
+    super(`cannot reach ${url}: ${unreachableText(url, error)}`, { cause: error })
   }
-}
-
-/** Fetch says `fetch failed` or `terminated`; the reason is in its cause, and for several addresses in the code alone. */
-function reasonOf(error: unknown): string {
-  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
-  if (!(cause instanceof Error)) return String(cause)
-  return cause.message || (cause as NodeJS.ErrnoException).code || cause.name
 }
 
 const FIRST_WAIT_MS = 200

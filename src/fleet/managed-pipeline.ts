@@ -319,7 +319,12 @@ export class ManagedPipeline {
     } catch (error) {
       const text = errorText(error)
       if (this.#unreachable !== text)
-        log.warn({ error: text }, 'cannot reach the service; the current revision keeps running')
+        log.warn(
+          { error: text },
+          this.revision === undefined
+            ? 'cannot reach the service; trying again'
+            : 'cannot reach the service; the current revision keeps running',
+        )
       this.#unreachable = text
       this.#awaySince ??= clock.now()
       return undefined

@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { Client, everything, type ListPage, type PageOptions } from '../client/client.js'
 import { fetchTrusting } from '../client/fetch-trusting.js'
 import { type Answered, ServiceError } from '../client/transport.js'
+import { errorText } from '../core/errors.js'
 import { keyProblem, trimKey } from '../http/auth/auth-options.js'
 import { inspectTls } from '../http/tls/tls-content.js'
 import { NearestName } from '../lib/nearest.js'
@@ -52,7 +53,7 @@ async function connect(connection: Connection, io: Io): Promise<Client> {
   if (!/^https?:\/\/[^/]/.test(url))
     throw new UsageError(`${given} is not an address such as http://127.0.0.1:8080`, 'api')
   const file = connection['key-file']
-  const key = trimKey(file === undefined ? (io.env.SLUICE_ACCESS_KEY ?? '') : await readFile(file, 'latin1'))
+  const key = trimKey(file === undefined ? (io.env.SLUICE_ACCESS_KEY ?? '') : await readKey(file))
   const problem = keyProblem(key)
   if (problem) {
     const what = file === undefined ? 'set SLUICE_ACCESS_KEY, or name a file with --key-file' : `look into ${file}`
@@ -65,6 +66,14 @@ async function connect(connection: Connection, io: Io): Promise<Client> {
     throw new UsageError('--ca-file has no use with an http:// address', 'api')
   const trust = trustedBy(connection['ca-file'] ?? io.env.SLUICE_CA_FILE, url)
   return new Client({ url, key, delegateAccountId: delegate, ...(trust && { fetch: trust }) })
+}
+
+async function readKey(file: string): Promise<string> {
+  try {
+    return await readFile(file, 'latin1')
+  } catch (error) {
+    throw new Error(`--key-file: ${file} cannot be read: ${errorText(error)}`, { cause: error })
+  }
 }
 
 /** fetch that trusts the authorities of a file; undefined: those of Node.js. */

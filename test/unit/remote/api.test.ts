@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { createServer as createPlainServer } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
@@ -122,7 +123,24 @@ t.test('authorities of the service', async t => {
   const env = { SLUICE_ACCESS_KEY: 'x'.repeat(40), SLUICE_URL: url }
   const ca = certificates.path('ca.pem')
   const args = ['api', 'POST', '/v3/x', '--data', '{"a":1}']
-  t.match(await called(args, env).catch(String), { code: 1, stderr: /cannot reach https:.*certificate/ })
+  t.match(await called(args, env).catch(String), {
+    code: 1,
+    stderr: /cannot reach https:.*certificate is not from an authority that is trusted here; name .* with --ca-file/,
+  })
+  const { port } = server.address() as AddressInfo
+  const other = createPlainServer((_, response) => response.end('{}')).listen(0, '127.0.0.1')
+  await once(other, 'listening')
+  t.teardown(() => other.close())
+  const plainPort = (other.address() as AddressInfo).port
+  for (const [address, reason] of [
+    [`https://127.0.0.2:${port}`, /(nothing accepts connections there|certificate is for another name).*\((\w+)\)/],
+    [`https://127.0.0.1:${plainPort}`, /it does not speak TLS there; use http:\/\//],
+    [`http://127.0.0.1:${port}`, /closed before the answer; does it expect https:\/\/ there\?/],
+  ] as const)
+    for (const trust of address.startsWith('https:') ? [['--ca-file', certificates.path('ca.pem')], []] : [[]])
+      t.match(await called([...args, ...trust, '--url', address], env), { code: 1, stderr: reason })
+  const noKey = await called([...args, '--key-file', folder], env)
+  t.match(noKey, { code: 1, stderr: /--key-file: .* cannot be read: .*directory/ })
   const answer = await called([...args, '--ca-file', ca], env)
   t.match(JSON.parse(answer.stdout), { data: { method: 'POST', body: '{"a":1}' } }, answer.stderr)
   t.match(await called(args, { ...env, SLUICE_CA_FILE: ca }), { code: 0 })

@@ -1,0 +1,56 @@
+/** Why a service gave no answer, and what to do about it. */
+
+const UNKNOWN_AUTHORITY =
+  'its certificate is not from an authority that is trusted here; name the certificate of that authority with --ca-file'
+const NO_TLS = 'it does not speak TLS there; use http://, or the port for https'
+
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'nothing accepts connections there; is the service running, and are the address and the port right?',
+  ENOTFOUND: 'its name cannot be resolved',
+  EAI_AGAIN: 'its name cannot be resolved now',
+  EHOSTUNREACH: 'there is no way to it',
+  ENETUNREACH: 'there is no way to it',
+  ETIMEDOUT: 'no connection in time',
+  UND_ERR_CONNECT_TIMEOUT: 'no connection in time',
+  CERT_HAS_EXPIRED: 'its certificate has expired, or that of its authority; it has to be renewed there',
+  CERT_NOT_YET_VALID: 'its certificate is not valid yet; is the clock right?',
+  DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed; name a file that holds it with --ca-file',
+  SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN_AUTHORITY,
+  UNABLE_TO_GET_ISSUER_CERT: UNKNOWN_AUTHORITY,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNKNOWN_AUTHORITY,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNKNOWN_AUTHORITY,
+  ERR_TLS_CERT_ALTNAME_INVALID: 'its certificate is for another name; use an address that the certificate has',
+  ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
+}
+
+const CLIENT_CERTIFICATE = 'it wants a client certificate, which cannot be given here'
+/** What a request without TLS comes to at a port that speaks it. */
+const PERHAPS_TLS = /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|HPE_\w+)$/
+
+/** `error` is what fetch threw, which hides the reason in its cause, or in its code alone where there were several addresses. */
+export function unreachableText(url: string, error: unknown): string {
+  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
+  if (!(cause instanceof Error)) return String(cause)
+  const { code = '', message } = cause as NodeJS.ErrnoException
+  const words = wordsFor(url, code === 'EPROTO' ? opensslCode(message) : code)
+  if (words === undefined) return message || code || cause.name
+  const { reason } = cause as { readonly reason?: unknown }
+  const names = code === 'ERR_TLS_CERT_ALTNAME_INVALID' && typeof reason === 'string' ? `. ${reason}` : ''
+  return `${words} (${code})${names}`
+}
+
+/** Of an error in the handshake that Node.js reports as EPROTO, with the words of OpenSSL in its message. */
+function opensslCode(message: string): string {
+  const reason = /SSL routines:[^:]*:([^:]+)/.exec(message)?.[1] ?? ''
+  return `ERR_SSL_${reason.trim().toUpperCase().replaceAll(' ', '_')}`
+}
+
+function wordsFor(url: string, code: string): string | undefined {
+  if (Object.hasOwn(WORDS, code)) return WORDS[code]
+  if (/^ERR_SSL_.*ALERT_.*(CERTIFICATE|HANDSHAKE_FAILURE|UNKNOWN_CA|ACCESS_DENIED)/.test(code))
+    return CLIENT_CERTIFICATE
+  if (!PERHAPS_TLS.test(code)) return undefined
+  const advice = url.startsWith('http:') ? '; does it expect https:// there?' : ''
+  return `the connection was closed before the answer${advice}`
+}
