@@ -1,4 +1,4 @@
-import { Fifo } from '../../lib/fifo.js'
+import { LinkedList } from '../../lib/linked-list.js'
 import type { Amount } from '../counters.js'
 import type { BufferFolder } from './files.js'
 import { type Place, placeBehind } from './frame.js'
@@ -18,7 +18,7 @@ export class RecordQueue {
   readonly segments: Segments
   readonly #writer: SegmentWriter
   readonly #reader: SegmentReader
-  readonly #recent = new Fifo<Incoming>()
+  readonly #recent = new LinkedList<Incoming>()
   #recentBytes = 0
   /** Behind the last in memory. */
   #recentEnd: Place
@@ -71,12 +71,12 @@ export class RecordQueue {
     // At the very moment: who looked a little later could read from the disk what comes from memory, too.
     return this.#writer.append(records, written => {
       for (const incoming of written) {
-        if (this.#recent.length === 0) this.#recentEnd = this.#taken
+        if (this.#recent.size === 0) this.#recentEnd = this.#taken
         if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
           incoming.letGo?.()
           continue
         }
-        this.#recent.push(incoming)
+        this.#recent.add(incoming)
         this.#recentBytes += incoming.record.length
         this.#recentEnd = placeBehind(incoming)
       }
@@ -93,10 +93,7 @@ export class RecordQueue {
   /** Takes what `peek` gave; returns what is missing before it. */
   take(incoming: Incoming): Amount {
     const missing = between(this.#taken, incoming.place)
-    if (this.#recent.first === incoming) {
-      this.#recent.shift()
-      this.#recentBytes -= incoming.record.length
-    }
+    if (this.#recent.delete(incoming)) this.#recentBytes -= incoming.record.length
     this.#reader.moveTo(incoming.cursor)
     this.#taken = placeBehind(incoming)
     return missing
@@ -104,7 +101,7 @@ export class RecordQueue {
 
   /** Where nothing more can be read though there should be something: takes that, an empty record in its place. */
   takeMissing(): Incoming | undefined {
-    if (this.#recent.length > 0 || !this.behind || !this.#reader.atEnd) return undefined
+    if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
     this.#taken = this.end
     return { record: NOTHING, place, ...between(place, this.end), cursor: this.#reader.cursor }

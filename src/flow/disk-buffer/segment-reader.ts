@@ -1,4 +1,5 @@
 import { freeChunk, holdChunk, POOLED_BYTES, takeChunk } from '../../lib/chunk-pool.js'
+import type { Linked } from '../../lib/linked-list.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import { HEAD_SIZE, type Head, isWhole, MARK, type Place, readHead } from './frame.js'
 import { isForeign, type Segment, type Segments, TITLE } from './segments.js'
@@ -11,7 +12,7 @@ export interface Cursor {
 }
 
 /** A record as it was read. */
-export interface Incoming {
+export interface Incoming extends Linked<Incoming> {
   readonly record: Buffer
   readonly place: Place
   readonly events: number
