@@ -1,7 +1,7 @@
 import type { Dispatcher } from 'undici'
 import type { DestinationContext, HandoverState } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
-import { aborted, every } from '../../lib/time.js'
+import { every } from '../../lib/time.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from '../tls/tls-files.js'
 import type { Connections } from './connections.js'
 import { networkError } from './network-error.js'
@@ -169,5 +169,9 @@ export function withoutQuery(url: string): string {
 
 /** The promise, or the reason of the signal as soon as it aborts: a request may notice that much later. */
 function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return Promise.race([promise, aborted(signal).then(() => Promise.reject(signal.reason))])
+  return new Promise((resolve, reject) => {
+    const abort = () => reject(signal.reason)
+    signal.addEventListener('abort', abort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+  })
 }
