@@ -16,8 +16,8 @@ import { streamTap, type Tappable } from './tap.js'
 
 const compress = promisify(gzip)
 
-/** What the daemon tells about itself. */
-export interface Told {
+/** What the daemon reports about itself. */
+export interface Reports {
   /** The text of a scrape. */
   metrics(format: Format): Promise<Buffer>
   /** Hears of connections that are closed or refused. */
@@ -52,9 +52,14 @@ export interface AdminLimits {
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
 /** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
-export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger, limits = USUAL): Promise<Server> {
+export async function serveAdmin(
+  listen: ListenAddress,
+  reports: Reports,
+  log: Logger,
+  limits = USUAL,
+): Promise<Server> {
   const { timeoutMs } = limits
-  const server = createAdmin(told, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
+  const server = createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
   await listenOn(server, listen)
   // A scraper that goes away is no reason to end.
   server.on('error', () => {})
@@ -62,27 +67,27 @@ export async function serveAdmin(listen: ListenAddress, told: Told, log: Logger,
 }
 
 /** The same at a Unix socket, for the owner alone; /tap shows events there as well, and /keys counts by key. */
-export async function serveSocket(path: string, told: Told, tappable: Tappable, log: Logger): Promise<Server> {
-  const server = createAdmin(told, tappable, log, USUAL)
+export async function serveSocket(path: string, reports: Reports, tappable: Tappable, log: Logger): Promise<Server> {
+  const server = createAdmin(reports, tappable, log, USUAL)
   await listenAtSocket(server, path)
   return server
 }
 
 function createAdmin(
-  told: Told,
+  reports: Reports,
   tappable: Tappable | undefined,
   log: Logger,
   { max, timeoutMs }: AdminLimits,
   bounds: Partial<ConnectionLimits> = {},
 ): Server {
   const server = createServer(timeoutOptions({ headersMs: timeoutMs, requestMs: timeoutMs }))
-  const connections = new Connections({ max, closesUsed: true, ...bounds }, told.connections)
+  const connections = new Connections({ max, closesUsed: true, ...bounds }, reports.connections)
   connections.attach(server, false)
   serveHttp(server, ['request'], {
     connections,
     atOnce: 1,
     handle: (request, response) => {
-      answer(request, response, told, tappable).catch(error => {
+      answer(request, response, reports, tappable).catch(error => {
         const { method, url } = request
         log.error({ method, url, ...errorFields(error) }, 'cannot answer a request; the client gets status 500')
         failReply(response)
@@ -96,7 +101,7 @@ function createAdmin(
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  told: Told,
+  reports: Reports,
   tappable: Tappable | undefined,
 ): Promise<void> {
   const { url = '/' } = request
@@ -120,24 +125,24 @@ async function answer(
     await answerKeys({ component: searchParams.get('component') ?? '', forMs }, tappable, response)
     return
   }
-  if (pathname === '/about' && tappable && told.about) {
-    sendAnswer(response, { status: 200, body: told.about() })
+  if (pathname === '/about' && tappable && reports.about) {
+    sendAnswer(response, { status: 200, body: reports.about() })
     return
   }
   switch (pathname) {
     case '/metrics': {
-      await sendMetrics(request, response, told)
+      await sendMetrics(request, response, reports)
       return
     }
     case '/healthz':
       sendAnswer(response, { status: 200, body: { status: 'alive' } })
       return
     case '/readyz': {
-      const destinations = told.destinations()
-      const failures = told.failures?.() ?? []
+      const destinations = reports.destinations()
+      const failures = reports.failures?.() ?? []
       const ready = isReady(destinations, failures)
       const sources = failures.length > 0 ? { sources: failures } : {}
-      const managed = told.managed && { managed: told.managed() }
+      const managed = reports.managed && { managed: reports.managed() }
       const status = ready ? 'ready' : 'not ready'
       sendAnswer(response, { status: ready ? 200 : 503, body: { status, destinations, ...sources, ...managed } })
       return
@@ -147,9 +152,9 @@ async function answer(
   }
 }
 
-async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, told: Told): Promise<void> {
+async function sendMetrics({ headers }: IncomingMessage, response: ServerResponse, reports: Reports): Promise<void> {
   const format = formatFor(headers.accept)
-  const text = await told.metrics(format)
+  const text = await reports.metrics(format)
   const about = { 'content-type': CONTENT_TYPES[format], vary: 'Accept, Accept-Encoding' }
   if (!takesGzip(headers['accept-encoding'])) response.writeHead(200, about).end(text)
   // In a thread of its own; the fastest level makes a scrape a tenth as long already.

@@ -36,7 +36,7 @@ const UNREAD_BYTES = 1024 * 1024
 
 /**
  * Writes the events of an output as NDJSON, as they come. Of more than can be looked at, and of what a slow reader does
- * not take, only the number is told, in lines that begin with `#`.
+ * not take, only the number is given, in lines that begin with `#`.
  */
 export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse): void {
   let holds: (fields: object) => boolean = () => true
@@ -76,7 +76,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   }
   const stop = every(1000, () => {
     looks = LOOKED_AT_PER_SECOND
-    // Who does not read now is told of all of them later.
+    // A reader that is slow now gets the number of all of them later.
     if (response.writableLength <= UNREAD_BYTES) tellMissed()
     // Another configuration may have taken the place of the one that was watched.
     remove?.()

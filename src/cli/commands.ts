@@ -68,7 +68,7 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'validate',
-    summary: 'Checks configurations, offline, and tells every error with its place.',
+    summary: 'Checks configurations, offline, and reports every error with its place.',
     text: [
       'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 when there is one.',
       'The files of certificates and private keys that a configuration names are read, too. One that is missing here is a warning, since it may be there where the configuration is used.',

@@ -18,7 +18,7 @@ const SHELLS: Readonly<Record<string, (model: CommandLineModel) => string>> = {
 /** What `sluice completion` can write. */
 export const COMPLETIONS = [...Object.keys(SHELLS), 'ids'] as const
 
-/** Which components `sluice completion ids` tells, by the name that its option knows. */
+/** Which components `sluice completion ids` lists, by the name of its option. */
 const KINDS: Readonly<Record<string, (box: { kind: string; type: string }) => boolean>> = {
   component: () => true,
   source: ({ kind }) => kind === 'source',

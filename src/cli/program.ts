@@ -15,11 +15,11 @@ const LEFTOVER_MS = 250
 export async function runProgram(exit: (code?: number) => never): Promise<void> {
   const { argv, env, stdout, stderr } = process
   const args = argv.slice(2)
-  const told = textStderr(stderr, env)
+  const output = textStderr(stderr, env)
 
   process.on('uncaughtException', error => {
-    told.write(`${describe(error, env)}\n`)
-    void endProcess(() => exit(EXIT.failed), told)
+    output.write(`${describe(error, env)}\n`)
+    void endProcess(() => exit(EXIT.failed), output)
   })
   // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -27,14 +27,14 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     // A run that writes events to it listens as well, and ends in order.
     if (stdout.listenerCount('error') > 1) return
     if (!ships(args)) exit(EXIT.done)
-    told.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
+    output.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
     exit(EXIT.failed)
   })
   stderr.on('error', () => {})
 
   const io: Io = {
     stdout,
-    stderr: told,
+    stderr: output,
     env,
     // Opened by those who read it only.
     get stdin() {
@@ -47,7 +47,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   // A reader may take its time, as a pager does; what a run could not write is read again after the next start.
   const limitMs = ships(args) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
-  setTimeout(() => void endProcess(exit, told), LEFTOVER_MS).unref()
+  setTimeout(() => void endProcess(exit, output), LEFTOVER_MS).unref()
 }
 
 function ships(args: readonly string[]): boolean {

@@ -147,7 +147,7 @@ function holdersIn(config: Document): { path: Path; value: unknown; header?: str
 
 /**
  * The names that a text refers to; `$${` stands for a literal `${`. Looked for in one pass: a regular expression would look
- * for the end of each reference anew, and take minutes for a text of many that do not end.
+ * for the end of each reference again, and take minutes for a text of many that do not end.
  */
 function referencesIn(text: string): string[] {
   const names: string[] = []

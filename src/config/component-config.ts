@@ -67,7 +67,7 @@ export class ComponentReader {
     this.#explainer = explainer
   }
 
-  /** Reads one component; everything that is wrong inside of it is told. */
+  /** Reads one component, and reports everything that is wrong in it. */
   read(kind: Kind, id: string, entry: Entry): Draft {
     const path = [SECTIONS[kind], id]
     const subject: Subject = { node: entry.value, path, key: entry.key }
@@ -160,7 +160,7 @@ export class ComponentReader {
     return 'issues' in checked && read.length === 0 ? undefined : read
   }
 
-  /** The parsed value; undefined when something is wrong, which was told. */
+  /** The parsed value; undefined when something is wrong, which was reported. */
   #parse(
     schema: AnyDefinition['options'],
     node: MapNode,
@@ -216,7 +216,7 @@ export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode)
   return changed
 }
 
-/** A component's entries by who reads them. Without a definition, only `inputs` are told apart. */
+/** A component's entries by who reads them. Without a definition, only `inputs` are separated. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,

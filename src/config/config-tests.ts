@@ -28,7 +28,7 @@ const expected = z.union([z.int().min(0), z.array(event)], {
 })
 
 const configTest = z.strictObject({
-  name: z.string().min(1).describe('What the test is called where it is told of.'),
+  name: z.string().min(1).describe('The name of the test in the output.'),
   steps: z
     .array(step)
     .min(1)
@@ -62,21 +62,21 @@ export function checkTests(
   explainer: Explainer,
 ): void {
   const known = [...drafts.values()]
-  const tell = (path: Path, message: string) => problems.add(placeOf(locate(root, path)), path, message)
+  const report = (path: Path, message: string) => problems.add(placeOf(locate(root, path)), path, message)
   for (const [i, { steps, expect }] of found.entries()) {
     for (const [j, { into }] of steps.entries()) {
       if (drafts.get(into)?.kind === 'source') continue
       const sources = known.filter(({ kind }) => kind === 'source').map(({ id }) => id)
-      tell(['tests', i, 'steps', j, 'into'], `there is no source ${into}${explainer.suggestion(into, sources)}`)
+      report(['tests', i, 'steps', j, 'into'], `there is no source ${into}${explainer.suggestion(into, sources)}`)
     }
     for (const output of Object.keys(expect)) {
       const [id, outlet] = splitInput(output)
       const draft = drafts.get(id)
       const path = ['tests', i, 'expect', output]
       const names = known.map(({ id }) => id)
-      if (!draft) tell(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
+      if (!draft) report(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
       else if (outlet !== undefined && draft.config && !outputsOf(draft.config).includes(outlet))
-        tell(path, `${id} has no side output ${outlet}`)
+        report(path, `${id} has no side output ${outlet}`)
     }
   }
 }

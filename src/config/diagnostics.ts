@@ -67,7 +67,7 @@ export class Explainer {
     subject: Subject,
     unknown?: (key: string, known: readonly string[]) => string,
   ): void {
-    const tell = (issue: Issue, base: Path): void => {
+    const report = (issue: Issue, base: Path): void => {
       const path = [...base, ...issue.path.map(step => (typeof step === 'number' ? step : String(step)))]
       if (issue.code === 'unrecognized_keys') {
         const { known = [] } = issue as UnknownKeys
@@ -86,13 +86,13 @@ export class Explainer {
         const { node } = locate(subject.node, path, subject.key)
         const branch = nearestBranch(issue.errors) ?? (node?.kind === 'scalar' ? wordsBranch(issue.errors) : undefined)
         if (branch) {
-          for (const inner of branch) tell(inner, path)
+          for (const inner of branch) report(inner, path)
           return
         }
       }
       this.#tellValue(subject, path, issue)
     }
-    for (const issue of issues) tell(issue, [])
+    for (const issue of issues) report(issue, [])
   }
 
   unknownOption(key: string, known: readonly string[]): string {
@@ -160,7 +160,7 @@ function wordsBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] 
   return branches.find(([issue]) => issue?.code === 'invalid_value' && issue.values.length > 1)
 }
 
-/** A literal that differs tells two variants of a mapping apart, so it weighs most. */
+/** A literal that differs distinguishes two variants of a mapping, so it weighs most. */
 function faults(branch: readonly Issue[]): number {
   return branch.reduce((sum, { code }) => sum + (code === 'invalid_value' ? 100 : 1), 0)
 }
@@ -203,7 +203,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** The values that tell the variants of a mapping apart, when none of them was given. */
+/** The values that distinguish the variants of a mapping, when none of them was given. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }

@@ -78,7 +78,7 @@ export function plainValue(text: string): number | boolean | undefined {
   return FALSE.test(text) ? false : undefined
 }
 
-/** Characters in a row that tell something of a value. */
+/** So many characters in a row reveal something of a value. */
 const RUN = 4
 
 /**

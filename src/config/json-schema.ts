@@ -48,7 +48,7 @@ export function inputSchema(schema: z.ZodType): JsonSchema {
   })
 }
 
-/** The JSON Schema of a whole configuration, its components told apart by `type`. */
+/** The JSON Schema of a whole configuration, its components distinguished by `type`. */
 export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   const shared: Record<string, JsonSchema> = {
     variable: {
@@ -57,7 +57,7 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
       pattern: '^\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}$',
     },
   }
-  // Not told: a daemon needs sources and destinations, and the file of a service alone does not.
+  // Left out: a daemon needs sources and destinations, and the file of a service alone does not.
   const { $schema, required, ...schema } = rewrite(inputSchema(configSchema(components)), (node, inUnion) =>
     hoist(inUnion ? node : orVariable(node), shared),
   )

@@ -90,7 +90,7 @@ export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, pro
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // Its check is quadratic, and here both places are told.
+    // Its check is quadratic, and here both places are reported.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,
@@ -145,13 +145,13 @@ function tellErrors(document: Parsed, source: SourceText, problems: Problems, te
     problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)
     return
   }
-  const told = new Set<number>()
+  const reported = new Set<number>()
   for (const error of [...document.errors, ...document.warnings]) {
     // One mistake often makes several errors in its line; the first is the one to look at.
     const offset = Math.min(error.pos[0], source.text.length)
     const { line } = source.place(offset)
-    if (!told.has(line)) problems.add({ source, offset }, [], sentence(error))
-    told.add(line)
+    if (!reported.has(line)) problems.add({ source, offset }, [], sentence(error))
+    reported.add(line)
   }
 }
 
@@ -207,7 +207,7 @@ function unshield(text: string): string {
   return text.replace(/[\uFDD0-\uFDD6]/g, character => SHIELDED[SHIELDS.indexOf(character)]!)
 }
 
-/** Turns the parser's nodes into ours: aliases followed, variables replaced, duplicate keys told. */
+/** Turns the parser's nodes into ours: aliases followed, variables replaced, duplicate keys reported. */
 class TreeReader {
   readonly #source: SourceText
   readonly #env: NodeJS.ProcessEnv

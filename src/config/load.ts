@@ -39,7 +39,7 @@ export interface Config {
   /** Undefined: it depends on what standard error is. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
-  /** Whether a change of its files is taken up without being told. */
+  /** Whether a change of its files is applied without a signal. */
   readonly watched: boolean
   /** Ids of components whose data is deleted when no component uses it. */
   readonly discardOrphans: readonly string[]
@@ -135,11 +135,11 @@ const NOT_A_MAPPING = 'must be a mapping: sources, destinations and so on'
 function filesOf(path: string, problems: Problems): string[] {
   try {
     const files = configFiles(path)
-    if (files.length === 0) tell(path, 'there is no *.yaml or *.yml file in this folder', problems)
+    if (files.length === 0) report(path, 'there is no *.yaml or *.yml file in this folder', problems)
     return files
   } catch (error) {
     const missing = errorCode(error) === 'ENOENT'
-    tell(path, missing ? 'there is no such file or folder' : `cannot be read: ${errorText(error)}`, problems)
+    report(path, missing ? 'there is no such file or folder' : `cannot be read: ${errorText(error)}`, problems)
     return []
   }
 }
@@ -152,7 +152,7 @@ function readText(file: string, problems: Problems): string | undefined {
     for (let at = 0; isUtf8(bytes.subarray(at, lineEnd(bytes, at))); at = lineEnd(bytes, at)) line++
     problems.add({ source: new SourceText(file, '\n'.repeat(line)), offset: line }, [], 'is not valid UTF-8')
   } catch (error) {
-    tell(file, `cannot be read: ${errorText(error)}`, problems)
+    report(file, `cannot be read: ${errorText(error)}`, problems)
   }
   return undefined
 }
@@ -163,7 +163,7 @@ function lineEnd(bytes: Buffer, from: number): number {
 }
 
 /** A problem of a file as a whole. */
-function tell(file: string, message: string, problems: Problems): void {
+function report(file: string, message: string, problems: Problems): void {
   problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
 }
 

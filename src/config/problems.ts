@@ -1,7 +1,7 @@
 import { formatProblem, type Problem } from '../core/errors.js'
 import { type Path, type Place, pathText } from './node.js'
 
-/** Collects what is wrong in a configuration, to be told at once. */
+/** Collects what is wrong in a configuration, to be reported at once. */
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
 

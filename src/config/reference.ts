@@ -205,7 +205,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** `With type: token.` for the variant that this value tells apart. */
+/** `With type: token.` for the variant that has this value. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []

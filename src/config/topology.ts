@@ -93,7 +93,7 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 /** Reports one cycle of each knot of components, at the input that closes it; whether there is one. */
 function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
-  const told = new Set<Draft>()
+  const reported = new Set<Draft>()
   for (const start of edges.keys()) {
     // By hand rather than by recursion: a chain may be longer than the stack is deep.
     const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
@@ -106,9 +106,9 @@ function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Proble
         onTrail.delete(top.draft)
         trail.pop()
       } else if (onTrail.has(edge.to)) {
-        if (told.has(edge.to) || told.has(top.draft)) continue
+        if (reported.has(edge.to) || reported.has(top.draft)) continue
         const cycle = trail.slice(onTrail.get(edge.to)!).map(({ draft }) => draft)
-        for (const draft of cycle) told.add(draft)
+        for (const draft of cycle) reported.add(draft)
         const path = [...pathOf(top.draft), 'inputs', edge.item]
         problems.add(edge.node, path, `events would go round in a circle: ${showCycle(cycle)}`)
       } else if (!done.has(edge.to)) {
@@ -117,7 +117,7 @@ function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Proble
       }
     }
   }
-  return told.size > 0
+  return reported.size > 0
 }
 
 /** Two that read what there is one of would take each other's bytes. */

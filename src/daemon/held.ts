@@ -49,8 +49,8 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
   }
   report(first)
   const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]
-  const told = { metrics: (format: Format) => metrics.render(format), connections, destinations }
-  const servers = new Servers({ ...told, ...(managed && { managed: managed.report }) }, log)
+  const reports = { metrics: (format: Format) => metrics.render(format), connections, destinations }
+  const servers = new Servers({ ...reports, ...(managed && { managed: managed.report }) }, log)
   systemd.follow({ state: () => ({ ready: true, status: oneLine(`holds: ${reason}`) }) })
   const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, systemRandom)
   try {

@@ -38,7 +38,7 @@ export function onReload(
   metrics: Metrics,
   log: Logger,
   systemd: Pick<Systemd, 'reload'>,
-  told: { refused: string | undefined },
+  subject: { refused: string | undefined },
 ): Reloads {
   const counts = { done: 0, failed: 0 }
   let last = true
@@ -67,14 +67,14 @@ export function onReload(
       counts.done++
       last = true
       lastDone = systemClock.wall()
-      told.refused = undefined
+      subject.refused = undefined
       watch?.set(next.watched)
       log.info({ config: next.files, hash: next.digest }, 'another configuration runs now')
     } catch (error) {
       counts.failed++
       last = false
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
-      told.refused = problems.join('; ')
+      subject.refused = problems.join('; ')
       const text = 'the configuration was not taken: the one that ran goes on'
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
@@ -104,7 +104,7 @@ export function onReload(
     wentBack(error, back) {
       counts.failed++
       last = false
-      told.refused = errorText(error)
+      subject.refused = errorText(error)
       queue = queue.then(() => moveBack(back))
     },
     stop() {

@@ -109,7 +109,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   )
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
-  const told = new DaemonSubject(pipeline, log)
+  const subject = new DaemonSubject(pipeline, log)
   metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () =>
     isReady(pipeline.states(), pipeline.failures()) ? 1 : 0,
   )
@@ -138,10 +138,10 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const ended = untilStopped(pipeline, systemd, timeout)
   const signals = onSignals(ended, timeout, log)
   const reader = onStdoutGone(stdout, ended, pipeline, log)
-  const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, told)
+  const reloads = origin.reloads && onReload(origin.reloads, pipeline, servers, metrics, log, systemd, subject)
   log.info({ version: packageVersion(), config: config.files, data_dir: config.dataDir }, 'started')
   const leave = origin.follow?.({ pipeline, metrics, totals })
-  systemd.follow(told)
+  systemd.follow(subject)
   try {
     const forced = await Promise.race([pipeline.run().then(() => false), signals.second.then(() => true)])
     metrics.checkConservation()
@@ -161,7 +161,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** `engine`, with systemd told of its end. */
+/** `engine`, which reports its end to systemd. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

@@ -1,7 +1,7 @@
 import type { Server } from 'node:http'
 import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from 'pino'
-import { serveAdmin, serveSocket, type Told } from '../admin/server.js'
+import { type Reports, serveAdmin, serveSocket } from '../admin/server.js'
 import { socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
 import type { Config } from '../config/load.js'
@@ -10,16 +10,16 @@ import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
 
 type Listen = Config['metrics']
 
-/** Where the daemon tells about itself: /metrics and so on at its address, and its socket. */
+/** Where the daemon reports about itself: /metrics and so on at its address, and its socket. */
 export class Servers {
-  readonly #told: Told
+  readonly #reports: Reports
   readonly #log: Logger
   #address: Listen
   #metrics: Server | undefined
   #socket: Server | undefined
 
-  constructor(told: Told, log: Logger) {
-    this.#told = told
+  constructor(reports: Reports, log: Logger) {
+    this.#reports = reports
     this.#log = log
   }
 
@@ -35,7 +35,7 @@ export class Servers {
     if (this.#socket) close(this.#socket)
     const path = socketPath(dataDir)
     try {
-      this.#socket = await serveSocket(path, this.#told, tappable, this.#log)
+      this.#socket = await serveSocket(path, this.#reports, tappable, this.#log)
     } catch (error) {
       // For the commands that look into the daemon only: no reason not to run.
       this.#log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
@@ -59,7 +59,7 @@ export class Servers {
 
   async #serve(address: NonNullable<Listen>): Promise<Server> {
     try {
-      return await serveAdmin(address, this.#told, this.#log)
+      return await serveAdmin(address, this.#reports, this.#log)
     } catch (error) {
       const taken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE'
       const hint = taken ? ': another program listens there; set metrics.listen to a free port' : ''

@@ -48,13 +48,13 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     const metrics = new Metrics(log)
     managedMetrics(metrics, report)
     metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () => 0)
-    const told = {
+    const reports = {
       metrics: (format: Format) => metrics.render(format),
       connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
       destinations: () => [{ id: 'pipeline', state: 'holding', reason: reason() }],
       managed: report,
     }
-    servers = new Servers(told, log)
+    servers = new Servers(reports, log)
     await servers.open(local.local, NOTHING)
     watch?.set(local.local.watched)
   }

@@ -5,7 +5,7 @@ import { every } from '../lib/time.js'
 const LOOK_MS = 500
 
 /**
- * Looks at the files of a configuration while it is asked to, and tells of other contents, once. They are looked at
+ * Looks at the files of a configuration while it is asked to, and reports changed contents, once. They are looked at
  * rather than watched: that sees files that are replaced, links that are switched on the way to them, and other machines'
  * disks.
  */
@@ -25,7 +25,7 @@ export class ConfigWatch {
     this.#changed = changed
   }
 
-  /** From now on changes are told of, or are not. */
+  /** From now on changes are reported, or are not. */
   set(watching: boolean): void {
     if (watching === (this.#stop !== undefined)) return
     this.#stop?.()

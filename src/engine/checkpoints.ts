@@ -117,7 +117,7 @@ class SourceCheckpoints implements Checkpoints {
   #notBefore = 0
   #cancel: (() => void) | undefined
   #failures = 0
-  #told = ''
+  #loggedCause = ''
   /** Why the last save failed. */
   #failure: string | undefined
   #closed = false
@@ -182,7 +182,7 @@ class SourceCheckpoints implements Checkpoints {
     this.#cancel = undefined
   }
 
-  /** Writes the present state; rejects when that fails, which was told and counted then. */
+  /** Writes the present state; rejects when that fails, which was logged and counted then. */
   #write(urgent = false): Promise<void> {
     this.#writing ??= this.#save(urgent).finally(() => {
       this.#writing = undefined
@@ -211,22 +211,22 @@ class SourceCheckpoints implements Checkpoints {
       const now = clock.now()
       const restMs = Math.max(urgent ? 0 : intervalMs, BUSY_SHARE * busyMs, WRITING_SHARE * (now - started))
       this.#notBefore = Math.max(this.#notBefore, now + restMs)
-      if (this.#told) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
-      this.#told = ''
+      if (this.#loggedCause) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
+      this.#loggedCause = ''
     } catch (error) {
       this.#dirty = true
       counts.failed++
       this.#failure = errorText(error)
       this.#notBefore = clock.now() + Math.min(RETRY_MAX_MS, intervalMs * 2 ** this.#failures++)
-      this.#tell(error)
+      this.#report(error)
       throw error
     }
   }
 
-  #tell(error: unknown): void {
+  #report(error: unknown): void {
     const cause = errorCode(error) ?? errorText(error)
-    if (this.#told === cause) return
-    this.#told = cause
+    if (this.#loggedCause === cause) return
+    this.#loggedCause = cause
     this.#shared.log.error(
       { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.#path, cause, error: errorText(error) },
       'positions cannot be saved; it is tried again, and until then a restart repeats what was delivered since',
@@ -240,16 +240,16 @@ class SourceCheckpoints implements Checkpoints {
     const before = this.#loadFile(`${this.#path}.1`)
     if (before.state === 'whole') {
       if (newest.state === 'damaged')
-        this.#tellDamaged('the positions of the save before are used; some lines may be repeated', newest.aside)
+        this.#reportDamaged('the positions of the save before are used; some lines may be repeated', newest.aside)
       return before.document
     }
     if (newest.state === 'missing' && before.state === 'missing') return undefined
     const aside = newest.state === 'damaged' ? newest.aside : before.state === 'damaged' ? before.aside : undefined
-    this.#tellDamaged('the source begins anew, with every file from its beginning; lines may be repeated', aside)
+    this.#reportDamaged('the source starts from the beginning of every file; lines may be repeated', aside)
     return null
   }
 
-  #tellDamaged(meaning: string, aside: string | undefined): void {
+  #reportDamaged(meaning: string, aside: string | undefined): void {
     const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, set_aside: aside, meaning }
     this.#shared.log.error(fields, 'saved positions are damaged and were set aside')
   }

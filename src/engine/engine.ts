@@ -270,7 +270,7 @@ export class Engine {
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    // What comes again is decided anew: it must not have been counted.
+    // What comes again is decided again: it must not have been counted.
     if (!over.aborted)
       for (const [id, component] of this.#lasting) if (this.#successors.has(id)) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
@@ -289,7 +289,7 @@ export class Engine {
     }
   }
 
-  /** Nothing that waiting would cure: the daemon cannot do what it is told. */
+  /** Waiting would not help: the daemon cannot do what its configuration says. */
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
     this.#runtime.log.error({ component, error }, `${kind} cannot start`)

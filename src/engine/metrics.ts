@@ -196,7 +196,7 @@ export class Metrics implements CounterSet {
   }
 
   async #ofComponents(format: Format): Promise<Iterable<Family>> {
-    // Components of different types that had one id after the other share the series that do not tell the type.
+    // Components of different types that had one id after the other share the series that do not have the type.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     const families = new Map<string, Family>()
     const familyOf = (name: string, about: About): Family => {

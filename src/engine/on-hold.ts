@@ -7,7 +7,7 @@ const IDLE: readonly DeliveryState[] = ['holding', 'stopped']
 /**
  * While an engine stops: whether what is left waits for an operator, or for the end of a pause that takes longer than the
  * `leftMs` that the stop may still take, and nothing would be lost without it, because it is in files or buffers, or whoever
- * sent it is told to send it again.
+ * sent it is asked to send it again.
  */
 export function isOnHold(
   all: Iterable<Delivery>,

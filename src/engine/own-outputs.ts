@@ -50,7 +50,7 @@ export class OwnOutputs {
       if (isOver) return
       isOver = true
       written.writers--
-      // Without a time of birth another file that gets its inode could not be told from it.
+      // Without a time of birth another file that gets its inode could not be distinguished from it.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
       if (this.#files.size > MOST_FORMER) this.#forget()
     }

@@ -6,7 +6,7 @@ import { checkpointPath } from './checkpoints.js'
 import { checkpointsIn, type OrphanConfig } from './orphans.js'
 
 /**
- * Finds sources that would begin anew with what a source that is not configured any more has read: most likely it was
+ * Finds sources that would start again with what a source that is not configured any more has read: most likely it was
  * renamed. They would deliver everything twice or, with `read_from: end`, skip what was not delivered.
  */
 export function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Problem[] {
@@ -21,7 +21,7 @@ export function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig):
       const [first, ...more] = definition.overlaps!(options, documentIn(path))
       if (first === undefined) return []
       const what = more.length > 0 ? `${first} and ${more.length} more` : first
-      const message = `would begin anew with ${what}: the source ${other}, which has read this, is not configured any more. Set "renamed_from: ${other}" to continue where it left off, or list ${other} in discard_orphans to begin anew`
+      const message = `would read ${what} from the beginning: the source ${other}, which has read this, is not configured any more. Set "renamed_from: ${other}" to continue where it left off, or list ${other} in discard_orphans to start from the beginning`
       return [{ file: '', line: 1, column: 1, ...place, path: `sources.${id}`, message }]
     })
   })

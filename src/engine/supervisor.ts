@@ -26,7 +26,7 @@ const MOST_DRAINED_BYTES = 16 * 1024 * 1024
 const HOLD_LOOKS = 2
 
 /**
- * Told when `failed` was built and could not start: `back`, which ran before it, runs again. Whoever replaced `back` has
+ * Called when `failed` was built and could not start: `back`, which ran before it, runs again. Whoever replaced `back` has
  * heard of that before.
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
@@ -81,7 +81,10 @@ export class Supervisor {
     }
     // Events that come twice are better than none: a start is not refused for it, unlike a reload.
     for (const { path, message } of findRepeats(config))
-      runtime.log.warn({ code: 'SLUICE_SOURCE_REPEATS', component: path, error: message }, 'a source begins anew')
+      runtime.log.warn(
+        { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
+        'a source starts from the beginning',
+      )
     await carryOver(config.dataDir, renamesOf(config), runtime.log)
     supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
     await supervised.by.#lookForOrphans(config)

@@ -9,7 +9,7 @@ import type { SideOutput } from './side-output.js'
 /** The reason of events that are discarded because they could not be processed. */
 export const PROCESSING_FAILED = 'processing_failed'
 
-/** The name of the field that tells of an event what went wrong when it was processed. */
+/** The name of the field that says what went wrong when an event was processed. */
 const ERROR_FIELD = 'processing_error'
 
 export type StageMetrics = Pick<

@@ -23,7 +23,7 @@ export class Input {
       this.#room = undefined
     }
     stream.on('drain', go)
-    // One that is ended while it is full tells of no room any more, and not every stream closes by itself.
+    // A stream that is ended while it is full emits no drain event any more, and not every stream closes by itself.
     stream.on('finish', go)
     stream.on('close', go)
   }

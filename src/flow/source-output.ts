@@ -23,7 +23,7 @@ export function shareOf(sources: number): number {
 
 /** The ack of a batch, and what else is known of it until it is settled. */
 class Open extends Ack implements Linked<Open> {
-  /** Whom to tell in the end. */
+  /** Called when it has settled. */
   readonly settled: (status: AckStatus) => void
   /** Memory that it takes of the budget. */
   held = 0

@@ -39,7 +39,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
       const counting = keysOf(socket, before, intervalMs, ended.signal)
-      // Told by the next look, if the daemon is gone.
+      // The next look notices if the daemon is gone.
       counting.catch(() => {})
       await sleep(intervalMs, ended.signal)
       if (ended.signal.aborted) break

@@ -38,7 +38,7 @@ export function fleetText(daemons: readonly DaemonDocument[], width: number): st
   const behind = daemons.filter(daemon => daemon.behind).length
   const silent = daemons.filter(daemon => daemon.silent).length
   const failed = daemons.filter(({ error }) => error !== null)
-  const told = failed.flatMap(({ host, error }) => wrap(printable(`! ${host}: ${error}`), width, '  '))
+  const failures = failed.flatMap(({ host, error }) => wrap(printable(`! ${host}: ${error}`), width, '  '))
   const sum = `${daemons.length} daemon${daemons.length === 1 ? '' : 's'}, ${behind} behind, ${silent} silent`
-  return [...table([head, ...rows], width), '', ...told, sum].join('\n')
+  return [...table([head, ...rows], width), '', ...failures, sum].join('\n')
 }

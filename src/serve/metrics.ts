@@ -3,7 +3,7 @@ import type { RequestCounts } from '../api/http/request-counts.js'
 import type { Store } from '../api/store/store.js'
 import type { Metrics } from '../engine/metrics.js'
 
-/** What the service tells of itself at a scrape. */
+/** Metrics of the service itself. */
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {
   const one = (value: number) => [{ labels: {}, value }]
   metrics.daemonGauge('sluice_ready', 'Whether the service takes requests.', () => (ready() ? 1 : 0))

@@ -196,13 +196,13 @@ async function listenForMetrics(
 ): Promise<Server | undefined> {
   if (!config.metrics) return undefined
   const address = config.metricsGiven ? config.metrics : USUAL_METRICS
-  const told = {
+  const reports = {
     metrics: (format: Format) => metrics.render(format),
     connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
     destinations: () => [{ id: 'service', state: ready() ? 'ready' : 'ending', reason: undefined }],
   }
   try {
-    const server = await listening(address, () => serveAdmin(address, told, log))
+    const server = await listening(address, () => serveAdmin(address, reports, log))
     log.info({ url: urlOf('http', server, address, '/metrics') }, 'metrics are served')
     return server
   } catch (error) {

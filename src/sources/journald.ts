@@ -111,13 +111,13 @@ class Journald implements Source {
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
-    let told = ''
+    let warned = ''
     for (let mount = await systems.anySilent(); mount && !signal.aborted; mount = await systems.anySilent()) {
-      if (mount !== told) {
+      if (mount !== warned) {
         const text = 'file system does not answer; journalctl is started when it answers again'
         this.#context.log.error({ code: 'SLUICE_FILE_SYSTEM_SILENT', folder: mount }, text)
       }
-      told = mount
+      warned = mount
       await Promise.race([systems.answered(mount), sleep(RESTART_FIRST_MS, signal)])
     }
   }
@@ -128,7 +128,7 @@ class Journald implements Source {
     this.#positions = this.#positionsFrom(start)
     const { checkpoints } = this.#context
     checkpoints.changed()
-    // A failure was told and is tried again by who writes.
+    // The writer has logged the failure, and tries again.
     await checkpoints.flush().catch(() => {})
     return this.#positions
   }
@@ -255,14 +255,14 @@ export const journald = defineSource({
   summary: 'Reads the journal of systemd, through journalctl.',
   notes:
     'The place in the journal is saved under `data_dir` after what is before it was delivered, and found again after a restart, also in ' +
-    'journal files that were rotated. When its entry was removed meanwhile, that is told and counted, and it is read on with the oldest ' +
+    'journal files that were rotated. When its entry was removed meanwhile, that is logged and counted, and reading continues with the oldest ' +
     'entry behind it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal, or it sees its own ' +
-    'entries only. Should journalctl end, that is told and counted, and it is started again where it was.\n\n' +
+    'entries only. Should journalctl end, that is logged and counted, and it is started again where it was.\n\n' +
     'Events have `.message`, `.timestamp` (when journald took the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
     '(the identifier), `.pid` and `.unit`, as far as the entry says them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
     '`.PRIORITY`, `._COMM`. All of these are text. A field that is there several times is an array, several parts of a message are its ' +
     'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
-    'The metric `sluice_journal_lag_seconds` tells how far behind it reads: how old the entry that was read last was when it was read; ' +
+    'The metric `sluice_journal_lag_seconds` says how far behind it reads: how old the entry that was read last was when it was read; ' +
     'while more wait to be read, or journalctl does not run, how old it is now. It is there from the first entry on, and stays small in a ' +
     'journal in which little is written.',
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },

@@ -74,7 +74,7 @@ export const command = <const S extends OptionSpecs>(spec: Command<S>): Command 
 /** The command line cannot be understood; exit code 2. */
 export class UsageError extends Error {
   readonly code = 'SLUICE_USAGE'
-  /** The command whose help tells more; undefined: the help of all. */
+  /** The command whose help says more; undefined: the help of all. */
   readonly command: string | undefined
   constructor(message: string, command?: string) {
     super(message)

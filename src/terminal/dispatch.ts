@@ -51,7 +51,7 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
   return command.run(readCall(command, args), io)
 }
 
-/** What a person is told about an error: one line, and with SLUICE_DEBUG=1 where it came from. */
+/** An error as people see it: one line, and with SLUICE_DEBUG=1 where it came from. */
 export function describe(error: unknown, env: NodeJS.ProcessEnv): string {
   return printableText(description(error, env))
 }

@@ -42,7 +42,7 @@ export function onStdoutGone(
   return {
     gone: () => ending !== undefined,
     remove: () => {
-      // Once it is gone, what the process writes at its end fails as well, and has been told.
+      // Once it is gone, what the process writes at its end fails as well, and has been reported.
       if (ending) ending.clear()
       else stdout.off('error', onError)
     },

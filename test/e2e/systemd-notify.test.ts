@@ -88,7 +88,7 @@ destinations:
   t.equal(await running.exit, 0, running.stderr)
   await until('STOPPING', () => told.includes('STOPPING=1'))
   t.ok(told.some(word => /^EXTEND_TIMEOUT_USEC=\d+$/.test(word)))
-  t.notMatch(running.stderr, 'systemd cannot be told')
+  t.notMatch(running.stderr, 'cannot notify systemd')
 
   const taken = createServer().listen(0, '127.0.0.1')
   t.teardown(() => void taken.close())
@@ -118,7 +118,7 @@ destinations:
 
   writeFileSync(config, text)
   const alone = sluice(['run', '--config', config], { env: { NOTIFY_SOCKET: join(place, 'nobody') } })
-  await alone.until(() => /systemd cannot be told/.test(alone.stderr))
+  await alone.until(() => /cannot notify systemd/.test(alone.stderr))
   alone.child.kill('SIGTERM')
   t.equal(await alone.exit, 0, 'it runs all the same')
 })

@@ -10,7 +10,7 @@ const DAY_MS = 86_400_000
 /** Entries looked at before others get their turn. */
 const PORTION = 500
 
-/** What was done, by whom. Entries are written with what they tell of, and never changed. */
+/** What was done, by whom. Entries are written together with the change they record, and never changed. */
 export class Audit {
   readonly #context: Context
 

@@ -6,7 +6,7 @@ export interface Fault {
   readonly message: string
 }
 
-/** What the service refuses, as the answer tells it: `{"code","message","errors"}`. No message shows a key. */
+/** What the service refuses, as it answers: `{"code","message","errors"}`. No message shows a key. */
 export class ApiError extends Error {
   readonly status: number
   /** Stable, in snake case; programs decide by it. */

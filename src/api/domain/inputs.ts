@@ -68,7 +68,7 @@ export const userInput = z.strictObject({
   email,
   title: title.optional(),
   role: z.enum(ROLES),
-  expires_in: expiresIn.optional().describe('How long the first key works; 7 days unless told.'),
+  expires_in: expiresIn.optional().describe('How long the first key works; 7 days when it is left out.'),
 })
 export type UserInput = z.output<typeof userInput>
 

@@ -61,7 +61,7 @@ export interface UserKeyRecord extends KeyRef {
   readonly parent_id?: string | null
 }
 
-/** Found by the hash of a key; tells whose it is. Stays for a while after its end, so that the answer can tell why. */
+/** Found by the hash of a key; says whose it is. It stays for a while after its end: the answer can then say why it ended. */
 export interface KeyRecord {
   readonly id: string
   readonly type: TokenType

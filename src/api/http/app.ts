@@ -71,7 +71,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // Nobody needs a key to hear that there is no such path; who brings one is told with it.
+    // Nobody needs a key to learn that there is no such path; a key that is sent is checked all the same.
     if (request.headers.authorization !== undefined) await enter(request)
     throw new ApiError(404, 'not_found', 'there is no such path')
   })

@@ -15,7 +15,7 @@ export interface IngestAnswer {
  */
 export interface Ingest {
   /**
-   * Reads the body of `request` (its headers tell content type, encoding and idempotency-key) and answers once the
+   * Reads the body of `request` (its headers have the content type, encoding and idempotency-key) and answers once the
    * events are safe. Throws ApiError or Refusal for what it refuses, Gone when the client went away; what is left of the body then is read past by the caller.
    */
   ingest(principal: Principal, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer>

@@ -9,7 +9,7 @@ type Json = Record<string, unknown>
 
 /** What routes may refuse with, when they have what the condition says. The contract test shows each of them. */
 const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
-  { status: 400, text: 'What was sent does not hold; `errors` tells every fault.', when: takesInput },
+  { status: 400, text: 'The request is not valid; `errors` lists every fault.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
   {
     status: 403,

@@ -13,7 +13,7 @@ const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: stri
   FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'there is no such path'],
 }
 
-/** The refusal that an error amounts to; what nobody expected is logged, and told as a failure. */
+/** The refusal that an error amounts to; an unexpected error is logged, and answered with 500. */
 export function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof ApiError) return error
   if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body did not come whole')

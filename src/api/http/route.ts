@@ -5,7 +5,7 @@ import type { Page } from '../domain/documents.js'
 import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 
-/** How a route is declared: what the app serves and what the OpenAPI document tells are made from the same table. */
+/** How a route is declared: what the app serves and the OpenAPI document are made from the same table. */
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 

@@ -112,7 +112,7 @@ export class Sender {
         reply.send(UNWRITTEN)
       }
     }
-    this.#tell(request, reply.statusCode, principal)
+    this.#count(request, reply.statusCode, principal)
   }
 
   #failed({ id, method, route }: FastifyRequest, error: unknown): void {
@@ -120,7 +120,7 @@ export class Sender {
     this.#log.error(fields, 'cannot write a reply; the client gets status 500')
   }
 
-  #tell(request: FastifyRequest, status: number, principal: Principal | undefined): void {
+  #count(request: FastifyRequest, status: number, principal: Principal | undefined): void {
     const { method, route } = request
     const ms = this.#clock.now() - request.began
     this.#counts.add(method, route, status, ms)

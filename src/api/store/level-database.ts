@@ -224,7 +224,7 @@ export class LevelDatabase {
 }
 
 /**
- * What tells one lock file of LevelDB from another: it stays as long as the store, and no other file gets its inode while it
+ * What distinguishes one lock file of LevelDB from another: it stays as long as the store, and no other file gets its inode while it
  * is open. Empty: there is none. Undefined: that cannot be found out, and is no reason to refuse changes.
  */
 async function lockIn(path: string): Promise<string | undefined> {

@@ -133,7 +133,7 @@ class LevelStore implements Store {
       )
       if (operations.length > 0) await this.#database.write(operations)
     } catch (error) {
-      // What of it is on disk is not known: nobody is told that it is, and nothing that was read before is relied on.
+      // What of it is on disk is not known: the write is not acknowledged, and nothing that was read before is relied on.
       this.#changed([...texts.keys()])
       const failure = unusable(this.#path, error)
       for (const { failed } of group) failed(failure)

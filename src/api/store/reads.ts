@@ -13,7 +13,7 @@ interface Lists {
 
 /**
  * What was read lately, for a store with one process. A read that began before a write ended must not be remembered
- * after it: `generation` tells.
+ * after it, as `generation` shows.
  */
 export class Reads {
   readonly #values: Recent<unknown>

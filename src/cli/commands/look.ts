@@ -20,7 +20,7 @@ export const lookCommands: readonly Command[] = [
     name: 'test',
     summary: 'Runs the tests of a configuration: events in, the expected events out, with steps in time.',
     text: [
-      'The tests are in the section `tests`. Nothing is read but the configuration, nothing is delivered, and no time passes: sources give the events of the test, destinations keep what they get, and processors see the time that the steps tell. The exit code is 1 when a test fails.',
+      'The tests are in the section `tests`. Nothing is read but the configuration, nothing is delivered, and no time passes: sources give the events of the test, destinations keep what they get, and processors see the time that the steps give. The exit code is 1 when a test fails.',
     ],
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
@@ -146,7 +146,7 @@ export const lookCommands: readonly Command[] = [
     summary: 'Shows events as they leave a component of a running daemon (or reach a destination), as NDJSON.',
     text: [
       FOUND,
-      'Watching slows nothing down: of more events than can be shown, and of what is not read in time, only the number is told, on standard error.',
+      'Tapping does not slow the pipeline. Events that cannot be shown in time are skipped; the number of skipped events is printed to standard error.',
     ],
     options: {
       ...DAEMON_OPTIONS,

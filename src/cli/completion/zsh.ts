@@ -13,10 +13,10 @@ function action(takes: Takes | undefined): string {
 }
 
 function optionSpec({ long, short, value, takes, text }: OptionModel): string {
-  const told = `[${escaped(brief(text))}]${value === undefined ? '' : `:${escaped(value)}:${action(takes)}`}`
+  const described = `[${escaped(brief(text))}]${value === undefined ? '' : `:${escaped(value)}:${action(takes)}`}`
   const [dashes, letter] = value === undefined ? [`--${long}`, `-${short}`] : [`--${long}=`, `-${short}+`]
-  if (!short) return quoted(`${dashes}${told}`)
-  return `'(-${short} --${long})'{${letter},${dashes}}${quoted(told)}`
+  if (!short) return quoted(`${dashes}${described}`)
+  return `'(-${short} --${long})'{${letter},${dashes}}${quoted(described)}`
 }
 
 function commandCase({ name, options, takes, operand, many }: CommandModel): string {

@@ -24,8 +24,8 @@ const hasState = (notice: Notice) => STATES.some(name => name in notice)
 
 /**
  * Notifications to systemd, one under way at a time. Invariants: changes of the state arrive in order, each in a message
- * of its own; of everything else only the newest. What was said while systemd could not be told is said again, newest
- * last; what tells that all is well is never late: it goes with the next message or not at all.
+ * of its own; of everything else only the newest. What was sent while systemd could not be reached is sent again, newest
+ * last; a message that all is well is never late: it goes with the next message or not at all.
  */
 export class Notifier {
   readonly #send: Send
@@ -35,7 +35,7 @@ export class Notifier {
   #sending: Promise<void> | undefined
   #failures = 0
   #cancelRetry: (() => void) | undefined
-  #told = ''
+  #failure = ''
 
   constructor(send: Send, log: Logger, timers = after) {
     this.#send = send
@@ -49,7 +49,7 @@ export class Notifier {
     if (last && !(hasState(last) && hasState(notice) && !('READY' in last && 'READY' in notice))) {
       queue[queue.length - 1] = { ...last, ...notice }
     } else if ('RELOADING' in notice && queue.length > 1 && 'RELOADING' in queue.at(-2)!) {
-      // Of two reloads that nobody was told of, it is enough to tell the second.
+      // Of two reloads that were not reported yet, it is enough to report the second.
       queue.splice(-2, 2, notice)
     } else queue.push(notice)
     if (!this.#cancelRetry) this.#sending ??= this.#sendAll()
@@ -68,7 +68,7 @@ export class Notifier {
     this.say({ RELOADING: '1', MONOTONIC_USEC: monotonicMicros() })
   }
 
-  /** Resolves when everything is told, or after a moment. */
+  /** Resolves when everything is sent, or after a moment. */
   async close(): Promise<void> {
     this.#cancelRetry?.()
     this.#cancelRetry = undefined
@@ -95,8 +95,8 @@ export class Notifier {
   }
 
   #failed(notice: Notice, error: unknown): void {
-    if (this.#told !== errorText(error)) this.#log.warn({ error: errorText(error) }, 'systemd cannot be told')
-    this.#told = errorText(error)
+    if (this.#failure !== errorText(error)) this.#log.warn({ error: errorText(error) }, 'cannot notify systemd')
+    this.#failure = errorText(error)
     const { WATCHDOG: _, ...left } = notice
     const later = this.#queue
     this.#queue = Object.keys(left).length > 0 ? [left] : []

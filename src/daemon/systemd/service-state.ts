@@ -1,7 +1,7 @@
 import type { DestinationState } from '../../engine/engine.js'
 import { printable } from '../../lib/printable.js'
 
-/** What systemd is told of a service. */
+/** What is reported to systemd about a service. */
 export interface ServiceState {
   /** Its start is done. */
   readonly ready: boolean

@@ -27,7 +27,7 @@ export interface SystemdParts {
 }
 
 /**
- * The service manager that started this process: told when it is ready, what is wrong, when it reloads and ends, and fed
+ * The service manager that started this process. It is notified of readiness, problems, reloads and the end, and fed
  * while it goes on. All of it does nothing where no service manager asks for it.
  */
 export class Systemd {
@@ -61,7 +61,7 @@ export class Systemd {
     this.#every = timers.every ?? every
   }
 
-  /** Tells of this from now on, in place of what was told of before. */
+  /** Reports this from now on, in place of what it reported before. */
   follow(subject: Subject): void {
     if (!this.#notifier) return
     this.#subject = subject

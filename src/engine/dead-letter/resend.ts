@@ -46,7 +46,7 @@ export interface ResendContext {
   readonly target: ComponentConfig
   /** Made for each run, so that each counts for itself. */
   readonly newRuntime: () => Runtime
-  /** Told of what runs now, so that it can be stopped. */
+  /** Called with what runs now, to stop it later. */
   readonly running: (engine: Engine) => void
   /** Whether nothing more is to be begun. */
   readonly stopped: () => boolean
@@ -208,7 +208,7 @@ async function remove(folder: string): Promise<void> {
   await unlink(progressIn(folder)).catch(ignoreMissing)
 }
 
-/** Bytes of the records before which all was settled. `damaged` is told of a file that does not say it. */
+/** Bytes of the records before which all was settled. `damaged` is called for a file that does not say it. */
 async function readProgress(folder: string, damaged: (file: string) => void = () => {}): Promise<number> {
   const path = progressIn(folder)
   const text = await readState(path, path => readFile(path, 'utf8')).catch(error => {

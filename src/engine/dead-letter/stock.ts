@@ -53,7 +53,7 @@ export class DeadLetterStock {
     return times.length > 0 ? Math.min(...times) : undefined
   }
 
-  /** Counts anew what has changed. What cannot be read keeps its last count. */
+  /** Counts what has changed since the last time. What cannot be read keeps its last count. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined

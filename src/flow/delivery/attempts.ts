@@ -300,7 +300,7 @@ export class Attempts {
   }
 }
 
-/** What the log tells of a failure. */
+/** What the log says about a failure. */
 export function logFields({ reason, status, requestId, message }: DeliveryError): Record<string, unknown> {
   return { reason, status, request_id: requestId, error: message }
 }

@@ -42,7 +42,7 @@ export class Batcher {
     return this.#events >= this.#limits.max_events || this.#bytes >= this.#maxBytes
   }
 
-  /** When the oldest event has waited long enough, on the clock that `add` was told; Infinity when there is none. */
+  /** When the oldest event has waited long enough, on the clock that `add` was given; Infinity when there is none. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
@@ -121,7 +121,7 @@ export class Batcher {
     return piece
   }
 
-  /** What is waiting, counted anew from the batches themselves. */
+  /** What is waiting, counted from the batches themselves. */
   amount(): Amount {
     const amount = { events: -this.#from, bytes: -this.#fromBytes }
     for (const batch of this.#batches) {

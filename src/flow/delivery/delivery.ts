@@ -114,7 +114,7 @@ export class Delivery extends BatchQueue {
     return batcher.full || batcher.dueAt <= this.#context.clock.now()
   }
 
-  /** Counted anew, from the queue and the requests themselves. */
+  /** Counted from the queue and the requests themselves. */
   override inFlight(): Amount {
     const amount = this.#batcher.amount()
     for (const { parts } of this.#unsettled) {

@@ -54,7 +54,7 @@ export class Refusals {
     this.#spanBegan = this.#clock.now()
   }
 
-  /** A request was accepted, or its events were told apart: the receiver knows what it gets. */
+  /** A request was accepted, or its events were distinguished: the receiver knows what it gets. */
   accepted(): void {
     this.#move()
     this.#spans[0]!.accepted++
@@ -85,7 +85,7 @@ export class Refusals {
   }
 }
 
-/** Whether it tells events apart, so that the next attempt is for fewer of them, or waits. */
+/** Whether the answer distinguishes events: the next attempt is then for fewer of them, or waits. */
 export function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
   if (rejected === undefined || failure === 'too_large') return false
   return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0

@@ -26,7 +26,7 @@ import { SharedRoom } from './shared-room.js'
  * there, and are delivered from there, in order. Invariants:
  * - A batch is acknowledged `delivered` only when its record is synced. Batches that come during a sync share the next.
  * - A record is given out once in a run, and again in the next run unless it was settled and the ledger knows.
- * - What cannot be written waits, and so do the sources. What cannot be read is stepped over, counted and told.
+ * - What cannot be written waits, and so do the sources. What cannot be read is skipped, counted and logged.
  *   Neither ends the daemon.
  * - Memory is bounded by bytes, whatever the disk holds.
  */

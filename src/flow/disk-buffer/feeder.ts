@@ -48,7 +48,7 @@ export class Feeder {
     return this.#held
   }
 
-  /** Whether it waits to be told that there is something, though it could give more out. */
+  /** Whether it has room for more records and waits for a notice that there are some. */
   get rests(): boolean {
     return this.#wake !== undefined && !this.#over && this.#held < this.#context.maxHeld
   }

@@ -6,7 +6,7 @@ import { crc32 } from 'node:zlib'
  *     0 mark (4 bytes), 4 checksum of the head from 8 on, 8 checksum of the record, 12 bytes of the record,
  *    16 events, 20 bytes of their lines, 24 and 32 the place: events and bytes ever put in before (64-bit floats)
  *
- * The places make up for what is not there: a record whose place lies ahead tells exactly how much is missing before
+ * The places make up for what is not there: a record whose place lies ahead shows exactly how much is missing before
  * it, and one whose place lies behind is a repetition.
  */
 

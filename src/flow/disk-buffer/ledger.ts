@@ -7,7 +7,7 @@ import type { Cursor } from './segment-reader.js'
 
 /**
  * How far a buffer's events are settled: a file of two slots that are written in turns, so that one is whole whatever
- * happens to the other. Both have their blocks from the beginning: on a full disk it can still be told what need not
+ * happens to the other. Both have their blocks from the beginning: on a full disk it can still be recorded what need not
  * be kept. A ledger that is lost or old costs repetition, nothing else.
  */
 

@@ -66,7 +66,7 @@ export class RecordQueue {
     return this.#writer.current
   }
 
-  /** Writes the first of `records`; tells how many, when they are safe. Keeps them in memory while there is `room`. */
+  /** Writes the first of `records`; resolves with how many, when they are safe. Keeps them in memory while there is `room`. */
   append(records: readonly Outgoing[], room: () => number): Promise<number> {
     // At the very moment: who looked a little later could read from the disk what comes from memory, too.
     return this.#writer.append(records, written => {

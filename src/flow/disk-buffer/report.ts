@@ -9,12 +9,12 @@ import type { Recovered } from './recovery.js'
 import type { Segment } from './segments.js'
 
 const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
-/** The same is told again after this long at the earliest. */
+/** The shortest time between two messages about the same problem. */
 const TELL_EVERY_MS = 60_000
 
 export type BufferMetrics = Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram' | 'discarded' | 'failed'>
 
-/** What a buffer tells people: in the log without repeating itself, and in its metrics. */
+/** Reports what happens to a buffer: in the log without repetitions, and in its metrics. */
 export class BufferReport {
   readonly #log: Logger
   readonly #clock: Clock
@@ -23,7 +23,7 @@ export class BufferReport {
   readonly #corruptBytes: { value: number }
   readonly #groupTime: Observer
   readonly #toldAt = new Map<string, number>()
-  /** Whether it was told that the buffer cannot be written. */
+  /** Whether it was logged that the buffer cannot be written. */
   #trouble = false
   /** Whether the last group was not written. */
   #fails = false

@@ -23,7 +23,7 @@ export interface Incoming extends Linked<Incoming> {
   readonly letGo?: (() => void) | undefined
 }
 
-/** Who is told what was found beside records. */
+/** Called with what was found beside records. */
 export interface ReaderReport {
   /** Bytes that are no record. */
   damaged(segment: Segment, offset: number, bytes: number): void
@@ -126,7 +126,7 @@ export class SegmentReader {
       const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
       const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
       const whole = isWhole(head, record)
-      // The head is whole, and so tells how much of the rest is not.
+      // The head is whole, so it says how much of the rest is missing.
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }

@@ -50,7 +50,7 @@ export class SegmentWriter {
   }
 
   /**
-   * Writes the first of `records`, as many as fit in the segment; tells how many, when they are safe. `safe` is told of
+   * Writes the first of `records`, as many as fit in the segment; resolves with how many, when they are safe. `safe` is called with
    * them at the moment that the place moves behind them; it lets go of them, or sees to it that somebody does.
    */
   async append(records: readonly Outgoing[], safe: (written: readonly Incoming[]) => void): Promise<number> {

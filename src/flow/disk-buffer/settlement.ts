@@ -29,7 +29,7 @@ export interface SettlementContext {
 
 /**
  * Which records are settled, in memory and in the ledger. Invariants: the mark never passes a record that is not
- * settled; a segment is removed when the mark has passed all of it, and after the ledger was told where that is
+ * settled; a segment is removed when the mark has passed all of it, and after the ledger has recorded where that is
  * possible.
  */
 export class Settlement {
@@ -39,7 +39,7 @@ export class Settlement {
   #dirty = false
   #writing: Promise<void> | undefined
   #cancel: (() => void) | undefined
-  #told = ''
+  #failure = ''
   #closed = false
 
   constructor(found: Recovered, context: SettlementContext) {
@@ -55,7 +55,7 @@ export class Settlement {
 
   /** Whether the ledger could be written the last time. */
   get isSaved(): boolean {
-    return this.#told === ''
+    return this.#failure === ''
   }
 
   /** A record was taken. Call what it returns when it is settled. */
@@ -67,7 +67,7 @@ export class Settlement {
   changed(): void {
     this.#dirty = true
     if (this.#closed || this.#writing) return
-    if (this.#passed().length > 0 && this.#told === '') void this.#write()
+    if (this.#passed().length > 0 && this.#failure === '') void this.#write()
     else this.#cancel ??= this.#context.after(INTERVAL_MS, () => void this.#write())
   }
 
@@ -97,12 +97,12 @@ export class Settlement {
     const state: LedgerState = { settled: { segment, offset, event, byte }, end: end(), highest: segments.highest }
     try {
       await this.#ledger.write(state)
-      this.#tell('')
+      this.#report('')
     } catch (error) {
       this.#dirty = true
-      this.#tell(errorCode(error) ?? errorText(error))
+      this.#report(errorCode(error) ?? errorText(error))
     }
-    // Also when the ledger could not be told: what is settled must not keep a full disk full.
+    // Also when the ledger could not be written: what is settled must not keep a full disk full.
     for (const old of passed) await this.#remove(old)
     if (passed.length > 0) this.#context.freed()
   }
@@ -130,9 +130,9 @@ export class Settlement {
     segments.remove(segment)
   }
 
-  #tell(cause: string): void {
-    if (this.#told === cause) return
-    this.#told = cause
+  #report(cause: string): void {
+    if (this.#failure === cause) return
+    this.#failure = cause
     const { folder, log } = this.#context
     const fields = { code: 'SLUICE_BUFFER_LEDGER_NOT_WRITTEN', folder: folder.path, cause }
     if (cause === '') log.info({ folder: folder.path }, 'what was delivered from the buffer is noted again')

@@ -7,7 +7,7 @@ export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly closed: Promise<void>
-  /** Whether the client still waits to be told to send the body. */
+  /** Whether the client still waits for 100 Continue before it sends the body. */
   #waits: boolean
   #fail: ((refusal: Refusal) => void) | undefined
   #refusal: Refusal | undefined

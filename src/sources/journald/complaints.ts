@@ -3,10 +3,10 @@ import type { SourceContext } from '../../core/component.js'
 const LINES = 20
 const WINDOW_MS = 60_000
 
-/** What goes wrong with journalctl: counted each time, told once until it works again, or fails differently. */
+/** Counts what goes wrong with journalctl, and logs it once, until it works again or fails in another way. */
 export class Complaints {
   readonly #context: SourceContext
-  #told = ''
+  #failure = ''
   #lines = 0
   #since = Number.NEGATIVE_INFINITY
   #strange = 0
@@ -18,14 +18,14 @@ export class Complaints {
   ended(why: string): void {
     const { log, metrics } = this.#context
     metrics.failed('journalctl')
-    if (this.#told === why) return
-    this.#told = why
+    if (this.#failure === why) return
+    this.#failure = why
     log.error({ code: 'SLUICE_JOURNALCTL_ENDED', why }, 'journalctl has ended; it is started again until it stays')
   }
 
   works(): void {
-    if (this.#told !== '') this.#context.log.info('the journal can be read again')
-    this.#told = ''
+    if (this.#failure !== '') this.#context.log.info('the journal can be read again')
+    this.#failure = ''
   }
 
   /** A line of its standard error: shown, unless there were many lately. */

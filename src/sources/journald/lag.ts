@@ -2,7 +2,7 @@ import type { SourceContext } from '../../core/component.js'
 import { type Entry, takenAt } from './fields.js'
 
 /**
- * How far the reading is behind. journalctl does not say when it has come to the end, so nothing tells an entry that is
+ * How far the reading is behind. journalctl does not say when it has come to the end, so nothing distinguishes an entry that is
  * long in coming from one that was never written: what is known is how old the last one was.
  */
 export class Lag {

@@ -83,7 +83,7 @@ export async function ownMachine({ directory, files }: JournaldOptions): Promise
   return /^[0-9a-f]{32}\s*$/.test(id) ? [`_MACHINE_ID=${id.trim()}`] : []
 }
 
-/** What it looks for there, and how much of it it tells. */
+/** What it looks for there, and how much of it it reports. */
 export function filterArgs({ units = [], priority, matches = [], include_fields }: JournaldOptions): string[] {
   return [
     ...units.map(unit => `--unit=${unit}`),

@@ -25,7 +25,7 @@ export interface Reading {
 }
 
 /**
- * Reads one connection to its end, and no faster than there is room. When the signal aborts the sender is told that
+ * Reads one connection to its end, and no faster than there is room. When the signal aborts the sender learns that
  * nothing more is taken; what is on its way is still read.
  */
 export async function readConnection(reading: Reading, signal: AbortSignal): Promise<'ended' | 'idle' | 'stopped'> {

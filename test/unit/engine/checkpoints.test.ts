@@ -105,7 +105,7 @@ t.test('a damaged file costs one save, two cost all, and neither ends anything',
     const two = open(dir)
     t.equal(two.store.forSource('a').read(), null, `${what}, both: lost is not the same as never saved`)
     t.equal(two.store.counts.corrupt, 2)
-    t.match(two.log, [{ level: 50, meaning: /from its beginning/ }])
+    t.match(two.log, [{ level: 50, meaning: /from the beginning/ }])
     const again = two.store.forSource('a')
     again.provide(() => 'new')
     again.changed()

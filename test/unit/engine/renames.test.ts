@@ -127,7 +127,7 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
   t.equal(code, 78)
   t.match(
     said,
-    /checked\.yaml:5:12: sources\.logs: would begin anew with .*a\.log: the source app, which has read this/,
+    /checked\.yaml:5:12: sources\.logs: would read .*a\.log from the beginning: the source app, which has read this/,
   )
   t.match(said, /Set "renamed_from: app"/)
   const kept = yaml('logs: { *, renamed_from: app }', 'out: { * }')
@@ -163,13 +163,13 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
   t.same(troubles(text), [], 'no events are left')
 })
 
-t.test('a reload does not begin anew, and takes positions back when it cannot start', async t => {
+t.test('a reload does not start from the beginning, and takes positions back when it cannot start', async t => {
   const { yaml, start, append } = world(t)
   const out = 'out: { * }'
   const { replace, supervisor } = await start(yaml('app: { * }', out))
   await until(() => got.length === 2)
   await replace(yaml('app: { *, scan_interval: 3s }', out))
-  await t.rejects(replace(yaml('logs: { * }', out)), { message: /sources\.logs: would begin anew/ })
+  await t.rejects(replace(yaml('logs: { * }', out)), { message: /sources\.logs: would read/ })
   append('three\n')
   await until(() => got.length === 3)
   await replace(yaml('logs: { *, renamed_from: app }', out))
@@ -297,7 +297,7 @@ t.test('what a start with another configuration would lose sight of', async t =>
   t.match(await objection('app: { * }', 'new: { * }'), /disk buffer of old holds events/)
   t.match(
     await objection('logs: { * }', `old: { *, ${disk} }`),
-    /sources\.logs: would begin anew with .*renamed_from: app/,
+    /sources\.logs: would read .*renamed_from: app/,
   )
   const renamed = ['logs: { *, renamed_from: app }', `new: { *, renamed_from: old, ${disk} }`] as const
   t.equal(await objection(...renamed), undefined)

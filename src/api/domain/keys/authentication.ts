@@ -149,7 +149,7 @@ export class Authentication {
     return unauthorized(problem, message)
   }
 
-  /** The same for what may be guessing: after too many from one address, it is told to wait. */
+  /** The same for what may be guessing: after too many from one address, it has to wait. */
   #guessed({ address }: AuthenticateRequest, problem: string, message: string): ApiError {
     const error = this.#refuse(problem, message)
     const state = this.#failures.take(networkOf(address))

@@ -4,7 +4,7 @@ import { at, type KeyRecord } from '../records.js'
 import type { KeyEnd } from './keys.js'
 
 const DAY_MS = 86_400_000
-/** How long it can still be told why a key does not work. */
+/** How long the service remembers why a key does not work. */
 const REMEMBERED_MS = 30 * DAY_MS
 /** Warned of at most so long before, and not before this share of a key's life is left. */
 const WARNED_MS = 7 * DAY_MS

@@ -80,7 +80,7 @@ export class RateLimiter {
 
 const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)))
 
-/** The headers that tell a client how much it may still ask. */
+/** The headers that say how many requests a client has left. */
 export function rateHeaders(state: RateState): Record<string, string> {
   return {
     'ratelimit-limit': String(state.limit),

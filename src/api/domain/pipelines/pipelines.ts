@@ -163,7 +163,7 @@ export class Pipelines {
         changes.push({ key: at.removedPipeline(id), value: { removed_at: context.time() } })
       await context.write([...changes, entry], [{ key: keyOf(before), value: before }])
       this.sizes.set(account.id, id, undefined)
-      if (before.published_revision !== null) this.#tell(id, undefined)
+      if (before.published_revision !== null) this.#notify(id, undefined)
     })
   }
 
@@ -221,7 +221,7 @@ export class Pipelines {
         ],
       )
       old.done()
-      this.#tell(id, this.#publishedOf(record, revision))
+      this.#notify(id, this.#publishedOf(record, revision))
       return withBounds(await this.#tagged(record))
     })
   }
@@ -298,7 +298,7 @@ export class Pipelines {
     return () => this.#listeners.delete(listener)
   }
 
-  #tell(id: string, published: PublishedDocument | undefined): void {
+  #notify(id: string, published: PublishedDocument | undefined): void {
     for (const listener of this.#listeners) {
       try {
         listener(id, published)

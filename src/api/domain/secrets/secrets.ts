@@ -68,7 +68,7 @@ export class Secrets {
       }
       const entry = context.audit(principal, before ? 'secret.replace' : 'secret.create', target(name))
       await context.write([{ key, value: record }, entry], [{ key, value: before }])
-      this.#tell(principal, name)
+      this.#notify(principal, name)
       return show(record)
     })
   }
@@ -85,7 +85,7 @@ export class Secrets {
       if (!before) throw notFound('secret')
       const entry = context.audit(principal, 'secret.remove', target(name))
       await context.write([{ key, value: undefined }, entry], [{ key, value: before }])
-      this.#tell(principal, name)
+      this.#notify(principal, name)
     })
   }
 
@@ -122,7 +122,7 @@ export class Secrets {
     return () => this.#listeners.delete(listener)
   }
 
-  #tell({ account, enterpriseId }: Principal, name: string): void {
+  #notify({ account, enterpriseId }: Principal, name: string): void {
     for (const listener of this.#listeners) listener(account!.id, enterpriseId, name)
   }
 

@@ -26,7 +26,7 @@ export const operationRoutes: readonly Route[] = [
     path: '/v3/fleet/report',
     operation: 'reportDaemon',
     tag: 'fleet',
-    summary: 'A daemon tells what it runs, how it is, and its totals.',
+    summary: 'A daemon reports what it runs, its state, and its totals.',
     scope: 'pipeline:read',
     body: reportInput,
     answers: { 200: { description: 'What is known of it now.', one: ['daemon', daemonDocument] } },

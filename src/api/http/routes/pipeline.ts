@@ -51,7 +51,7 @@ export const pipelineRoutes: readonly Route[] = [
     operation: 'createPipeline',
     tag: 'pipeline',
     summary: 'Makes a pipeline, as a draft.',
-    description: 'The configuration is checked as the daemon checks its own; `errors` tells every fault with its path.',
+    description: 'The configuration is checked as the daemon checks its own; `errors` lists every fault with its path.',
     scope: 'pipeline:write',
     body: pipelineInput,
     answers: { 201: { description: 'The pipeline.', one: ['pipeline', pipelineDocument], headers: ETAG } },
