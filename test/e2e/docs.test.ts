@@ -138,6 +138,8 @@ function startShell(t: Test, folder: string): (line: string) => Promise<Said> {
   })
   const waiting: ((code: number) => void)[] = []
   createInterface({ input: bash.stdout }).on('line', line => waiting.shift()?.(Number(line)))
+  // Should this process be killed, the shell takes what runs in the background with it.
+  bash.stdin.write("trap 'kill 0' EXIT\n")
   const path = (name: string) => join(folder, '.bin', name)
   return async line => {
     const limit = setTimeout(kill, COMMAND_MS)
