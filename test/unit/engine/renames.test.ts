@@ -295,10 +295,7 @@ t.test('what a start with another configuration would lose sight of', async t =>
   const objection = async (source: string, destination: string, than = before) =>
     (await objectionTo(read(yaml(source, destination)), than, log))?.message
   t.match(await objection('app: { * }', 'new: { * }'), /disk buffer of old holds events/)
-  t.match(
-    await objection('logs: { * }', `old: { *, ${disk} }`),
-    /sources\.logs: would read .*renamed_from: app/,
-  )
+  t.match(await objection('logs: { * }', `old: { *, ${disk} }`), /sources\.logs: would read .*renamed_from: app/)
   const renamed = ['logs: { *, renamed_from: app }', `new: { *, renamed_from: old, ${disk} }`] as const
   t.equal(await objection(...renamed), undefined)
   t.equal(await objection('app: { *, scan_interval: 3s }', `old: { *, ${disk} }`), undefined)
