@@ -55,6 +55,7 @@ export class FileNode {
 
 function applied(content: Buffer, change: Change): Buffer {
   if ('size' in change) return Buffer.concat([content.subarray(0, change.size)], change.size)
+  if (change.at === content.length) return Buffer.concat([content, change.bytes])
   const end = change.at + change.bytes.length
   const grown = Buffer.concat([content], Math.max(content.length, end))
   change.bytes.copy(grown, change.at)

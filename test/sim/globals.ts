@@ -1,3 +1,4 @@
+import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import os from 'node:os'
 import type { Task, World } from './world.js'
@@ -31,7 +32,7 @@ class VirtualTimer {
   readonly #repeats: boolean
   #task: Task
   /** Who set it, in a run that is traced. */
-  readonly setBy = new Error('set').stack ?? ''
+  readonly setBy = Error.stackTraceLimit > 0 ? new Error('set').stack : undefined
 
   constructor(world: World, run: () => void, ms: number, repeats: boolean) {
     this.#world = world
@@ -109,6 +110,8 @@ scope.clearImmediate = (set: unknown) => {
 Date.now = () => (world ? EPOCH + Math.floor(world.now) : real.now())
 performance.now = () => (world ? world.now : real.monotonic())
 Math.random = () => (world ? world.random.next() : real.chance())
+const randomBytes = crypto.randomBytes
+crypto.randomBytes = ((size: number) => (world ? Buffer.alloc(size) : randomBytes(size))) as typeof randomBytes
 const hostname = os.hostname
 os.hostname = () => (world ? 'simulated' : hostname())
 syncBuiltinESMExports()

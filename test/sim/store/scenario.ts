@@ -74,7 +74,7 @@ async function live(machine: Machine, writes: Writes, ms: number): Promise<void>
     const weather = async () => {
       while (world.now < end && world.killed === process) {
         await world.wait(random.below(400))
-        changes(machine)
+        if (world.killed === process) changes(machine)
       }
     }
     await Promise.all([writer(0), writer(1), weather()])
