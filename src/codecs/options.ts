@@ -4,13 +4,20 @@ import { refuse } from '../core/options.js'
 import type { Encoding } from './encode.js'
 import { codecOf, codecs } from './list.js'
 
-/** A codec as it is given: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are other values. */
-function choice(definitions: readonly CodecDefinition[], words: readonly string[] = []) {
+/**
+ * A codec as it is given: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are other values. `unfit` says
+ * why a codec cannot be chosen here.
+ */
+function choice(
+  definitions: readonly CodecDefinition[],
+  words: readonly string[] = [],
+  unfit: ReadonlyMap<unknown, string> = new Map(),
+) {
   const [first, ...rest] = definitions.map(({ name, summary, options }) =>
     z.strictObject({ codec: z.literal(name).describe(summary), ...options.shape }),
   )
   return z.union([
-    z.enum([...words, ...definitions.map(({ name }) => name)]),
+    z.enum([...words, ...definitions.map(({ name }) => name)], { error: ({ input }) => unfit.get(input) }),
     z.discriminatedUnion('codec', [first!, ...rest]),
   ])
 }
@@ -35,10 +42,14 @@ export function decodeOption() {
     .describe('The codec that reads a line. A line that it cannot read is kept as text, and counted.')
 }
 
-const encoders = choice(
-  codecs.filter(({ contentType }) => contentType !== undefined),
-  ['raw'],
+const [reading, writing] = [false, true].map(writes =>
+  codecs.filter(({ contentType }) => (contentType !== undefined) === writes),
 )
+const onlyRead = ({ name }: CodecDefinition) => {
+  const others = ['raw', ...writing!.map(other => other.name)].join(', ')
+  return `${name} is for reading lines (decode) and cannot be written; use one of ${others}`
+}
+const encoders = choice(writing!, ['raw'], new Map(reading!.map(definition => [definition.name, onlyRead(definition)])))
 
 /** How a destination writes events. */
 export function encodingOption(preset: string) {

@@ -2,7 +2,7 @@ import { type DestinationStream, type Logger, pino } from 'pino'
 import type { LogFormat } from '../config/load.js'
 import { formatProblem, type Problem } from '../core/errors.js'
 import { printableJson } from '../lib/printable.js'
-import type { Io } from './command-line.js'
+import { type Io, UsageError } from './command-line.js'
 import { logText } from './log-text.js'
 import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
 
@@ -34,7 +34,7 @@ export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}):
   } as DestinationStream & { lastLevel: number }
   const log = pino(
     {
-      level: io.env.SLUICE_LOG_LEVEL ?? level,
+      level: levelFrom(io.env) ?? level,
       base: { pid: process.pid },
       redact: { paths: ['key', '*.key', 'auth', '*.auth', 'authorization', '*.authorization'], censor },
     },
@@ -46,6 +46,16 @@ export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}):
       lineOf = lineFormat(io, format)
     },
   }
+}
+
+const LEVELS = [...Object.keys(pino.levels.values), 'silent']
+
+/** The level that the environment sets; undefined: none. Throws UsageError. */
+function levelFrom({ SLUICE_LOG_LEVEL: given }: LogIo['env']): string | undefined {
+  if (!given) return undefined
+  const level = given.toLowerCase()
+  if (!LEVELS.includes(level)) throw new UsageError(`SLUICE_LOG_LEVEL must be one of ${LEVELS.join(', ')}`)
+  return level
 }
 
 /** The log of a command that has no configuration, or whose log stays as it is. */

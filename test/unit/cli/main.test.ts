@@ -320,3 +320,9 @@ t.test('tap without a component says what there is', async t => {
   const { code, stderr } = await call(['tap', '-c', file, 'in'])
   t.same([code, /there is no daemon at/.test(stderr)], [1, true], 'with a component the daemon is asked')
 })
+
+t.test('the level of the log', async t => {
+  const levelOf = (level: string) => createLog(commandIo({ SLUICE_LOG_LEVEL: level }, process.stdin).io).level
+  t.same(['debug', 'WARN', ''].map(levelOf), ['debug', 'warn', 'info'])
+  t.throws(() => levelOf('verbose'), { message: /SLUICE_LOG_LEVEL must be one of trace, debug, info, / })
+})

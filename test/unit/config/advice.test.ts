@@ -416,6 +416,13 @@ destinations:
   for (const { message } of [...problems, ...warnings]) t.notMatch(message, /hush/)
 })
 
+t.test('a codec that only reads is no encoding', async t => {
+  for (const encoding of ['syslog', 'text'])
+    t.match(problemsOf(config({}).replace('type: stdout', `type: stdout, encoding: ${encoding}`)), [
+      { message: new RegExp(`^${encoding} is for reading lines .* use one of raw, json, logfmt, csv$`) },
+    ])
+})
+
 t.test('signs in paths that other programs replace', async t => {
   const warned = (source: string, destination: string) =>
     parseConfig(
