@@ -56,7 +56,11 @@ destinations:
   const folder = testFolder(t)
   const processors = new URL('../support/making-processors.js', import.meta.url).href
   const daemon = await startDaemon(t, folder, config, { NODE_OPTIONS: `--import ${processors}` })
-  daemon.child.stdin!.end('{"n":1}\n{"n":2}\n{"n":3}\n{"n":-1}\n{"n":4}\n{"n":0}\n')
+  daemon.child.stdin!.write('{"n":1}\n{"n":2}\n{"n":3}\n{"n":-1}\n{"n":4}\n')
+  const scrape = await daemon.scrapedUntil(scrape => scrape.events('out').sent === 6)
+  scrape.conserves(t)
+  t.equal(scrape.sum('sluice_component_sent_events_total', { component_id: 'by_parity', output: 'odd' }), 2)
+  daemon.child.stdin!.end('{"n":0}\n')
   const { delivered, ...totals } = await daemon.ended(t)
   t.match(totals, {
     received: 6,
