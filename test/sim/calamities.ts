@@ -12,7 +12,7 @@ export function changes(machine: Machine): void {
   if (random.chance(0.5)) changeDisk(machine)
   for (const receiver of machine.receivers.values()) {
     if (!random.chance(0.4)) continue
-    receiver.mood = random.chance(0.4) ? 'accepts' : random.pick(MOODS)
+    receiver.mood = random.chance(0.4) ? receiver.healthy : random.pick(MOODS)
     machine.world.say(() => `receiver ${receiver.id}: ${receiver.mood}`)
   }
 }
@@ -49,5 +49,5 @@ function changeDisk({ disk, world }: Machine): void {
 /** Nothing fails any more. */
 export function heal({ disk, receivers }: Machine): void {
   disk.faults = { ...NO_FAULTS }
-  for (const receiver of receivers.values()) receiver.mood = 'accepts'
+  for (const receiver of receivers.values()) receiver.mood = receiver.healthy
 }

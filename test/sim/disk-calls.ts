@@ -28,6 +28,8 @@ export class Disk extends DiskNames {
   #nextFd = FIRST_FD
   /** The process is killed in the middle of so many further calls; undefined: it is not. */
   killAfter: number | undefined
+  /** Whether the process ends in the middle of the call that is being made. */
+  #isLast = false
 
   /** The files that are open, by their paths. */
   get opened(): string[] {
@@ -38,6 +40,7 @@ export class Disk extends DiskNames {
     for (const { node } of this.#open.values()) if (node instanceof FileNode) node.opened = 0
     this.#open.clear()
     this.killAfter = undefined
+    this.#isLast = false
   }
 
   powerFailed(): void {
@@ -112,7 +115,8 @@ export class Disk extends DiskNames {
         throw failed('ENOSPC', 'write', path)
       }
     }
-    if (size > 1 && this.faults.short > 0 && this.world.random.chance(this.faults.short))
+    if (this.#isLast) size = this.world.random.below(size + 1)
+    else if (size > 1 && this.faults.short > 0 && this.world.random.chance(this.faults.short))
       size = 1 + this.world.random.below(size - 1)
     if (size < bytes.length) this.world.say(() => `disk: write ${path}: ${size} of ${bytes.length} bytes`)
     node.change({ at: start, bytes: bytes.subarray(0, size) })
@@ -157,6 +161,7 @@ export class Disk extends DiskNames {
         const isLast = this.killAfter !== undefined && --this.killAfter < 0
         // Killed before or after the call has had its effect.
         if (isLast && world.random.chance(0.5)) return world.kill()
+        this.#isLast = isLast
         try {
           const result = work()
           if (isLast) world.kill()

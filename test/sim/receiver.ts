@@ -37,6 +37,8 @@ export class Receiver {
   readonly id: string
   readonly #world: World
   mood: Mood = 'accepts'
+  /** What it does when nothing is wrong with it: some take small requests only. */
+  readonly healthy: Mood
   /** How often each event arrived. */
   readonly arrived = new Map<string, number>()
   readonly refused = new Set<string>()
@@ -49,6 +51,7 @@ export class Receiver {
   constructor(id: string, world: World) {
     this.id = id
     this.#world = world
+    this.healthy = world.random.chance(0.2) ? 'too_large' : 'accepts'
   }
 
   /** A request has arrived: an event is the marks that it has. */
