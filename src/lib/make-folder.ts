@@ -1,5 +1,5 @@
 import { mkdirSync, statSync } from 'node:fs'
-import { mkdir, rmdir, stat } from 'node:fs/promises'
+import { mkdir, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
@@ -8,32 +8,41 @@ import { syncFolder } from './atomic-file.js'
  * where a file system answers ENOENT to a new folder in one that exists, as /proc does.
  */
 
-/** A new folder survives a power failure when this resolves. */
+/** Folders whose names are known to survive a power failure. */
+const durable = new Set<string>()
+const MOST_DURABLE = 1000
+/** The folder above may not be read, or not be written to: then it cannot be synced. */
+const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
+
+/** The folder survives a power failure when this resolves. */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   try {
-    await makeDurable(path, mode)
+    await mkdir(path, { mode })
+    durable.delete(resolve(path))
   } catch (error) {
-    if (await stat(path).then(isFolder, () => false)) return
-    const above = folderAbove(path, error)
-    if (!(await stat(above).then(isFolder, () => false))) await makeFolder(above, mode)
-    // Another process may have created it meanwhile.
-    await makeDurable(path, mode).catch(async error => {
-      if (!(await stat(path).then(isFolder, () => false))) throw error
-    })
+    if (!(await stat(path).then(isFolder, () => false))) {
+      const above = folderAbove(path, error)
+      if (!(await stat(above).then(isFolder, () => false))) await makeFolder(above, mode)
+      // Another process may have created it meanwhile.
+      await mkdir(path, { mode }).catch(async error => {
+        if (!(await stat(path).then(isFolder, () => false))) throw error
+      })
+      durable.delete(resolve(path))
+    }
   }
+  await makeDurable(resolve(path))
 }
 
-async function makeDurable(path: string, mode: number): Promise<void> {
-  await mkdir(path, { mode })
+/** Also for a folder that was there: a process that was killed may have made it, and not have come to this. */
+async function makeDurable(path: string): Promise<void> {
+  if (durable.has(path)) return
   try {
-    await syncFolder(dirname(resolve(path)))
+    await syncFolder(dirname(path))
   } catch (error) {
-    // A folder that may not be read cannot be synced either.
-    if ((error as NodeJS.ErrnoException).code === 'EACCES') return
-    // The next call would find the folder and take it for durable.
-    await rmdir(path).catch(() => {})
-    throw error
+    if (!NOT_SYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
   }
+  if (durable.size >= MOST_DURABLE) durable.clear()
+  durable.add(path)
 }
 
 export function makeFolderSync(path: string, mode = 0o777): void {
