@@ -331,7 +331,10 @@ t.test('what is wrong with a codec is said in its place', t => {
     problemsOf('type: stdin', 'type: stdout, encoding: csv')[0],
     /encoding: csv cannot be written without columns/,
   )
-  t.match(problemsOf('type: stdin', 'type: stdout, encoding: syslog')[0], /must be one of raw, json, /)
+  t.match(
+    problemsOf('type: stdin', 'type: stdout, encoding: syslog')[0],
+    /syslog is for reading lines \(decode\) and cannot be written; use one of raw, json, /,
+  )
   t.same(problemsOf('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
   t.end()
 })
