@@ -189,6 +189,16 @@ t.test('clocks, timers, chance and exits have their places', async t => {
   }
 })
 
+t.test('lines of documentation end at 120 columns', async t => {
+  for (const path of ['README.md', 'src/README.md', ...walk(join(checkout, 'docs'), checkout)]) {
+    if (!path.endsWith('.md')) continue
+    // What a program prints, and tables, are as wide as they are.
+    const prose = read(path).replace(/^ *```[\s\S]*?^ *```$/gm, fence => fence.replace(/[^\n]+/g, ''))
+    for (const [i, line] of prose.split('\n').entries())
+      if (line.length > 120 && !line.startsWith('|')) t.fail(`${path}:${i + 1} has ${line.length} columns`)
+  }
+})
+
 t.test('a folder of a test is removed after its teardowns', async t => {
   for (const path of walk(join(checkout, 'test'))) {
     if (!path.endsWith('.ts') || path === 'support/folder.ts' || path === 'architecture.test.ts') continue
