@@ -154,7 +154,7 @@ export class Life {
     if (ending === 'abort') supervisor.abort()
     else {
       supervisor.stop(deadline.signal)
-      world.after(ms, () => deadline.abort())
+      world.after(ms, () => deadline.abort(), true)
     }
     const late = world.wait(
       (ending === 'abort' ? 0 : ms) + STOP_GRACE_MS + (isLast ? 0 : 60 * this.#machine.disk.faults.latencyMs),

@@ -78,7 +78,7 @@ async function live(machine: Machine, writes: Writes, ms: number): Promise<void>
       }
     }
     await Promise.all([writer(0), writer(1), weather()])
-    if (random.chance(0.3)) await store.close()
+    if (world.killed === process && random.chance(0.3)) await store.close()
   }
   await Promise.race([work(), killed, world.wait(ms + LAST_MS)])
   if (world.isAlive) world.kill()
