@@ -1,7 +1,7 @@
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { Secret } from '../src/core/options.js'
+import { Secret } from '../src/core/options/options.js'
 import { linkTo } from '../src/fleet/service-link.js'
 import { AccessKey } from '../src/http/auth/access-key.js'
 import { auth } from '../src/http/auth/auth-options.js'

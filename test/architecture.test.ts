@@ -36,10 +36,10 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   'light-my-request': { home: /^(?!)/ },
   picomatch: { home: /^sources\/file/ },
   pino: { home: /^terminal\/log/, types: /^(?!lib\/)/ },
-  'prom-client': { home: /^engine\/metrics/ },
+  'prom-client': { home: /^engine\/measure\/metrics/ },
   split2: { home: /^(look|sources\/journald)\// },
   undici: { home: /^http\/client\// },
-  yaml: { home: /^config\/load/ },
+  yaml: { home: /^config\/yaml\// },
   zod: { home: /^(?!(lib|terminal|daemon|serve|look|check|remote|cli)\/)/ },
 }
 
@@ -54,9 +54,9 @@ const RESERVED: { what: string; pattern: RegExp; allowed: RegExp }[] = [
   { what: 'a timer', pattern: /\bset(Timeout|Interval)\b|['"](node:)?timers/, allowed: /^(lib|cli)\// },
   // It never returns in /proc: makeFolder does.
   { what: 'mkdir with recursive', pattern: /\bmkdir(Sync)?\([^\n]*recursive/, allowed: /^$/ },
-  { what: 'a thread', pattern: /['"](node:)?worker_threads/, allowed: /^lib\/fs-/ },
+  { what: 'a thread', pattern: /['"](node:)?worker_threads/, allowed: /^lib\/files\/fs-/ },
   {
-    // It would wait for a remote file system for ever: lib/guarded-fs.ts has the same calls. reads.ts asks whether the file is a local one.
+    // It would wait for a remote file system for ever: lib/files/guarded-fs.ts has the same calls. reads.ts asks whether the file is a local one.
     what: 'a synchronous call of node:fs',
     pattern: /import (fs\b[^'"]*|\{[^}]*Sync\b[^}]*\} )from ['"]node:fs['"]/,
     allowed: /^(?!sources\/file)|^sources\/file\/reading\/reads\.ts$/,
@@ -186,6 +186,16 @@ t.test('clocks, timers, chance and exits have their places', async t => {
       const found = pattern.exec(code)
       if (found && !allowed.test(path)) t.fail(`src/${path} must not use ${what}: ${found[0]}`)
     }
+  }
+})
+
+t.test('files that are named in text exist', async t => {
+  const folders = new Set([...src.keys()].filter(path => path.includes('/')).map(groupOf))
+  const texts: [string, string][] = [...src.keys()].map(path => [`src/${path}`, read('src', path)])
+  texts.push(['src/README.md', read('src/README.md')])
+  for (const [where, text] of texts) {
+    for (const [, before, path = ''] of text.matchAll(/(^|[^\w./-])([a-z][\w-]*\/[\w./-]+\.ts)\b/gm))
+      if (before !== "'" && folders.has(groupOf(path)) && !src.has(path)) t.fail(`${where} names ${path}`)
   }
 })
 

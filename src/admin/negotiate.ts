@@ -1,4 +1,4 @@
-import type { Format } from '../engine/metrics.js'
+import type { Format } from '../engine/measure/metrics.js'
 
 /** The format that a scraper wants by its `Accept`: OpenMetrics only where it is named, and not less than text. */
 export function formatFor(accept: string | undefined): Format {

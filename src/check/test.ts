@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { TestEvent } from '../config/config-tests.js'
+import type { TestEvent } from '../config/checks/config-tests.js'
 import { errorText } from '../core/errors.js'
 import { printable, printableText } from '../lib/printable.js'
 import type { Io } from '../terminal/command-line.js'

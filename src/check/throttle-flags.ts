@@ -1,5 +1,5 @@
 import { type Fault, parseOptions } from '../config/parse-options.js'
-import { type FieldPath, PathError, parseFieldPath } from '../core/field-path.js'
+import { type FieldPath, PathError, parseFieldPath } from '../core/event/field-path.js'
 import { someThrottleOptions, type ThrottleOptions, throttleOptions } from '../processors/throttle/options.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { conditionOf } from '../terminal/condition-flag.js'

@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { behindMark, Codec, defineCodec, putSlot } from '../core/codec.js'
-import type { Fields } from '../core/event.js'
-import type { EventFields } from '../core/event-fields.js'
-import { reaches } from '../core/reach.js'
-import type { WantedNames } from '../lib/json-scan.js'
-import { jsonText } from '../lib/json-text.js'
+import type { Fields } from '../core/event/event.js'
+import type { EventFields } from '../core/event/event-fields.js'
+import { reaches } from '../core/options/reach.js'
+import type { WantedNames } from '../lib/formats/json-scan.js'
+import { jsonText } from '../lib/formats/json-text.js'
 
 const QUOTE = 0x22
 const LF = 0x0a

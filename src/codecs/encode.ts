@@ -1,8 +1,8 @@
-import type { EventBatch } from '../core/batch.js'
 import type { ByteSink, Codec } from '../core/codec.js'
-import { INVALID, MODIFIED } from '../core/flags.js'
-import { jsonText } from '../lib/json-text.js'
-import { CONTINUES, LINE_END } from '../lib/line-splitter.js'
+import type { EventBatch } from '../core/event/batch.js'
+import { INVALID, MODIFIED } from '../core/event/flags.js'
+import { jsonText } from '../lib/formats/json-text.js'
+import { CONTINUES, LINE_END } from '../lib/lines/line-splitter.js'
 import { JSON_OBJECTS } from './json.js'
 
 /** Bytes to write, in order. The parts may be slices of the batches' chunks: use them before the batches settle. */

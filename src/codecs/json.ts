@@ -1,10 +1,10 @@
-import type { EventBatch } from '../core/batch.js'
 import { type ByteSink, behindMark, Codec, defineCodec, MARK, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
-import type { Fields } from '../core/event.js'
-import { DECODED, INVALID, MODIFIED } from '../core/flags.js'
-import { objectEnd, scanObject, type WantedNames } from '../lib/json-scan.js'
-import { flatten, jsonText } from '../lib/json-text.js'
-import { LINE_END } from '../lib/line-splitter.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { Fields } from '../core/event/event.js'
+import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
+import { objectEnd, scanObject, type WantedNames } from '../lib/formats/json-scan.js'
+import { flatten, jsonText } from '../lib/formats/json-text.js'
+import { LINE_END } from '../lib/lines/line-splitter.js'
 
 const NEWLINE = Buffer.from('\n')
 

@@ -1,7 +1,7 @@
 import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
-import type { Fields } from '../core/event.js'
-import { slotOf, type WantedNames } from '../lib/json-scan.js'
-import { jsonText } from '../lib/json-text.js'
+import type { Fields } from '../core/event/event.js'
+import { slotOf, type WantedNames } from '../lib/formats/json-scan.js'
+import { jsonText } from '../lib/formats/json-text.js'
 
 const SPACE = 0x20
 const QUOTE = 0x22

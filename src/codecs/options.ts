@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../core/codec.js'
-import { refuse } from '../core/options.js'
+import { refuse } from '../core/options/options.js'
 import type { Encoding } from './encode.js'
 import { codecOf, codecs } from './list.js'
 

@@ -1,7 +1,7 @@
 import { behindMark, Codec, defineCodec, NO_OPTIONS, putSlot } from '../core/codec.js'
-import type { Fields } from '../core/event.js'
-import type { EventFields } from '../core/event-fields.js'
-import type { WantedNames } from '../lib/json-scan.js'
+import type { Fields } from '../core/event/event.js'
+import type { EventFields } from '../core/event/event-fields.js'
+import type { WantedNames } from '../lib/formats/json-scan.js'
 import {
   APP,
   DATA,
@@ -17,9 +17,9 @@ import {
   partStarts,
   scanSyslog,
   TIME,
-} from '../lib/syslog.js'
-import { structuredData } from '../lib/syslog-data.js'
-import { classicTime } from '../lib/syslog-time.js'
+} from '../lib/formats/syslog.js'
+import { structuredData } from '../lib/formats/syslog-data.js'
+import { classicTime } from '../lib/formats/syslog-time.js'
 
 /** The part of a line that each field is made of. */
 const PARTS = new Map([

@@ -1,7 +1,7 @@
-import type { EventBatch } from '../core/batch.js'
 import { type ByteSink, Codec, defineCodec, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
-import { type Fields, partialMark } from '../core/event.js'
-import { INVALID, MODIFIED } from '../core/flags.js'
+import type { EventBatch } from '../core/event/batch.js'
+import { type Fields, partialMark } from '../core/event/event.js'
+import { INVALID, MODIFIED } from '../core/event/flags.js'
 
 const MESSAGE = Buffer.from('{"message":"')
 

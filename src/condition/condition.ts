@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { EventBatch } from '../core/batch.js'
-import type { FieldPath } from '../core/field-path.js'
-import type { FieldReader } from '../core/field-reader.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { FieldPath } from '../core/event/field-path.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import type { ValueTest } from './operators.js'
 import { adviceFor, type Condition, ConditionError, parseCondition } from './parse.js'
 

@@ -1,7 +1,7 @@
-import type { EventBatch } from '../core/batch.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { FieldPath } from '../core/event/field-path.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import { type Finding, shownValue } from '../core/explain.js'
-import type { FieldPath } from '../core/field-path.js'
-import type { FieldReader } from '../core/field-reader.js'
 import type { Condition } from './parse.js'
 
 const WORDS = { and: 'all of', or: 'any of', not: 'not' } as const

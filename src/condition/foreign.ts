@@ -1,4 +1,4 @@
-import { fieldPathText, PathError, readFieldPath } from '../core/field-path.js'
+import { fieldPathText, PathError, readFieldPath } from '../core/event/field-path.js'
 import { NearestName } from '../lib/nearest.js'
 import { OPERATORS } from './operators.js'
 

@@ -9,7 +9,7 @@ import {
   OBJECT_VALUE,
   STRING,
   type ValueKind,
-} from '../core/field-reader.js'
+} from '../core/event/field-reader.js'
 import { Pattern, PatternError } from '../lib/pattern.js'
 import { type AddressTest, isAddress, parseCidr } from './cidr.js'
 

@@ -1,4 +1,4 @@
-import { type FieldPath, PathError, readFieldPath } from '../core/field-path.js'
+import { type FieldPath, PathError, readFieldPath } from '../core/event/field-path.js'
 import { type Fix, meantOperator, meantWord, methodAt, oneOfAt, quoted, regexAt, termAt } from './foreign.js'
 import { OPERATORS, ValueError, type ValueTest } from './operators.js'
 

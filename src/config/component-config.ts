@@ -1,13 +1,19 @@
 import type { z } from 'zod'
 import type { AnyDefinition, Kind } from '../core/component.js'
-import { type DeliveryOptions, deliveryOptions } from '../core/delivery-options.js'
 import type { Problem } from '../core/errors.js'
+import { type DeliveryOptions, deliveryOptions } from '../core/options/delivery-options.js'
+import type { Reach } from '../core/options/reach.js'
 import { type OnError, type Plan, planProblem } from '../core/processor.js'
-import type { Reach } from '../core/reach.js'
-import { type Checked, check, type Explainer, nearestBranch, type Subject, shown, wantsPlain } from './diagnostics.js'
-import { knownElsewhere } from './foreign-names.js'
-import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './node.js'
-import type { Problems } from './problems.js'
+import {
+  type Checked,
+  check,
+  type Explainer,
+  nearestBranch,
+  type Subject,
+  shown,
+  wantsPlain,
+} from './checks/diagnostics.js'
+import { knownElsewhere } from './checks/foreign-names.js'
 import {
   commonSchema,
   deliverySchema,
@@ -19,6 +25,8 @@ import {
   shapeOf,
   unwrapped,
 } from './schema.js'
+import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './yaml/node.js'
+import type { Problems } from './yaml/problems.js'
 
 /** One component of the configuration, its options parsed by the schema of its definition. */
 export interface ComponentConfig<K extends Kind = Kind> {

@@ -1,8 +1,8 @@
 import type { z } from 'zod'
 import { NearestName } from '../lib/nearest.js'
-import { check, Explainer } from './diagnostics.js'
-import { type ConfigNode, type Entry, SourceText } from './node.js'
-import { Problems } from './problems.js'
+import { check, Explainer } from './checks/diagnostics.js'
+import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
+import { Problems } from './yaml/problems.js'
 
 /** One thing wrong with options that stand in no file. */
 export interface Fault {

@@ -1,9 +1,9 @@
 import type { z } from 'zod'
-import { textOptions } from '../core/reach.js'
+import { textOptions } from '../core/options/reach.js'
 import type { Draft } from './component-config.js'
-import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './node.js'
-import type { Problems } from './problems.js'
 import { SECTIONS, settings } from './schema.js'
+import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
+import type { Problems } from './yaml/problems.js'
 
 /** Signs in paths that other programs replace, and that stand for themselves here. */
 

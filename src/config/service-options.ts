@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { byteSize, duration, listenAddress, refuse } from '../core/options.js'
-import { filePath } from '../core/reach.js'
+import { byteSize, duration, listenAddress, refuse } from '../core/options/options.js'
+import { filePath } from '../core/options/reach.js'
 import { addressRange, connectionOptions } from '../http/server/addresses.js'
 import { tlsOptions } from '../http/server/server-tls.js'
-import { parseRule } from '../lib/address-rules.js'
+import { parseRule } from '../lib/network/address-rules.js'
 
 /** The options of the service: the section `service` of a configuration. */
 

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { SLOT, type WantedNames } from '../lib/json-scan.js'
-import { jsonText } from '../lib/json-text.js'
-import type { EventBatch } from './batch.js'
-import type { Fields } from './event.js'
-import type { EventFields } from './event-fields.js'
+import { SLOT, type WantedNames } from '../lib/formats/json-scan.js'
+import { jsonText } from '../lib/formats/json-text.js'
+import type { EventBatch } from './event/batch.js'
+import type { Fields } from './event/event.js'
+import type { EventFields } from './event/event-fields.js'
 
 /**
  * How a decoded line becomes an event.

@@ -2,19 +2,19 @@ import type { BigIntStats } from 'node:fs'
 import type { Readable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { z } from 'zod'
-import type { FileSystems } from '../lib/file-systems.js'
+import type { FileSystems } from '../lib/files/file-systems.js'
 import type { TimerClock } from '../lib/time.js'
-import type { Ack, AckStatus } from './ack.js'
-import type { EventBatch } from './batch.js'
 import type { Codec } from './codec.js'
-import type { DeliveryDefaults } from './delivery-options.js'
-import type { EventFields, UsedField } from './event-fields.js'
+import type { Ack, AckStatus } from './event/ack.js'
+import type { EventBatch } from './event/batch.js'
+import type { EventFields, UsedField } from './event/event-fields.js'
+import type { FieldPath } from './event/field-path.js'
+import type { FieldReader } from './event/field-reader.js'
+import type { Origin } from './event/origin.js'
 import type { Explain, Finding } from './explain.js'
-import type { FieldPath } from './field-path.js'
-import type { FieldReader } from './field-reader.js'
-import type { Origin } from './origin.js'
+import type { DeliveryDefaults } from './options/delivery-options.js'
+import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
-import type { Reach } from './reach.js'
 
 /** start and stop are called by the engine only; stop may come twice, and without a start. */
 export interface Lifecycle {
@@ -123,7 +123,7 @@ export interface Receipt {
   readonly requestId: string | undefined
 }
 
-/** What one component counts, as plain numbers; engine/metrics.ts turns them into Prometheus series. */
+/** What one component counts, as plain numbers; engine/measure/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
   /** A batch was taken from the component's queue: counted by the shells, for the check of the balance. */
   took(events: number, bytes: number): void

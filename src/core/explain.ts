@@ -1,5 +1,5 @@
-import type { EventBatch } from './batch.js'
-import { type FieldReader, MISSING } from './field-reader.js'
+import type { EventBatch } from './event/batch.js'
+import { type FieldReader, MISSING } from './event/field-reader.js'
 
 /** One thing that was asked of an event, or is said of it. */
 export interface Finding {

@@ -1,6 +1,6 @@
-import type { EventBatch } from './batch.js'
-import type { Fields } from './event.js'
-import type { Share } from './share.js'
+import type { EventBatch } from './event/batch.js'
+import type { Fields } from './event/event.js'
+import type { Share } from './event/share.js'
 
 /**
  * The contract between the engine and a processor. A processor decides, and the stage around it (flow/stage.ts) does the

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import { StateUnreadable } from '../core/unreadable.js'
-import type { Format, Metrics } from '../engine/metrics.js'
+import type { Format, Metrics } from '../engine/measure/metrics.js'
 import type { ConnectionEvents } from '../http/server/connections.js'
 import { Backoff, systemRandom } from '../lib/backoff.js'
 import { sleep } from '../lib/time.js'

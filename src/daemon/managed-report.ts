@@ -1,4 +1,4 @@
-import type { Metrics } from '../engine/metrics.js'
+import type { Metrics } from '../engine/measure/metrics.js'
 import type { ManagedStatus } from '../fleet/managed-status.js'
 
 /** What a managed daemon shows of its pipeline and its service, in /readyz. */

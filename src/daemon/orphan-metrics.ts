@@ -1,5 +1,5 @@
-import type { Metrics } from '../engine/metrics.js'
-import type { Orphan } from '../engine/orphans.js'
+import type { Metrics } from '../engine/measure/metrics.js'
+import type { Orphan } from '../engine/state/orphans.js'
 import { systemClock } from '../lib/time.js'
 
 /** Shows data of components that are not configured, until somebody deals with it. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import { ConfigError, errorText, formatProblem } from '../core/errors.js'
-import type { Metrics } from '../engine/metrics.js'
+import type { Metrics } from '../engine/measure/metrics.js'
 import type { Supervisor } from '../engine/supervisor.js'
 import { systemClock } from '../lib/time.js'
 import { onHeldSignal } from '../terminal/held-signals.js'

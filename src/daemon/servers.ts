@@ -6,7 +6,7 @@ import { socketPath } from '../admin/socket.js'
 import type { Tappable } from '../admin/tap.js'
 import type { Config } from '../config/load.js'
 import { errorText } from '../core/errors.js'
-import { type ListenAddress, listenText } from '../lib/inherited-sockets.js'
+import { type ListenAddress, listenText } from '../lib/network/inherited-sockets.js'
 
 type Listen = Config['metrics']
 

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { UnsavedPositions } from '../engine/checkpoints.js'
-import type { Metrics } from '../engine/metrics.js'
+import type { Metrics } from '../engine/measure/metrics.js'
+import type { UnsavedPositions } from '../engine/state/checkpoints.js'
 
 /** Shows whose positions could not be saved, as long as that is so. */
 export function unsavedMetrics(

@@ -1,4 +1,4 @@
-import { digestOfFiles, stateOfFiles } from '../config/files.js'
+import { digestOfFiles, stateOfFiles } from '../config/yaml/files.js'
 import { every } from '../lib/time.js'
 
 /** How often the files are looked at; what changed must have stayed the same for so long, too. */

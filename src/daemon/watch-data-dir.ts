@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { DataDirError, type DataDirLock } from '../engine/data-dir.js'
+import { DataDirError, type DataDirLock } from '../engine/state/data-dir.js'
 import { every } from '../lib/time.js'
 
 const LOOK_MS = 1000

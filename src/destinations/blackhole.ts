@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { defineDestination } from '../core/component.js'
-import { LOCAL } from '../core/delivery-options.js'
+import { LOCAL } from '../core/options/delivery-options.js'
 
 const options = z.strictObject({})
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { encodeAlone } from '../codecs/encode.js'
 import { encodingOption } from '../codecs/options.js'
-import { reaches } from '../core/reach.js'
+import { reaches } from '../core/options/reach.js'
 import { defineHttpDestination } from '../http/client/destination.js'
 import type { Entry } from '../http/client/divided.js'
 import { checkHeaders, clientOptions } from '../http/client/options.js'

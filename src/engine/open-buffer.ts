@@ -4,7 +4,7 @@ import type { ComponentCounters } from '../flow/counters.js'
 import { DiskBuffer, memoryFor } from '../flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../flow/disk-buffer/files.js'
 import { bufferFolder } from '../flow/disk-buffer/folder.js'
-import type { WantedNames } from '../lib/json-scan.js'
+import type { WantedNames } from '../lib/formats/json-scan.js'
 import type { Runtime } from './runtime.js'
 
 /** The buffer on the disk of a destination; undefined: it has none. */

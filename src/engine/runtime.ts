@@ -3,13 +3,13 @@ import type { Logger } from 'pino'
 import type { CounterSet } from '../flow/counters.js'
 import type { RequestPool } from '../flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
-import type { WantedNames } from '../lib/json-scan.js'
+import type { WantedNames } from '../lib/formats/json-scan.js'
 import type { TimerClock } from '../lib/time.js'
-import type { CheckpointStore } from './checkpoints.js'
 import type { HandoverStates } from './handover-states.js'
-import type { Outages } from './outages.js'
+import type { Outages } from './measure/outages.js'
 import type { OwnOutputs } from './own-outputs.js'
 import type { SourceRun } from './source-run.js'
+import type { CheckpointStore } from './state/checkpoints.js'
 
 /** What the engine needs from outside. */
 export interface Runtime {

@@ -1,5 +1,5 @@
 import { Codec } from '../core/codec.js'
-import { Secret } from '../core/options.js'
+import { Secret } from '../core/options/options.js'
 import { Pattern } from '../lib/pattern.js'
 
 /** Whether parsed options mean the same: also secrets, patterns and codecs, which compare as equal by their properties alone. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { ComponentConfig } from '../config/load.js'
 import type { Processor } from '../core/component.js'
-import type { Origin } from '../core/origin.js'
+import type { Origin } from '../core/event/origin.js'
 import { showUtilization } from '../flow/busy.js'
 import type { ComponentCounters } from '../flow/counters.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'

@@ -1,5 +1,5 @@
 import type { KeyWatch, Lifecycle, Processor } from '../core/component.js'
-import { REJECTED } from '../core/delivery-options.js'
+import { REJECTED } from '../core/options/delivery-options.js'
 import { type FanOut, type Input, pumpSide, type Tap } from '../flow/fan-out.js'
 import type { SideOutput } from '../flow/side-output.js'
 

@@ -4,8 +4,8 @@ import { crc32 } from 'node:zlib'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../core/errors.js'
 import { NewerFormat, readState, refuseNewer, StateUnreadable } from '../core/unreadable.js'
-import { writeAtomic } from '../lib/atomic-file.js'
-import { makeFolder } from '../lib/make-folder.js'
+import { writeAtomic } from '../lib/files/atomic-file.js'
+import { makeFolder } from '../lib/files/make-folder.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**

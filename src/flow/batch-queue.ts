@@ -1,5 +1,5 @@
 import { Writable } from 'node:stream'
-import type { EventBatch } from '../core/batch.js'
+import type { EventBatch } from '../core/event/batch.js'
 import { type Amount, add } from './counters.js'
 import { STREAM_DEPTH } from './side-output.js'
 

@@ -1,9 +1,9 @@
-import type { EventBatch } from '../core/batch.js'
 import { errorText } from '../core/errors.js'
-import type { Fields } from '../core/event.js'
-import { MODIFIED } from '../core/flags.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { Fields } from '../core/event/event.js'
+import { MODIFIED } from '../core/event/flags.js'
+import { Share } from '../core/event/share.js'
 import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
-import { Share } from '../core/share.js'
 import { checkWritable, madeLine } from './made-batch.js'
 
 /** One batch in a processor: what is decided about its events. */

@@ -1,6 +1,6 @@
-import type { EventBatch } from '../core/batch.js'
 import type { ComponentMetrics } from '../core/component.js'
 import type { DeliveryError } from '../core/errors.js'
+import type { EventBatch } from '../core/event/batch.js'
 
 /** Where events go that are refused for good, or cannot be processed. */
 export interface DeadLetters {

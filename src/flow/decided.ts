@@ -1,6 +1,6 @@
-import type { EventBatch } from '../core/batch.js'
 import type { ComponentMetrics } from '../core/component.js'
-import type { Origin } from '../core/origin.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { Origin } from '../core/event/origin.js'
 import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, MAIN, type OnError, type Plan } from '../core/processor.js'
 import type { BatchWork } from './batch-work.js'
 import { lineBatch } from './made-batch.js'

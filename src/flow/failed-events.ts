@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
-import type { EventBatch } from '../core/batch.js'
 import type { ComponentMetrics } from '../core/component.js'
 import { DeliveryError, errorText } from '../core/errors.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { LogLimit } from '../lib/log-limit.js'
 import { sleep } from '../lib/time.js'
 import { countDeadLetters, type DeadLetters } from './dead-letters.js'

@@ -1,5 +1,5 @@
 import type { Readable, Writable } from 'node:stream'
-import type { EventBatch } from '../core/batch.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { ComponentCounters } from './counters.js'
 import type { SideOutput } from './side-output.js'
 

@@ -1,9 +1,9 @@
-import type { Ack } from '../core/ack.js'
-import { EventBatch } from '../core/batch.js'
-import type { Fields } from '../core/event.js'
-import type { Origin } from '../core/origin.js'
-import { checkJson, jsonText } from '../lib/json-text.js'
-import { LineSplitter } from '../lib/line-splitter.js'
+import type { Ack } from '../core/event/ack.js'
+import { EventBatch } from '../core/event/batch.js'
+import type { Fields } from '../core/event/event.js'
+import type { Origin } from '../core/event/origin.js'
+import { checkJson, jsonText } from '../lib/formats/json-text.js'
+import { LineSplitter } from '../lib/lines/line-splitter.js'
 
 const NO_LIMIT = 2 ** 31 - 1
 

@@ -1,8 +1,8 @@
 import { copyFile, lstat, open, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errorCode } from '../core/errors.js'
-import { syncFolder } from '../lib/atomic-file.js'
-import { makeFolder } from '../lib/make-folder.js'
+import { syncFolder } from '../lib/files/atomic-file.js'
+import { makeFolder } from '../lib/files/make-folder.js'
 
 /**
  * A copy of what the published pipelines keep (buffers, dead letters, idempotency keys), while they run. Invariants: a key

@@ -1,5 +1,5 @@
-import type { Metrics } from '../engine/metrics.js'
-import type { AccountQuotas } from './account-quota.js'
+import type { Metrics } from '../engine/measure/metrics.js'
+import type { AccountQuotas } from './account/account-quota.js'
 import type { Attendance } from './room.js'
 
 const REFUSED = ['sluice_ingest_refused_requests_total', 'Requests with events that were refused, by reason.'] as const

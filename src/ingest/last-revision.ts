@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import type { Config } from '../config/load.js'
 import { errorText } from '../core/errors.js'
-import { leftInBuffers } from '../engine/left-behind.js'
-import { writeAtomic } from '../lib/atomic-file.js'
+import { leftInBuffers } from '../engine/state/left-behind.js'
+import { writeAtomic } from '../lib/files/atomic-file.js'
 import type { HostedPipeline, Published } from './hosted-pipeline.js'
 
 /** In the folder of a pipeline. */

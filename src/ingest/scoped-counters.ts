@@ -1,4 +1,4 @@
-import type { Metrics } from '../engine/metrics.js'
+import type { Metrics } from '../engine/measure/metrics.js'
 import type { ComponentCounters, CounterSet } from '../flow/counters.js'
 
 /** Counters of one pipeline among those of others: the ids begin with its own. */

@@ -1,5 +1,5 @@
-import { splitInput } from '../config/input.js'
 import type { Config } from '../config/load.js'
+import { splitInput } from '../config/yaml/input.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { intervalOf } from '../terminal/interval-flag.js'

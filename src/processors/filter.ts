@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { compileCondition, condition, type EventTest, pathsOf } from '../condition/condition.js'
 import { explainCondition } from '../condition/explain.js'
-import type { EventBatch } from '../core/batch.js'
 import { type ComponentContext, defineProcessor, type Processor } from '../core/component.js'
+import type { EventBatch } from '../core/event/batch.js'
 import { discard } from '../core/processor.js'
 
 const FILTERED = discard(0)

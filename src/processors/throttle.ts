@@ -1,6 +1,5 @@
 import { randomInt } from 'node:crypto'
 import { pathsOf } from '../condition/condition.js'
-import type { EventBatch } from '../core/batch.js'
 import {
   type ComponentContext,
   defineProcessor,
@@ -8,7 +7,8 @@ import {
   type KeyWatch,
   type Processor,
 } from '../core/component.js'
-import type { FieldReader } from '../core/field-reader.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import { discard, type Plan } from '../core/processor.js'
 import type { Clock } from '../lib/time.js'
 import { BusiestKeys } from '../throttle/busiest-keys.js'

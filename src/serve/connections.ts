@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
 import type { ServiceOptions } from '../config/service-options.js'
-import type { Metrics } from '../engine/metrics.js'
+import type { Metrics } from '../engine/measure/metrics.js'
 import { boundConnections } from '../http/server/addresses.js'
 import { ConnectionReport } from '../http/server/connection-report.js'
 import type { Connections } from '../http/server/connections.js'

@@ -1,7 +1,7 @@
 import type { Service } from '../api/domain/service.js'
 import type { RequestCounts } from '../api/http/request-counts.js'
 import type { Store } from '../api/store/store.js'
-import type { Metrics } from '../engine/metrics.js'
+import type { Metrics } from '../engine/measure/metrics.js'
 
 /** Metrics of the service itself. */
 export function serviceMetrics(metrics: Metrics, counts: RequestCounts, service: Service, ready: () => boolean): void {

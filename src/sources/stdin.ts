@@ -1,13 +1,13 @@
 import { z } from 'zod'
 import { decodeOption } from '../codecs/options.js'
-import { EventBatch } from '../core/batch.js'
 import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
-import { fieldsOfLines } from '../core/event-fields.js'
-import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/multiline-options.js'
-import { byteSize, duration } from '../core/options.js'
-import type { Origin } from '../core/origin.js'
-import type { Frame, LineSplitter } from '../lib/line-splitter.js'
-import { untilReadable } from '../lib/until-readable.js'
+import { EventBatch } from '../core/event/batch.js'
+import { fieldsOfLines } from '../core/event/event-fields.js'
+import type { Origin } from '../core/event/origin.js'
+import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/options/multiline-options.js'
+import { byteSize, duration } from '../core/options/options.js'
+import { untilReadable } from '../lib/files/until-readable.js'
+import type { Frame, LineSplitter } from '../lib/lines/line-splitter.js'
 
 const options = z
   .strictObject({

@@ -1,6 +1,6 @@
 import { components } from '../components.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
-import { ManagedConfig } from '../config/managed-config.js'
+import { ManagedConfig } from '../config/managed/managed-config.js'
 import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
 
 /** The configuration of a daemon. The local part of a managed one is completed with the revision that the daemon ran last. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { type FieldReader, MISSING, NULL } from '../core/field-reader.js'
+import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import type { BucketColumns } from './windows.js'
 
 /** Keys above this many bytes are kept as their digest, so that they cannot fill the memory. */

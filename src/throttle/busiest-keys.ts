@@ -1,6 +1,6 @@
-import type { EventBatch } from '../core/batch.js'
 import type { KeyCount, KeyCounts } from '../core/component.js'
-import { type FieldReader, MISSING, NULL } from '../core/field-reader.js'
+import type { EventBatch } from '../core/event/batch.js'
+import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import type { Clock } from '../lib/time.js'
 import { DISCARD, EXCLUDED, FULL, TOO_LATE } from './decider.js'
 

@@ -1,5 +1,5 @@
-import type { EventBatch } from '../core/batch.js'
-import type { FieldReader } from '../core/field-reader.js'
+import type { EventBatch } from '../core/event/batch.js'
+import type { FieldReader } from '../core/event/field-reader.js'
 import { BucketKey, KeyedBuckets } from './buckets.js'
 import type { LATE } from './event-windows.js'
 import { createWindows, type WindowMode, type Windows } from './windows.js'

@@ -1,6 +1,6 @@
-import type { EventBatch } from '../core/batch.js'
-import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../core/field-reader.js'
-import { LARGEST_MS, parseIsoTime } from '../lib/iso-time.js'
+import type { EventBatch } from '../core/event/batch.js'
+import { type FieldReader, NUMBER, OBJECT_VALUE, STRING } from '../core/event/field-reader.js'
+import { LARGEST_MS, parseIsoTime } from '../lib/formats/iso-time.js'
 import type { Clock } from '../lib/time.js'
 import { KeyedBuckets } from './buckets.js'
 import {

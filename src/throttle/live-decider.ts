@@ -1,4 +1,4 @@
-import type { EventBatch } from '../core/batch.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { Clock } from '../lib/time.js'
 import { Decider, type DeciderOptions, type KeyedLimiter } from './decider.js'
 import { EventDecider, EventLimiter } from './event-decider.js'

@@ -1,6 +1,6 @@
 import type { ComponentConfig, Config } from '../../src/config/load.js'
 import type { AnyDefinition } from '../../src/core/component.js'
-import { type DeliveryOptions, deliveryOptions } from '../../src/core/delivery-options.js'
+import { type DeliveryOptions, deliveryOptions } from '../../src/core/options/delivery-options.js'
 import { file } from '../../src/destinations/file.js'
 import { clientsSource } from './clients.js'
 import { simulatedProcessor } from './processors.js'

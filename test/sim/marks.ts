@@ -1,4 +1,4 @@
-import type { EventBatch } from '../../src/core/batch.js'
+import type { EventBatch } from '../../src/core/event/batch.js'
 
 /**
  * What an event is known by, wherever it appears: `#a17#` is number 17 of topic a, `#a17x#` a part of it. An event that was made of

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { EventBatch } from '../../src/core/batch.js'
 import { type Destination, defineDestination } from '../../src/core/component.js'
 import { DeliveryError } from '../../src/core/errors.js'
+import type { EventBatch } from '../../src/core/event/batch.js'
 import { currentMachine } from './machine.js'
 import { marksOf, numberIn } from './marks.js'
 import type { World } from './world.js'

@@ -1,13 +1,13 @@
 import { Writable } from 'node:stream'
 import { codecOf } from '../../src/codecs/list.js'
-import { Ack, type AckStatus } from '../../src/core/ack.js'
-import { EventBatch } from '../../src/core/batch.js'
-import { parseFieldPath } from '../../src/core/field-path.js'
-import { FieldReader } from '../../src/core/field-reader.js'
-import { MODIFIED } from '../../src/core/flags.js'
-import type { Origin } from '../../src/core/origin.js'
-import { WantedNames } from '../../src/lib/json-scan.js'
-import { type Frame, LineSplitter } from '../../src/lib/line-splitter.js'
+import { Ack, type AckStatus } from '../../src/core/event/ack.js'
+import { EventBatch } from '../../src/core/event/batch.js'
+import { parseFieldPath } from '../../src/core/event/field-path.js'
+import { FieldReader } from '../../src/core/event/field-reader.js'
+import { MODIFIED } from '../../src/core/event/flags.js'
+import type { Origin } from '../../src/core/event/origin.js'
+import { WantedNames } from '../../src/lib/formats/json-scan.js'
+import { type Frame, LineSplitter } from '../../src/lib/lines/line-splitter.js'
 
 export interface BatchOptions {
   /** The codec, by its name alone or with options. */

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
-import { MISSING } from '../../src/core/field-reader.js'
-import { WantedNames } from '../../src/lib/json-scan.js'
+import { MISSING } from '../../src/core/event/field-reader.js'
+import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import { type BatchOptions, batchOf, readerOf } from './batches.js'
 import { seeded } from './seeded.js'
 

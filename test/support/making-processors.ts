@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { components } from '../../src/components.js'
 import { type AnyDefinition, defineProcessor } from '../../src/core/component.js'
+import type { Share } from '../../src/core/event/share.js'
 import { CONSUMED, discard, type Emitted, FAILED, output } from '../../src/core/processor.js'
-import type { Share } from '../../src/core/share.js'
 
 /** Loaded into the daemon (`node --import`): processors that route, split and collect events by their number `.n`. */
 

@@ -1,11 +1,11 @@
 import { pino } from 'pino'
 import { JSON_OBJECTS } from '../../src/codecs/json.js'
 import type { AnyDefinition, ComponentContext, Processor } from '../../src/core/component.js'
-import { FieldReader } from '../../src/core/field-reader.js'
+import { FieldReader } from '../../src/core/event/field-reader.js'
 import type { OnError } from '../../src/core/processor.js'
 import { ComponentCounters } from '../../src/flow/counters.js'
 import { Stage, type StageContext } from '../../src/flow/stage.js'
-import { WantedNames } from '../../src/lib/json-scan.js'
+import { WantedNames } from '../../src/lib/formats/json-scan.js'
 import type { TimerClock } from '../../src/lib/time.js'
 import { ManualTime } from './manual-time.js'
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { duration } from '../../core/options.js'
+import { duration } from '../../core/options/options.js'
 import { trimKey } from '../../http/auth/auth-options.js'
 import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './accounts/scopes.js'
 import { HEALTHS, time } from './documents.js'

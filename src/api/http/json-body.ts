@@ -5,7 +5,7 @@ import { readBody } from '../../http/server/body.js'
 import type { Lease } from '../../http/server/quota.js'
 import { Refusal, tooLarge } from '../../http/server/refusal.js'
 import { onReplyOver } from '../../http/server/reply.js'
-import { AccountQuotas } from '../../ingest/account-quota.js'
+import { AccountQuotas } from '../../ingest/account/account-quota.js'
 import { ApiError } from '../domain/errors.js'
 import { accountOf } from '../domain/keys/principal.js'
 

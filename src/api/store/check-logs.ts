@@ -1,6 +1,6 @@
 import { link, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { syncFolder, writeAtomic } from '../../lib/atomic-file.js'
+import { syncFolder, writeAtomic } from '../../lib/files/atomic-file.js'
 import { type Damage, readLog, writeLog } from './level-log.js'
 import { StoreError } from './store.js'
 

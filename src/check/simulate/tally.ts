@@ -1,5 +1,5 @@
-import type { EventBatch } from '../../core/batch.js'
-import type { FieldReader } from '../../core/field-reader.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { FieldReader } from '../../core/event/field-reader.js'
 import { BucketKey, hashBytes, KeyTable } from '../../throttle/buckets.js'
 
 /** What a simulation counts: by key, and over time. Memory is bounded whatever comes. */

@@ -169,7 +169,7 @@ export const apiCommands: readonly Command[] = [
     async run({ options, operands }, io) {
       const { pipelineId, withClient } = await load()
       const { config, revision } = options
-      const { loadDocument } = await import('../../config/load-document.js')
+      const { loadDocument } = await import('../../config/yaml/load-document.js')
       const document = config === undefined ? undefined : loadDocument(config)
       return withClient(options, io, async client => {
         const pipeline = await pipelineId(client, operands[0])

@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
 import type { KeyWatch } from '../../core/component.js'
-import type { Totals } from '../../engine/totals.js'
+import type { Totals } from '../../engine/measure/totals.js'
 import { printable } from '../../lib/printable.js'
 import { formatDuration } from '../../lib/units.js'
 import { APPS } from './apps.js'

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { ProgressWatch } from '../../engine/progress.js'
+import { ProgressWatch } from '../../engine/measure/progress.js'
 import type { Supervisor } from '../../engine/supervisor.js'
 import { daemonState, type ServiceState } from './service-state.js'
 import { LOOKS, type Subject } from './systemd.js'

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import type { Logger } from 'pino'
 import { errorText } from '../../core/errors.js'
-import { helperProcess } from '../../lib/helper-process.js'
+import { helperProcess } from '../../lib/files/helper-process.js'
 import { after, monotonicMicros } from '../../lib/time.js'
 
 /** `READY=1`, `STATUS=...` and so on, by name. */

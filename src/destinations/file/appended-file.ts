@@ -2,11 +2,11 @@ import fs, { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
 import { type Encoding, encodeLines, RawEncoder } from '../../codecs/encode.js'
-import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
-import type { Reach } from '../../core/reach.js'
-import type { FileSystems } from '../../lib/file-systems.js'
-import { irregular } from '../../lib/regular-file.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import type { Reach } from '../../core/options/reach.js'
+import type { FileSystems } from '../../lib/files/file-systems.js'
+import { irregular } from '../../lib/files/regular-file.js'
 
 /** The calls to the operating system; tests inject faults here. */
 export const calls = {

@@ -1,12 +1,12 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 import { PLAIN_TEXT } from '../../codecs/text.js'
-import { EventBatch } from '../../core/batch.js'
 import { type AnyDefinition, defineSource } from '../../core/component.js'
-import type { Origin } from '../../core/origin.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Origin } from '../../core/event/origin.js'
 import { LowWaterMark } from '../../flow/low-water-mark.js'
-import type { WantedNames } from '../../lib/json-scan.js'
-import { type Frame, LINE_END, LineSplitter, PIECE } from '../../lib/line-splitter.js'
+import type { WantedNames } from '../../lib/formats/json-scan.js'
+import { type Frame, LINE_END, LineSplitter, PIECE } from '../../lib/lines/line-splitter.js'
 import { decodeLetter, type Letter } from './record.js'
 
 /** More than any record has. */

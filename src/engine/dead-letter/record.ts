@@ -2,13 +2,13 @@ import { eventText } from '../../codecs/encode.js'
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import { codecOf } from '../../codecs/list.js'
 import { PLAIN_TEXT } from '../../codecs/text.js'
-import type { EventBatch } from '../../core/batch.js'
 import type { Codec } from '../../core/codec.js'
 import type { DeliveryError } from '../../core/errors.js'
-import { partialMark } from '../../core/event.js'
-import { DECODED, INVALID, MODIFIED } from '../../core/flags.js'
-import { SLOT, scanObject, WantedNames } from '../../lib/json-scan.js'
-import { CONTINUES, PIECE } from '../../lib/line-splitter.js'
+import type { EventBatch } from '../../core/event/batch.js'
+import { partialMark } from '../../core/event/event.js'
+import { DECODED, INVALID, MODIFIED } from '../../core/event/flags.js'
+import { SLOT, scanObject, WantedNames } from '../../lib/formats/json-scan.js'
+import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 
 /**
  * A refused event as a line of JSON: time, destination, status (if any), reason, request_id (if any), error, event:
@@ -66,7 +66,7 @@ function lineMember(batch: EventBatch, i: number): Line {
 export interface Letter {
   readonly reason: string
   readonly line: Buffer
-  /** Of the line, as lib/line-splitter.ts has them. */
+  /** Of the line, as lib/lines/line-splitter.ts has them. */
   readonly flags: number
   readonly codec: Codec
   readonly path: string | undefined

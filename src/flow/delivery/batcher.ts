@@ -1,4 +1,4 @@
-import type { EventBatch } from '../../core/batch.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
 export interface BatchLimits {

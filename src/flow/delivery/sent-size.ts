@@ -1,5 +1,5 @@
-import type { EventBatch } from '../../core/batch.js'
 import type { Destination } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 
 /** How much lower than before the ratio may be with one request: a few large ones in between must not be forgotten. */

@@ -1,13 +1,13 @@
 import { codecOf } from '../../codecs/list.js'
-import type { Ack } from '../../core/ack.js'
-import { EventBatch } from '../../core/batch.js'
 import type { Codec } from '../../core/codec.js'
-import type { Fields } from '../../core/event.js'
-import { DECODED, MODIFIED, SCANNED } from '../../core/flags.js'
-import type { Origin } from '../../core/origin.js'
-import type { WantedNames } from '../../lib/json-scan.js'
-import { jsonText } from '../../lib/json-text.js'
-import { LINE_END } from '../../lib/line-splitter.js'
+import type { Ack } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Fields } from '../../core/event/event.js'
+import { DECODED, MODIFIED, SCANNED } from '../../core/event/flags.js'
+import type { Origin } from '../../core/event/origin.js'
+import type { WantedNames } from '../../lib/formats/json-scan.js'
+import { jsonText } from '../../lib/formats/json-text.js'
+import { LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
  * A batch as bytes and back: every event with its line, its line end, its flags, and its fields where they were

@@ -1,5 +1,5 @@
-import { Ack } from '../../core/ack.js'
-import type { EventBatch } from '../../core/batch.js'
+import { Ack } from '../../core/event/ack.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { Amount } from '../counters.js'
 import type { BatchDecoder } from './batch-record.js'
 import type { RecordQueue } from './record-queue.js'

@@ -1,8 +1,8 @@
 import { constants } from 'node:fs'
 import { type FileHandle, open, readdir, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { syncFolder } from '../../lib/atomic-file.js'
-import { makeFolder } from '../../lib/make-folder.js'
+import { syncFolder } from '../../lib/files/atomic-file.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
 
 /** What a buffer does with its disk, so that a test can be the disk. Everything rejects with errors of the system. */
 export interface BufferFolder {

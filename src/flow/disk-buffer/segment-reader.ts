@@ -1,4 +1,4 @@
-import { freeChunk, holdChunk, POOLED_BYTES, takeChunk } from '../../lib/chunk-pool.js'
+import { freeChunk, holdChunk, POOLED_BYTES, takeChunk } from '../../lib/lines/chunk-pool.js'
 import type { Linked } from '../../lib/linked-list.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import { HEAD_SIZE, type Head, isWhole, MARK, type Place, readHead } from './frame.js'

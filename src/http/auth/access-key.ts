@@ -2,8 +2,8 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { DeliveryError, errorCode } from '../../core/errors.js'
-import { OutOfReach, openWithin, type Reach } from '../../core/reach.js'
-import { fileSystems, SilentFileSystem } from '../../lib/file-systems.js'
+import { OutOfReach, openWithin, type Reach } from '../../core/options/reach.js'
+import { fileSystems, SilentFileSystem } from '../../lib/files/file-systems.js'
 import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
 
 const LONGEST_KEY = 16 * 1024

@@ -2,10 +2,10 @@ import { constants } from 'node:fs'
 import { z } from 'zod'
 import type { OptionWarning } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
-import { refuse, refuseAt, secret } from '../../core/options.js'
-import { filePath, reaches } from '../../core/reach.js'
-import { SilentFileSystem } from '../../lib/file-systems.js'
-import { accessSync, statSync } from '../../lib/guarded-fs.js'
+import { refuse, refuseAt, secret } from '../../core/options/options.js'
+import { filePath, reaches } from '../../core/options/reach.js'
+import { SilentFileSystem } from '../../lib/files/file-systems.js'
+import { accessSync, statSync } from '../../lib/files/guarded-fs.js'
 
 /** What RFC 9110 allows as a header name, and as an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/

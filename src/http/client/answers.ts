@@ -1,6 +1,6 @@
 import type { Dispatcher } from 'undici'
-import type { EventBatch } from '../../core/batch.js'
 import { DeliveryError, type Failure } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { Clock } from '../../lib/time.js'
 import type { AccessKey } from '../auth/access-key.js'
 import { bodyText, cutText, drain } from './answer-text.js'

@@ -1,5 +1,4 @@
 import type { z } from 'zod'
-import type { EventBatch } from '../../core/batch.js'
 import {
   type ComponentContext,
   type Definition,
@@ -11,6 +10,7 @@ import {
   type Receipt,
 } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import { written } from '../../core/explain.js'
 import { packageVersion } from '../../lib/version.js'
 import { AccessKey } from '../auth/access-key.js'

@@ -1,7 +1,7 @@
 import zlib from 'node:zlib'
 import { z } from 'zod'
-import { duration, refuse, refuseAt } from '../../core/options.js'
-import { filePath, reaches } from '../../core/reach.js'
+import { duration, refuse, refuseAt } from '../../core/options/options.js'
+import { filePath, reaches } from '../../core/options/reach.js'
 import { auth, HEADER_NAME } from '../auth/auth-options.js'
 import { httpUrl, proxy } from './proxy-options.js'
 

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import type { DestinationContext } from '../../core/component.js'
 import { DeliveryError } from '../../core/errors.js'
-import { AddressList } from '../../lib/address-list.js'
+import { AddressList } from '../../lib/network/address-list.js'
 import { AccessKey } from '../auth/access-key.js'
 import type { ProxyOptions } from './proxy-options.js'
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { promisify } from 'node:util'
 import zlib from 'node:zlib'
 import type { Encoded } from '../../codecs/encode.js'
-import type { EventBatch } from '../../core/batch.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { ClientOptions } from './options.js'
 
 /** A larger body is not worth keeping its memory for the next. */

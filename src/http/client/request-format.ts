@@ -1,5 +1,5 @@
 import type { Encoded } from '../../codecs/encode.js'
-import type { EventBatch } from '../../core/batch.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import type { Entry } from './divided.js'
 
 /**

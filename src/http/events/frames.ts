@@ -1,4 +1,4 @@
-import { type Frame, LINE_END, LineSplitter } from '../../lib/line-splitter.js'
+import { type Frame, LINE_END, LineSplitter } from '../../lib/lines/line-splitter.js'
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 

@@ -1,5 +1,5 @@
-import { objectEnd } from '../../lib/json-scan.js'
-import { flatten } from '../../lib/json-text.js'
+import { objectEnd } from '../../lib/formats/json-scan.js'
+import { flatten } from '../../lib/formats/json-text.js'
 import { Refusal } from '../server/refusal.js'
 
 const LF = 0x0a

@@ -1,9 +1,9 @@
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import { PLAIN_TEXT } from '../../codecs/text.js'
-import type { AckStatus } from '../../core/ack.js'
-import { EventBatch } from '../../core/batch.js'
 import type { Codec } from '../../core/codec.js'
 import type { Outlet, SourceContext } from '../../core/component.js'
+import type { AckStatus } from '../../core/event/ack.js'
+import { EventBatch } from '../../core/event/batch.js'
 import type { Content } from './checks.js'
 import { framesOf, PORTION_BYTES } from './frames.js'
 

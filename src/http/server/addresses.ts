@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { refuse } from '../../core/options.js'
-import { reaches } from '../../core/reach.js'
-import { AddressList, isAddressOrRange } from '../../lib/address-list.js'
+import { refuse } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
+import { AddressList, isAddressOrRange } from '../../lib/network/address-list.js'
 import { type ConnectionEvents, Connections } from './connections.js'
 
 /** An address, or a range of addresses. */

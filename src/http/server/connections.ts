@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Server, Socket } from 'node:net'
-import { descriptorLimit } from '../../lib/descriptor-limit.js'
-import { networkOf, plainAddress } from '../../lib/network-address.js'
+import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
+import { networkOf, plainAddress } from '../../lib/network/network-address.js'
 import { every, systemClock } from '../../lib/time.js'
 
 /**

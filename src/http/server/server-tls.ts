@@ -1,7 +1,7 @@
 import type { Server, Socket } from 'node:net'
 import type { TlsOptions, Server as TlsServer } from 'node:tls'
 import { z } from 'zod'
-import { filePath } from '../../core/reach.js'
+import { filePath } from '../../core/options/reach.js'
 import { every } from '../../lib/time.js'
 import type { TlsContent } from '../tls/tls-content.js'
 import { TlsFiles, type TlsFilesContext } from '../tls/tls-files.js'

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
 import { LogLimit } from '../../lib/log-limit.js'
-import { plainAddress } from '../../lib/network-address.js'
+import { plainAddress } from '../../lib/network/network-address.js'
 import type { Clock } from '../../lib/time.js'
 import { opensslText, tlsAlertOf } from '../tls/tls-alert.js'
 

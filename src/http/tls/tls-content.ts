@@ -2,9 +2,9 @@ import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import type { Stats } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { errorCode } from '../../core/errors.js'
-import { OutOfReach, openWithin, type Reach } from '../../core/reach.js'
-import { fileSystems, SilentFileSystem } from '../../lib/file-systems.js'
-import { readFileSync, statSync } from '../../lib/guarded-fs.js'
+import { OutOfReach, openWithin, type Reach } from '../../core/options/reach.js'
+import { fileSystems, SilentFileSystem } from '../../lib/files/file-systems.js'
+import { readFileSync, statSync } from '../../lib/files/guarded-fs.js'
 import { opensslText } from './tls-alert.js'
 
 /** Files of certificates and keys, read and checked against one another. */

@@ -1,4 +1,4 @@
-import { adviceFor, type OrphanKind } from '../../engine/orphans.js'
+import { adviceFor, type OrphanKind } from '../../engine/state/orphans.js'
 import { counted, type DaemonView, short } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 

@@ -1,6 +1,6 @@
 import { explainCondition } from '../../condition/explain.js'
-import type { EventBatch } from '../../core/batch.js'
 import type { ComponentContext } from '../../core/component.js'
+import type { EventBatch } from '../../core/event/batch.js'
 import { type Finding, shownValue } from '../../core/explain.js'
 import { formatDuration } from '../../lib/units.js'
 import { BucketKey } from '../../throttle/buckets.js'

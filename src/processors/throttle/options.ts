@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { compileCondition, condition } from '../../condition/condition.js'
-import type { FieldPath } from '../../core/field-path.js'
-import type { FieldReader } from '../../core/field-reader.js'
-import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../../core/options.js'
+import type { FieldPath } from '../../core/event/field-path.js'
+import type { FieldReader } from '../../core/event/field-reader.js'
+import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 
 /** What `allowed_lateness` and `on_late` are where there is a time_field alone. */

@@ -1,4 +1,4 @@
-import { descriptorLimit } from '../../lib/descriptor-limit.js'
+import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
 import { leadsTo } from './identity.js'
 import type { Tailer } from './reading/tailer.js'
 

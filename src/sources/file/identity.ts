@@ -1,8 +1,8 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/guarded-fs.js'
-import { type Frame, LINE_END } from '../../lib/line-splitter.js'
+import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/files/guarded-fs.js'
+import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
  * Which file is it? A device and an inode name it while it exists, but an inode is given away again, and a file may

@@ -10,7 +10,7 @@ export interface Position {
   readonly offset: number
   /** The beginning of the line that continues here was delivered. */
   readonly continues: boolean
-  /** What the splitter has to know of what was before (lib/record-splitter.ts). */
+  /** What the splitter has to know of what was before (lib/lines/record-splitter.ts). */
   readonly carry: number
   /** Of the bytes before `offset`. */
   readonly tail: Fingerprint

@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import { dirname } from 'node:path'
 import { z } from 'zod'
-import type { Origin } from '../../core/origin.js'
+import type { Origin } from '../../core/event/origin.js'
 import { refuseNewer } from '../../core/unreadable.js'
 import { type BirthTimes, goneKey, keyOf } from './identity.js'
 import type { Position } from './positions.js'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { codecOption } from '../../codecs/options.js'
-import { byteSize, duration, refuseAt } from '../../core/options.js'
-import { reaches } from '../../core/reach.js'
+import { byteSize, duration, refuseAt } from '../../core/options/options.js'
+import { reaches } from '../../core/options/reach.js'
 import { auth } from '../../http/auth/auth-options.js'
 import { listenOptions } from '../../http/server/listener.js'
 

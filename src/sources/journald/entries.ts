@@ -1,4 +1,4 @@
-import { CONTINUES, LineSplitter, PIECE } from '../../lib/line-splitter.js'
+import { CONTINUES, LineSplitter, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Entry } from './fields.js'
 import { LongEntry } from './long-entry.js'
 

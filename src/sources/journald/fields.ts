@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
-import type { EventFields } from '../../core/event-fields.js'
-import { SEVERITIES } from '../../lib/syslog.js'
+import type { EventFields } from '../../core/event/event-fields.js'
+import { SEVERITIES } from '../../lib/formats/syslog.js'
 
 /** An entry as `journalctl -o json` writes it: text, bytes as an array of numbers, null, or an array of these. */
 export type Entry = Readonly<Record<string, unknown>>

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
-import type { Frame } from '../../lib/line-splitter.js'
+import { untilReadable } from '../../lib/files/until-readable.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
-import { untilReadable } from '../../lib/until-readable.js'
 import type { Framer } from './framer.js'
 
 /** When the run ends: how long a sender may go on with what it had begun, and how long it may pause then. */

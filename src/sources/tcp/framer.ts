@@ -1,5 +1,5 @@
-import type { Frame } from '../../lib/line-splitter.js'
-import { LineSplitter } from '../../lib/line-splitter.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
+import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { OctetSplitter } from './octet-splitter.js'
 
 /** Finds the messages in the bytes of a connection. */

@@ -1,4 +1,4 @@
-import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/line-splitter.js'
+import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Framer } from './framer.js'
 
 /**

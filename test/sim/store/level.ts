@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { ClassicLevel } from 'classic-level'
-import { syncFolder } from '../../../src/lib/atomic-file.js'
+import { syncFolder } from '../../../src/lib/files/atomic-file.js'
 import { currentMachine } from '../machine.js'
 import { framed, recovered } from './log-file.js'
 

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { Writable } from 'node:stream'
 import t from 'tap'
 import { streamTap, type Tappable } from '../../../src/admin/tap.js'
-import type { EventBatch } from '../../../src/core/batch.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { batchOf } from '../../support/batches.js'
 import { until } from '../../support/tailing.js'
 

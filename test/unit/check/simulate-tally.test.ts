@@ -1,6 +1,6 @@
 import t from 'tap'
 import { DEFAULT_BUCKET, DISCARDED, EXCLUDED, KeyTally, PASSED, TimeTally } from '../../../src/check/simulate/tally.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
-import type { EventBatch } from '../../../src/core/batch.js'
-import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
+import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 

@@ -4,9 +4,9 @@ import { compileCondition, condition } from '../../../src/condition/condition.js
 import { OPERATORS } from '../../../src/condition/operators.js'
 import { type Condition, ConditionError, parseCondition } from '../../../src/condition/parse.js'
 import { conditionReference } from '../../../src/condition/reference.js'
-import type { EventBatch } from '../../../src/core/batch.js'
-import { FieldReader } from '../../../src/core/field-reader.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
+import { FieldReader } from '../../../src/core/event/field-reader.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
 

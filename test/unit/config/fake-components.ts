@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type AnyDefinition, defineDestination, defineProcessor, defineSource } from '../../../src/core/component.js'
-import { LOCAL } from '../../../src/core/delivery-options.js'
-import { byteSize, duration, fieldPath, regex, secret } from '../../../src/core/options.js'
+import { LOCAL } from '../../../src/core/options/delivery-options.js'
+import { byteSize, duration, fieldPath, regex, secret } from '../../../src/core/options/options.js'
 
 /** Definitions with every kind of option, so that these tests stand when a real component changes. */
 

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path'
 import t from 'tap'
 import { type Config, loadConfig, parseConfig } from '../../../src/config/load.js'
 import { ConfigError, formatProblem } from '../../../src/core/errors.js'
-import { Secret } from '../../../src/core/options.js'
+import { Secret } from '../../../src/core/options/options.js'
 import { testFolder } from '../../support/folder.js'
 import { components } from './fake-components.js'
 

@@ -4,17 +4,17 @@ import t from 'tap'
 import { z } from 'zod'
 import { components } from '../../../src/components.js'
 import { parseDocument } from '../../../src/config/load.js'
-import { type Permitted, refusedBy } from '../../../src/config/permitted.js'
+import { type Permitted, refusedBy } from '../../../src/config/managed/permitted.js'
 import { deliverySchema } from '../../../src/config/schema.js'
 import { defineProcessor } from '../../../src/core/component.js'
-import { textOptions } from '../../../src/core/reach.js'
-import { AddressRules, parseRule } from '../../../src/lib/address-rules.js'
+import { textOptions } from '../../../src/core/options/reach.js'
+import { AddressRules, parseRule } from '../../../src/lib/network/address-rules.js'
 
 t.test('every option that takes text says what its text names', async t => {
   for (const definition of components) {
     const schemas = [definition.options, ...(definition.kind === 'destination' ? [deliverySchema(definition)] : [])]
     for (const { path, reaches } of schemas.flatMap(schema => textOptions(schema)))
-      t.ok(reaches, `${definition.kind} ${definition.type}: ${path.join('.')} needs reaches() of core/reach.ts`)
+      t.ok(reaches, `${definition.kind} ${definition.type}: ${path.join('.')} needs reaches() of core/options/reach.ts`)
   }
 })
 

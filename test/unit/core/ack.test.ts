@@ -1,5 +1,5 @@
 import t from 'tap'
-import { Ack, type AckStatus } from '../../../src/core/ack.js'
+import { Ack, type AckStatus } from '../../../src/core/event/ack.js'
 
 t.test('the worst status of all holders, told once, when the last has settled', async t => {
   const cases: readonly (readonly [statuses: readonly AckStatus[], told: AckStatus])[] = [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { PathError, parseFieldPath, readFieldPath, type Segment, valueAt } from '../../../src/core/field-path.js'
+import { PathError, parseFieldPath, readFieldPath, type Segment, valueAt } from '../../../src/core/event/field-path.js'
 
 t.test('paths, as they are written', async t => {
   const cases: readonly (readonly [text: string, segments: readonly Segment[]])[] = [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { EventBatch } from '../../../src/core/batch.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import {
   ARRAY,
   BOOLEAN,
@@ -11,8 +11,8 @@ import {
   OBJECT_VALUE,
   STRING,
   type ValueKind,
-} from '../../../src/core/field-reader.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+} from '../../../src/core/event/field-reader.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
 

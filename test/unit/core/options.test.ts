@@ -1,7 +1,15 @@
 import { inspect } from 'node:util'
 import t from 'tap'
 import type { z } from 'zod'
-import { byteSize, duration, fieldPath, listenAddress, regex, Secret, secret } from '../../../src/core/options.js'
+import {
+  byteSize,
+  duration,
+  fieldPath,
+  listenAddress,
+  regex,
+  Secret,
+  secret,
+} from '../../../src/core/options/options.js'
 import { formatDuration, formatSize, parseDuration, parseSize } from '../../../src/lib/units.js'
 
 /** The value, or the messages. */

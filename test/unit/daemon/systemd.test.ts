@@ -4,7 +4,7 @@ import { DaemonSubject } from '../../../src/daemon/systemd/daemon-subject.js'
 import { type Notice, Notifier } from '../../../src/daemon/systemd/notifier.js'
 import { daemonState } from '../../../src/daemon/systemd/service-state.js'
 import { LOOKS, type Subject, Systemd } from '../../../src/daemon/systemd/systemd.js'
-import type { Watched } from '../../../src/engine/progress.js'
+import type { Watched } from '../../../src/engine/measure/progress.js'
 
 const silent = pino({ level: 'silent' })
 const turns = async () => {

@@ -12,7 +12,7 @@ import {
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { openCheckpoints } from '../../../src/engine/checkpoints.js'
+import { openCheckpoints } from '../../../src/engine/state/checkpoints.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { until } from '../../support/tailing.js'

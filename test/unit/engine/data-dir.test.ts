@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, statSync, unlinkSync, writeFileSy
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { lockDataDir } from '../../../src/engine/data-dir.js'
+import { lockDataDir } from '../../../src/engine/state/data-dir.js'
 import { testFolder } from '../../support/folder.js'
 import { fill, Mounts, mayMount } from '../../support/mounts.js'
 

@@ -6,8 +6,6 @@ import t, { type Test } from 'tap'
 import { z } from 'zod'
 import { PLAIN_TEXT } from '../../../src/codecs/text.js'
 import { parseConfig } from '../../../src/config/load.js'
-import type { AckStatus } from '../../../src/core/ack.js'
-import { EventBatch } from '../../../src/core/batch.js'
 import {
   type AnyDefinition,
   defineDestination,
@@ -15,15 +13,17 @@ import {
   defineSource,
   type Outlet,
 } from '../../../src/core/component.js'
-import { LOCAL } from '../../../src/core/delivery-options.js'
 import { DeliveryError } from '../../../src/core/errors.js'
+import type { AckStatus } from '../../../src/core/event/ack.js'
+import { EventBatch } from '../../../src/core/event/batch.js'
+import { LOCAL } from '../../../src/core/options/delivery-options.js'
 import { discard } from '../../../src/core/processor.js'
 import { Engine } from '../../../src/engine/engine.js'
-import { Metrics } from '../../../src/engine/metrics.js'
+import { Metrics } from '../../../src/engine/measure/metrics.js'
 import { SourceRun, type SourceRunParts } from '../../../src/engine/source-run.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { FanOut } from '../../../src/flow/fan-out.js'
-import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { Kind } from '../../../src/core/component.js'
-import { type TotalsOf, totalsOf } from '../../../src/engine/totals.js'
+import { type TotalsOf, totalsOf } from '../../../src/engine/measure/totals.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 
 /** A component and what it counted: [received, sent, discarded by reason]; what is missing is in flight. */

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { encodeLines, RawEncoder } from '../../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
-import { Ack, type AckStatus } from '../../../src/core/ack.js'
-import type { EventBatch } from '../../../src/core/batch.js'
+import { Ack, type AckStatus } from '../../../src/core/event/ack.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { BatchDecoder, BatchRecordError, encodeBatch } from '../../../src/flow/disk-buffer/batch-record.js'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { type BatchOptions, batchOf, readerOf } from '../../support/batches.js'
 import { Seeded } from '../../support/seeded.js'
 

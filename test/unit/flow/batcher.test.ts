@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { AckStatus } from '../../../src/core/ack.js'
-import type { EventBatch } from '../../../src/core/batch.js'
+import type { AckStatus } from '../../../src/core/event/ack.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { Batcher, halve } from '../../../src/flow/delivery/batcher.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'

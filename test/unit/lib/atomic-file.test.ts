@@ -1,8 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { writeAtomic } from '../../../src/lib/atomic-file.js'
-import { makeFolder, makeFolderSync } from '../../../src/lib/make-folder.js'
+import { writeAtomic } from '../../../src/lib/files/atomic-file.js'
+import { makeFolder, makeFolderSync } from '../../../src/lib/files/make-folder.js'
 import { testFolder } from '../../support/folder.js'
 
 t.test('replaces a file as a whole', async t => {

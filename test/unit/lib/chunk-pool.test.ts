@@ -1,8 +1,8 @@
 import t from 'tap'
-import { Ack } from '../../../src/core/ack.js'
-import { EventBatch } from '../../../src/core/batch.js'
-import { POOLED_BYTES } from '../../../src/lib/chunk-pool.js'
-import { LineSplitter } from '../../../src/lib/line-splitter.js'
+import { Ack } from '../../../src/core/event/ack.js'
+import { EventBatch } from '../../../src/core/event/batch.js'
+import { POOLED_BYTES } from '../../../src/lib/lines/chunk-pool.js'
+import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
 import { seeded } from '../../support/seeded.js'
 

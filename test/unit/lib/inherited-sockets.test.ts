@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { InheritedSockets, inheritedSockets, listenOn, listenText } from '../../../src/lib/inherited-sockets.js'
+import { InheritedSockets, inheritedSockets, listenOn, listenText } from '../../../src/lib/network/inherited-sockets.js'
 import { freePort } from '../../support/free-port.js'
 import { needs } from '../../support/needs.js'
 

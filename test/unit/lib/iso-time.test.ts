@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseIsoTime } from '../../../src/lib/iso-time.js'
+import { parseIsoTime } from '../../../src/lib/formats/iso-time.js'
 import { seeded } from '../../support/seeded.js'
 
 /** Read from the middle of other bytes, as from a line. */

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import type { Segment } from '../../../src/core/field-path.js'
+import type { Segment } from '../../../src/core/event/field-path.js'
 import {
   ARRAY,
   BOOLEAN,
@@ -12,9 +12,9 @@ import {
   OBJECT_VALUE,
   STRING,
   type ValueKind,
-} from '../../../src/core/field-reader.js'
-import { DECODED } from '../../../src/core/flags.js'
-import { SLOT, scanObject, WantedNames } from '../../../src/lib/json-scan.js'
+} from '../../../src/core/event/field-reader.js'
+import { DECODED } from '../../../src/core/event/flags.js'
+import { SLOT, scanObject, WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
 import { JsonLines } from '../../support/json-lines.js'
 import { Seeded } from '../../support/seeded.js'

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import t from 'tap'
-import { SLOT, scanObject, WantedNames } from '../../../src/lib/json-scan.js'
+import { SLOT, scanObject, WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { INVALID, REFUSED, TAKEN, VALID } from '../../support/json-conformance.js'
 
 const wantedA = new WantedNames()

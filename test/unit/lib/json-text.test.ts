@@ -1,5 +1,5 @@
 import t from 'tap'
-import { jsonText } from '../../../src/lib/json-text.js'
+import { jsonText } from '../../../src/lib/formats/json-text.js'
 
 const VALUES = [
   '{"a":[1,"x\\n\\ud800é",null,{"":{}},[]],"__proto__":-0.5,"b":true}',

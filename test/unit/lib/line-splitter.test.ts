@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/line-splitter.js'
+import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/lines/line-splitter.js'
 import { Seeded } from '../../support/seeded.js'
 
 interface Line {

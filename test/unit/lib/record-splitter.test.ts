@@ -1,10 +1,10 @@
 import { isUtf8 } from 'node:buffer'
 import t from 'tap'
-import { continuesWith, endsWith, firstBytes, startsWith } from '../../../src/lib/line-patterns.js'
-import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/line-splitter.js'
+import { continuesWith, endsWith, firstBytes, startsWith } from '../../../src/lib/lines/line-patterns.js'
+import { CONTINUES, type Frame, LINE_END, LineSplitter, PIECE } from '../../../src/lib/lines/line-splitter.js'
+import { type Joiner, JUDGED_BYTES, type RecordLimits, RecordSplitter } from '../../../src/lib/lines/record-splitter.js'
+import { LANGUAGES, stackTraces } from '../../../src/lib/lines/stack-traces.js'
 import type { Pattern } from '../../../src/lib/pattern.js'
-import { type Joiner, JUDGED_BYTES, type RecordLimits, RecordSplitter } from '../../../src/lib/record-splitter.js'
-import { LANGUAGES, stackTraces } from '../../../src/lib/stack-traces.js'
 import { Seeded } from '../../support/seeded.js'
 
 interface Event {

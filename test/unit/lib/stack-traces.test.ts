@@ -1,7 +1,7 @@
 import t from 'tap'
-import { CONTINUES, type Frame, LINE_END } from '../../../src/lib/line-splitter.js'
-import { RecordSplitter } from '../../../src/lib/record-splitter.js'
-import { LANGUAGES, type Language, stackTraces } from '../../../src/lib/stack-traces.js'
+import { CONTINUES, type Frame, LINE_END } from '../../../src/lib/lines/line-splitter.js'
+import { RecordSplitter } from '../../../src/lib/lines/record-splitter.js'
+import { LANGUAGES, type Language, stackTraces } from '../../../src/lib/lines/stack-traces.js'
 
 /** A line that has nothing to do with any trace, as loggers of each kind begin them. */
 const NEIGHBOURS = [

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import t from 'tap'
-import type { AckStatus } from '../../../src/core/ack.js'
+import type { AckStatus } from '../../../src/core/event/ack.js'
 import { filter } from '../../../src/processors/filter.js'
 import { batchOf, collectLines } from '../../support/batches.js'
 import { stageOf } from '../../support/stage.js'

@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import type { EventBatch } from '../../../src/core/batch.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { sleep } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'

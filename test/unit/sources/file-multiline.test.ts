@@ -1,7 +1,7 @@
 import { appendFileSync, linkSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { CONTINUES } from '../../../src/lib/line-splitter.js'
+import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
 import { testFolder } from '../../support/folder.js'
 import { tail, until } from '../../support/tailing.js'
 

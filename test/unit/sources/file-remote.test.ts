@@ -22,7 +22,7 @@ import { ComponentCounters } from '../../../src/flow/counters.js'
 import { AccessKey } from '../../../src/http/auth/access-key.js'
 import { auth } from '../../../src/http/auth/auth-options.js'
 import { readTls } from '../../../src/http/tls/tls-content.js'
-import { FileSystems, fileSystems } from '../../../src/lib/file-systems.js'
+import { FileSystems, fileSystems } from '../../../src/lib/files/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -35,10 +35,10 @@ import {
   readSync,
   realpathSync,
   statSync,
-} from '../../../src/lib/guarded-fs.js'
-import { HelperProcess } from '../../../src/lib/helper-process.js'
-import { MountProbe } from '../../../src/lib/mount-probe.js'
-import { Mounts } from '../../../src/lib/mounts.js'
+} from '../../../src/lib/files/guarded-fs.js'
+import { HelperProcess } from '../../../src/lib/files/helper-process.js'
+import { MountProbe } from '../../../src/lib/files/mount-probe.js'
+import { Mounts } from '../../../src/lib/files/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileReads } from '../../../src/sources/file/discovery/glob.js'
 import { includeWarnings } from '../../../src/sources/file/discovery/include-warnings.js'

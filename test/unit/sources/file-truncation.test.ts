@@ -16,7 +16,7 @@ import {
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
-import type { Reach } from '../../../src/core/reach.js'
+import type { Reach } from '../../../src/core/options/reach.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'

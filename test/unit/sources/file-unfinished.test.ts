@@ -1,7 +1,7 @@
 import { appendFileSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { CONTINUES } from '../../../src/lib/line-splitter.js'
+import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
 import { after, sleep, systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'

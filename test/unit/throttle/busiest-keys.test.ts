@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import { WantedNames } from '../../../src/lib/json-scan.js'
+import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { BusiestKeys } from '../../../src/throttle/busiest-keys.js'
 import { DISCARD, EXCLUDED, PASS } from '../../../src/throttle/decider.js'
 import { batchOf, readerOf } from '../../support/batches.js'

@@ -1,7 +1,7 @@
 import { pino } from 'pino'
 import t from 'tap'
 import { parseOptions } from '../../../src/config/parse-options.js'
-import type { EventBatch } from '../../../src/core/batch.js'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { createThrottle } from '../../../src/index.js'
 import { after } from '../../../src/lib/time.js'

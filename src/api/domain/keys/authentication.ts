@@ -1,5 +1,5 @@
 import { timingSafeEqual } from 'node:crypto'
-import { networkOf } from '../../../lib/network-address.js'
+import { networkOf } from '../../../lib/network/network-address.js'
 import { type Grant, Grants } from '../accounts/grants.js'
 import type { Context } from '../context.js'
 import { ApiError, forbidden, unauthorized } from '../errors.js'

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { literalSecrets, misplacedSecrets } from '../../../config/account-secrets.js'
 import { type ComponentConfig, type Config, parseDocument } from '../../../config/load.js'
+import { literalSecrets, misplacedSecrets } from '../../../config/managed/account-secrets.js'
 import { SECTIONS } from '../../../config/sections.js'
 import { type AnyDefinition, defineSource } from '../../../core/component.js'
 import { ConfigError } from '../../../core/errors.js'

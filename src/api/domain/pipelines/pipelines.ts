@@ -1,4 +1,4 @@
-import { hideLiterals } from '../../../config/account-secrets.js'
+import { hideLiterals } from '../../../config/managed/account-secrets.js'
 import type { AnyDefinition } from '../../../core/component.js'
 import type { Change } from '../../store/store.js'
 import { requireAccount, requireEnterprise, requireId, requireScope } from '../accounts/access.js'

@@ -1,4 +1,4 @@
-import { HIDDEN, takeLiterals, withLiterals } from '../../../config/account-secrets.js'
+import { HIDDEN, takeLiterals, withLiterals } from '../../../config/managed/account-secrets.js'
 import type { SealedLiteral } from '../records.js'
 import type { Sealer } from './sealer.js'
 

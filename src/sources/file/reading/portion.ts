@@ -1,4 +1,4 @@
-import type { LineSplitter } from '../../../lib/line-splitter.js'
+import type { LineSplitter } from '../../../lib/lines/line-splitter.js'
 
 const EMPTY = Buffer.alloc(0)
 

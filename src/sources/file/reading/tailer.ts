@@ -1,11 +1,11 @@
 import type { BigIntStats } from 'node:fs'
 import { basename } from 'node:path'
-import { EventBatch } from '../../../core/batch.js'
 import type { Outlet } from '../../../core/component.js'
-import type { Origin } from '../../../core/origin.js'
+import { EventBatch } from '../../../core/event/batch.js'
+import type { Origin } from '../../../core/event/origin.js'
 import { LowWaterMark } from '../../../flow/low-water-mark.js'
-import { closeSync, fstatSync } from '../../../lib/guarded-fs.js'
-import type { Frame, LineSplitter } from '../../../lib/line-splitter.js'
+import { closeSync, fstatSync } from '../../../lib/files/guarded-fs.js'
+import type { Frame, LineSplitter } from '../../../lib/lines/line-splitter.js'
 import {
   FINGERPRINT_BYTES,
   type Fingerprint,

@@ -1,4 +1,4 @@
-import type { Splitting } from '../../../core/multiline-options.js'
+import type { Splitting } from '../../../core/options/multiline-options.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 import type { Tailer } from './tailer.js'

@@ -7,7 +7,7 @@ import type { Principal } from '../../../../src/api/domain/keys/principal.js'
 import { RateLimiter, rateHeaders } from '../../../../src/api/domain/keys/rate-limiter.js'
 import type { AccountRecord } from '../../../../src/api/domain/records.js'
 import type { Service } from '../../../../src/api/domain/service.js'
-import { networkOf } from '../../../../src/lib/network-address.js'
+import { networkOf } from '../../../../src/lib/network/network-address.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 import { ManualTime } from '../../../support/manual-time.js'
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { secretInput } from '../../../../src/api/domain/inputs.js'
 import { Sealer } from '../../../../src/api/domain/secrets/sealer.js'
-import { HIDDEN } from '../../../../src/config/account-secrets.js'
+import { HIDDEN } from '../../../../src/config/managed/account-secrets.js'
 import { as, openService, outcome } from '../../../support/api-service.js'
 
 const PAGE = { limit: 50 }

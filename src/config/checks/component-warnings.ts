@@ -1,0 +1,83 @@
+import { codecOf, codecs } from '../../codecs/list.js'
+import type { Codec } from '../../core/codec.js'
+import type { EventFields } from '../../core/event/event-fields.js'
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import { type ConfigNode, locate, placeOf } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import type { Explainer } from './diagnostics.js'
+import { sourcesOf } from './upstream.js'
+
+/** Sources of which the fields are listed in one warning. */
+const SHOWN_SOURCES = 3
+
+/** Reports options that hold and have a consequence that is easily overlooked, as the components know them. */
+export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
+  for (const draft of drafts.values()) {
+    const { config, entry, kind, id } = draft
+    if (!config) continue
+    for (const { path, message } of config.definition.warnings?.(config.options as never) ?? []) {
+      const located = locate(entry.value, path, entry.key)
+      warnings.add(placeOf(located), [SECTIONS[kind], id, ...path], withoutEnvironment(located.nearest, message))
+    }
+  }
+}
+
+/** Reports options that name a field which no event that reaches the component can have. */
+export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
+  for (const draft of drafts.values()) {
+    const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
+    if (used.length === 0) continue
+    const fields = fieldsOf(sourcesOf(draft, drafts))
+    if (!fields) continue
+    for (const { option, path, without } of used) {
+      const [name] = path.segments
+      const located = locate(draft.entry.value, [option], draft.entry.key)
+      const isHidden = located.nearest.kind === 'scalar' && located.nearest.environment !== undefined
+      if (fields.some(({ names, others }) => names.includes(name) || others?.test(name))) continue
+      const known = fields.flatMap(({ names }) => names.map(known => `.${known}`))
+      const near = isHidden ? '' : explainer.suggestion(`.${name}`, known)
+      const field = isHidden ? 'this field' : path.text
+      const consequence = without === undefined ? '' : `, and ${without}`
+      const sources = fields.slice(0, SHOWN_SOURCES).map(shownFields).join('; ')
+      warnings.add(
+        placeOf(located),
+        [SECTIONS[draft.kind], draft.id, option],
+        `no event that comes here can have ${field}${consequence}${near || '.'} ${sources}`,
+      )
+    }
+  }
+}
+
+/** Codecs whose events can have any field. */
+const ANY_FIELD = codecs.filter(({ name }) => codecOf(name)?.eventFields === undefined)
+const OTHER_CODECS = ANY_FIELD.map(({ name }) => `"decode: ${name}"`).join(' or ')
+
+interface SourceFields extends EventFields {
+  readonly id: string
+  readonly codec: Codec | undefined
+}
+
+/** The fields of all these sources; undefined where one of them can have any, or is not known. */
+function fieldsOf(sources: readonly Draft[]): SourceFields[] | undefined {
+  const all: SourceFields[] = []
+  for (const { id, config } of sources) {
+    const fields = config?.definition.fields?.(config.options as never)
+    if (!fields) return undefined
+    all.push({ ...fields, id, codec: (config!.options as { decode?: Codec }).decode })
+  }
+  return all.length === 0 ? undefined : all
+}
+
+function shownFields({ id, names, others, codec }: SourceFields): string {
+  const listed = [...names.map(name => `.${name}`), ...(others ? [others.text] : [])].join(', ')
+  const how = codec === undefined ? '' : ` (decode: ${codec})`
+  const advice = codec?.form === 'message' ? `; if its lines have fields, set ${OTHER_CODECS} in ${id}` : ''
+  return `${id}${how} has ${listed}${advice}`
+}
+
+/** A value that came from the environment is shown as it stands in the file. */
+function withoutEnvironment(node: ConfigNode, message: string): string {
+  if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
+  return message.replaceAll(node.value, node.environment.text)
+}

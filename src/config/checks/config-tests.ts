@@ -1,0 +1,82 @@
+import { z } from 'zod'
+import { duration } from '../../core/options/options.js'
+import type { Draft } from '../component-config.js'
+import { outputsOf, splitInput } from '../yaml/input.js'
+import { locate, type MapNode, type Path, placeOf } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import type { Explainer } from './diagnostics.js'
+
+/** The section `tests`: what goes in, and what is expected where. */
+
+const fields = z.record(z.string(), z.unknown())
+const event = z.union([z.string(), fields], {
+  error: 'must be a line of text, or a mapping: the fields of an event',
+})
+
+const step = z.strictObject({
+  at: duration(0).prefault('0 Seconds').describe('The time of the step, from the beginning of the test.'),
+  into: z.string().min(1).describe('The source whose events these are.'),
+  events: z
+    .array(event)
+    .min(1)
+    .max(100_000)
+    .describe('Lines as the source would read them. A mapping is a line of JSON.'),
+})
+
+const expected = z.union([z.int().min(0), z.array(event)], {
+  error: 'must be a number of events, or the list of them',
+})
+
+const configTest = z.strictObject({
+  name: z.string().min(1).describe('The name of the test in the output.'),
+  steps: z
+    .array(step)
+    .min(1)
+    .superRefine((steps, context) => {
+      for (let i = 1; i < steps.length; i++) {
+        if (steps[i]!.at < steps[i - 1]!.at)
+          context.addIssue({ code: 'custom', path: [i, 'at'], message: 'must not be before the step before it' })
+      }
+    })
+    .describe('What comes in, in the order of time. All of a step is through before the next one begins.'),
+  expect: z
+    .record(z.string(), expected)
+    .describe(
+      'By component, or by side output as in `limit_app.discarded`: how many events leave it (a destination: reach it), or which, in order. Of an event that is written as a mapping only the fields that are there are compared; as text it is the whole line.',
+    ),
+})
+export type ConfigTest = z.output<typeof configTest>
+export type TestEvent = z.output<typeof event>
+
+export const tests = z
+  .array(configTest)
+  .optional()
+  .describe('Tests of the configuration, which `sluice test` runs. The daemon does not use them.')
+
+/** Tells of names in the tests that are not there. */
+export function checkTests(
+  found: readonly ConfigTest[],
+  root: MapNode,
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  explainer: Explainer,
+): void {
+  const known = [...drafts.values()]
+  const report = (path: Path, message: string) => problems.add(placeOf(locate(root, path)), path, message)
+  for (const [i, { steps, expect }] of found.entries()) {
+    for (const [j, { into }] of steps.entries()) {
+      if (drafts.get(into)?.kind === 'source') continue
+      const sources = known.filter(({ kind }) => kind === 'source').map(({ id }) => id)
+      report(['tests', i, 'steps', j, 'into'], `there is no source ${into}${explainer.suggestion(into, sources)}`)
+    }
+    for (const output of Object.keys(expect)) {
+      const [id, outlet] = splitInput(output)
+      const draft = drafts.get(id)
+      const path = ['tests', i, 'expect', output]
+      const names = known.map(({ id }) => id)
+      if (!draft) report(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
+      else if (outlet !== undefined && draft.config && !outputsOf(draft.config).includes(outlet))
+        report(path, `${id} has no side output ${outlet}`)
+    }
+  }
+}

@@ -1,0 +1,83 @@
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import type { Problems } from '../yaml/problems.js'
+
+/**
+ * How often one event is copied. A component that can be reached in several ways gets an event once for each, so a chain
+ * of components that each read the two before them doubles the copies at every level.
+ */
+
+/** A component that reads another one. */
+export interface Connection {
+  readonly reader: Draft
+  readonly outlet: string | undefined
+}
+
+/** Of each component, those that read it. There are no cycles. */
+export type Connections = ReadonlyMap<Draft, readonly Connection[]>
+
+/** Copies of one event are refused beyond both of these: large configurations have many without harm. */
+const MOST_COPIES = 1000
+const MOST_FOR_EACH_CONNECTION = 4
+/** Counts stop here. */
+const COUNTLESS = 1e12
+const SHOWN = 6
+
+/** Refuses sources of which an event would be copied too often. */
+export function checkCopies(connections: Connections, problems: Problems): void {
+  let total = 0
+  for (const readers of connections.values()) total += readers.length
+  const most = Math.max(MOST_COPIES, MOST_FOR_EACH_CONNECTION * total)
+  const copies = countCopies(connections)
+  for (const [draft, count] of copies) {
+    if (draft.kind !== 'source' || count <= most) continue
+    const number = count >= COUNTLESS ? 'more than 10^12' : String(count)
+    const joins = joinsBehind(draft, connections, copies)
+    problems.add(
+      draft.entry.key,
+      [SECTIONS[draft.kind], draft.id],
+      `one of its events would be copied ${number} times (at most ${most} are allowed), because these components and others read several components that read each other: ${joins.join(', ')}; remove inputs that bring the same events twice`,
+    )
+  }
+}
+
+/** By component, how many copies are made of one event that it sends, in all components behind it. */
+function countCopies(connections: Connections): Map<Draft, number> {
+  const copies = new Map<Draft, number>()
+  for (const start of connections.keys()) {
+    // By hand rather than by recursion: a chain may be longer than the stack is deep.
+    const trail = [{ draft: start, next: 0 }]
+    for (let top = trail.at(-1); top; top = trail.at(-1)) {
+      const readers = connections.get(top.draft)!
+      const connection = copies.has(top.draft) ? undefined : readers[top.next++]
+      if (connection) trail.push({ draft: connection.reader, next: 0 })
+      else {
+        trail.pop()
+        if (!copies.has(top.draft)) copies.set(top.draft, copiesOf(readers, copies))
+      }
+    }
+  }
+  return copies
+}
+
+/** An event leaves by one output: that with the most copies counts. */
+function copiesOf(readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
+  const byOutlet = new Map<string | undefined, number>()
+  for (const { reader, outlet } of readers) {
+    const sum = (byOutlet.get(outlet) ?? 0) + 1 + copies.get(reader)!
+    byOutlet.set(outlet, Math.min(COUNTLESS, sum))
+  }
+  return Math.max(0, ...byOutlet.values())
+}
+
+/** The first components with several inputs on the way that makes the most copies. */
+function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
+  const joins: string[] = []
+  for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {
+    let next: Draft | undefined
+    for (const { reader } of connections.get(at)!) if (!next || copies.get(reader)! > copies.get(next)!) next = reader
+    if (next && next.inputs.length > 1) joins.push(next.id)
+    at = next
+  }
+  return joins
+}

@@ -1,0 +1,41 @@
+import { inspectTls, TLS_OPTIONS, type TlsPaths } from '../../http/tls/tls-content.js'
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import type { ServiceOptions } from '../service-options.js'
+import { type ConfigNode, locate, type MapNode, type Path } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+
+/**
+ * Looks into the files of certificates and keys that a configuration names. What is broken is a problem; what is not
+ * there, or not for this user, may be there where the configuration is going to be used, and is a warning.
+ */
+export function checkTlsFiles(
+  root: MapNode,
+  drafts: readonly Draft[],
+  service: ServiceOptions | undefined,
+  wall: number,
+  { problems, warnings }: { readonly problems: Problems; readonly warnings: Problems },
+): void {
+  const check = (node: ConfigNode, path: Path, tls: TlsPaths) => {
+    for (const { option, file, message, kind } of inspectTls(tls, wall).problems) {
+      const at = locate(node, ['tls', option]).node ?? node
+      const to = kind === 'broken' ? problems : warnings
+      to.add(at, [...path, 'tls', option], withoutEnvironment(node, tls, `${file} ${message}`))
+    }
+  }
+  for (const { id, kind, entry, config } of drafts) {
+    const { tls } = (config?.options ?? {}) as { readonly tls?: TlsPaths }
+    if (tls && TLS_OPTIONS.some(option => tls[option] !== undefined)) check(entry.value, [SECTIONS[kind], id], tls)
+  }
+  const section = root.entries.get('service')
+  if (service?.tls && section) check(section.value, ['service'], service.tls)
+}
+
+/** What came from the environment is not shown: its place in the configuration is. */
+function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
+  return TLS_OPTIONS.reduce((shown, option) => {
+    const { node: value } = locate(node, ['tls', option])
+    const inFile = value?.kind === 'scalar' ? value.environment?.text : undefined
+    return inFile === undefined || !tls[option] ? shown : shown.replaceAll(tls[option], inFile)
+  }, text)
+}

@@ -1,0 +1,141 @@
+import { REJECTED } from '../../core/options/delivery-options.js'
+import { DISCARDED } from '../../core/processor.js'
+import type { Draft } from '../component-config.js'
+import { SECTIONS } from '../schema.js'
+import { outputsOf, splitInput } from '../yaml/input.js'
+import type { ConfigNode } from '../yaml/node.js'
+import type { Problems } from '../yaml/problems.js'
+import { type Connection, type Connections, checkCopies } from './copies.js'
+import { type Explainer, shown } from './diagnostics.js'
+
+/** Longer cycles are shown with their middle left out. */
+const SHOWN_STEPS = 10
+
+/** One input that leads to a component that exists. */
+interface Edge {
+  readonly to: Draft
+  readonly outlet: string | undefined
+  readonly item: number
+  readonly node: ConfigNode
+}
+
+/** Tells what is wrong with how the components are connected; as a warning, what nobody reads. */
+export function checkTopology(
+  drafts: ReadonlyMap<string, Draft>,
+  problems: Problems,
+  warnings: Problems,
+  explainer: Explainer,
+): void {
+  const edges = new Map<Draft, Edge[]>()
+  /** Ids of which somebody reads what they pass on. */
+  const read = new Set<string>()
+  // An input that is not there may be meant for the one that nobody reads.
+  let unknown = false
+  const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
+  for (const draft of drafts.values()) {
+    const seen = new Set<string>()
+    const found: Edge[] = []
+    for (const [item, { text, node }] of draft.inputs.entries()) {
+      const [id, outlet] = splitInput(text)
+      const to = drafts.get(id)
+      if (!to) unknown = true
+      const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
+      const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, outlet) : missing()
+      if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
+      else if (to) found.push({ to, outlet, item, node })
+      // Where a route has outputs of its own, nobody has to read the main one.
+      if (outlet !== DISCARDED) read.add(id)
+      seen.add(text)
+    }
+    edges.set(draft, found)
+  }
+  if (!tellCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
+  tellSecondReaders(drafts, problems)
+  for (const draft of drafts.values()) {
+    if (unknown || draft.kind === 'destination' || read.has(draft.id)) continue
+    const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
+    warnings.add(draft.entry.key, pathOf(draft), `nobody reads ${what}: add ${draft.id} to the inputs of a component`)
+  }
+}
+
+function pathOf(draft: Draft): [string, string] {
+  return [SECTIONS[draft.kind], draft.id]
+}
+
+/** What is wrong with reading `outlet` of `to`, or undefined. */
+function fault(to: Draft, outlet: string | undefined): string | undefined {
+  if (to.kind === 'destination') return destinationFault(to, outlet)
+  if (outlet === undefined || !to.config) return undefined
+  const outputs = outputsOf(to.config)
+  if (outputs.includes(outlet)) return undefined
+  if (outputs.length === 0)
+    return `${to.id} (type ${to.config.type}) has no side outputs; its events are read as ${to.id}`
+  const names = outputs.map(name => `${to.id}.${name}`).join(', ')
+  return `${to.id} (type ${to.config.type}) has no side output of this name; it has ${names}`
+}
+
+/** The same of a destination: what it refuses can be read, where it is not dropped. */
+function destinationFault({ id, config }: Draft, outlet: string | undefined): string | undefined {
+  if (outlet !== REJECTED)
+    return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`
+  if (config?.delivery?.on_reject !== 'discard') return undefined
+  return `${id} drops what it refuses: without on_reject: discard it could be read here`
+}
+
+/** In the direction that events take. */
+function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
+  const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
+  for (const [reader, inputs] of edges)
+    for (const { to, outlet } of inputs) connections.get(to)!.push({ reader, outlet })
+  return connections
+}
+
+/** Reports one cycle of each knot of components, at the input that closes it; whether there is one. */
+function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
+  const done = new Set<Draft>()
+  const reported = new Set<Draft>()
+  for (const start of edges.keys()) {
+    // By hand rather than by recursion: a chain may be longer than the stack is deep.
+    const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
+    const onTrail = new Map<Draft, number>([[start, 0]])
+    while (trail.length > 0 && !done.has(start)) {
+      const top = trail.at(-1)!
+      const edge = edges.get(top.draft)?.[top.next++]
+      if (!edge) {
+        done.add(top.draft)
+        onTrail.delete(top.draft)
+        trail.pop()
+      } else if (onTrail.has(edge.to)) {
+        if (reported.has(edge.to) || reported.has(top.draft)) continue
+        const cycle = trail.slice(onTrail.get(edge.to)!).map(({ draft }) => draft)
+        for (const draft of cycle) reported.add(draft)
+        const path = [...pathOf(top.draft), 'inputs', edge.item]
+        problems.add(edge.node, path, `events would go round in a circle: ${showCycle(cycle)}`)
+      } else if (!done.has(edge.to)) {
+        onTrail.set(edge.to, trail.length)
+        trail.push({ draft: edge.to, next: 0 })
+      }
+    }
+  }
+  return reported.size > 0
+}
+
+/** Two that read what there is one of would take each other's bytes. */
+function tellSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
+  const first = new Map<string, Draft>()
+  for (const draft of drafts.values()) {
+    const single = draft.definition?.single
+    if (single === undefined) continue
+    const reader = first.get(single)
+    if (reader) problems.add(draft.entry.key, pathOf(draft), `there is one ${single} only, and ${reader.id} reads it`)
+    else first.set(single, draft)
+  }
+}
+
+/** In the direction that events take: `a -> b -> a`. `cycle` has each component behind the one that reads it. */
+function showCycle(cycle: readonly Draft[]): string {
+  const ids = cycle.map(({ id }) => id).reverse()
+  ids.push(ids[0]!)
+  if (ids.length > SHOWN_STEPS) ids.splice(SHOWN_STEPS / 2, ids.length - SHOWN_STEPS, '…')
+  return ids.join(' -> ')
+}

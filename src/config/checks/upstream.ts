@@ -1,0 +1,15 @@
+import type { Draft } from '../component-config.js'
+import { splitInput } from '../yaml/input.js'
+
+/** The sources whose events reach a component. */
+export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
+  const seen = new Set([draft])
+  // Grows while it is gone through.
+  for (const { inputs } of seen) {
+    for (const { text } of inputs) {
+      const input = drafts.get(splitInput(text)[0])
+      if (input) seen.add(input)
+    }
+  }
+  return [...seen].filter(({ kind }) => kind === 'source')
+}

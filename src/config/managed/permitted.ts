@@ -1,0 +1,149 @@
+import { isIP } from 'node:net'
+import { resolve } from 'node:path'
+import type { z } from 'zod'
+import { type Reached, textOptions } from '../../core/options/reach.js'
+import type { AddressRules } from '../../lib/network/address-rules.js'
+import { type ListenAddress, listenText } from '../../lib/network/inherited-sockets.js'
+import { Pattern } from '../../lib/pattern.js'
+import type { ComponentConfig, Config } from '../load.js'
+import type { Fault } from '../parse-options.js'
+import { deliverySchema, SECTIONS } from '../schema.js'
+
+/** What a configuration that comes from elsewhere may reach on this machine and from it. */
+export interface Permitted {
+  /** Patterns of absolute paths: `*` stands for any part of a name, `**` for any number of folders. */
+  readonly files: readonly string[]
+  /** Folders whose files are refused whatever `files` says. */
+  readonly never: readonly string[]
+  /** What addresses of http must begin with; these may resolve to any IP address. */
+  readonly urls: readonly string[] | 'all'
+  /** Which IP addresses may be connected to where `urls` is 'all'; undefined: every one. */
+  readonly addresses?: AddressRules | undefined
+  /** Addresses to listen on, as they are written. */
+  readonly listen: readonly string[]
+  /** Names of systemd credentials. */
+  readonly credentials: readonly string[]
+}
+
+/** Everything that a configuration names and may not reach. */
+export function refusedBy(
+  permitted: Permitted,
+  config: Pick<Config, 'sources' | 'processors' | 'destinations'>,
+): Fault[] {
+  const components: readonly ComponentConfig[] = [...config.sources, ...config.processors, ...config.destinations]
+  return components.flatMap(component => {
+    const named = namedBy(component)
+    const { reachesUnnamed } = component.definition
+    if (reachesUnnamed && named.length === 0)
+      named.push({ path: [reachesUnnamed.option], reaches: 'files', value: reachesUnnamed.path })
+    return named.flatMap(({ path, reaches, value }) => {
+      const message = reaches === undefined ? UNKNOWN : RULES[reaches](value, permitted)
+      return message === undefined
+        ? []
+        : [{ path: [SECTIONS[component.kind], component.id, ...path].join('.'), message }]
+    })
+  })
+}
+
+interface Named {
+  readonly path: readonly string[]
+  /** Undefined: the option does not say. */
+  readonly reaches: Exclude<Reached, 'nothing'> | undefined
+  readonly value: string
+}
+
+/** Everything outside that the options of a component name. */
+function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
+  const parts: [z.ZodType, unknown][] = [[definition.options, options]]
+  if (delivery) parts.push([deliverySchema(definition), delivery])
+  return parts.flatMap(([schema, values]) =>
+    textOptions(schema).flatMap(({ path, reaches }) =>
+      reaches === 'nothing'
+        ? []
+        : valuesAt(values, path).map(value => ({ path: path.filter(step => step !== '*'), reaches, value })),
+    ),
+  )
+}
+
+const UNKNOWN = 'this option cannot be used in a published pipeline'
+
+/** What is wrong with a value; undefined: nothing. */
+const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Permitted) => string | undefined> = {
+  files(path, { files, never }) {
+    if (never.some(folder => isBelow(resolve(path), folder)))
+      return `${path} is in the folder where this process keeps its state`
+    return isWithin(path, files) ? undefined : `${path} is not among the files that it may use`
+  },
+  urls(url, { urls, addresses }) {
+    if (urls !== 'all')
+      return urls.some(prefix => beginsWith(url, prefix))
+        ? undefined
+        : `${url} is not among the addresses that it may send to`
+    const { host, port } = literalAddress(url)
+    const denied = host === undefined ? undefined : addresses?.denied(host, port)
+    return denied && `it must not send to ${host}, which is ${denied}`
+  },
+  listen: (value, { listen }) =>
+    listen.includes(value) ? undefined : `${value} is not among the addresses that it may listen on`,
+  credentials: (value, { credentials }) =>
+    credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
+}
+
+/** The IP address that a URL holds, or that its name stands for without asking anybody. */
+function literalAddress(url: string): { host: string | undefined; port: number } {
+  const { hostname, protocol, port } = new URL(url)
+  const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
+  const host = isIP(name) ? name : /(^|\.)localhost$/.test(name) ? '127.0.0.1' : undefined
+  return { host, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) }
+}
+
+function valuesAt(value: unknown, path: readonly string[]): string[] {
+  if (value === undefined || value === null) return []
+  const [step, ...rest] = path
+  if (step === '*') return typeof value === 'object' ? Object.values(value).flatMap(item => valuesAt(item, rest)) : []
+  if (step !== undefined) return valuesAt((value as Record<string, unknown>)[step], rest)
+  if (Array.isArray(value)) return value.flatMap(item => valuesAt(item, []))
+  const isAddress = typeof value === 'object' && ('port' in value || 'systemd' in value)
+  return [isAddress ? listenText(value as ListenAddress) : String(value)]
+}
+
+/** `path` may be a pattern itself: what is a sign in it stands for itself here, and nothing leads upwards. */
+function isWithin(path: string, patterns: readonly string[]): boolean {
+  // Braces may hide a way out: `/var/log/{a,../../etc/passwd}`.
+  if (/(^|[/{,])\.\.($|[/},])/.test(path)) return false
+  const name = resolve(path)
+  return patterns.some(pattern => patternMatches(pattern, name))
+}
+
+/** Whether an absolute path is the folder or something in it. */
+export function isBelow(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`)
+}
+
+export function patternMatches(pattern: string, path: string): boolean {
+  return pattern === path || patternOf(pattern).test(path)
+}
+
+function patternOf(pattern: string): Pattern {
+  const signs: Record<string, string> = {
+    '/**/': '/(?:[^{}]*/)?',
+    '/**': '/[^{}]*',
+    '**': '[^{}]*',
+    '*': '[^/{}]*',
+    '?': '[^/{}]',
+  }
+  const text = pattern.replace(/\/\*\*\/|\/\*\*$|\*\*|[*?]|[.+^${}()|[\]\\]/g, sign => signs[sign] ?? `\\${sign}`)
+  return new Pattern(`^${text}$`, '')
+}
+
+/** The same origin, and a path that begins with that of the prefix. */
+function beginsWith(value: string, prefix: string): boolean {
+  try {
+    const [url, allowed] = [new URL(value), new URL(prefix)]
+    if (url.origin !== allowed.origin) return false
+    const path = allowed.pathname.endsWith('/') ? allowed.pathname : `${allowed.pathname}/`
+    return url.pathname === allowed.pathname || url.pathname.startsWith(path)
+  } catch {
+    return false
+  }
+}

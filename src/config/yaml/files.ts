@@ -1,0 +1,42 @@
+import { createHash } from 'node:crypto'
+import { join } from 'node:path'
+import { readdirSync, readFileSync, statSync } from '../../lib/files/guarded-fs.js'
+
+const YAML_FILE = /^[^.].*\.ya?ml$/
+
+/** The files of a configuration: the one that is named, or all YAML files of the folder. Throws when there is none such. */
+export function configFiles(path: string): string[] {
+  if (!statSync(path).isDirectory()) return [path]
+  const names = readdirSync(path).filter(name => YAML_FILE.test(name))
+  return names.sort().map(name => join(path, name))
+}
+
+/** Short, and another one for other files or texts. */
+export function digestOf(files: readonly { readonly file: string; readonly text: string | Buffer }[]): string {
+  const digest = createHash('sha256')
+  for (const { file, text } of files) digest.update(`${file}\0${Buffer.byteLength(text)}\0`).update(text)
+  return digest.digest('hex').slice(0, 12)
+}
+
+/** The digest of a configuration as its files are now; undefined when they cannot be read. */
+export function digestOfFiles(path: string): string | undefined {
+  try {
+    return digestOf(configFiles(path).map(file => ({ file, text: readFileSync(file) })))
+  } catch {
+    return undefined
+  }
+}
+
+/** Changes whenever a file of the configuration is written, replaced or switched to another; cheaper than the digest. */
+export function stateOfFiles(path: string): string {
+  try {
+    return configFiles(path)
+      .map(file => {
+        const { dev, ino, size, mtimeNs, ctimeNs } = statSync(file, { bigint: true })
+        return `${file} ${dev} ${ino} ${size} ${mtimeNs} ${ctimeNs}`
+      })
+      .join('\n')
+  } catch (error) {
+    return String(error)
+  }
+}

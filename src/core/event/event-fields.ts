@@ -1,0 +1,26 @@
+import type { Codec } from '../codec.js'
+import type { FieldPath } from './field-path.js'
+
+/** The fields that the events of a source can have. */
+export interface EventFields {
+  /** At the top of the event. */
+  readonly names: readonly string[]
+  /** More that are not known by name: a test of one, and what they are, in words. */
+  readonly others?: { readonly test: (name: string) => boolean; readonly text: string }
+}
+
+/** An option of a processor that names a field. */
+export interface UsedField {
+  readonly option: string
+  readonly path: FieldPath
+  /** What happens where no event has the field, as in "all events share one bucket". */
+  readonly without?: string
+}
+
+/** Fields that every line can have: it may be kept as text, or be cut (core/event/event.ts). */
+const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
+
+/** The fields of lines that `codec` reads; `own` are those that their source adds. Undefined: any. */
+export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
+  return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
+}

@@ -1,0 +1,121 @@
+import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
+import { DECODED, INVALID } from './flags.js'
+import type { Origin } from './origin.js'
+
+export type Fields = Record<string, unknown>
+
+/**
+ * One log record as an object: the byte range of its line, and its fields, decoded on first read. Events are only
+ * made where somebody needs one; the hot path works on the columns of EventBatch.
+ */
+export class LogEvent {
+  readonly origin: Origin
+  /** Wall clock, milliseconds. */
+  readonly receivedAt: number
+  readonly flags: number
+  #chunk: Buffer
+  #start: number
+  #end: number
+  #fields: Fields | undefined
+  #modified = false
+
+  constructor(origin: Origin, receivedAt: number, flags: number, chunk: Buffer, start: number, end: number) {
+    this.origin = origin
+    this.receivedAt = receivedAt
+    this.flags = flags
+    this.#chunk = chunk
+    this.#start = start
+    this.#end = end
+  }
+
+  /** The line as it was read, without its line end. */
+  get line(): Buffer {
+    return this.#chunk.subarray(this.#start, this.#end)
+  }
+
+  /** False: destinations may copy the line's own bytes. */
+  get modified(): boolean {
+    return this.#modified
+  }
+
+  /** Treat as read-only: `EventBatch.modify` changes them. */
+  get fields(): Fields {
+    this.#fields ??= lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
+    return this.#fields
+  }
+
+  set fields(fields: Fields) {
+    this.#fields = fields
+    this.#modified = true
+  }
+
+  /** A copy whose fields may be replaced without this one seeing it. */
+  clone(): LogEvent {
+    const copy = new LogEvent(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
+    copy.#fields = this.#fields
+    copy.#modified = this.#modified
+    return copy
+  }
+
+  /** The line's bytes now stand at `start` of `chunk`. */
+  move(chunk: Buffer, start: number): void {
+    this.#end = start + this.#end - this.#start
+    this.#start = start
+    this.#chunk = chunk
+  }
+}
+
+/** The fields of the line [start, end), newly made; `flags` are those after the line was looked at. */
+export function lineFields(
+  origin: Origin,
+  receivedAt: number,
+  flags: number,
+  chunk: Buffer,
+  start: number,
+  end: number,
+): Fields {
+  const { codec } = origin
+  const fields: Fields =
+    flags & DECODED ? codec.fields(chunk, start, end, receivedAt) : { message: chunk.toString('utf8', start, end) }
+  if (!(flags & DECODED && codec.form === 'object')) {
+    for (const name of ORIGIN_FIELDS) {
+      if (Object.hasOwn(fields, name)) continue
+      const value = originField(origin, receivedAt, flags, name)
+      if (value !== undefined) fields[name] = value
+    }
+  }
+  if (flags & INVALID) setOwn(fields, 'raw', chunk.toString('base64', start, end))
+  return fields
+}
+
+const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
+
+/** The value of a field that does not come from the line but from where and when it was read. */
+export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {
+  switch (name) {
+    case 'file':
+      return origin.path
+    case 'peer':
+      return origin.peer
+    case 'host':
+      // Who sends without a name is known by the address.
+      return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
+    case 'timestamp':
+      return new Date(receivedAt).toISOString()
+    case 'partial':
+      return partialMark(flags)
+    default:
+      return undefined
+  }
+}
+
+/** Which piece of a line an event is, when it is not a whole one. */
+export function partialMark(flags: number): 'first' | 'middle' | 'last' | undefined {
+  if (flags & PIECE) return flags & CONTINUES ? 'middle' : 'first'
+  return flags & CONTINUES ? 'last' : undefined
+}
+
+/** Sets an own member, also one named `__proto__`. */
+function setOwn(fields: Fields, name: string, value: unknown): void {
+  Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true })
+}

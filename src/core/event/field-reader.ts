@@ -1,0 +1,225 @@
+import { SLOT, scanValue, WantedNames } from '../../lib/formats/json-scan.js'
+import { jsonText } from '../../lib/formats/json-text.js'
+import type { EventBatch } from './batch.js'
+import { originField } from './event.js'
+import { type FieldPath, type Segment, valueAt } from './field-path.js'
+import { DECODED, INVALID, MODIFIED } from './flags.js'
+
+/** What a path leads to. */
+export const MISSING = 0
+export const NULL = 1
+export const STRING = 2
+export const NUMBER = 3
+export const BOOLEAN = 4
+export const OBJECT_VALUE = 5
+export const ARRAY = 6
+export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
+
+/** A canonical whole number: its bytes are its text. */
+const LONGEST_PLAIN_NUMBER = 15
+const EMPTY = Buffer.alloc(0)
+
+/**
+ * Reads one field of the events of a batch, from the line's bytes as long as nothing changed the event. `load` moves
+ * it to an event; what it says after that holds until the next `load`. One object serves every event: no allocation.
+ */
+export class FieldReader {
+  kind: ValueKind = MISSING
+  /** Where `plain`: the UTF-8 of the value's text is bytes[start, end). */
+  bytes: Buffer = EMPTY
+  start = 0
+  end = 0
+  /** Whether the text of the value stands in `bytes` as it is. Otherwise `text` makes it. */
+  plain = false
+
+  readonly #path: FieldPath
+  readonly #slot: number
+  readonly #isMessage: boolean
+  readonly #rest: readonly Segment[]
+  /** The name of the second segment, found by a scan of the object that the first leads to. */
+  readonly #inner: WantedNames | undefined
+  readonly #innerOut = new Int32Array(SLOT)
+  /** The value, where it is not in `bytes`. */
+  #value: unknown
+
+  constructor(path: FieldPath, wanted: WantedNames) {
+    this.#path = path
+    this.#slot = wanted.slot(path.segments[0])
+    this.#rest = path.segments.slice(1)
+    this.#isMessage = path.segments[0] === 'message' && this.#rest.length === 0
+    if (typeof this.#rest[0] === 'string') {
+      this.#inner = new WantedNames()
+      this.#inner.slot(this.#rest[0])
+    }
+  }
+
+  load(batch: EventBatch, i: number): ValueKind {
+    const flags = batch.look(i)
+    if (flags & (MODIFIED | INVALID)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    if (flags & DECODED) {
+      return batch.origin.codec.form === 'object' ? this.#loadJson(batch, i) : this.#loadField(batch, i, flags)
+    }
+    if (this.#isMessage) {
+      return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
+    }
+    return this.#loadOrigin(batch, flags)
+  }
+
+  /** Of a line whose slots were written by `putSlot`. */
+  #loadField(batch: EventBatch, i: number, flags: number): ValueKind {
+    const start = batch.slotStart(i, this.#slot) - 1
+    if (start < 0) return this.#loadOrigin(batch, flags)
+    const end = batch.slotEnd(i, this.#slot)
+    if (end & 1) {
+      const value = batch.origin.codec.value(batch.chunk, start, end >> 1, this.#path.segments[0], batch.receivedAt)
+      return value === undefined ? this.#loadOrigin(batch, flags) : this.#setValue(valueAt(value, this.#rest))
+    }
+    if (this.#rest.length > 0) return this.#setValue(undefined)
+    return this.#setBytes(STRING, batch.chunk, start, end >> 1, true)
+  }
+
+  /** A field that the line does not have. */
+  #loadOrigin(batch: EventBatch, flags: number): ValueKind {
+    const [name] = this.#path.segments
+    const value = this.#rest.length === 0 ? originField(batch.origin, batch.receivedAt, flags, name) : undefined
+    return this.#setValue(value)
+  }
+
+  #loadJson(batch: EventBatch, i: number): ValueKind {
+    let start = batch.slotStart(i, this.#slot)
+    if (start === 0) return this.#setValue(undefined)
+    let end = batch.slotEnd(i, this.#slot)
+    if (this.#rest.length > 0) {
+      const inner = this.#inner
+      if (!inner) return this.#walk(batch.chunk, start, end >> 1, this.#rest)
+      this.#innerOut.fill(0)
+      if (!scanValue(batch.chunk, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
+      start = this.#innerOut[0]!
+      if (start === 0) return this.#setValue(undefined)
+      end = this.#innerOut[1]!
+      if (this.#rest.length > 1) return this.#walk(batch.chunk, start, end >> 1, this.#rest.slice(1))
+    }
+    return this.#loadText(batch.chunk, start, end >> 1, (end & 1) === 1)
+  }
+
+  /** The value that is the valid JSON text [start, end). */
+  #loadText(bytes: Buffer, start: number, end: number, escaped: boolean): ValueKind {
+    switch (bytes[start]) {
+      case 0x22:
+        if (!escaped) return this.#setBytes(STRING, bytes, start + 1, end - 1, true)
+        return this.#setBytes(STRING, bytes, start, end, false)
+      case 0x7b:
+        return this.#setBytes(OBJECT_VALUE, bytes, start, end, false)
+      case 0x5b:
+        return this.#setBytes(ARRAY, bytes, start, end, false)
+      case 0x74:
+      case 0x66:
+        return this.#setBytes(BOOLEAN, bytes, start, end, true)
+      case 0x6e:
+        return this.#setBytes(NULL, bytes, start, end, false)
+      default:
+        return this.#setBytes(NUMBER, bytes, start, end, isPlainNumber(bytes, start, end))
+    }
+  }
+
+  #walk(chunk: Buffer, start: number, end: number, segments: readonly Segment[]): ValueKind {
+    return this.#setValue(valueAt(JSON.parse(chunk.toString('utf8', start, end)), segments))
+  }
+
+  #setBytes(kind: ValueKind, bytes: Buffer, start: number, end: number, plain: boolean): ValueKind {
+    this.bytes = bytes
+    this.start = start
+    this.end = end
+    this.plain = plain
+    this.kind = kind
+    return kind
+  }
+
+  #setValue(value: unknown): ValueKind {
+    this.#value = value
+    this.plain = false
+    this.bytes = EMPTY
+    this.kind = kindOf(value)
+    return this.kind
+  }
+
+  /** The value itself. */
+  value(): unknown {
+    if (this.kind === MISSING) return undefined
+    if (this.kind === NULL) return null
+    if (this.bytes === EMPTY) return this.#value
+    const text = this.bytes.toString('utf8', this.start, this.end)
+    if (this.kind === STRING && this.plain) return text
+    return JSON.parse(text)
+  }
+
+  /** Strings as they are, numbers and booleans as String() says, objects and arrays as compact JSON. */
+  text(): string {
+    if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
+    const value = this.value()
+    if (typeof value === 'object' && value !== null) return jsonText(value)
+    return value === undefined || value === null ? '' : String(value)
+  }
+
+  /** The number that the value is, or that its text says; NaN when it says none. */
+  number(): number {
+    if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
+    if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
+    const value = this.value()
+    return typeof value === 'string' ? numberOf(value) : Number(value)
+  }
+}
+
+/** 10^0 to 10^15: exact, and so is what Number makes of at most 15 digits, so their quotient is the nearest number. */
+const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
+
+/** The JSON number [start, end), without making its text where it is short and has no exponent. */
+function decimal(bytes: Buffer, start: number, end: number): number {
+  const negative = bytes[start] === 0x2d
+  let number = 0
+  let fraction = 0
+  let p = negative ? start + 1 : start
+  if (end - p <= LONGEST_PLAIN_NUMBER) {
+    for (; p < end; p++) {
+      const byte = bytes[p]!
+      if (byte >= 0x30 && byte <= 0x39) number = number * 10 + byte - 0x30
+      else if (byte === 0x2e) fraction = end - p - 1
+      else break
+    }
+    if (p === end) return (negative ? -number : number) / POWERS[fraction]!
+  }
+  return Number(bytes.toString('latin1', start, end))
+}
+
+const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/
+
+/** The decimal number that `text` says, white space around it allowed; NaN when it says none. */
+export function numberOf(text: string): number {
+  return DECIMAL.test(text) ? Number(text) : Number.NaN
+}
+
+function kindOf(value: unknown): ValueKind {
+  switch (typeof value) {
+    case 'string':
+      return STRING
+    case 'number':
+    case 'bigint':
+      return NUMBER
+    case 'boolean':
+      return BOOLEAN
+    case 'object':
+      return value === null ? NULL : Array.isArray(value) ? ARRAY : OBJECT_VALUE
+    default:
+      return MISSING
+  }
+}
+
+/** Whether String(Number(text)) is the text itself. It makes neither. */
+function isPlainNumber(bytes: Uint8Array, start: number, end: number): boolean {
+  let p = start
+  if (bytes[p] === 0x2d) p++
+  if (end - p > LONGEST_PLAIN_NUMBER) return false
+  if (bytes[p] === 0x30) return p === start && end === p + 1
+  for (; p < end; p++) if (bytes[p]! < 0x30 || bytes[p]! > 0x39) return false
+  return true
+}

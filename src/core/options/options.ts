@@ -1,0 +1,175 @@
+import { z } from 'zod'
+import type { ListenAddress } from '../../lib/network/inherited-sockets.js'
+import { Pattern, PatternError } from '../../lib/pattern.js'
+import { parseDuration, parseSize } from '../../lib/units.js'
+import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.js'
+
+/** Pieces of option schemas that several components share. Each is shown in the reference by its input side. */
+
+const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours', 'Days']
+const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
+const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
+const FIELD_PATH = 'must be a field path, which starts with a dot, as in .app'
+const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
+
+/**
+ * Adds an issue whose message is constant: it says nothing of the value, and so may be shown where the value is a
+ * secret or came from the environment. With `show`, the value as it stands in the file is put behind it.
+ */
+export function refuse(context: z.RefinementCtx, message: string, show = false): never {
+  context.addIssue({ code: 'custom', message, params: { constant: true, show } })
+  return z.NEVER
+}
+
+/** As `refuse`, with the value in the message. Where the value came from the environment, `general` is shown instead. */
+function refuseValue(context: z.RefinementCtx, message: string, general: string): never {
+  context.addIssue({ code: 'custom', message, params: { general } })
+  return z.NEVER
+}
+
+/** As `refuse`, of an option further in. */
+export function refuseAt(context: z.RefinementCtx, path: string[], message: string): void {
+  context.addIssue({ code: 'custom', message, path, params: { constant: true } })
+}
+
+const withoutUnit = (amount: number | string) => `has no unit; write ${amount}s for seconds, or ${amount}ms`
+
+/** `10 Seconds`, `10s` or `{value: 10, unit: Seconds}`; milliseconds after parsing, at least `min`. */
+export function duration(min = 1) {
+  const unit = z
+    .string()
+    .refine(text => parseDuration(`1 ${text}`) !== undefined, `must be one of ${UNITS.join(', ')}`)
+    .meta({ examples: UNITS })
+  return z
+    .union([z.string(), z.strictObject({ value: z.number().positive(), unit })], {
+      error: ({ input }) => (typeof input === 'number' && input > 0 ? withoutUnit(input) : DURATION),
+    })
+    .meta({ title: 'duration', ...(min > 1 ? { minimum: min } : {}) })
+    .transform((input, context): number => {
+      const ms = parseDuration(typeof input === 'string' ? input : `${input.value} ${input.unit}`)
+      if (ms === undefined) {
+        const amount = typeof input === 'string' ? input.trim() : ''
+        return /^\d+(\.\d+)?$/.test(amount)
+          ? refuseValue(context, withoutUnit(amount), DURATION)
+          : refuse(context, DURATION, true)
+      }
+      if (ms < min) refuse(context, `must be at least ${min} ms`, true)
+      if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter', true)
+      return ms
+    })
+}
+
+/** `1MB`, `64KiB` or a number of bytes; bytes after parsing. */
+export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
+  return z
+    .union([z.string(), z.int()], { error: SIZE })
+    .meta({
+      title: 'size',
+      ...(min > 1 ? { minimum: min } : {}),
+      ...(max < Number.MAX_SAFE_INTEGER ? { maximum: max } : {}),
+    })
+    .transform((input, context): number => {
+      const bytes = typeof input === 'number' ? input : parseSize(input)
+      if (bytes === undefined) return refuse(context, SIZE, true)
+      if (bytes < min) refuse(context, `must be at least ${min} bytes`, true)
+      if (bytes > max) refuse(context, `must be at most ${max} bytes`, true)
+      return Math.floor(bytes)
+    })
+}
+
+/** A text that nothing prints by accident: not as a string, not as JSON, not in a log or a stack trace. */
+export class Secret {
+  readonly #text: string
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  reveal(): string {
+    return this.#text
+  }
+
+  toString(): string {
+    return '[secret]'
+  }
+
+  toJSON(): string {
+    return '[secret]'
+  }
+
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return '[secret]'
+  }
+}
+
+/** A key, a password; a Secret after parsing. */
+export function secret() {
+  return z
+    .string()
+    .min(1)
+    .meta({ title: 'secret', writeOnly: true })
+    .transform(text => new Secret(text))
+}
+
+const withoutHost = (port: number | string) =>
+  `has no host; write 127.0.0.1:${port} for programs of this machine alone, or 0.0.0.0:${port} for everybody`
+
+/** `127.0.0.1:9598`, `[::1]:9598`; port 0 means any free one. `systemd:syslog`: a socket that systemd has handed over. */
+export function listenAddress() {
+  return z
+    .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })
+    .meta({ title: 'address' })
+    .transform((text, context): ListenAddress => {
+      const inherited = /^systemd:([\w.-]+)$/.exec(text)
+      if (inherited && !/^\d+$/.test(inherited[1]!)) return { systemd: inherited[1]! }
+      const port = text.trim().replace(/^[:*]*/, '')
+      if (isPort(port)) return refuseValue(context, withoutHost(port), ADDRESS)
+      const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]/]+)):(\d{1,5})$/.exec(text)
+      if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS, true)
+      return { host: match[1] ?? match[2]!, port: Number(match[3]) }
+    })
+}
+
+function isPort(value: unknown): boolean {
+  const text = typeof value === 'number' || typeof value === 'string' ? String(value) : ''
+  return /^\d{1,5}$/.test(text) && Number(text) <= 65_535
+}
+
+/** `.app`, `.a."x-y"`, `.list[0]`. */
+export function fieldPath() {
+  return z.string().meta({ title: 'field path' }).transform(readPath)
+}
+
+/** The same, or blank: undefined after parsing. */
+export function blankOrFieldPath() {
+  return z
+    .string()
+    .nullish()
+    .meta({ title: 'field path' })
+    .transform((text, context): FieldPath | undefined => (text ? readPath(text, context) : undefined))
+}
+
+function readPath(text: string, context: z.RefinementCtx): FieldPath {
+  try {
+    return parseFieldPath(text)
+  } catch (error) {
+    if (!(error instanceof PathError)) throw error
+    return refuseValue(context, `${error.message} (column ${error.column} of the path)`, FIELD_PATH)
+  }
+}
+
+/** A regular expression as text, matched without flags but `u`. */
+export function regex() {
+  return z
+    .string()
+    .meta({ title: 'regular expression' })
+    .transform((text, context): Pattern => {
+      try {
+        return new Pattern(text)
+      } catch (error) {
+        if (!(error instanceof PatternError)) throw error
+        context.addIssue(error.message)
+        return z.NEVER
+      }
+    })
+}

@@ -1,0 +1,312 @@
+import type { Logger } from 'pino'
+import { collectDefaultMetrics, type Metric, Registry, type RegistryContentType } from 'prom-client'
+import type { Exemplar, Kind } from '../../core/component.js'
+import { type Amount, ComponentCounters, type CounterSet } from '../../flow/counters.js'
+import { nextTurn, sleep } from '../../lib/time.js'
+import { packageVersion } from '../../lib/version.js'
+
+type Labels = Readonly<Record<string, string>>
+
+interface About {
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  /** All of them, where they are not those of components. */
+  readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
+}
+
+/** prom-client's defaults whose names promtool objects to: gauges that end in _total. */
+const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
+
+/** How often the delay of the event loop is measured. Node.js includes this interval in what it measures. */
+const LOOP_DELAY_MS = 100
+const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
+
+/** A scrape waits for so long, at most, for what has to be looked up on the disk. It shows the values before that then. */
+const REFRESH_MS = 1000
+
+export type Format = 'text' | 'openmetrics'
+
+export const CONTENT_TYPES = {
+  text: Registry.PROMETHEUS_CONTENT_TYPE,
+  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+} as const
+
+/** So many components are read between turns of the event loop. */
+const SLICE = 100
+
+/** All labels of an exemplar together may have so many characters, names and values. */
+const MOST_EXEMPLAR = 128
+
+const RECEIVED = 'that reached the component'
+const SENT = 'that the component passed on, or that its receiver accepted'
+const DISCARDED = 'deliberately not passed on, by reason'
+const OF_COMPONENTS: Readonly<Record<string, About>> = {
+  sluice_component_received_events_total: { type: 'counter', help: `Events ${RECEIVED}.` },
+  sluice_component_received_bytes_total: { type: 'counter', help: `Bytes ${RECEIVED}.` },
+  sluice_component_sent_events_total: { type: 'counter', help: `Events ${SENT}.` },
+  sluice_component_sent_bytes_total: { type: 'counter', help: `Bytes ${SENT}.` },
+  sluice_component_discarded_events_total: { type: 'counter', help: `Events ${DISCARDED}.` },
+  sluice_component_discarded_bytes_total: { type: 'counter', help: `Bytes ${DISCARDED}.` },
+  sluice_component_consumed_events_total: {
+    type: 'counter',
+    help: 'Events that became part of what the component emits.',
+  },
+  sluice_component_emitted_events_total: { type: 'counter', help: "Events of the component's own making." },
+  sluice_component_in_flight_events: { type: 'gauge', help: 'Events inside the component.' },
+  sluice_component_in_flight_bytes: { type: 'gauge', help: 'Bytes inside the component.' },
+  sluice_component_errors_total: { type: 'counter', help: 'Things that went wrong, by kind.' },
+  sluice_conservation_errors_total: {
+    type: 'counter',
+    help: 'Checks that found received and emitted not to be sent, discarded, consumed and in flight together.',
+  },
+}
+
+/** A sample as prom-client shows it. The text of `sharedLabels` is made once for each object. */
+interface Sample {
+  readonly metricName?: string
+  readonly labels?: Readonly<Record<string, string | number>>
+  readonly sharedLabels?: Labels
+  value: number
+  readonly exemplar?: { readonly labelSet: Labels; readonly value: number; readonly timestamp: number }
+}
+
+/** All samples of one name at a scrape. */
+class Family {
+  readonly #values: Sample[] = []
+  /** By labels, where the same ones may come again. */
+  readonly #merged: Map<string, Sample> | undefined
+  readonly #name: string
+  readonly #about: Omit<About, 'read'>
+
+  constructor(name: string, about: Omit<About, 'read'>, isMerged: boolean) {
+    this.#name = name
+    this.#about = about
+    if (isMerged) this.#merged = new Map()
+  }
+
+  add(sample: Sample): void {
+    const key = this.#merged && JSON.stringify([sample.metricName, sample.labels, sample.sharedLabels])
+    const present = key && this.#merged!.get(key)
+    if (present) {
+      present.value = this.#about.type === 'gauge' ? sample.value : present.value + sample.value
+      return
+    }
+    if (key) this.#merged!.set(key, sample)
+    this.#values.push(sample)
+  }
+
+  /** As a registry asks for it, once in a scrape. Each family is written in a turn of the event loop. */
+  asMetric(format: Format, turn: () => Promise<void>): Metric {
+    const { type, help } = this.#about
+    const get = async () => {
+      await turn()
+      const name = format === 'openmetrics' && type === 'counter' ? this.#name.replace(/_total$/, '') : this.#name
+      return { name, type, help, values: this.#values }
+    }
+    return { name: this.#name, type, get } as unknown as Metric
+  }
+}
+
+/**
+ * All metrics of one daemon. Components count plain numbers (counters.ts), which are put into a registry of prom-client
+ * at a scrape: those of one component at one moment, so that they add up. Reading and writing are spread over turns of the event
+ * loop.
+ */
+export class Metrics implements CounterSet {
+  readonly components = new Map<string, ComponentCounters>()
+  readonly #process = new Registry()
+  /** Whatever was shown once keeps its head. */
+  readonly #known = new Map<string, About>()
+  readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
+  readonly #log: Logger
+  readonly #imbalances = new Map<ComponentCounters, number>()
+  readonly #labels = new WeakMap<ComponentCounters, { readonly id: Labels; readonly all: Labels }>()
+
+  constructor(log: Logger) {
+    this.#log = log
+    // What measures the delay of the event loop wakes the process this often: every 10 ms would cost more than 2,000 idle files.
+    collectDefaultMetrics({ register: this.#process, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
+    for (const name of MISNAMED) this.#process.removeSingleMetric(name)
+    const build = { version: packageVersion(), node: process.version }
+    this.series('gauge', 'sluice_build_info', 'Which program this is; always 1.', () => [{ labels: build, value: 1 }])
+    for (const [name, about] of Object.entries(OF_COMPONENTS)) this.#known.set(name, about)
+  }
+
+  /** The counters of a component; the same ones for the same id, so that counts survive a rebuilt pipeline. */
+  component(id: string, kind: Kind, type: string): ComponentCounters {
+    const present = this.components.get(id)
+    if (present && present.kind === kind && present.type === type) return present
+    // What another component of this id counted is not forgotten.
+    if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
+    const aside = `${id} ${kind} ${type}`
+    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type)
+    this.components.delete(aside)
+    this.components.set(id, counters)
+    return counters
+  }
+
+  /** Gauges of the daemon itself, without a component. */
+  daemonGauge(name: string, help: string, read: () => number): void {
+    this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
+  }
+
+  /** A counter of the daemon itself, one series of `name`. */
+  daemonCounter(name: string, help: string, labels: Labels): { value: number } {
+    const all = this.#counters.get(name) ?? []
+    if (all.length === 0) this.series('counter', name, help, () => all)
+    const counter = { labels, value: 0 }
+    all.push(counter)
+    this.#counters.set(name, all)
+    return counter
+  }
+
+  /** Series beside those of components, read at each scrape. */
+  series(type: 'counter' | 'gauge', name: string, help: string, read: NonNullable<About['read']>): void {
+    this.#known.set(name, { type, help, read })
+  }
+
+  /** Checks the balance of each component (ComponentCounters); counts and logs where it does not hold. */
+  checkConservation(): boolean {
+    let holds = true
+    for (const c of this.components.values()) if (!this.#check(c)) holds = false
+    return holds
+  }
+
+  #check(c: ComponentCounters): boolean {
+    const off = c.imbalance()
+    if (off.events === 0 && off.bytes === 0) return true
+    const before = this.#imbalances.get(c) ?? 0
+    this.#imbalances.set(c, before + 1)
+    if (before === 0) {
+      this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'events are not all accounted for')
+    }
+    return false
+  }
+
+  /** The text of a scrape. */
+  async render(format: Format = 'text'): Promise<Buffer> {
+    await this.#refresh()
+    const registry = new Registry<RegistryContentType>()
+    registry.setContentType(CONTENT_TYPES[format])
+    let turns: Promise<void> = Promise.resolve()
+    const turn = () => (turns = turns.then(() => nextTurn()))
+    const families = [...(await this.#ofProcess(format)), ...(await this.#ofComponents(format))]
+    for (const family of families) registry.registerMetric(family.asMetric(format, turn))
+    return Buffer.from(await registry.metrics())
+  }
+
+  async #ofComponents(format: Format): Promise<Iterable<Family>> {
+    // Components of different types that had one id after the other share the series that do not have the type.
+    const shared = [...this.components].some(([key, { id }]) => key !== id)
+    const families = new Map<string, Family>()
+    const familyOf = (name: string, about: About): Family => {
+      let family = families.get(name)
+      if (!family) {
+        if (!this.#known.has(name)) this.#known.set(name, { type: about.type, help: about.help })
+        const known = this.#known.get(name)!
+        families.set(name, (family = new Family(name, known, shared || known.read !== undefined)))
+      }
+      return family
+    }
+    for (const [name, about] of this.#known) {
+      const family = familyOf(name, about)
+      for (const sample of about.read?.() ?? []) family.add(sample)
+    }
+    for (const [i, c] of [...this.components.values()].entries()) {
+      if (i > 0 && i % SLICE === 0) await nextTurn()
+      this.#check(c)
+      this.#readAmounts(c, name => families.get(name)!)
+      this.#readOwn(c, familyOf, format)
+    }
+    return families.values()
+  }
+
+  async #refresh(): Promise<void> {
+    const all = [...this.components.values()].flatMap(({ beforeScrape }) => beforeScrape?.() ?? [])
+    if (all.length === 0) return
+    const done = new AbortController()
+    await Promise.race([Promise.allSettled(all), sleep(REFRESH_MS, done.signal)])
+    done.abort()
+  }
+
+  async #ofProcess(format: Format): Promise<Family[]> {
+    return (await this.#process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
+      const family = new Family(name, { help, type: String(type) as About['type'] }, false)
+      for (const { labels, value, ...rest } of values) {
+        const delay = LOOP_DELAYS.test(name) ? Math.max(0, value - LOOP_DELAY_MS / 1000) : value
+        const shown = typeof labels.le === 'number' ? { ...labels, le: bound(labels.le, format) } : labels
+        family.add({ ...rest, labels: shown as Labels, value: delay })
+      }
+      return family
+    })
+  }
+
+  /** What every component counts. */
+  #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
+    const { id, all } = this.#labelsOf(c)
+    const add = (name: string, { events, bytes }: Amount, labels: Partial<Sample> = { sharedLabels: all }) => {
+      to(`sluice_component_${name.replace('*', 'events')}`).add({ ...labels, value: events })
+      to(`sluice_component_${name.replace('*', 'bytes')}`).add({ ...labels, value: bytes })
+    }
+    add('received_*_total', c.received)
+    add('sent_*_total', c.passed)
+    for (const [reason, amount] of c.discards) add('discarded_*_total', amount, { labels: { ...all, reason } })
+    for (const [output, amount] of c.aside) add('sent_*_total', amount, { labels: { ...all, output } })
+    add('in_flight_*', c.inFlight())
+    const one = (name: string, value: number) => value > 0 && to(name).add({ sharedLabels: all, value })
+    one('sluice_component_consumed_events_total', c.consumedEvents.events)
+    one('sluice_component_emitted_events_total', c.emittedEvents.events)
+    for (const [kind, value] of c.failures) to('sluice_component_errors_total').add({ labels: { ...all, kind }, value })
+    to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
+  }
+
+  /** What components of its type count besides. */
+  #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
+    const { id } = this.#labelsOf(c)
+    for (const [name, all] of c.series) {
+      if (!all[0]) continue
+      const family = to(name, all[0])
+      for (const series of all) {
+        for (const { labels, value, exemplar } of series.read()) {
+          family.add({ labels: { ...id, ...labels }, value, ...shown(exemplar, 1) })
+        }
+      }
+    }
+    for (const [name, { help, buckets, counts, exemplars, sum }] of c.histograms) {
+      const family = to(name, { type: 'histogram', help })
+      let count = 0
+      for (let i = 0; i <= buckets.length; i++) {
+        count += counts[i]!
+        const le = bound(buckets[i] ?? Number.POSITIVE_INFINITY, format)
+        const last = exemplars[i]
+        family.add({ metricName: `${name}_bucket`, labels: { le, ...id }, value: count, ...shown(last, last?.value) })
+      }
+      family.add({ metricName: `${name}_sum`, sharedLabels: id, value: sum })
+      family.add({ metricName: `${name}_count`, sharedLabels: id, value: count })
+    }
+  }
+
+  #labelsOf(c: ComponentCounters): { readonly id: Labels; readonly all: Labels } {
+    let labels = this.#labels.get(c)
+    if (!labels) {
+      const { id, kind, type } = c
+      labels = {
+        id: { component_id: id },
+        all: { component_id: id, component_kind: kind, component_type: type },
+      }
+      this.#labels.set(c, labels)
+    }
+    return labels
+  }
+}
+
+/** The upper bound of a bucket; a float in OpenMetrics. */
+function bound(value: number, format: Format): string {
+  if (!Number.isFinite(value)) return '+Inf'
+  return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)
+}
+
+function shown(exemplar: Exemplar | undefined, value = 1): Pick<Sample, 'exemplar'> {
+  if (!exemplar || 'request_id'.length + exemplar.requestId.length > MOST_EXEMPLAR) return {}
+  return { exemplar: { labelSet: { request_id: exemplar.requestId }, value, timestamp: exemplar.at / 1000 } }
+}

@@ -1,0 +1,120 @@
+import { existsSync } from 'node:fs'
+import { link, readdir, rename, rm, stat, unlink } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import type { Logger } from 'pino'
+import type { Config } from '../../config/load.js'
+import { errorCode, errorText } from '../../core/errors.js'
+import { folderOnDisk } from '../../flow/disk-buffer/files.js'
+import { bufferFolder } from '../../flow/disk-buffer/folder.js'
+import { recover } from '../../flow/disk-buffer/recovery.js'
+import { segmentNumber } from '../../flow/disk-buffer/segments.js'
+import { syncFolder } from '../../lib/files/atomic-file.js'
+import { inTurn } from '../../lib/files/in-turn.js'
+import { deadLetterPath } from '../dead-letter.js'
+import { checkpointPath } from './checkpoints.js'
+
+/**
+ * Carries the data of a renamed component over to its new id (`renamed_from`). Invariants: nothing that the new id has
+ * already is replaced; each step can be repeated, so a crash in between costs nothing; what cannot be carried over stays
+ * where it is and is reported as orphaned.
+ */
+
+export interface Rename {
+  readonly kind: 'source' | 'destination'
+  readonly from: string
+  readonly to: string
+  /** Whether the new one has a disk buffer. */
+  readonly buffered: boolean
+}
+
+type Components = Pick<Config, 'sources' | 'destinations'>
+
+export function renamesOf({ sources, destinations }: Components): Rename[] {
+  return [...sources, ...destinations].flatMap(({ id, kind, renamedFrom, delivery }) =>
+    renamedFrom === undefined ? [] : [{ kind, from: renamedFrom, to: id, buffered: delivery?.buffer.type === 'disk' }],
+  )
+}
+
+/** Undoes the renames of `failed` for `config`, which runs again in its place. */
+export function renamesBack(failed: Components, config: Components): Rename[] {
+  const all = [...config.sources, ...config.destinations]
+  return renamesOf(failed).flatMap(({ kind, from, to }) => {
+    const old = all.find(({ id }) => id === from)
+    if (!old || all.some(({ id }) => id === to)) return []
+    return [{ kind, from: to, to: from, buffered: old.delivery?.buffer.type === 'disk' }]
+  })
+}
+
+/** Nothing of these components runs. */
+export async function carryOver(dataDir: string, renames: readonly Rename[], log: Logger): Promise<void> {
+  for (const { kind, from, to, buffered } of renames) {
+    const step = async (what: string, work: () => Promise<boolean>) => {
+      try {
+        if (await work()) log.info({ component: to, renamed_from: from }, `${what} of the renamed component taken over`)
+      } catch (error) {
+        log.error(
+          { code: 'SLUICE_NOT_CARRIED_OVER', component: to, renamed_from: from, error: errorText(error) },
+          `cannot take over the ${what} of the renamed component; it is tried again at the next start or reload`,
+        )
+      }
+    }
+    if (kind === 'source')
+      await step('positions', () => carryPositions(checkpointPath(dataDir, from), checkpointPath(dataDir, to)))
+    else {
+      if (buffered) await step('buffer', () => carryBuffer(bufferFolder(dataDir, from), bufferFolder(dataDir, to), log))
+      await step('dead letters', () => carryDeadLetters(deadLetterPath(dataDir, from), deadLetterPath(dataDir, to)))
+    }
+  }
+}
+
+async function carryPositions(old: string, own: string): Promise<boolean> {
+  if (existsSync(own)) return false
+  // The one before goes first: as long as `old` is there, this is not done.
+  const before = await renamed(`${old}.1`, `${own}.1`)
+  const carried = (await renamed(old, own)) || before
+  if (carried) await syncFolder(dirname(own))
+  return carried
+}
+
+async function carryBuffer(old: string, own: string, log: Logger): Promise<boolean> {
+  if (!existsSync(old)) return false
+  if (existsSync(own)) {
+    // Its events come first: the other buffer is taken over when they are delivered.
+    const { settled, end } = await recover(folderOnDisk(own), log, true)
+    const others = (await readdir(own)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
+    if (end.event > settled.event || others.length > 0) return false
+    await rm(own, { recursive: true })
+  }
+  const carried = await renamed(old, own)
+  await syncFolder(dirname(own))
+  return carried
+}
+
+async function carryDeadLetters(old: string, own: string): Promise<boolean> {
+  if (!existsSync(old)) return false
+  return await inTurn(old, () =>
+    inTurn(own, async () => {
+      try {
+        await link(old, own)
+      } catch (error) {
+        if (errorCode(error) !== 'EEXIST') throw error
+        const [a, b] = [await stat(old), await stat(own)]
+        if (a.ino !== b.ino || a.dev !== b.dev) return false
+      }
+      await syncFolder(dirname(own))
+      await unlink(old)
+      return true
+    }),
+  )
+}
+
+/** Whether there was something to rename. */
+async function renamed(from: string, to: string): Promise<boolean> {
+  try {
+    await rename(from, to)
+    return true
+  } catch (error) {
+    if (errorCode(error) === 'ENOENT') return false
+    throw error
+  }
+}

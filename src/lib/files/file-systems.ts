@@ -1,0 +1,272 @@
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { after, type Clock, every, systemClock } from '../time.js'
+import { helperProcess } from './helper-process.js'
+import { MountProbe } from './mount-probe.js'
+import { Mounts } from './mounts.js'
+
+/** How long a file system may take to answer. */
+const PATIENCE_MS = 3000
+/** An answer so long ago still counts. */
+const FRESH_MS = 1000
+/** How long a call may wait for others to return. */
+const TURN_MS = 10_000
+/** A call that was given up keeps its file system silent for so long at most, should that answer again before the call returns. */
+const STUCK_MS = 60_000
+/** The list of mounts is read again, and links are followed again. */
+const MOUNTS_MS = 1000
+const PATHS_MS = 60_000
+/** Calls to remote file systems under way at a time. Node.js has four threads for all files, names and compression. */
+const MOST_CALLS = 2
+/** Probes without an answer; further file systems count as unresponsive until one has its answer. */
+const MOST_PROBES = 32
+
+interface State {
+  /** What the next answer is expected of: the probe under way. */
+  probe?: Promise<void> | undefined
+  isSilent: boolean
+  /** Synchronous calls that were given up, and have not returned. */
+  stuck: number
+  answeredAt: number
+}
+
+export interface FileSystemsOptions {
+  readonly clock?: Clock
+  readonly after?: typeof after
+  readonly readMounts?: () => string
+  /** Resolves when the file system mounted at `mount` has answered, whatever the answer. */
+  readonly probe?: (mount: string) => Promise<void>
+}
+
+export class SilentFileSystem extends Error {
+  readonly code = 'SLUICE_FILE_SYSTEM_SILENT'
+  readonly mount: string
+  constructor(mount: string, why?: string) {
+    super(why === undefined ? `the file system at ${mount} does not answer` : `${mount} has to wait: ${why}`)
+    this.mount = mount
+  }
+}
+
+/**
+ * Which remote file systems answer. Before something of them is used, they are asked by a process of its own: a call that never
+ * returns would occupy a thread of this process, and the main one if it is synchronous. Local ones are not asked.
+ */
+export class FileSystems {
+  readonly #clock: Clock
+  readonly #after: typeof after
+  readonly #readMounts: () => string
+  readonly #probe: (mount: string) => Promise<void>
+  readonly #states = new Map<string, State>()
+  /** Mounts with a call under way. */
+  readonly #busy = new Set<string>()
+  readonly #waiting: { readonly mount: string; readonly begin: () => void }[] = []
+  #mounts = new Mounts('')
+  #text = ''
+  #readAt = Number.NEGATIVE_INFINITY
+  #followedAt = Number.NEGATIVE_INFINITY
+
+  constructor(options: FileSystemsOptions = {}) {
+    this.#clock = options.clock ?? systemClock
+    this.#after = options.after ?? after
+    this.#readMounts = options.readMounts ?? readMounts
+    const own = new MountProbe(helperProcess)
+    this.#probe = options.probe ?? (mount => own.ask(mount))
+  }
+
+  /** The remote mount that `path` leads into; undefined: all of the way is local. */
+  mountOf(path: string): string | undefined {
+    const now = this.#clock.now()
+    if (now - this.#readAt >= MOUNTS_MS) {
+      this.#readAt = now
+      const text = this.#readMounts()
+      if (text !== this.#text) this.#mounts = new Mounts(text)
+      this.#text = text
+    }
+    if (now - this.#followedAt >= PATHS_MS) {
+      this.#followedAt = now
+      this.#mounts.forgetPaths()
+    }
+    return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
+  }
+
+  /** The mount of `path` if it did not answer when it was asked last. Asks nobody. */
+  silentAt(path: string): string | undefined {
+    const mount = this.mountOf(path)
+    return mount !== undefined && this.isSilent(mount) ? mount : undefined
+  }
+
+  isSilent(mount: string): boolean {
+    return this.#states.get(mount)?.isSilent === true
+  }
+
+  /** A call to the file system mounted at `mount` did not return in time, and may still do so. */
+  silence(mount: string, returned: Promise<void>): void {
+    const state = this.#stateOf(mount)
+    state.isSilent = true
+    state.stuck++
+    // This timer also keeps the process from ending by itself, which it could not: endProcess sees to that.
+    const isOver = new Promise<void>(resolve => {
+      const cancel = this.#after(STUCK_MS, resolve)
+      void returned.then(() => {
+        state.stuck--
+        cancel()
+        resolve()
+      })
+    })
+    this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
+  }
+
+  /** Resolves when the file system mounted at `mount`, which did not answer, may do so again. */
+  async answered(mount: string): Promise<void> {
+    const probe = this.#states.get(mount)?.probe
+    await (probe ?? aMoment())
+  }
+
+  #expect(state: State, answer: Promise<unknown>): void {
+    const probe = answer.then(() => {
+      if (state.probe !== probe) return
+      state.probe = undefined
+      state.isSilent = false
+      state.answeredAt = this.#clock.now()
+    })
+    state.probe = probe
+  }
+
+  /** Whether the file system mounted at `mount` answers now, or did a moment ago. */
+  async answers(mount: string): Promise<boolean> {
+    const state = this.#stateOf(mount)
+    if (!state.probe) {
+      if (this.#clock.now() - state.answeredAt < FRESH_MS) return true
+      const pending = [...this.#states.values()].filter(({ probe }) => probe !== undefined).length
+      if (pending >= MOST_PROBES) return false
+      this.#expect(state, this.#probe(mount))
+    } else if (state.isSilent) return false
+    return await this.#inTime(state)
+  }
+
+  async #inTime(state: State): Promise<boolean> {
+    const { probe } = state
+    let cancel = () => {}
+    const late = new Promise<'late'>(resolve => {
+      cancel = this.#after(PATIENCE_MS, () => resolve('late'))
+    })
+    const first = await Promise.race([probe, late])
+    cancel()
+    if (first === 'late' && state.probe === probe) state.isSilent = true
+    return !state.isSilent
+  }
+
+  /**
+   * Makes a call about `path` that another thread carries out. One call to each remote file system is under way at a time. Throws
+   * SilentFileSystem when that does not answer.
+   */
+  async run<T>(path: string, call: () => Promise<T>): Promise<T> {
+    const mount = this.mountOf(path)
+    if (mount === undefined) return await call()
+    await this.#turn(mount)
+    try {
+      if (!(await this.answers(mount))) throw new SilentFileSystem(mount)
+      return await call()
+    } finally {
+      this.#busy.delete(mount)
+      this.#beginNext()
+    }
+  }
+
+  /** The same for a call that nobody has to wait for: rejects when the file system stops to answer meanwhile. */
+  async runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
+    const mount = this.mountOf(path)
+    if (mount === undefined) return await call()
+    const result = this.run(path, call)
+    const isOver = result.then(
+      () => true,
+      () => true,
+    )
+    while (!(await this.#soon(isOver))) if (!(await this.answers(mount))) throw new SilentFileSystem(mount)
+    return await result
+  }
+
+  async #soon(isOver: Promise<boolean>): Promise<boolean> {
+    let cancel = () => {}
+    const late = new Promise<false>(resolve => {
+      cancel = this.#after(FRESH_MS, () => resolve(false))
+    })
+    const result = await Promise.race([isOver, late])
+    cancel()
+    return result
+  }
+
+  /** One of the file systems in use that does not answer now. */
+  async anySilent(): Promise<string | undefined> {
+    for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
+    return undefined
+  }
+
+  /** A mount with a call under way that will not return by itself. Node.js waits for such a call when the process exits. */
+  async stuck(): Promise<string | undefined> {
+    for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
+    for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
+    return undefined
+  }
+
+  #turn(mount: string): Promise<void> {
+    return new Promise((begin, reject) => {
+      const turn = {
+        mount,
+        begin: () => {
+          cancel()
+          begin()
+        },
+      }
+      const cancel = this.#after(TURN_MS, () => {
+        this.#waiting.splice(this.#waiting.indexOf(turn), 1)
+        reject(new SilentFileSystem(mount, 'calls to it or to other file systems do not return'))
+      })
+      this.#waiting.push(turn)
+      this.#beginNext()
+    })
+  }
+
+  #beginNext(): void {
+    for (let i = 0; i < this.#waiting.length && this.#busy.size < MOST_CALLS; ) {
+      const { mount, begin } = this.#waiting[i]!
+      if (this.#busy.has(mount)) {
+        i++
+        continue
+      }
+      this.#waiting.splice(i, 1)
+      this.#busy.add(mount)
+      begin()
+    }
+  }
+
+  #stateOf(mount: string): State {
+    let state = this.#states.get(mount)
+    if (!state) {
+      state = { isSilent: false, stuck: 0, answeredAt: Number.NEGATIVE_INFINITY }
+      this.#states.set(mount, state)
+    }
+    return state
+  }
+}
+
+/** Does not keep the process from ending. */
+function aMoment(): Promise<void> {
+  return new Promise(resolve => {
+    const stop = every(FRESH_MS, () => {
+      stop()
+      resolve()
+    })
+  })
+}
+
+function readMounts(): string {
+  try {
+    return readFileSync('/proc/self/mountinfo', 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+/** Those of this process. */
+export const fileSystems = new FileSystems()

@@ -1,0 +1,245 @@
+import fs, { type BigIntStats, type Dirent, type Stats } from 'node:fs'
+import { systemClock } from '../time.js'
+import { type FileSystems, fileSystems, SilentFileSystem } from './file-systems.js'
+import type { Answer, EntryKind } from './fs-messages.js'
+import { FsThread } from './fs-thread.js'
+
+/**
+ * Synchronous calls of node:fs that do not stop the process when a file server goes away. Calls about local files go straight to
+ * node:fs. One about a file of a remote mount is made by another thread, and waited for only so long: after that the mount is silent,
+ * and the call throws SilentFileSystem, which says nothing about the file. While the mount is silent all calls throw it at once.
+ */
+
+/** How long a call to a remote file system may take. One that took longer gets twice the time when it is made again, up to the most. */
+const PATIENCE_MS = 1000
+const MOST_PATIENCE_MS = 5000
+/** Threads with a call that does not return. */
+const MOST_STUCK = 8
+
+type Name =
+  | 'accessSync'
+  | 'readFileSync'
+  | 'statSync'
+  | 'fstatSync'
+  | 'readdirSync'
+  | 'openSync'
+  | 'readSync'
+  | 'realpathSync'
+  | 'readlinkSync'
+  | 'existsSync'
+
+type Thread = Pick<FsThread, 'ready' | 'ended' | 'hasFailed' | 'call'>
+
+class Guard {
+  readonly systems: FileSystems
+  readonly #newThread: () => Thread
+  #thread: Thread | undefined
+  readonly #stuck = new Set<Thread>()
+  /** The remote mounts that open descriptors lead into. */
+  readonly #mounts = new Map<number, string>()
+  /** How long calls may take that were not answered when they were made last, or late. */
+  readonly #patience = new Map<string, number>()
+
+  constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {
+    this.systems = systems
+    this.#newThread = newThread
+  }
+
+  mountOf(file: string | number): string | undefined {
+    if (typeof file === 'string') return this.systems.mountOf(file)
+    return this.#mounts.size === 0 ? undefined : this.#mounts.get(file)
+  }
+
+  opened(fd: number, mount: string): number {
+    this.#mounts.set(fd, mount)
+    return fd
+  }
+
+  /** Begins the thread, so that no call has to wait for that. */
+  async prepare(): Promise<void> {
+    await this.#begin()?.ready
+  }
+
+  call(mount: string, name: Name, args: readonly unknown[]): Answer {
+    if (this.systems.isSilent(mount)) throw new SilentFileSystem(mount)
+    if (this.#stuck.size >= MOST_STUCK) throw this.#silence(mount, Promise.race([...this.#stuck].map(endOf)))
+    const thread = this.#begin()
+    if (!thread) throw this.#silence(mount, Promise.resolve())
+    const what = `${name} ${args[0]}`
+    const patience = this.#patience.get(what) ?? PATIENCE_MS
+    const began = systemClock.now()
+    const answer = thread.call({ name, args }, patience)
+    if (answer) {
+      if (this.#patience.size > 0 && systemClock.now() - began < PATIENCE_MS) this.#patience.delete(what)
+      return answer
+    }
+    this.#patience.set(what, Math.min(2 * patience, MOST_PATIENCE_MS))
+    this.#thread = undefined
+    this.#stuck.add(thread)
+    void thread.ended.then(() => this.#stuck.delete(thread))
+    throw this.#silence(mount, thread.ended)
+  }
+
+  #silence(mount: string, until: Promise<void>): SilentFileSystem {
+    this.systems.silence(mount, until)
+    return new SilentFileSystem(mount)
+  }
+
+  /** Undefined: the system gives no thread. */
+  #begin(): Thread | undefined {
+    if (this.#thread?.hasFailed) this.#thread = undefined
+    try {
+      return (this.#thread ??= this.#newThread())
+    } catch {
+      return undefined
+    }
+  }
+
+  /** Not waited for: closing may take as long as any other call. */
+  async close(fd: number, mount: string): Promise<void> {
+    this.#mounts.delete(fd)
+    for (;;) {
+      try {
+        return await this.systems.run(mount, () => new Promise(done => fs.close(fd, () => done())))
+      } catch {
+        await this.systems.answered(mount)
+      }
+    }
+  }
+}
+
+/** For whoever takes an error for a fact about the file. That a file system does not answer is none, and is thrown again. */
+export function unlessSilent(error: unknown): void {
+  if (error instanceof SilentFileSystem) throw error
+}
+
+const endOf = ({ ended }: Thread) => ended
+
+let guard = new Guard(fileSystems)
+
+/** For tests: other file systems than those of this process, and other threads. The returned function undoes it. */
+export function guardBy(systems: FileSystems, newThread?: () => Thread): () => void {
+  const before = guard
+  guard = new Guard(systems, newThread)
+  return () => (guard = before)
+}
+
+/** To be awaited before synchronous calls about remote files. */
+export async function prepareCalls(): Promise<void> {
+  await guard.prepare()
+}
+
+const calls = fs as unknown as Record<Name, (file: string | number, ...rest: unknown[]) => unknown>
+
+/** The function of node:fs, guarded. Its first argument is a path or a descriptor. */
+function guarded<T>(name: Name): T {
+  const call = (file: string | number, ...rest: unknown[]) => {
+    const mount = guard.mountOf(file)
+    return mount === undefined ? calls[name](file, ...rest) : resultOf(guard.call(mount, name, [file, ...rest]))
+  }
+  return call as T
+}
+
+export const statSync = guarded<typeof fs.statSync>('statSync')
+export const fstatSync = guarded<typeof fs.fstatSync>('fstatSync')
+export const accessSync = guarded<(path: string, mode: number) => void>('accessSync')
+export const existsSync = guarded<typeof fs.existsSync>('existsSync')
+export const realpathSync = guarded<(path: string) => string>('realpathSync')
+export const readlinkSync = guarded<(path: string) => string>('readlinkSync')
+export const readdirSync = guarded<{
+  (path: string): string[]
+  (path: string, options: { withFileTypes: true }): Entry[]
+}>('readdirSync')
+
+export function openSync(path: string, flags: number): number {
+  const mount = guard.mountOf(path)
+  if (mount === undefined) return fs.openSync(path, flags)
+  return guard.opened(resultOf(guard.call(mount, 'openSync', [path, flags])) as number, mount)
+}
+
+export function readSync(fd: number, bytes: Uint8Array, offset: number, length: number, at: number): number {
+  const mount = guard.mountOf(fd)
+  if (mount === undefined) return fs.readSync(fd, bytes, offset, length, at)
+  const read = resultOf(guard.call(mount, 'readSync', [fd, length, at])) as Uint8Array
+  bytes.set(read, offset)
+  return read.length
+}
+
+export function readFileSync(path: string): Buffer {
+  const mount = guard.mountOf(path)
+  if (mount === undefined) return fs.readFileSync(path)
+  const { buffer, byteOffset, byteLength } = resultOf(guard.call(mount, 'readFileSync', [path])) as Uint8Array
+  return Buffer.from(buffer, byteOffset, byteLength)
+}
+
+/** The descriptor is not to be used any more. That of a remote file is closed as soon as its file system answers. */
+export function closeSync(fd: number): void {
+  const mount = guard.mountOf(fd)
+  if (mount === undefined) fs.closeSync(fd)
+  else void guard.close(fd, mount)
+}
+
+/** Fills `bytes` with what stands at `at` of the file, by another thread: the length. */
+export async function readLater(fd: number, bytes: Buffer, at: number): Promise<number> {
+  const mount = guard.mountOf(fd)
+  if (mount === undefined) return await readApart(fd, bytes, at)
+  // A read that is given up may write there much later.
+  const own = Buffer.allocUnsafeSlow(bytes.length)
+  const length = await guard.systems.runInTime(mount, () => readApart(fd, own, at))
+  return own.copy(bytes, 0, 0, length)
+}
+
+function readApart(fd: number, bytes: Buffer, at: number): Promise<number> {
+  return new Promise((resolve, reject) => {
+    fs.read(fd, bytes, 0, bytes.length, at, (error, length) => (error ? reject(error) : resolve(length)))
+  })
+}
+
+/** Closes a file by another thread. */
+export function closeLater(fd: number): void {
+  const mount = guard.mountOf(fd)
+  if (mount === undefined) fs.close(fd, () => {})
+  else void guard.close(fd, mount)
+}
+
+/** What is known of a name in a folder. */
+export type Entry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
+
+class FoundEntry implements Entry {
+  readonly name: string
+  readonly #kind: EntryKind
+
+  constructor({ name, kind }: { readonly name: string; readonly kind: EntryKind }) {
+    this.name = name
+    this.#kind = kind
+  }
+
+  isFile(): boolean {
+    return this.#kind === 'file'
+  }
+
+  isDirectory(): boolean {
+    return this.#kind === 'folder'
+  }
+
+  isSymbolicLink(): boolean {
+    return this.#kind === 'link'
+  }
+}
+
+function resultOf(answer: Answer): unknown {
+  if ('error' in answer) {
+    const { message, ...rest } = answer.error
+    throw Object.assign(new Error(message), rest)
+  }
+  if ('entries' in answer) return answer.entries.map(entry => new FoundEntry(entry))
+  if ('stats' in answer) return answer.stats && statsOf(answer.stats)
+  return answer.result
+}
+
+/** With its methods, which do not come from another thread. */
+function statsOf(numbers: object): Stats | BigIntStats {
+  const bigint = 'dev' in numbers && typeof numbers.dev === 'bigint'
+  const { prototype } = fs.statSync('/', { bigint }).constructor
+  return Object.setPrototypeOf(numbers, prototype)
+}

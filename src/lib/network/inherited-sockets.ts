@@ -1,0 +1,199 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { after } from '../time.js'
+
+/**
+ * Sockets that systemd listens on for us (socket activation). Invariants: connections are accepted only while somebody
+ * wants them, or is about to: those that come before the start, and after `letGo`, wait in the kernel for the next process;
+ * those that come while what took them is replaced wait here.
+ */
+
+export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
+
+/** What a server learns about the connections that it gets. */
+export interface Claimant {
+  take(socket: Socket): void
+}
+
+const FIRST_FD = 3
+/** Node.js looks at it whenever a connection is accepted. */
+type Pausing = Server & { pauseOnConnect: boolean }
+/** How long connections are accepted for whoever takes them next: longer than a replacement may take, with any sane shutdown_timeout. */
+const GRACE_MS = 15 * 60_000
+
+/** All sockets of one name. */
+class Inherited {
+  readonly #fds: readonly number[]
+  #servers: Pausing[] | undefined
+  #claimant: Claimant | undefined
+  #waiting: Socket[] = []
+  #cancelGrace: (() => void) | undefined
+  #isGone = false
+
+  constructor(fds: readonly number[]) {
+    this.#fds = fds
+  }
+
+  get isFree(): boolean {
+    return this.#claimant === undefined
+  }
+
+  /** It cannot be had again in this process. */
+  get isGone(): boolean {
+    return this.#isGone
+  }
+
+  async claim(claimant: Claimant): Promise<void> {
+    this.#cancelGrace?.()
+    this.#claimant = claimant
+    try {
+      this.#servers ??= await Promise.all(this.#fds.map(fd => this.#open(fd)))
+    } catch (error) {
+      this.release()
+      throw error
+    }
+    for (const server of this.#servers) {
+      server.pauseOnConnect = false
+      server.ref()
+    }
+    for (const socket of this.#waiting.splice(0)) if (!socket.destroyed) this.#hand(socket)
+  }
+
+  release(): void {
+    this.#claimant = undefined
+    for (const server of this.#servers ?? []) {
+      server.pauseOnConnect = true
+      server.unref()
+    }
+    if (this.#servers && !this.#isGone) this.#cancelGrace = after(GRACE_MS, () => this.letGo())
+  }
+
+  letGo(): void {
+    this.#cancelGrace?.()
+    this.#isGone = true
+    for (const server of this.#servers ?? []) server.close()
+    for (const socket of this.#waiting.splice(0)) socket.destroy()
+  }
+
+  /** HOST:PORT of the first; of a Unix socket nothing is known. */
+  get address(): string {
+    const address = this.#servers?.[0]?.address()
+    return typeof address === 'string' ? address : address ? addressText(address) : ''
+  }
+
+  async #open(fd: number): Promise<Pausing> {
+    const server = createServer(socket => {
+      if (this.#claimant) this.#claimant.take(socket)
+      else this.#waiting.push(socket.on('error', () => {}))
+    })
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject)
+      server.listen({ fd }, resolve)
+    })
+    server.removeAllListeners('error')
+    server.on('error', () => {})
+    return server as Pausing
+  }
+
+  /** One that had to wait was not read meanwhile. */
+  #hand(socket: Socket): void {
+    this.#claimant!.take(socket)
+    if (socket.listenerCount('data') > 0) socket.resume()
+  }
+}
+
+export class InheritedSockets {
+  readonly #byName = new Map<string, Inherited>()
+
+  /** What the environment says was handed over to process `pid`; takes it out of the environment. */
+  static from(env: NodeJS.ProcessEnv, pid = process.pid, firstFd = FIRST_FD): InheritedSockets {
+    const { LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES = '' } = env
+    for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) delete env[name]
+    const count = Number(LISTEN_PID) === pid && /^\d+$/.test(LISTEN_FDS ?? '') ? Number(LISTEN_FDS) : 0
+    const names = LISTEN_FDNAMES.split(':')
+    const fds = Array.from({ length: count }, (_, i) => ({ fd: firstFd + i, name: names[i] || 'unknown' }))
+    return new InheritedSockets(fds)
+  }
+
+  constructor(fds: readonly { fd: number; name: string }[]) {
+    for (const { name } of fds) {
+      if (this.#byName.has(name)) continue
+      this.#byName.set(name, new Inherited(fds.filter(one => one.name === name).map(({ fd }) => fd)))
+    }
+  }
+
+  /** Gives the connections of a name to `claimant`, until `release`; rejects, in words for people, when it cannot. */
+  async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
+    const inherited = this.#byName.get(name)
+    if (!inherited) throw new Error(`systemd has handed over no socket named ${name}: ${this.#present()}`)
+    if (inherited.isGone)
+      throw new Error(`the socket ${name} that systemd has handed over was let go of: a restart brings it back`)
+    if (!inherited.isFree) throw new Error(`the socket ${name} that systemd has handed over is in use already`)
+    try {
+      await inherited.claim(claimant)
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause)
+      throw new Error(`the socket ${name} that systemd has handed over cannot be used: ${why}`, { cause })
+    }
+    let isReleased = false
+    return {
+      address: inherited.address || listenText({ systemd: name }),
+      release() {
+        if (!isReleased) inherited.release()
+        isReleased = true
+      },
+    }
+  }
+
+  /** Nothing is accepted any more: what comes now waits for the next process. */
+  letGo(): void {
+    for (const inherited of this.#byName.values()) inherited.letGo()
+  }
+
+  #present(): string {
+    const names = [...this.#byName.keys()]
+    if (names.length > 0) return `there is ${names.join(', ')}`
+    return 'there is none; start it by its .socket unit, with FileDescriptorName= in there'
+  }
+}
+
+let own: InheritedSockets | undefined
+
+/** Those of this process. */
+export function inheritedSockets(): InheritedSockets {
+  own ??= InheritedSockets.from(process.env)
+  return own
+}
+
+/**
+ * Lets a server listen, on an address or on what systemd has handed over, until its `close`. Resolves with HOST:PORT as
+ * it is, also where the system has chosen the port; or with the path of a socket.
+ */
+export async function listenOn(server: Server, address: ListenAddress): Promise<string> {
+  if ('systemd' in address) {
+    const take = (socket: Socket) => void server.emit('connection', socket)
+    const claim = await inheritedSockets().claim(address.systemd, { take })
+    server.once('close', () => claim.release())
+    // A server of HTTP minds its timeouts from then on.
+    server.emit('listening')
+    return claim.address
+  }
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(address.port, address.host, () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+  return addressText(server.address() as AddressInfo)
+}
+
+/** The address as it is written in a configuration. */
+export function listenText(address: ListenAddress): string {
+  if ('systemd' in address) return `systemd:${address.systemd}`
+  const { host, port } = address
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`
+}
+
+function addressText({ address, family, port }: AddressInfo): string {
+  return family === 'IPv6' ? `[${address}]:${port}` : `${address}:${port}`
+}
