@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ConfigTest, TestEvent } from '../config/checks/config-tests.js'
 import type { ComponentConfig, Config } from '../config/load.js'
-import type { AnyDefinition, Outlet, Source, SourceContext } from '../core/component.js'
+import type { AnyDefinition, Output, Source, SourceContext } from '../core/component.js'
 import { EventBatch } from '../core/event/batch.js'
 import { deliveryOptions } from '../core/options/delivery-options.js'
 import { type SplitOptions, Splitting } from '../core/options/multiline-options.js'
@@ -64,7 +64,7 @@ class GivenSource implements Source {
   readonly #splitting: Splitting
   readonly #context: SourceContext
   readonly #options: SplitOptions
-  #out: Outlet | undefined
+  #out: Output | undefined
 
   constructor(options: Partial<SplitOptions>, context: SourceContext) {
     // Sources that are not asked how to read a line give objects.
@@ -73,7 +73,7 @@ class GivenSource implements Source {
     this.#context = context
   }
 
-  run(out: Outlet, signal: AbortSignal): Promise<void> {
+  run(out: Output, signal: AbortSignal): Promise<void> {
     this.#out = out
     return aborted(signal)
   }

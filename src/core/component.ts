@@ -37,7 +37,7 @@ export interface HandoverState {
 }
 
 /** Where a source puts its batches. */
-export interface Outlet {
+export interface Output {
   /** An ack for a batch to be sent here: frees its share of the budget, then calls `onSettled`. */
   ack(onSettled: (status: AckStatus) => void): Ack
   /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
@@ -58,7 +58,7 @@ export interface Source extends Lifecycle {
    * Runs until the input ends or the signal aborts, then resolves. A rejection is logged and counted, and the engine
    * runs it again after a while: from its checkpoint.
    */
-  run(out: Outlet, signal: AbortSignal): Promise<void>
+  run(out: Output, signal: AbortSignal): Promise<void>
 }
 
 /** Decides about events; flow/stage.ts does what it decides. */

@@ -23,7 +23,7 @@ import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { directly, FanOut, finish, Input, pump, pumpSide } from '../flow/fan-out.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { WantedNames } from '../lib/formats/json-scan.js'
-import { RejectedOutlet } from './dead-letter/rejected-outlet.js'
+import { RejectedOutput } from './dead-letter/rejected-output.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 import { HandoverStates } from './handover-states.js'
 import { createOrHold } from './held-source.js'
@@ -60,7 +60,7 @@ export class Engine {
   /** Ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> = new Set()
   readonly #inputs = new Map<string, Input>()
-  /** Outputs by id, side outputs by `id.outlet`. */
+  /** Outputs by id, side outputs by `id.output`. */
   readonly #fanOuts = new Map<string, FanOut>()
   readonly #sources: Fed[] = []
   /** Bytes that a source may have under way. */
@@ -184,7 +184,7 @@ export class Engine {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     const output = `${id}.${REJECTED}`
     if (!this.#isRead(output)) return file
-    return new RejectedOutlet(this.#fanOut(output), this.#origin(id), context.clock)
+    return new RejectedOutput(this.#fanOut(output), this.#origin(id), context.clock)
   }
 
   #isRead(output: string): boolean {
@@ -241,8 +241,8 @@ export class Engine {
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
-    const outlet = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
-    const run = new SourceRun({ ...this.#runtime, config, source, outlet, counters: base.metrics })
+    const output = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
+    const run = new SourceRun({ ...this.#runtime, config, source, output, counters: base.metrics })
     this.#sources.push({ run, fanOut })
   }
 
@@ -260,7 +260,7 @@ export class Engine {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
     const read = this.#sources.map(({ run, fanOut }) => {
-      if (run.isHeld) run.outlet.attach(fanOut, this.#share)
+      if (run.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
@@ -335,7 +335,7 @@ export class Engine {
   abort(): void {
     this.#endSources()
     this.#delivering.abort()
-    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.outlet.close()
+    for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.output.close()
     this.#stages.destroy()
     for (const buffer of this.#buffers.values()) buffer.destroy()
     for (const delivery of this.#deliveries.values()) delivery.destroy()
@@ -349,7 +349,7 @@ export class Engine {
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
-    for (const { outlet } of this.#left.values()) outlet.giveUp(this.#delivering.signal.aborted)
+    for (const { output } of this.#left.values()) output.giveUp(this.#delivering.signal.aborted)
     const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
     const outages = outagesOf(this.#config.destinations, this.#deliveries)
     return { ...shared, sources: this.#left, handoverStates: this.#handovers, outages }

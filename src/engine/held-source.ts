@@ -1,4 +1,4 @@
-import type { Outlet, Source, SourceContext } from '../core/component.js'
+import type { Output, Source, SourceContext } from '../core/component.js'
 import { NewerFormat, StateUnreadable } from '../core/unreadable.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { sleep } from '../lib/time.js'
@@ -47,7 +47,7 @@ class HeldSource implements Source {
     return this.#source ? undefined : this.#reason
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     while (!this.#source) {
       await sleep(RETRY_FIRST_MS + this.#backoff.next(), signal)
       if (signal.aborted) return

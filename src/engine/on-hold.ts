@@ -21,6 +21,6 @@ export function isOnHold(
     deliveries.every(
       delivery => IDLE.includes(delivery.state) || isPaused(delivery) || delivery.inFlight().events === 0,
     ) &&
-    sources.every(({ run: { source, outlet } }) => !source.once || source.answers || outlet.unsettled === 0)
+    sources.every(({ run: { source, output } }) => !source.once || source.answers || output.unsettled === 0)
   )
 }

@@ -18,7 +18,7 @@ const CALM_MS = 2000
 export interface SourceRunParts {
   readonly config: ComponentConfig<'source'>
   readonly source: Source
-  readonly outlet: SourceOutput
+  readonly output: SourceOutput
   readonly counters: ComponentCounters
   readonly log: Logger
   readonly random: Random
@@ -41,7 +41,7 @@ export interface Fed {
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
   readonly source: Source
-  readonly outlet: SourceOutput
+  readonly output: SourceOutput
   readonly #parts: SourceRunParts
   readonly #reading = new AbortController()
   #failure: SourceFailure | undefined
@@ -52,7 +52,7 @@ export class SourceRun {
   constructor(parts: SourceRunParts) {
     this.config = parts.config
     this.source = parts.source
-    this.outlet = parts.outlet
+    this.output = parts.output
     this.#parts = parts
     setMaxListeners(0, this.#reading.signal)
   }
@@ -78,9 +78,9 @@ export class SourceRun {
     this.#run().then(() => over(), over)
   }
 
-  /** Sends nothing from now on, and leaves the fan-out. `outlet.attach`, and then `feed`, make it go on. */
+  /** Sends nothing from now on, and leaves the fan-out. `output.attach`, and then `feed`, make it go on. */
   leave(): void {
-    this.outlet.hold()
+    this.output.hold()
     this.#leave?.()
   }
 
@@ -96,17 +96,17 @@ export class SourceRun {
 
   /** Whether it has left, and waits. */
   get isHeld(): boolean {
-    return this.outlet.isHeld
+    return this.output.isHeld
   }
 
   /** Ends the reading; `reason` is REPLACED at a reload. */
   end(reason?: typeof REPLACED): void {
-    if (reason !== undefined) this.outlet.replace()
+    if (reason !== undefined) this.output.replace()
     this.#reading.abort(reason)
   }
 
   async #run(): Promise<void> {
-    const { config, source, outlet, counters, log, random } = this.#parts
+    const { config, source, output, counters, log, random } = this.#parts
     const { signal } = this.#reading
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
     while (!signal.aborted) {
@@ -114,16 +114,16 @@ export class SourceRun {
         this.#failure = undefined
         backoff.reset()
       })
-      outlet.gaveBack = false
+      output.gaveBack = false
       try {
         await source.start?.(signal)
-        await source.run(outlet, signal)
+        await source.run(output, signal)
         break
       } catch (error) {
         if (signal.aborted) break
         const waitMs = backoff.next()
         const again_in = formatDuration(waitMs)
-        if (error instanceof GivenBackError && outlet.gaveBack) {
+        if (error instanceof GivenBackError && output.gaveBack) {
           // The reload ended before everything was delivered: nothing is wrong with the source.
           const text = 'the reload left events undelivered; the source reads them again from its checkpoint'
           log.info({ component: config.id, again_in }, text)

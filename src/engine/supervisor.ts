@@ -231,7 +231,7 @@ export class Supervisor {
       handover.handoverStates.giveBack()
       for (const run of handover.sources.values()) {
         run.end()
-        run.outlet.close()
+        run.output.close()
       }
       handover.checkpoints.close()
     }

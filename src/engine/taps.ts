@@ -5,7 +5,7 @@ import type { SideOutput } from '../flow/side-output.js'
 
 /** Who watches what goes by. A batch is shown before anybody gets it; where nobody watches, it costs nothing. */
 export class Taps {
-  /** Side outputs that nobody reads, by `id.outlet`: nothing is put into them while nobody watches. */
+  /** Side outputs that nobody reads, by `id.output`: nothing is put into them while nobody watches. */
   readonly unread = new Map<string, SideOutput>()
   readonly #make: (output: string) => FanOut
   readonly #fanOuts: ReadonlyMap<string, FanOut>

@@ -1,5 +1,5 @@
 import type { Codec } from '../core/codec.js'
-import type { ComponentMetrics, Outlet } from '../core/component.js'
+import type { ComponentMetrics, Output } from '../core/component.js'
 import { Ack, type AckStatus } from '../core/event/ack.js'
 import { EventBatch } from '../core/event/batch.js'
 import type { Origin } from '../core/event/origin.js'
@@ -59,10 +59,10 @@ interface Kept {
 /**
  * Where a source puts its batches. Bounds the memory of everything behind it: what is sent and not settled yet may
  * hold at most `maxBytes`, plus one batch. A source that goes on while the components behind it are replaced keeps its
- * outlet: `hold`, then `attach`. With `keeps`, what is given back meanwhile is sent again from here, since its source
+ * output: `hold`, then `attach`. With `keeps`, what is given back meanwhile is sent again from here, since its source
  * cannot read it again.
  */
-export class SourceOutput implements Outlet {
+export class SourceOutput implements Output {
   readonly #counters: ComponentCounters
   readonly #keeps: boolean
   #maxBytes: number

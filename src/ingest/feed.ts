@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
-import { defineSource, type Outlet, type SourceContext } from '../core/component.js'
+import { defineSource, type Output, type SourceContext } from '../core/component.js'
 import type { AckStatus } from '../core/event/ack.js'
 import type { Content } from '../http/events/checks.js'
 import { type Body, sendBody } from '../http/events/send-body.js'
@@ -41,7 +41,7 @@ export class Feed {
     }),
   })
   readonly #turn: (bytes: number) => Promise<void>
-  #open: { context: SourceContext; out: Outlet } | undefined
+  #open: { context: SourceContext; out: Output } | undefined
   readonly #reading = new Set<(refusal: Refusal) => void>()
   readonly #sending = new Set<Promise<unknown>>()
 
@@ -50,7 +50,7 @@ export class Feed {
     this.#turn = turn
   }
 
-  async #run(context: SourceContext, out: Outlet, signal: AbortSignal): Promise<void> {
+  async #run(context: SourceContext, out: Output, signal: AbortSignal): Promise<void> {
     this.#open = { context, out }
     await aborted(signal)
     this.#open = undefined

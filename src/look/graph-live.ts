@@ -8,7 +8,7 @@ export interface Live {
   /** What a component does at this moment, and whether it is held up. Undefined: it does not run. */
   component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
   /** Events a second that leave by an output of a component. */
-  flow(id: string, outlet: string | undefined): string
+  flow(id: string, output: string | undefined): string
 }
 
 /** Looks twice, so long apart. */
@@ -37,8 +37,8 @@ export function liveBetween(before: DaemonView, now: DaemonView): Live {
       const held = destination !== undefined && destination.state !== 'ready' && destination.state !== 'stopped'
       return { numbers: parts.filter(Boolean).join(', '), state: stateOf(now, id), held }
     },
-    flow(id, outlet) {
-      const events = outlet === undefined ? rate('sent', id) : rate('discarded', id)
+    flow(id, output) {
+      const events = output === undefined ? rate('sent', id) : rate('discarded', id)
       return `${short(events)}/s`
     },
   }

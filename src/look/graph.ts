@@ -21,7 +21,7 @@ interface Arrow {
   readonly from: Box
   readonly to: Box
   /** The side output that it leads from; undefined: the main one. */
-  readonly outlet: string | undefined
+  readonly output: string | undefined
   /** Events a second; undefined: nobody was asked. */
   readonly flow: string | undefined
 }
@@ -67,8 +67,8 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
   const boxOf = (id: string) => boxes.find(box => box.id === id)!
   const arrows = all.flatMap(({ id, inputs }) =>
     inputs.map(input => {
-      const [from, outlet] = splitInput(input)
-      return { from: boxOf(from), to: boxOf(id), outlet, flow: live?.flow(from, outlet) }
+      const [from, output] = splitInput(input)
+      return { from: boxOf(from), to: boxOf(id), output, flow: live?.flow(from, output) }
     }),
   )
   return { boxes, arrows }
@@ -78,9 +78,9 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
 function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []
-  const branch = (box: Box, outlet: string | undefined, lead: string, below: string) => {
+  const branch = (box: Box, output: string | undefined, lead: string, below: string) => {
     const again = drawn.has(box)
-    const through = outlet === undefined ? '' : `.${outlet} → `
+    const through = output === undefined ? '' : `.${output} → `
     const now = again || box.live.length === 0 ? '' : `  ${box.live.join('; ')}`
     const name = `${lead}${through}${box.id} (${box.type})${again ? ' ↑' : ''}`
     const next = again ? [] : arrows.filter(({ from }) => from === box)
@@ -93,7 +93,7 @@ function text({ boxes, arrows }: Topology, width: number): string {
     drawn.add(box)
     for (const [i, arrow] of next.entries()) {
       const last = i === next.length - 1
-      branch(arrow.to, arrow.outlet, `${below}${last ? '└─ ' : '├─ '}`, `${below}${last ? '   ' : '│  '}`)
+      branch(arrow.to, arrow.output, `${below}${last ? '└─ ' : '├─ '}`, `${below}${last ? '   ' : '│  '}`)
     }
   }
   for (const box of boxes) if (!arrows.some(({ to }) => to === box)) branch(box, undefined, '', '')
@@ -111,9 +111,9 @@ function mermaid({ boxes, arrows }: Topology): string {
     const [open, close] = MERMAID_SHAPES[kind]!
     return `  ${id}${open}"${[id, type, ...live].join('<br/>')}"${close}`
   })
-  for (const { from, to, outlet, flow } of arrows) {
-    const label = [outlet, flow].filter(Boolean).join(' ')
-    const arrow = outlet === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
+  for (const { from, to, output, flow } of arrows) {
+    const label = [output, flow].filter(Boolean).join(' ')
+    const arrow = output === undefined ? (label ? `-- "${label}" -->` : '-->') : `-. ${quotedIf(flow, label)} .->`
     lines.push(`  ${from.id} ${arrow} ${to.id}`)
   }
   for (const { id } of boxes.filter(({ held }) => held)) lines.push(`  style ${id} stroke:#d00,stroke-width:3px`)
@@ -131,9 +131,9 @@ function dot({ boxes, arrows }: Topology): string {
     const label = [id, type, ...live].join('\\n')
     return `  ${id} [label="${label}", shape=${DOT_SHAPES[kind]}${held ? ', color=red, penwidth=2' : ''}]`
   })
-  for (const { from, to, outlet, flow } of arrows) {
-    const label = [outlet, flow].filter(Boolean).join(' ')
-    const marks = [label && `label="${label}"`, outlet && 'style=dashed'].filter(Boolean).join(', ')
+  for (const { from, to, output, flow } of arrows) {
+    const label = [output, flow].filter(Boolean).join(' ')
+    const marks = [label && `label="${label}"`, output && 'style=dashed'].filter(Boolean).join(', ')
     lines.push(`  ${from.id} -> ${to.id}${marks && ` [${marks}]`}`)
   }
   return `digraph sluice {\n  rankdir=LR\n${lines.join('\n')}\n}\n`

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { decodeOption } from '../codecs/options.js'
-import { defineSource, type Outlet, REPLACED, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type Output, REPLACED, type Source, type SourceContext } from '../core/component.js'
 import { GivenBackError } from '../core/errors.js'
 import { fieldsOfLines } from '../core/event/event-fields.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/options/multiline-options.js'
@@ -112,7 +112,7 @@ class FileSource implements Source {
   readonly #reader: Reader
   readonly #watches: Watches
   readonly #waker = new Waker()
-  #out: Outlet | undefined
+  #out: Output | undefined
   #stopped = false
   /** It stops because a successor takes its place; the daemon keeps running. */
   #replaced = false
@@ -231,7 +231,7 @@ class FileSource implements Source {
     return { version: 1, saved: this.#context.clock.wall(), looked, displaced, files }
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     const { follow } = this.#options
     this.#out = out
     const ended = new AbortController()

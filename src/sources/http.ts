@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, STATUS_CODES } from 'n
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
-import { defineSource, type OptionWarning, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type OptionWarning, type Output, type Source, type SourceContext } from '../core/component.js'
 import { errorFields } from '../core/errors.js'
 import type { AckStatus } from '../core/event/ack.js'
 import { PIECES } from '../core/options/multiline-options.js'
@@ -66,7 +66,7 @@ class HttpSource implements Source {
     await this.#key?.current()
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     try {
       await this.#listener.open(tls => this.#server(tls, out, signal))
       await aborted(signal)
@@ -84,7 +84,7 @@ class HttpSource implements Source {
     this.#listener.close()
   }
 
-  #server(tls: TlsOptions | undefined, out: Outlet, signal: AbortSignal): Server {
+  #server(tls: TlsOptions | undefined, out: Output, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
     const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
     // A request without a Host is answered here, and counted.
@@ -116,7 +116,7 @@ class HttpSource implements Source {
     return server
   }
 
-  async #answer(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<void> {
+  async #answer(exchange: Exchange, out: Output, signal: AbortSignal): Promise<void> {
     const { request, response, closed } = exchange
     const { socket } = request
     this.#open.add(exchange)
@@ -151,7 +151,7 @@ class HttpSource implements Source {
     this.#context.log.error(errorFields(error), 'request failed')
   }
 
-  async #take(exchange: Exchange, out: Outlet, signal: AbortSignal): Promise<Answer> {
+  async #take(exchange: Exchange, out: Output, signal: AbortSignal): Promise<Answer> {
     const { request } = exchange
     const { auth, path, max_body_bytes: maxBytes } = this.#options
     await checkAccess(request.headers, auth, this.#key)
@@ -179,7 +179,7 @@ class HttpSource implements Source {
   async #receive(
     exchange: Exchange,
     { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },
-    out: Outlet,
+    out: Output,
     signal: AbortSignal,
   ): Promise<{ received: number; settled: Promise<AckStatus> }> {
     const { max_body_bytes: maxBytes, max_line_bytes: maxLineBytes, decode: codec } = this.#options

@@ -1,5 +1,5 @@
 import { JSON_OBJECTS } from '../codecs/json.js'
-import { defineSource, type MadeLines, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type MadeLines, type Output, type Source, type SourceContext } from '../core/component.js'
 import { GivenBackError } from '../core/errors.js'
 import { EventBatch } from '../core/event/batch.js'
 import type { Origin } from '../core/event/origin.js'
@@ -78,7 +78,7 @@ class Journald implements Source {
     return new LowWaterMark(start, () => this.#context.checkpoints.changed())
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     await this.#untilStartable(signal)
     this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
@@ -146,7 +146,7 @@ class Journald implements Source {
   }
 
   /** Reads until journalctl ends: why it did. Undefined: it was left. */
-  async #follow(out: Outlet, leave: AbortSignal): Promise<string | undefined> {
+  async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
     const { cursor } = this.#read
     // Not --after-cursor: where the entry is gone, that leaves out the one behind it.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
@@ -197,7 +197,7 @@ class Journald implements Source {
     return taken
   }
 
-  async #send(taken: readonly Taken[], out: Outlet, leave: AbortSignal): Promise<void> {
+  async #send(taken: readonly Taken[], out: Output, leave: AbortSignal): Promise<void> {
     const { clock, log } = this.#context
     let text = ''
     let { cursor } = this.#read

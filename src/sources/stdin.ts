@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { decodeOption } from '../codecs/options.js'
-import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type Output, type Source, type SourceContext } from '../core/component.js'
 import { EventBatch } from '../core/event/batch.js'
 import { fieldsOfLines } from '../core/event/event-fields.js'
 import type { Origin } from '../core/event/origin.js'
@@ -43,7 +43,7 @@ class Stdin implements Source {
     this.#splitter = this.#splitting.splitter()
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     const { stdin } = this.#context
     const splitter = this.#splitter
     for (;;) {
@@ -62,7 +62,7 @@ class Stdin implements Source {
     if (stdin.errored) throw stdin.errored
   }
 
-  async #send(out: Outlet, frame: Frame | undefined): Promise<void> {
+  async #send(out: Output, frame: Frame | undefined): Promise<void> {
     if (!frame) return
     const { pieces } = this.#splitter
     this.#pieces.value += pieces - this.#counted

@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net'
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
 import { z } from 'zod'
 import { decodeOption } from '../codecs/options.js'
-import { defineSource, type Outlet, type Source, type SourceContext } from '../core/component.js'
+import { defineSource, type Output, type Source, type SourceContext } from '../core/component.js'
 import { errorText } from '../core/errors.js'
 import { EventBatch } from '../core/event/batch.js'
 import { fieldsOfLines } from '../core/event/event-fields.js'
@@ -66,7 +66,7 @@ class TcpSource implements Source {
     )
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     try {
       await this.#listener.open(tls => {
         const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
@@ -86,7 +86,7 @@ class TcpSource implements Source {
     this.#listener.close()
   }
 
-  #serve(socket: Socket, out: Outlet): void {
+  #serve(socket: Socket, out: Output): void {
     const { log, metrics } = this.#context
     const peer = peerOf(socket)
     const leave = new AbortController()
@@ -103,7 +103,7 @@ class TcpSource implements Source {
     this.#reading.set(served, leave)
   }
 
-  async #read(socket: Socket, peer: string | undefined, out: Outlet, signal: AbortSignal): Promise<void> {
+  async #read(socket: Socket, peer: string | undefined, out: Output, signal: AbortSignal): Promise<void> {
     const { clock, log } = this.#context
     const { idle_timeout: idleMs, decode, max_line_bytes: maxLineBytes } = this.#options
     const framing = this.#options.framing ?? (decode.definition.mayBeCounted ? 'auto' : 'newline')
@@ -159,7 +159,7 @@ class TcpSource implements Source {
   }
 
   /** Sends without waiting; others wait, until there is room for more. */
-  #send(frame: Frame, origin: Origin, out: Outlet): void {
+  #send(frame: Frame, origin: Origin, out: Output): void {
     const ack = out.ack(status => {
       if (status === 'errored') this.#context.metrics.failed('undelivered')
     })

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { JSON_OBJECTS } from '../../src/codecs/json.js'
-import { defineSource, type Outlet } from '../../src/core/component.js'
+import { defineSource, type Output } from '../../src/core/component.js'
 import type { AckStatus } from '../../src/core/event/ack.js'
 import { EventBatch } from '../../src/core/event/batch.js'
 import { LineSplitter } from '../../src/lib/lines/line-splitter.js'
@@ -83,7 +83,7 @@ export const clientsSource = defineSource({
     const clients = clientsOf.get(topics.get(given.topic)!)!
     return {
       answers: true,
-      async run(out: Outlet, signal: AbortSignal) {
+      async run(out: Output, signal: AbortSignal) {
         const listener: Listener = (text, answer) => {
           const frame = new LineSplitter(2 ** 30).push(Buffer.from(text))!
           const ack = out.ack(once(`request ${text.slice(7, 12)}`, answer))

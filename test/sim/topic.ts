@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { JSON_OBJECTS } from '../../src/codecs/json.js'
-import { defineSource, type Outlet, type Source, type SourceContext } from '../../src/core/component.js'
+import { defineSource, type Output, type Source, type SourceContext } from '../../src/core/component.js'
 import { GivenBackError } from '../../src/core/errors.js'
 import type { AckStatus } from '../../src/core/event/ack.js'
 import { EventBatch } from '../../src/core/event/batch.js'
@@ -81,7 +81,7 @@ class TopicSource implements Source {
     this.#context = context
   }
 
-  async run(out: Outlet, signal: AbortSignal): Promise<void> {
+  async run(out: Output, signal: AbortSignal): Promise<void> {
     const { world, topics } = currentMachine()
     const { checkpoints, clock } = this.#context
     const topic = topics.get(this.#options.topic)!

@@ -2,7 +2,7 @@ import { pino } from 'pino'
 import type { Test } from 'tap'
 import type { z } from 'zod'
 import { RawEncoder } from '../../src/codecs/encode.js'
-import type { Definition, Outlet, Source, SourceContext } from '../../src/core/component.js'
+import type { Definition, Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import type { Fields } from '../../src/core/event/event.js'
@@ -12,7 +12,7 @@ import { systemClock, type TimerClock } from '../../src/lib/time.js'
 import { PATIENCE_MS } from './patience.js'
 
 /** Takes what a source sends. Settles it when told to, and has room as long as `room` is open. */
-export class Taker implements Outlet {
+export class Taker implements Output {
   readonly batches: EventBatch[] = []
   readonly unsettled: Ack[] = []
   /** How batches are settled at once; undefined: by `settle`. */

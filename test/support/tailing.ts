@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import { pino } from 'pino'
-import type { Checkpoints, Outlet, Source, SourceContext } from '../../src/core/component.js'
+import type { Checkpoints, Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
 import type { Reach } from '../../src/core/options/reach.js'
@@ -13,7 +13,7 @@ import { file } from '../../src/sources/file.js'
 import { PATIENCE_MS } from './patience.js'
 
 /** Takes batches, keeps a copy of their bytes by file, and settles them at once, later or never. */
-export class Receiver implements Outlet {
+export class Receiver implements Output {
   readonly lines: { file: string; text: string; flags: number }[] = []
   readonly #bytes = new Map<string, Buffer[]>()
   /** While true, batches wait for `settle`. */

@@ -69,14 +69,14 @@ export function checkTests(
       const sources = known.filter(({ kind }) => kind === 'source').map(({ id }) => id)
       report(['tests', i, 'steps', j, 'into'], `there is no source ${into}${explainer.suggestion(into, sources)}`)
     }
-    for (const output of Object.keys(expect)) {
-      const [id, outlet] = splitInput(output)
+    for (const expected of Object.keys(expect)) {
+      const [id, output] = splitInput(expected)
       const draft = drafts.get(id)
-      const path = ['tests', i, 'expect', output]
+      const path = ['tests', i, 'expect', expected]
       const names = known.map(({ id }) => id)
       if (!draft) report(path, `there is no component ${id}${explainer.suggestion(id, names)}`)
-      else if (outlet !== undefined && draft.config && !outputsOf(draft.config).includes(outlet))
-        report(path, `${id} has no side output ${outlet}`)
+      else if (output !== undefined && draft.config && !outputsOf(draft.config).includes(output))
+        report(path, `${id} has no side output ${output}`)
     }
   }
 }

@@ -10,7 +10,7 @@ import type { Problems } from '../yaml/problems.js'
 /** A component that reads another one. */
 export interface Connection {
   readonly reader: Draft
-  readonly outlet: string | undefined
+  readonly output: string | undefined
 }
 
 /** Of each component, those that read it. There are no cycles. */
@@ -62,12 +62,12 @@ function countCopies(connections: Connections): Map<Draft, number> {
 
 /** An event leaves by one output: that with the most copies counts. */
 function copiesOf(readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
-  const byOutlet = new Map<string | undefined, number>()
-  for (const { reader, outlet } of readers) {
-    const sum = (byOutlet.get(outlet) ?? 0) + 1 + copies.get(reader)!
-    byOutlet.set(outlet, Math.min(COUNTLESS, sum))
+  const byOutput = new Map<string | undefined, number>()
+  for (const { reader, output } of readers) {
+    const sum = (byOutput.get(output) ?? 0) + 1 + copies.get(reader)!
+    byOutput.set(output, Math.min(COUNTLESS, sum))
   }
-  return Math.max(0, ...byOutlet.values())
+  return Math.max(0, ...byOutput.values())
 }
 
 /** The first components with several inputs on the way that makes the most copies. */

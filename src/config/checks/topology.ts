@@ -14,7 +14,7 @@ const SHOWN_STEPS = 10
 /** One input that leads to a component that exists. */
 interface Edge {
   readonly to: Draft
-  readonly outlet: string | undefined
+  readonly output: string | undefined
   readonly item: number
   readonly node: ConfigNode
 }
@@ -36,15 +36,15 @@ export function checkTopology(
     const seen = new Set<string>()
     const found: Edge[] = []
     for (const [item, { text, node }] of draft.inputs.entries()) {
-      const [id, outlet] = splitInput(text)
+      const [id, output] = splitInput(text)
       const to = drafts.get(id)
       if (!to) unknown = true
       const missing = () => `there is no source or processor ${shown(node)}${explainer.suggestion(id, readable)}`
-      const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, outlet) : missing()
+      const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
-      else if (to) found.push({ to, outlet, item, node })
+      else if (to) found.push({ to, output, item, node })
       // Where a route has outputs of its own, nobody has to read the main one.
-      if (outlet !== DISCARDED) read.add(id)
+      if (output !== DISCARDED) read.add(id)
       seen.add(text)
     }
     edges.set(draft, found)
@@ -62,12 +62,12 @@ function pathOf(draft: Draft): [string, string] {
   return [SECTIONS[draft.kind], draft.id]
 }
 
-/** What is wrong with reading `outlet` of `to`, or undefined. */
-function fault(to: Draft, outlet: string | undefined): string | undefined {
-  if (to.kind === 'destination') return destinationFault(to, outlet)
-  if (outlet === undefined || !to.config) return undefined
+/** What is wrong with reading `output` of `to`, or undefined. */
+function fault(to: Draft, output: string | undefined): string | undefined {
+  if (to.kind === 'destination') return destinationFault(to, output)
+  if (output === undefined || !to.config) return undefined
   const outputs = outputsOf(to.config)
-  if (outputs.includes(outlet)) return undefined
+  if (outputs.includes(output)) return undefined
   if (outputs.length === 0)
     return `${to.id} (type ${to.config.type}) has no side outputs; its events are read as ${to.id}`
   const names = outputs.map(name => `${to.id}.${name}`).join(', ')
@@ -75,8 +75,8 @@ function fault(to: Draft, outlet: string | undefined): string | undefined {
 }
 
 /** The same of a destination: what it refuses can be read, where it is not dropped. */
-function destinationFault({ id, config }: Draft, outlet: string | undefined): string | undefined {
-  if (outlet !== REJECTED)
+function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
+  if (output !== REJECTED)
     return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`
   if (config?.delivery?.on_reject !== 'discard') return undefined
   return `${id} drops what it refuses: without on_reject: discard it could be read here`
@@ -86,7 +86,7 @@ function destinationFault({ id, config }: Draft, outlet: string | undefined): st
 function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
   const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
   for (const [reader, inputs] of edges)
-    for (const { to, outlet } of inputs) connections.get(to)!.push({ reader, outlet })
+    for (const { to, output } of inputs) connections.get(to)!.push({ reader, output })
   return connections
 }
 

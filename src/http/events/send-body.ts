@@ -1,7 +1,7 @@
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import { PLAIN_TEXT } from '../../codecs/text.js'
 import type { Codec } from '../../core/codec.js'
-import type { Outlet, SourceContext } from '../../core/component.js'
+import type { Output, SourceContext } from '../../core/component.js'
 import type { AckStatus } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
 import type { Content } from './checks.js'
@@ -19,7 +19,7 @@ export interface Body {
 
 export interface Sending {
   readonly context: SourceContext
-  readonly out: Outlet
+  readonly out: Output
   readonly maxLineBytes: number
   /** Of lines of text. */
   readonly codec?: Codec | undefined

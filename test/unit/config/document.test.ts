@@ -54,8 +54,8 @@ t.test('a document with a source that is there by itself', async t => {
     parse(more).sources.map(({ id }) => id),
     ['other', 'ingest'],
   )
-  const outlet = { ...GOOD, destinations: { out: { ...out, inputs: ['ingest.more'] } } }
-  t.match(told(outlet), [/^destinations.out.inputs\[0\]: ingest \(type tail\) has no side outputs/])
+  const output = { ...GOOD, destinations: { out: { ...out, inputs: ['ingest.more'] } } }
+  t.match(told(output), [/^destinations.out.inputs\[0\]: ingest \(type tail\) has no side outputs/])
 })
 
 t.test('what is wrong is told by path, in the order of the document', async t => {

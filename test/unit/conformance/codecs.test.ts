@@ -9,7 +9,7 @@ import { codecOf, codecs } from '../../../src/codecs/list.js'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
 import type { Codec, CodecDefinition, CodecExample } from '../../../src/core/codec.js'
-import type { Outlet } from '../../../src/core/component.js'
+import type { Output } from '../../../src/core/component.js'
 import { ConfigError, DeliveryError } from '../../../src/core/errors.js'
 import { Ack } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
@@ -208,7 +208,7 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
     const batches: EventBatch[] = []
     const source = lettersSource(path, new LettersProgress(0, () => {}))
     const { run } = (await source.create({}, { id: 'l', origin: () => ({ wanted: new WantedNames() }) } as never)) as {
-      run: (out: Outlet, s: AbortSignal) => Promise<void>
+      run: (out: Output, s: AbortSignal) => Promise<void>
     }
     const out = { ack: () => new Ack(() => {}), send: async (batch: EventBatch) => void batches.push(batch) }
     await run(out, new AbortController().signal)

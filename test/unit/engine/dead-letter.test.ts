@@ -24,7 +24,7 @@ import {
   defineDestination,
   defineProcessor,
   defineSource,
-  type Outlet,
+  type Output,
 } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { Ack, type AckStatus } from '../../../src/core/event/ack.js'
@@ -61,7 +61,7 @@ const numbers = defineSource({
   options: z.strictObject({ count: z.int() }),
   examples: [{ title: '', yaml: 'count: 1' }],
   create: ({ count }, context) => ({
-    async run(out: Outlet) {
+    async run(out: Output) {
       for (let n = 0; n < count; n++) {
         const frame = new LineSplitter(1000).push(Buffer.from(`{"n":${n}}\n`))!
         const ack = out.ack(status => settled.push(status))
@@ -202,7 +202,7 @@ t.test('a letter gives the event back: what is sent is the same, with every enco
     const source = lettersSource(path, new LettersProgress(0, () => {}))
     const context = { id: 'letters', origin: () => ({ wanted: new WantedNames() }) }
     const { run } = (await source.create({}, context as never)) as {
-      run: (out: Outlet, s: AbortSignal) => Promise<void>
+      run: (out: Output, s: AbortSignal) => Promise<void>
     }
     const out = { ack: () => new Ack(() => {}), send: async (batch: EventBatch) => void batches.push(batch) }
     await run(out, new AbortController().signal)

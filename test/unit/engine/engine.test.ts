@@ -11,7 +11,7 @@ import {
   defineDestination,
   defineProcessor,
   defineSource,
-  type Outlet,
+  type Output,
 } from '../../../src/core/component.js'
 import { DeliveryError } from '../../../src/core/errors.js'
 import type { AckStatus } from '../../../src/core/event/ack.js'
@@ -56,7 +56,7 @@ const lines = defineSource({
     const origin = context.origin(PLAIN_TEXT)
     let failed = !options.fail_once
     return {
-      async run(out: Outlet, signal: AbortSignal) {
+      async run(out: Output, signal: AbortSignal) {
         if (!failed) {
           failed = true
           throw new Error('the first run fails')
@@ -297,7 +297,7 @@ t.test('a source that ran well for a while waits as little as at first when it f
   const run = new SourceRun({
     config: { id: 'a' } as SourceRunParts['config'],
     source,
-    outlet: {} as SourceRunParts['outlet'],
+    output: {} as SourceRunParts['output'],
     counters: new ComponentCounters('a', 'source', 'lines'),
     log: pino({}, { write: line => waits.push(JSON.parse(line).again_in) }),
     random: () => 0.02,

@@ -30,23 +30,23 @@ function setUp(maxBytes: number) {
   const taken: EventBatch[] = []
   const fanOut = fanOutTo(taken)
   const counters = new ComponentCounters('in', 'source', 'fake')
-  const outlet = new SourceOutput(fanOut, counters, maxBytes)
+  const output = new SourceOutput(fanOut, counters, maxBytes)
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
       originOf('text'),
       0,
-      outlet.ack(() => {}),
+      output.ack(() => {}),
     )
   const send = async (text: string) => {
     let done = false
-    void outlet.send(batchOf(text)).then(() => {
+    void output.send(batchOf(text)).then(() => {
       done = true
     })
     await new Promise(resolve => setImmediate(resolve))
     return () => done
   }
-  return { taken, outlet, send }
+  return { taken, output, send }
 }
 
 t.test('no more than the budget is under way, plus one batch', async t => {
@@ -81,10 +81,10 @@ t.test('a batch that lets go of its chunk frees the budget', async t => {
 })
 
 t.test('closed: nobody waits any more', async t => {
-  const { outlet, send } = setUp(10)
+  const { output, send } = setUp(10)
   const waits = await send('a line that is longer than that\n')
   t.notOk(waits())
-  outlet.close()
+  output.close()
   await new Promise(resolve => setImmediate(resolve))
   t.ok(waits())
 })
@@ -92,22 +92,22 @@ t.test('closed: nobody waits any more', async t => {
 t.test('with other components behind it: what was made before is read as they want it', async t => {
   const wanted = new WantedNames()
   wanted.slot('before')
-  const { taken, outlet } = setUp(1_000_000)
+  const { taken, output } = setUp(1_000_000)
   const batchOf = (text: string) =>
     new EventBatch(
       new LineSplitter(1 << 20).push(Buffer.from(text))!,
       { source: 'in', host: 'here', codec: JSON_OBJECTS, wanted },
       0,
-      outlet.ack(() => {}),
+      output.ack(() => {}),
     )
   const [early, gated] = [batchOf('{"b":"one","a":"two"}\n'), batchOf('{"b":"three","a":"four"}\n')]
-  outlet.hold()
-  const sent = outlet.send(gated)
+  output.hold()
+  const sent = output.send(gated)
   wanted.clear()
   const readers = ['.a', '.b'].map(path => new FieldReader(parseFieldPath(path), wanted))
-  outlet.attach(fanOutTo(taken), 1_000_000)
+  output.attach(fanOutTo(taken), 1_000_000)
   await sent
-  await outlet.send(early)
+  await output.send(early)
   const read = taken.map(batch =>
     readers.map(reader => {
       reader.load(batch, 0)
@@ -136,14 +136,14 @@ t.test(
       const fanOut = new FanOut()
       fanOut.connect(new Input(stream, new ComponentCounters('out', 'destination', 'fake')))
       const counters = new ComponentCounters('in', 'source', 'fake')
-      const outlet = new SourceOutput(fanOut, counters, 1_000_000)
+      const output = new SourceOutput(fanOut, counters, 1_000_000)
       const frame = new LineSplitter(1 << 20).push(Buffer.from('a\n'))!
-      const ack = outlet.ack(() => {})
+      const ack = output.ack(() => {})
       let sent = false
-      void outlet.send(new EventBatch(frame, originOf('text'), 0, ack)).then(() => {
+      void output.send(new EventBatch(frame, originOf('text'), 0, ack)).then(() => {
         sent = true
       })
-      outlet.hold()
+      output.hold()
       fanOut.end()
       await new Promise(resolve => setImmediate(resolve))
       t.notOk(sent, 'it waits')
@@ -156,17 +156,17 @@ t.test(
 )
 
 t.test('what waits to be sent does not overtake events that were given back', async t => {
-  const { taken, outlet, send } = setUp(1_000_000)
+  const { taken, output, send } = setUp(1_000_000)
   await send('first\n')
-  outlet.hold()
+  output.hold()
   await send('second\n')
-  outlet.giveUp(false)
-  t.equal(outlet.unsettled, 2, 'nothing was given back')
+  output.giveUp(false)
+  t.equal(output.unsettled, 2, 'nothing was given back')
   taken[0]!.ack.settle('errored')
-  outlet.giveUp(false)
-  t.equal(outlet.unsettled, 0)
+  output.giveUp(false)
+  t.equal(output.unsettled, 0)
   const later: EventBatch[] = []
-  outlet.attach(fanOutTo(later), 1_000_000)
+  output.attach(fanOutTo(later), 1_000_000)
   await new Promise(resolve => setImmediate(resolve))
   t.same(later, [], 'both are read again')
 })

@@ -33,11 +33,11 @@ t.test('what it discards comes out at its own output, where somebody reads that'
   )
   const kept: string[] = []
   const discarded: string[] = []
-  const outlet = stage.outputs.get('discarded')!
-  outlet.connected = true
+  const output = stage.outputs.get('discarded')!
+  output.connected = true
   await Promise.all([
     pipeline(Readable.from(batches), stage, collectLines(kept)),
-    pipeline(outlet, collectLines(discarded)),
+    pipeline(output, collectLines(discarded)),
   ])
   t.same(
     kept,

@@ -2,7 +2,7 @@ import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t from 'tap'
 import { RawEncoder } from '../../../src/codecs/encode.js'
-import type { Outlet, SourceContext } from '../../../src/core/component.js'
+import type { Output, SourceContext } from '../../../src/core/component.js'
 import { Ack, type AckStatus } from '../../../src/core/event/ack.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { ComponentCounters } from '../../../src/flow/counters.js'
@@ -10,7 +10,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { originOf } from '../../support/batches.js'
 
-class Collector implements Outlet {
+class Collector implements Output {
   readonly batches: EventBatch[] = []
   readonly counters = new ComponentCounters('in', 'source', 'stdin')
   room = Promise.resolve()

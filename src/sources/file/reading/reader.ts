@@ -1,4 +1,4 @@
-import type { Outlet } from '../../../core/component.js'
+import type { Output } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Splitting } from '../../../core/options/multiline-options.js'
 import { SilentFileSystem } from '../../../lib/files/file-systems.js'
@@ -115,7 +115,7 @@ export class Reader {
   }
 
   /** Sends what is left of a line that nothing more will come for. */
-  finish(tailer: Tailer, out: Outlet): void {
+  finish(tailer: Tailer, out: Output): void {
     this.#post(tailer.flush(out))
     this.#waker.wake()
   }
@@ -127,7 +127,7 @@ export class Reader {
   }
 
   /** Until the signal aborts; without `follow` until every file is read to its end. */
-  async run(out: Outlet, signal: AbortSignal, follow: boolean): Promise<void> {
+  async run(out: Output, signal: AbortSignal, follow: boolean): Promise<void> {
     const onAbort = () => {
       this.#leave?.()
       this.#waker.wake()
@@ -163,7 +163,7 @@ export class Reader {
   }
 
   /** Files that the next start could not find are read to their end, and their last line is delivered as it is. */
-  async #readOutGone(out: Outlet): Promise<void> {
+  async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     for (const tailer of await this.#options.unfindable()) {
       for (const batch of this.#outbox.filter(({ origin }) => origin === tailer.origin)) {
@@ -181,7 +181,7 @@ export class Reader {
     }
   }
 
-  async #readOut(tailer: Tailer, out: Outlet): Promise<void> {
+  async #readOut(tailer: Tailer, out: Output): Promise<void> {
     tailer.growth.parked = undefined
     while (!this.#givenUp) {
       const left = tailer.left()
@@ -194,7 +194,7 @@ export class Reader {
   }
 
   /** Sends the unfinished lines that nobody is writing. There is no time to wait for room: they are few and short. */
-  #finishQuiet(out: Outlet): void {
+  #finishQuiet(out: Output): void {
     const before = this.#options.clock.now() - QUIET_MS
     for (const tailer of this.#unfinished.tailers) {
       // What was read before it and cannot be sent any more is read again: then so is this.
@@ -206,7 +206,7 @@ export class Reader {
   }
 
   /** The portion under way becomes a batch. */
-  async #take(out: Outlet): Promise<void> {
+  async #take(out: Output): Promise<void> {
     const reading = this.#reading
     if (!reading) return
     const result = await this.#result(reading)
@@ -268,7 +268,7 @@ export class Reader {
   }
 
   /** Starts to read the next portion of the file whose turn it is. */
-  #begin(out: Outlet): void {
+  #begin(out: Output): void {
     this.#gather()
     let waiting = 0
     while (this.#queue.length > waiting && !this.#slices.due) {
@@ -307,7 +307,7 @@ export class Reader {
     if (waiting > 0 && this.#queue.length <= waiting) this.#queue[0]!.after = undefined
   }
 
-  #rest(tailer: Tailer, out: Outlet): void {
+  #rest(tailer: Tailer, out: Output): void {
     tailer.rest()
     this.#unfinished.note(tailer)
     if (tailer.isOver ? tailer.pending === 0 : this.#unfinished.trim()) return
@@ -316,7 +316,7 @@ export class Reader {
   }
 
   /** Posts what waited long enough for its end, or all. */
-  #postDue(out: Outlet, all: boolean): void {
+  #postDue(out: Output, all: boolean): void {
     for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
   }
 
@@ -333,7 +333,7 @@ export class Reader {
   }
 
   /** Resolves when there is room for more, or when the run is to end: the batch is on its way in either case. */
-  #send(batch: EventBatch, out: Outlet, signal: AbortSignal): Promise<void> {
+  #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#leave = resolve
       out.send(batch).then(resolve, error => (signal.aborted ? resolve() : reject(error)))

@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { basename } from 'node:path'
-import type { Outlet } from '../../../core/component.js'
+import type { Output } from '../../../core/component.js'
 import { EventBatch } from '../../../core/event/batch.js'
 import type { Origin } from '../../../core/event/origin.js'
 import { LowWaterMark } from '../../../flow/low-water-mark.js'
@@ -304,7 +304,7 @@ export class Tailer extends Tracked {
   }
 
   /** The lines that the portion completed, as a batch. Throws what `read` failed with. */
-  take(result: number | Error, out: Outlet): EventBatch | 'truncated' | undefined {
+  take(result: number | Error, out: Output): EventBatch | 'truncated' | undefined {
     try {
       if (!this.#portion.isOf(this.#splitter)) return undefined
       if (result instanceof Error) throw result
@@ -334,7 +334,7 @@ export class Tailer extends Tracked {
     if (this.#closing) this.close()
   }
 
-  #commit(length: number, out: Outlet): EventBatch | undefined {
+  #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
     // Less than was thought to be there: the next look is a real one.
     if (length < room.length) this.size = this.#at + length
@@ -363,7 +363,7 @@ export class Tailer extends Tracked {
     return this.#batch(frame, tail, out)
   }
 
-  #batch(frame: Frame, tail: Fingerprint, out: Outlet): EventBatch {
+  #batch(frame: Frame, tail: Fingerprint, out: Output): EventBatch {
     const splitter = this.#splitter
     this.#context.pieces.value += splitter.pieces - this.#pieces
     this.#pieces = splitter.pieces
@@ -380,7 +380,7 @@ export class Tailer extends Tracked {
   }
 
   /** The unfinished line or event as it is. */
-  flush(out: Outlet): EventBatch | undefined {
+  flush(out: Output): EventBatch | undefined {
     const frame = this.#splitter.flush()
     this.growth.cut()
     return frame && this.#batch(frame, this.#tail, out)

@@ -13,7 +13,7 @@ import { encodeLetters } from './record.js'
  * JSON, with its fields reason, status, request_id and event. What was refused counts as safe when all who read the
  * output have taken it, each in its own way.
  */
-export class RejectedOutlet implements DeadLetters {
+export class RejectedOutput implements DeadLetters {
   readonly #fanOut: FanOut
   readonly #origin: Origin
   readonly #clock: Clock
