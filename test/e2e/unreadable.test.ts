@@ -57,7 +57,7 @@ destinations: { up: { type: http, inputs: [log], url: "${receiver.url()}", buffe
   appendFileSync(join(folder, 'in.log'), 'three\n')
   const third = await startDaemon(t, folder, config)
   t.equal((await third.get('/readyz')).status, 503)
-  t.match(await status(), /! data_dir is holding: cannot read .*ledger: ELOOP/)
+  t.match(await status(), /! data_dir is holding: cannot read\s.*ledger: ELOOP/)
   rmSync(ledger)
   renameSync(`${ledger}.kept`, ledger)
   await third.until(() => receiver.lines().length > 2)

@@ -34,7 +34,7 @@ t.test('options of a program are parsed, and refused, as those of a file', async
     [[1], [': must be a mapping of options, not a list']],
     [
       { limit: 1, window: '1s', exclude: 'if (.a = 1)' },
-      ['exclude: unknown operator "="; did you mean equal? (column 8'],
+      ['exclude: unknown operator "="; did you mean equal?; write: if (.a equal 1) (column 8'],
     ],
   ]
   for (const [options, expected] of cases) {

@@ -46,11 +46,11 @@ t.test('every codec is a file of its own, and described', t => {
   }
   const knowing = /(name|codec|decode)\w* === '(json|text|syslog|logfmt|csv)'/
   for (const file of [
-    'core/batch',
-    'core/field-reader',
+    'core/event/batch',
+    'core/event/field-reader',
     'flow/source-output',
     'check/explain/event',
-    'config/reference',
+    'config/reference/reference',
   ])
     t.notMatch(readFileSync(join(checkout, `src/${file}.ts`), 'utf8'), knowing, `${file} knows no codec by name`)
   t.end()

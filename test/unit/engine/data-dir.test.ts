@@ -10,7 +10,7 @@ import { fill, Mounts, mayMount } from '../../support/mounts.js'
 
 const noMount = mayMount() ? false : 'only root can make a small file system, and not in every container'
 
-const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/engine/data-dir.js')
+const module = join(dirname(fileURLToPath(import.meta.url)), '../../../src/engine/state/data-dir.js')
 const script = `import { lockDataDir } from ${JSON.stringify(module)}
 try { lockDataDir(process.argv[1]); console.log('held') } catch (error) { console.log(error.code) }
 setInterval(() => {}, 1000)`
