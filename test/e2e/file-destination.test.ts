@@ -1,5 +1,6 @@
 import {
   appendFileSync,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -111,7 +112,8 @@ destinations: { out: { type: file, inputs: [log], path: other/out.txt } }
   }
   await daemon.until(() => daemon.logs().filter(({ code }) => code === 'SLUICE_OWN_OUTPUT').length >= 2)
   appendFileSync(at('logs/in.log'), 'last\n')
-  await daemon.until(() => readFileSync(at('other/out.txt'), 'utf8').endsWith('last\n'))
+  const last = () => existsSync(at('other/out.txt')) && readFileSync(at('other/out.txt'), 'utf8').endsWith('last\n')
+  await daemon.until(last)
   const { passed } = await daemon.stop(t)
   const written = readFileSync(at('logs/in.log'), 'utf8')
   const arrived = readFileSync(at('logs/rotated.log'), 'utf8') + readFileSync(at('other/out.txt'), 'utf8')
