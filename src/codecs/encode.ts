@@ -1,4 +1,4 @@
-import type { ByteSink, Codec } from '../core/codec.js'
+import { type ByteSink, behindMark, type Codec } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import { INVALID, MODIFIED } from '../core/event/flags.js'
 import { jsonText } from '../lib/formats/json-text.js'
@@ -126,6 +126,9 @@ export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]):
 export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   const isLine = encoding === 'raw' || (batch.isObject(i) && encoding.definition === JSON_OBJECTS.definition)
-  if (isLine && !isChanged) return batch.chunk.toString('utf8', batch.starts[i], batch.ends[i])
+  if (isLine && !isChanged) {
+    const [start, end] = [batch.starts[i]!, batch.ends[i]!]
+    return batch.chunk.toString('utf8', encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end)
+  }
   return encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))
 }

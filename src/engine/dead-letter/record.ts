@@ -29,14 +29,14 @@ export function encodeLetters(
 ): Buffer {
   const { status, reason, requestId: request_id, message } = error
   const time = new Date(wall).toISOString()
-  const head = JSON.stringify({ time, destination, status, reason, request_id, error: message })
+  const head = JSON.stringify({ time, destination, status, reason, request_id, error: message }).slice(0, -1)
   const lines: Buffer[] = []
   for (const batch of request) {
     for (let i = 0; i < batch.length; i++) {
       const line = lineMember(batch, i)
       const member = line === undefined ? '' : `,"line":${JSON.stringify(line)}`
       const event = eventText(JSON_OBJECTS, batch, i)
-      lines.push(Buffer.from(`${head.slice(0, -1)}${member},"event":${event}}\n`))
+      lines.push(Buffer.from(`${head}${member},"event":${event}}\n`))
     }
   }
   return Buffer.concat(lines)

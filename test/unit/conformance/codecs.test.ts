@@ -33,6 +33,7 @@ const examples = codecs.flatMap(definition =>
   ]),
 )
 const FROM = { path: '/x', peer: '192.0.2.7', host: 'h', receivedAt: 1e12 }
+const REFUSED = new DeliveryError('no', { failure: 'reject', reason: 'status_422' })
 const text = ({ parts }: { parts: Buffer[] }) => Buffer.concat(parts).toString('latin1')
 
 t.test('every codec is a file of its own, and described', t => {
@@ -77,6 +78,8 @@ t.test('a byte order mark in front of a line is no part of its fields, and stays
       lines.map(line => `${line}\n`).join(''),
       title,
     )
+    const records = encodeLetters([batch], REFUSED, { destination: 'd', wall: 0 })
+    for (const record of records.toString().trimEnd().split('\n')) t.match(JSON.parse(record).event, event, title)
     agreesWithFields(t, codec.toJSON(), [...Object.keys(event), mark], lines)
   }
 })
@@ -203,8 +206,7 @@ t.test('batches, letters and copies keep the codec with its options', async t =>
       t.ok(restored.origin.codec.isSame(codec), title)
       t.same(seen([restored]), wanted, `${title}: from a record`)
     }
-    const error = new DeliveryError('no', { failure: 'reject', reason: 'status_422' })
-    writeFileSync(path, encodeLetters([make()], error, { destination: 'd', wall: 0 }))
+    writeFileSync(path, encodeLetters([make()], REFUSED, { destination: 'd', wall: 0 }))
     const batches: EventBatch[] = []
     const source = lettersSource(path, new LettersProgress(0, () => {}))
     const { run } = (await source.create({}, { id: 'l', origin: () => ({ wanted: new WantedNames() }) } as never)) as {
