@@ -92,6 +92,17 @@ t.test('the model sees what is wrong, and only that', async t => {
         arrive([1, 2, 3, 4])
       },
     ],
+    [
+      'again after a lost checkpoint, from the copy that a truncation left',
+      undefined,
+      ({ model, content, arrive }) => {
+        arrive([0, 1, 2, 3, 4])
+        const copy = model.copy(content)
+        model.truncated(content)
+        model.started({ clean: false, from: new Map([[copy, 0]]), sizes: new Map([[copy, copy.size]]) })
+        arrive([0, 1, 2, 3, 4])
+      },
+    ],
     ['nobody wrote it', 'damaged', ({ model }) => model.arrived({ life: 1, number: 1, clear: true }, ['f0.0 x'])],
     [
       'one letter is another',

@@ -296,7 +296,7 @@ export class Model {
       const takes = line.takes.filter(({ vague }) => !vague).sort(byNumber)
       for (const [i, take] of takes.entries()) {
         const before = takes.slice(0, i).findLast(({ from, to }) => from < take.to && take.from < to)
-        if (before && !this.#mayRepeat(line.placements[0]!, before, take)) {
+        if (before && !line.placements.some(placement => this.#mayRepeat(placement, before, take))) {
           const lives = `in lives ${before.arrival.life} and ${take.arrival.life}`
           throw new Failure('repeated', `${line.id}, ${lives}, without a reason`)
         }
