@@ -1,7 +1,5 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { crc32 } from 'node:zlib'
 import { pino } from 'pino'
 import t from 'tap'
@@ -21,12 +19,10 @@ import { systemClock } from '../../../src/lib/time.js'
 import { batchOf } from '../../support/batches.js'
 import { BufferRun, numbersOf } from '../../support/buffer-run.js'
 import { testFolder } from '../../support/folder.js'
+import { collectGarbage } from '../../support/heap.js'
 import { until } from '../../support/pushed.js'
 import { Seeded } from '../../support/seeded.js'
 import { SimulatedDisk } from '../../support/simulated-disk.js'
-
-setFlagsFromString('--expose-gc')
-const collect = runInNewContext('gc') as () => void
 
 const log = pino({ level: 'silent' })
 type Write = (numbers: number[], signal: AbortSignal) => unknown
@@ -208,7 +204,7 @@ t.test('a destination that is away: everything is taken, memory stays where it i
   }
   const { put, end, counters, balanced, settled, buffer } = await stage('disk', folder, write, { max_in_flight: 1 })
   const memory = () => {
-    collect()
+    collectGarbage()
     return process.memoryUsage().arrayBuffers / 1e6
   }
   const before = memory()
