@@ -1,9 +1,10 @@
-import { existsSync, readdirSync, readFileSync, readSync, statSync, writeSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { basename, join } from 'node:path'
 
 /**
  * A file system that shows the files of one folder, at /dev/fuse as descriptor 3: `node fuse-server.js FOLDER FLAG`. While the file FLAG
- * exists it may answer nothing at all until that is gone, as a server that is away: what it does not answer stands in the file.
+ * exists it may answer nothing at all until that is gone, as a server that is away: what it does not answer stands in the file. It answers
+ * again after a minute at the latest, and then writes into the file FLAG.late what waits for it.
  */
 
 const [, , folder = '', flag = ''] = process.argv
@@ -11,6 +12,7 @@ const ROOT = 1n
 const [ENOENT, ENOSYS] = [2, 38]
 const NO_REPLY = new Set([2, 42])
 const [SIZE, CLOSE] = [17, 25]
+const MOST_HUNG_MS = 60_000
 const names = ['']
 const request = Buffer.alloc(1024 * 1024)
 
@@ -19,10 +21,38 @@ function isHung(opcode: number): boolean {
   let mode: string
   try {
     mode = readFileSync(flag, 'utf8')
+    if (Date.now() - statSync(flag).mtimeMs > MOST_HUNG_MS) {
+      if (!existsSync(`${flag}.late`)) writeFileSync(`${flag}.late`, waiting())
+      return false
+    }
   } catch {
     return false
   }
   return mode === 'all' || (mode === 'calls' ? opcode !== SIZE : opcode === SIZE || opcode === CLOSE)
+}
+
+/** The threads of the test, and all others that wait for this file system or for what no signal ends, each with its stack in the kernel. */
+function waiting(): string {
+  const read = (path: string) => {
+    try {
+      return readFileSync(path, 'utf8')
+    } catch {
+      return ''
+    }
+  }
+  const threads = readdirSync('/proc')
+    .filter(name => /^\d+$/.test(name))
+    .flatMap(pid =>
+      (existsSync(`/proc/${pid}/task`) ? readdirSync(`/proc/${pid}/task`) : []).map(tid => ({ pid, tid })),
+    )
+  return threads
+    .map(({ pid, tid }) => {
+      const path = `/proc/${pid}/task/${tid}`
+      const [status, stack] = [read(`${path}/status`), read(`${path}/stack`)]
+      if (pid !== String(process.ppid) && !/^State:\s+D/m.test(status) && !stack.includes('fuse')) return ''
+      return `${pid} ${tid} ${read(`${path}/cmdline`).replaceAll('\0', ' ')}\n${stack}\n`
+    })
+    .join('')
 }
 
 function pathOf(node: bigint): string {

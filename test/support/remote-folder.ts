@@ -1,5 +1,15 @@
 import { spawn, spawnSync } from 'node:child_process'
-import { closeSync, mkdtempSync, openSync, renameSync, rmdirSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
@@ -12,6 +22,7 @@ export interface RemoteFolder {
    * is asked for anything else (`calls`), or whatever it is (`all`).
    */
   hang(what?: 'size' | 'calls' | 'all'): void
+  /** Throws when that lasted longer than a minute: the file system has answered by itself then, so that nothing waits for ever. */
   answer(): void
 }
 
@@ -49,5 +60,9 @@ export function remoteFolder(t: Test, folder: string): RemoteFolder | undefined 
   process.once('exit', end)
   t.teardown(end)
   if (mounted.status !== 0) return undefined
-  return { path, hang: (what = 'size') => hangBy(flag, what), answer: () => rmSync(flag, { force: true }) }
+  const answer = () => {
+    rmSync(flag, { force: true })
+    if (existsSync(`${flag}.late`)) throw new Error(`it hung for a minute:\n${readFileSync(`${flag}.late`, 'utf8')}`)
+  }
+  return { path, hang: (what = 'size') => hangBy(flag, what), answer }
 }
