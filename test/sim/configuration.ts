@@ -34,19 +34,17 @@ export function configOf({ sources, processors, destinations, shutdownMs }: Topo
 /** Where a file destination writes. */
 export const outputOf = (id: string) => `/out/${id}.log`
 
+/** Parsed once: checking the same options again for every process takes more time than most of what it does with them. */
+const DELIVERY = deliveryOptions.parse({ retry: { initial: '200ms', max: '3 Seconds' } })
+const FILE = file.options.parse({ path: '/', fsync: true })
+
+/** `options`: as they are after a check. */
 function component<K extends 'source' | 'processor' | 'destination'>(
   definition: AnyDefinition<K>,
   { id, inputs = [] }: { id: string; inputs?: readonly string[] },
-  given: object,
+  options: object,
 ): ComponentConfig<K> {
-  return {
-    id,
-    kind: definition.kind as K,
-    type: definition.type,
-    inputs,
-    options: definition.options.parse(given),
-    definition,
-  }
+  return { id, kind: definition.kind as K, type: definition.type, inputs, options, definition }
 }
 
 function sourceOf(spec: SourceSpec): ComponentConfig<'source'> {
@@ -64,24 +62,22 @@ function processorOf(spec: ProcessorSpec): ComponentConfig<'processor'> {
 function destinationOf(spec: DestinationSpec, root: string): ComponentConfig<'destination'> {
   const config =
     spec.kind === 'file'
-      ? component(file, spec, { path: `${root}${outputOf(spec.id)}`, fsync: true })
+      ? component(file, spec, { ...FILE, path: `${root}${outputOf(spec.id)}` })
       : component(receiverDestination, spec, { version: spec.version })
   return { ...config, delivery: deliveryOf(spec) }
 }
 
 function deliveryOf(spec: DestinationSpec): DeliveryOptions {
-  const { maxAttempts } = spec
-  const delivery = deliveryOptions.parse({
-    batch: { max_events: spec.maxEvents, max_wait: `${spec.maxWaitMs}ms` },
-    timeout: `${spec.timeoutMs}ms`,
-    retry: { initial: '200ms', max: '3 Seconds', ...(maxAttempts === undefined ? {} : { max_attempts: maxAttempts }) },
+  return {
+    ...DELIVERY,
+    batch: { ...DELIVERY.batch, max_events: spec.maxEvents, max_wait: spec.maxWaitMs },
+    timeout: spec.timeoutMs,
+    retry: { ...DELIVERY.retry, max_attempts: spec.maxAttempts },
     max_in_flight: spec.kind === 'file' ? 1 : spec.inFlight,
     hold_after_refusals: spec.holdAfter,
     on_reject: spec.onReject,
-    buffer: spec.buffer === 'disk' ? { type: 'disk', max_bytes: '1MB' } : { type: 'memory' },
-  })
-  // Smaller than a configuration may ask for, so that few events fill it.
-  if (delivery.buffer.type === 'disk')
-    return { ...delivery, buffer: { ...delivery.buffer, max_bytes: spec.bufferBytes } }
-  return delivery
+    // Smaller than a configuration may ask for, so that few events fill it.
+    buffer:
+      spec.buffer === 'disk' ? { type: 'disk', max_bytes: spec.bufferBytes, when_full: 'block' } : { type: 'memory' },
+  }
 }

@@ -66,7 +66,7 @@ export class Disk extends DiskNames {
     if (node instanceof FolderNode && bits & (O_WRONLY | O_RDWR)) throw failed('EISDIR', 'open', path)
     if (node instanceof FileNode) {
       node.opened++
-      if (bits & O_TRUNC && node.content.length > 0) node.change({ size: 0 })
+      if (bits & O_TRUNC && node.size > 0) node.resize(0)
     }
     const fd = this.#nextFd++
     this.#open.set(fd, { node, path, appends: (bits & O_APPEND) !== 0 })
@@ -94,19 +94,17 @@ export class Disk extends DiskNames {
   read(fd: number, into: Uint8Array, from: number, length: number, at: number): number {
     const { node, path } = this.#file(fd, 'read')
     this.mayFail('reads', 'read', path)
-    const part = node.content.subarray(at, at + length)
-    into.set(part, from)
-    return part.length
+    return node.read(into, from, length, at)
   }
 
   /** Returns how much it wrote, which may be less than all. */
   write(fd: number, parts: readonly Uint8Array[], at: number | null): number {
     const { node, path, appends } = this.#file(fd, 'write')
-    const bytes = Buffer.concat(parts)
     this.mayFail('writes', 'write', path)
-    const start = appends || at === null ? node.content.length : at
-    let size = bytes.length
-    const more = start + size - node.content.length
+    const start = appends || at === null ? node.size : at
+    const bytes = parts.reduce((sum, { length }) => sum + length, 0)
+    let size = bytes
+    const more = start + size - node.size
     const room = more > 0 ? this.room() : more
     if (more > room) {
       size -= more - Math.max(0, room)
@@ -118,8 +116,8 @@ export class Disk extends DiskNames {
     if (this.#isLast) size = this.world.random.below(size + 1)
     else if (size > 1 && this.faults.short > 0 && this.world.random.chance(this.faults.short))
       size = 1 + this.world.random.below(size - 1)
-    if (size < bytes.length) this.world.say(() => `disk: write ${path}: ${size} of ${bytes.length} bytes`)
-    node.change({ at: start, bytes: bytes.subarray(0, size) })
+    if (size < bytes) this.world.say(() => `disk: write ${path}: ${size} of ${bytes} bytes`)
+    node.write(start, parts, size)
     node.changedAt = this.world.now
     return size
   }
@@ -127,7 +125,7 @@ export class Disk extends DiskNames {
   truncate(fd: number, size = 0): void {
     const { node, path } = this.#file(fd, 'ftruncate')
     this.mayFail('writes', 'ftruncate', path)
-    node.change({ size })
+    node.resize(size)
   }
 
   sync(fd: number): void {
@@ -135,8 +133,7 @@ export class Disk extends DiskNames {
     try {
       this.mayFail('syncs', 'fsync', path)
     } catch (error) {
-      // The system takes what it could not write for written.
-      if (node instanceof FileNode) node.changes = []
+      if (node instanceof FileNode) node.syncFailed()
       throw error
     }
     node.sync()

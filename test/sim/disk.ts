@@ -5,15 +5,34 @@ import type { Seeded } from '../support/seeded.js'
 /** A write that is not safe yet, or a change of the size. */
 type Change = { readonly at: number; readonly bytes: Buffer } | { readonly size: number }
 
+/** What random bytes are in a simulated process. A file that begins with them only counts them. */
+export const ZEROS = Buffer.alloc(2 * 1024 * 1024)
+
+/** Bytes of a file that never change; what is appended goes behind them, into the same memory. */
+interface Content {
+  /** How many zeros there are in front. */
+  readonly zeros: number
+  readonly memory: Buffer
+  /** How much of the memory belongs to this. */
+  readonly used: number
+}
+
+const PAGE = 4096
+const EMPTY: Content = { zeros: 0, memory: Buffer.alloc(0), used: 0 }
+
 export class FileNode {
   readonly ino: number
   readonly birth: number
   changedAt: number
-  content: Buffer = Buffer.alloc(0)
+  #content = EMPTY
+  /** Where the memory of the content is free. */
+  #free = 0
   /** What is left after the power failed. */
-  safe: Buffer = Buffer.alloc(0)
+  #safe = EMPTY
   /** What a sync makes safe. */
-  changes: Change[] = []
+  #changes: Change[] = []
+  /** Whether something of the content never reaches the disk. */
+  #isApart = false
   names = 0
   opened = 0
 
@@ -23,39 +42,122 @@ export class FileNode {
     this.changedAt = at
   }
 
-  change(change: Change): void {
-    this.content = applied(this.content, change)
-    this.changes.push(change)
+  get size(): number {
+    return sizeOf(this.#content)
+  }
+
+  get content(): Buffer {
+    return bytesOf(this.#content)
+  }
+
+  /** Copies bytes from `at` on; returns how many there were. */
+  read(into: Uint8Array, from: number, length: number, at: number): number {
+    const { zeros, memory, used } = this.#content
+    if (at < zeros) {
+      const part = this.content.subarray(at, at + length)
+      into.set(part, from)
+      return part.length
+    }
+    return memory.copy(into, from, at - zeros, Math.min(used, at - zeros + length))
+  }
+
+  write(at: number, parts: readonly Uint8Array[], size: number): void {
+    if (at === this.size && this.#content.used === 0 && parts.length === 1 && parts[0]!.buffer === ZEROS.buffer) {
+      this.#content = { ...this.#content, zeros: at + size }
+      this.#changes.push({ at, bytes: ZEROS.subarray(0, size) })
+      return
+    }
+    if (this.#content.zeros > 0 && at !== this.size) this.#replace(this.content)
+    const { zeros, memory, used } = this.#content
+    const start = at - zeros
+    const end = start + size
+    const isBehind = start === used && used === this.#free && end <= memory.length
+    const own = isBehind ? memory : this.#copied(start, end)
+    let place = start
+    for (const part of parts) {
+      own.set(part.subarray(0, end - place), place)
+      place += Math.min(part.length, end - place)
+    }
+    this.#content = { zeros, memory: own, used: Math.max(used, end) }
+    this.#free = this.#content.used
+    this.#changes.push({ at, bytes: own.subarray(start, end) })
+  }
+
+  /** New memory with the content and room up to `end`, and for more where it is appended to. */
+  #copied(start: number, end: number): Buffer {
+    const { memory, used } = this.#content
+    const own = Buffer.allocUnsafe(start >= used ? 2 * end : Math.max(used, end))
+    memory.copy(own, 0, 0, used)
+    if (start > used) own.fill(0, used, start)
+    return own
+  }
+
+  resize(size: number): void {
+    this.#changes.push({ size })
+    const { zeros, memory, used } = this.#content
+    if (size >= zeros && size - zeros <= used) this.#content = { zeros, memory, used: size - zeros }
+    else this.#replace(applied(this.content, { size }))
+  }
+
+  #replace(bytes: Buffer): void {
+    this.#content = { zeros: 0, memory: bytes, used: bytes.length }
+    this.#free = bytes.length
   }
 
   sync(): void {
-    this.safe = this.content
-    this.changes = []
+    if (this.#isApart) {
+      let safe = bytesOf(this.#safe)
+      for (const change of this.#changes) safe = applied(safe, 'bytes' in change ? this.#pagesOf(change) : change)
+      this.#safe = { zeros: 0, memory: safe, used: safe.length }
+    } else this.#safe = this.#content
+    this.#changes = []
+  }
+
+  /** The system writes whole pages. */
+  #pagesOf({ at, bytes }: { readonly at: number; readonly bytes: Buffer }): Change {
+    const { content } = this
+    const start = at - (at % PAGE)
+    const end = Math.ceil((at + bytes.length) / PAGE) * PAGE
+    return content.length < at + bytes.length ? { at, bytes } : { at: start, bytes: content.subarray(start, end) }
+  }
+
+  /** The system takes what it could not write for written: no later sync writes that. */
+  syncFailed(): void {
+    if (this.#changes.length > 0) this.#isApart = true
+    this.#changes = []
   }
 
   /** Of what was not synced any part may be there. */
   powerFailed(random: Seeded): void {
-    let content = this.safe
-    for (const change of this.changes) {
-      const fate = random.next()
-      if (fate < 0.4) content = applied(content, change)
-      else if (fate < 0.7 && 'bytes' in change) {
-        const part = change.bytes.subarray(0, random.below(change.bytes.length + 1))
-        content = applied(content, { at: change.at, bytes: part })
-        // The size may be there before the bytes are.
-        if (random.chance(0.3))
-          content = applied(content, { size: Math.max(content.length, change.at + change.bytes.length) })
+    if (this.#changes.length > 0 || this.#safe !== this.#content) {
+      let content = bytesOf(this.#safe)
+      for (const change of this.#changes) {
+        const fate = random.next()
+        if (fate < 0.4) content = applied(content, change)
+        else if (fate < 0.7 && 'bytes' in change) {
+          const part = change.bytes.subarray(0, random.below(change.bytes.length + 1))
+          content = applied(content, { at: change.at, bytes: part })
+          // The size may be there before the bytes are.
+          if (random.chance(0.3))
+            content = applied(content, { size: Math.max(content.length, change.at + change.bytes.length) })
+        }
       }
+      this.#replace(content)
     }
-    this.content = content
-    this.safe = content
-    this.changes = []
+    this.#isApart = false
+    this.sync()
   }
+}
+
+const sizeOf = ({ zeros, used }: Content) => zeros + used
+
+function bytesOf({ zeros, memory, used }: Content): Buffer {
+  const bytes = memory.subarray(0, used)
+  return zeros === 0 ? bytes : Buffer.concat([Buffer.alloc(zeros), bytes])
 }
 
 function applied(content: Buffer, change: Change): Buffer {
   if ('size' in change) return Buffer.concat([content.subarray(0, change.size)], change.size)
-  if (change.at === content.length) return Buffer.concat([content, change.bytes])
   const end = change.at + change.bytes.length
   const grown = Buffer.concat([content], Math.max(content.length, end))
   change.bytes.copy(grown, change.at)
@@ -140,10 +242,9 @@ export class Tree {
 
   /** The folder that a path is in, and its last name. */
   place(path: string, call: string): { folder: FolderNode; name: string } {
-    const names = namesOf(path)
-    const name = names.pop()
+    const name = namesOf(path).at(-1)
     if (name === undefined) throw failed('EEXIST', call, path)
-    return { folder: this.folder(names.join('/'), call), name }
+    return { folder: this.folder(path.slice(0, path.lastIndexOf(name)), call), name }
   }
 
   /** Bytes of all files that have a name. */
@@ -152,7 +253,7 @@ export class Tree {
     const count = (node: Node): number => {
       if (seen.has(node)) return 0
       seen.add(node)
-      if (node instanceof FileNode) return node.content.length
+      if (node instanceof FileNode) return node.size
       return [...node.names.values()].reduce((sum, one) => sum + count(one), 0)
     }
     return count(this.root)
@@ -170,6 +271,15 @@ export class Tree {
   }
 }
 
-function namesOf(path: string): string[] {
-  return path.split('/').filter(name => name !== '' && name !== '.')
+/** Of paths that were asked for before: the same ones come again and again. */
+const known = new Map<string, readonly string[]>()
+const MOST_KNOWN = 5000
+
+function namesOf(path: string): readonly string[] {
+  let names = known.get(path)
+  if (names) return names
+  if (known.size > MOST_KNOWN) known.clear()
+  names = path.split('/').filter(name => name !== '' && name !== '.')
+  known.set(path, names)
+  return names
 }

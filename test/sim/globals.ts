@@ -1,6 +1,7 @@
 import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import os from 'node:os'
+import { ZEROS } from './disk.js'
 import type { Task, World } from './world.js'
 
 /**
@@ -111,7 +112,7 @@ Date.now = () => (world ? EPOCH + Math.floor(world.now) : real.now())
 performance.now = () => (world ? world.now : real.monotonic())
 Math.random = () => (world ? world.random.next() : real.chance())
 const randomBytes = crypto.randomBytes
-crypto.randomBytes = ((size: number) => (world ? Buffer.alloc(size) : randomBytes(size))) as typeof randomBytes
+crypto.randomBytes = ((size: number) => (world ? ZEROS.subarray(0, size) : randomBytes(size))) as typeof randomBytes
 const hostname = os.hostname
 os.hostname = () => (world ? 'simulated' : hostname())
 syncBuiltinESMExports()

@@ -49,7 +49,7 @@ export function statsOf(disk: Disk, node: Node, { bigint = false }: StatOptions 
     ino: number(node.ino),
     mode: number(isFile ? 0o100600 : 0o40700),
     nlink: number(isFile ? node.names : 2),
-    size: number(isFile ? node.content.length : 4096),
+    size: number(isFile ? node.size : 4096),
     mtimeMs: number(changedAt),
     mtimeNs: BigInt(Math.floor(changedAt * 1e6)),
     birthtimeMs: number(node.birth),
@@ -125,7 +125,7 @@ function readWhole(path: string, options: unknown): unknown {
   const fd = disk!.openFile(path)
   try {
     const node = disk!.nodeOf(fd)
-    const bytes = Buffer.alloc(node instanceof FileNode ? node.content.length : 0)
+    const bytes = Buffer.alloc(node instanceof FileNode ? node.size : 0)
     disk!.read(fd, bytes, 0, bytes.length, 0)
     const encoding = typeof options === 'string' ? options : (options as { encoding?: string } | undefined)?.encoding
     return encoding ? bytes.toString(encoding as BufferEncoding) : bytes

@@ -174,8 +174,11 @@ Object.assign(ClassicLevel.prototype, {
     const { entries } = states.get(this)!
     return keys.map(key => entries.get(key))
   },
-  async _batch(this: ClassicLevel, operations: readonly Operation[]) {
-    await write(states.get(this)!, operations)
+  /** As it is used here, without the hooks and events that nobody has: they take more time than the write. */
+  async batch(this: ClassicLevel, operations: readonly Operation[]) {
+    const state = states.get(this)
+    if (!state) throw coded('LEVEL_DATABASE_NOT_OPEN', 'the store is not open')
+    await write(state, operations)
   },
   _iterator(this: ClassicLevel, options: Range) {
     return new SimulatedIterator(this, options)
