@@ -35,8 +35,11 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
     const end = text.indexOf('}', at)
     const reference = end === -1 ? undefined : REFERENCE.exec(text.slice(at + 2, end))
     if (!reference) {
+      const inside = text.slice(at + 2, end === -1 ? undefined : end)
       faults.push(
-        `"\${" begins an environment variable, as in \${NAME} or \${NAME:-default}; write $\${ for "\${" itself`,
+        inside.startsWith('.')
+          ? `\${${inside}} stands for the value of a field, and this option is the same for all events; write $\${ for "\${" itself`
+          : `"\${" begins an environment variable, as in \${NAME} or \${NAME:-default}; write $\${ for "\${" itself`,
       )
       value += text.slice(from, at + 2)
       from = at + 2

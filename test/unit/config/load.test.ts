@@ -625,6 +625,13 @@ t.test('variables', async t => {
       ],
     ],
     [
+      limit(...LIMIT, 'key_field: "${.app}"'),
+      {},
+      [
+        '9:16: processors.lim.key_field: ${.app} stands for the value of a field, and this option is the same for all events; write $${ for "${" itself',
+      ],
+    ],
+    [
       limit(...LIMIT, 'key_field: "${A-b}"'),
       {},
       [
