@@ -617,25 +617,18 @@ t.test('variables', async t => {
         '7:12: processors.lim.limit: the environment variable B is not set; set it, or give a default: ${B:-default}',
       ],
     ],
-    [
-      limit(...LIMIT, 'key_field: "${A"'),
+    ...['${A', '${A-b}'].map((text): [string, Env, string[]] => [
+      limit(...LIMIT, `key_field: "${text}"`),
       {},
       [
         '9:16: processors.lim.key_field: "${" begins an environment variable, as in ${NAME} or ${NAME:-default}; write $${ for "${" itself',
       ],
-    ],
+    ]),
     [
       limit(...LIMIT, 'key_field: "${.app}"'),
       {},
       [
         '9:16: processors.lim.key_field: ${.app} stands for the value of a field, and this option is the same for all events; write $${ for "${" itself',
-      ],
-    ],
-    [
-      limit(...LIMIT, 'key_field: "${A-b}"'),
-      {},
-      [
-        '9:16: processors.lim.key_field: "${" begins an environment variable, as in ${NAME} or ${NAME:-default}; write $${ for "${" itself',
       ],
     ],
     [
