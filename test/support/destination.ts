@@ -36,12 +36,14 @@ export async function make(
   options: Record<string, unknown>,
   definition: AnyDefinition<'destination'> = http,
   stdout: NodeJS.WritableStream = new PassThrough(),
+  inherited?: unknown,
 ): Promise<Made> {
   const logs: Log[] = []
   const counters = new ComponentCounters('out', 'destination', definition.type)
   const log = pino({ base: null, level: 'trace' }, { write: line => void logs.push(JSON.parse(line) as Log) })
   const field = (path: FieldPath) => new FieldReader(path, json.wanted)
-  const context: DestinationContext = { id: 'out', log, clock: systemClock, metrics: counters, field, stdout }
+  const metrics = counters
+  const context: DestinationContext = { id: 'out', log, clock: systemClock, metrics, field, stdout, inherited }
   const destination: Destination = await definition.create(definition.options.parse(options) as never, context)
   return { destination, logs, counters, context }
 }

@@ -15,6 +15,8 @@ export interface StageOptions {
   readonly onError?: OnError
   readonly log?: ComponentContext['log']
   readonly deadLetters?: StageContext['deadLetters']
+  /** What the processor handed over whose place it takes. */
+  readonly inherited?: unknown
 }
 
 /** A processor in its stage, without an engine. Events that reach it must share `wanted`. */
@@ -28,6 +30,7 @@ export function stageOf(definition: AnyDefinition<'processor'>, options: object,
     clock,
     metrics: counters,
     field: path => new FieldReader(path, wanted),
+    inherited: more.inherited,
   }
   const parsed = definition.options.parse(options) as never
   const processor = definition.create(parsed, context) as Processor

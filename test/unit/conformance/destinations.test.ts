@@ -80,6 +80,13 @@ async function delivering(t: Test, definition: AnyDefinition<'destination'>, yam
   const at = await place(t)
   const own = local(definition, yaml, at)
   const made = await make(own, definition, at.stdout)
+  /** One that takes its place, as at a reload. */
+  const successor = async () => {
+    const { destination } = made
+    const state = destination.handOver?.()
+    await destination.stop?.(AbortSignal.timeout(1000))
+    return await make(own, definition, at.stdout, state?.value)
+  }
   const batch = { max_wait: '5ms', ...more }
   const { delivery, end } = deliver(at.folder, made, { max_in_flight: 1, batch })
   // Whether anything arrives anywhere.
@@ -99,7 +106,7 @@ async function delivering(t: Test, definition: AnyDefinition<'destination'>, yam
     if (!delivery.write(batch)) return new Promise<void>(resolve => delivery.once('drain', resolve))
   }
   t.teardown(() => delivery.stop(AbortSignal.abort()))
-  return { ...at, delivery, end, made, put, settled, keeps: bytes!.length > 0 }
+  return { ...at, delivery, end, made, successor, put, settled, keeps: bytes!.length > 0 }
 }
 
 conforms('every event arrives once and in order, and is acknowledged once', async (t, definition, yaml) => {
@@ -161,6 +168,21 @@ conforms('a retry sends the same, and one refusal costs no other event', async (
   t.equal(new Set(sent.slice(1, 4).map(({ headers }) => headers['idempotency-key'])).size, 1)
   t.same(settled, [['delivered'], ['delivered'], ['rejected'], ['delivered']])
   t.same(arrived(), [...numbers(0, 20), ...numbers(30, 40)])
+})
+
+conforms('its successor at a reload goes on behind it', async (t, definition, yaml) => {
+  const { folder, delivery, put, end, successor, arrived, settled, keeps } = await delivering(t, definition, yaml)
+  await delivery.start()
+  await put(500)
+  await end()
+  const next = deliver(folder, await successor(), { max_in_flight: 1 })
+  await next.delivery.start()
+  const lines = numbers(500, 900).map(number => line(number))
+  const onSettled = (status: AckStatus) => void settled.push([status])
+  next.delivery.write(batchOf(lines, { wanted: json.wanted, onSettled, path: '/var/log/app.log' }))
+  t.equal((await next.end()).events, 0, 'nothing is left undelivered')
+  t.same(settled, [['delivered'], ['delivered']])
+  if (keeps) t.same(arrived(), numbers(0, 900))
 })
 
 conforms('its memory stays flat', async (t, definition, yaml) => {

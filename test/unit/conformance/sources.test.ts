@@ -8,6 +8,7 @@ import { components } from '../../../src/components.js'
 import type { AnyDefinition, SourceContext } from '../../../src/core/component.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { testFolder } from '../../support/folder.js'
+import { heldBytes } from '../../support/heap.js'
 import { contextOf, Taker, until } from '../../support/pushed.js'
 import { MemoryCheckpoints } from '../../support/tailing.js'
 
@@ -101,6 +102,15 @@ class Slow extends Taker {
   }
 }
 
+/** Counts events, and keeps none of them. */
+class Counting extends Taker {
+  count = 0
+  override async send(batch: EventBatch): Promise<void> {
+    this.count += batch.length
+    batch.ack.settle('delivered')
+  }
+}
+
 async function open(t: Test, definition: AnyDefinition<'source'>) {
   const input = inputs[definition.type]!(testFolder(t))
   t.teardown(() => input.close?.())
@@ -118,7 +128,7 @@ async function open(t: Test, definition: AnyDefinition<'source'>) {
   return {
     input,
     create,
-    async begin(out: Slow, checkpoints?: MemoryCheckpoints) {
+    async begin(out: Taker, checkpoints?: MemoryCheckpoints) {
       const { source, counters, logs } = await create(checkpoints)
       const controller = new AbortController()
       await source.start?.(controller.signal)
@@ -246,5 +256,21 @@ for (const definition of sources) {
       t.same(last.messages, ['line 4'], 'what was delivered does not come again')
     }
     t.same(out.messages, ['line 0', 'line 1', 'line 2'])
+  })
+  t.test(`${type}: its memory stays flat`, async t => {
+    const out = new Counting('delivered')
+    const { write, end } = await (await open(t, definition)).begin(out)
+    const portion = numbered(0, 5000)
+    const send = async (portions: number) => {
+      for (const all = out.count + portions * portion.length; out.count < all; ) {
+        const next = out.count + portion.length
+        await Promise.all([write(portion), until(() => out.count >= next)])
+      }
+      return heldBytes()
+    }
+    const before = await send(10)
+    const grown = (await send(60)) - before
+    t.ok(grown < 4 * 1024 * 1024, `${Math.round(grown / 1024)} KiB more after 300,000 events`)
+    await end()
   })
 }
