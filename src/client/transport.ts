@@ -1,4 +1,4 @@
-import { retryAfterMs } from '../http/client/statuses.js'
+import { retryAfterMs } from '../http/client/answers/statuses.js'
 import { deadline, sleep, systemClock } from '../lib/time.js'
 import { unreachableText } from './unreachable.js'
 

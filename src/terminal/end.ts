@@ -1,4 +1,4 @@
-import { type FileSystems, fileSystems } from '../lib/files/file-systems.js'
+import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
 
 /**
  * Ends the process when all is done. Node.js waits at its exit for calls that other threads make, and one to a file server that is

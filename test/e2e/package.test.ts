@@ -36,7 +36,7 @@ async function done(t: Test, program: string, args: readonly string[], options: 
 /** Everything that the packages have of the program's own: an import that leads out of them fails. */
 const IMPORT_ALL = `
 import { readdirSync } from 'node:fs'
-const entries = ['cli/main.js', 'lib/files/fs-worker.js']
+const entries = ['cli/main.js', 'lib/files/remote/fs-worker.js']
 const files = readdirSync('dist/src', { recursive: true }).filter(name => name.endsWith('.js') && !entries.includes(name))
 for (const file of files) await import(process.cwd() + '/dist/src/' + file)
 console.log(files.length > 100)

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
-import { readdirSync, readFileSync, statSync } from '../../lib/files/guarded-fs.js'
+import { readdirSync, readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 
 const YAML_FILE = /^[^.].*\.ya?ml$/
 

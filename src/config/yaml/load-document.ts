@@ -1,6 +1,6 @@
 import { parseDocument } from 'yaml'
 import { ConfigError } from '../../core/errors.js'
-import { readFileSync } from '../../lib/files/guarded-fs.js'
+import { readFileSync } from '../../lib/files/remote/guarded-fs.js'
 
 /** A YAML file as the plain value it is, with `${NAME}` left alone; throws ConfigError where it is not YAML. */
 export function loadDocument(path: string): Record<string, unknown> {

@@ -5,8 +5,8 @@ import { type Encoding, encodeLines, RawEncoder } from '../../codecs/encode.js'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Reach } from '../../core/options/reach.js'
-import type { FileSystems } from '../../lib/files/file-systems.js'
 import { irregular } from '../../lib/files/regular-file.js'
+import type { FileSystems } from '../../lib/files/remote/file-systems.js'
 
 /** The calls to the operating system; tests inject faults here. */
 export const calls = {

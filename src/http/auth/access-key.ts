@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { DeliveryError, errorCode } from '../../core/errors.js'
 import { OutOfReach, openWithin, type Reach } from '../../core/options/reach.js'
-import { fileSystems, SilentFileSystem } from '../../lib/files/file-systems.js'
+import { fileSystems, SilentFileSystem } from '../../lib/files/remote/file-systems.js'
 import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
 
 const LONGEST_KEY = 16 * 1024

@@ -4,8 +4,8 @@ import type { OptionWarning } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { refuse, refuseAt, secret } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
-import { SilentFileSystem } from '../../lib/files/file-systems.js'
-import { accessSync, statSync } from '../../lib/files/guarded-fs.js'
+import { SilentFileSystem } from '../../lib/files/remote/file-systems.js'
+import { accessSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 
 /** What RFC 9110 allows as a header name, and as an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/

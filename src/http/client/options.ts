@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { duration, refuse, refuseAt } from '../../core/options/options.js'
 import { filePath, reaches } from '../../core/options/reach.js'
 import { auth, HEADER_NAME } from '../auth/auth-options.js'
-import { httpUrl, proxy } from './proxy-options.js'
+import { httpUrl, proxy } from './connection/proxy-options.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 

@@ -1,6 +1,6 @@
 import type { Encoded } from '../../codecs/encode.js'
 import type { EventBatch } from '../../core/event/batch.js'
-import type { Entry } from './divided.js'
+import type { Entry } from './answers/divided.js'
 
 /**
  * What a type of HTTP destination adds to the client: where requests go, what they hold, and how answers are read.

@@ -3,10 +3,10 @@ import type { DestinationContext, HandoverState } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { every } from '../../lib/time.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from '../tls/tls-files.js'
-import type { Connections } from './connections.js'
-import { networkError } from './network-error.js'
+import type { Connections } from './connection/connections.js'
+import { networkError } from './connection/network-error.js'
+import { ProxySettings, type Via, variableFor } from './connection/proxy.js'
 import type { ClientOptions } from './options.js'
-import { ProxySettings, type Via, variableFor } from './proxy.js'
 
 /** Replaced files are looked for this often while there are requests, */
 const LOOK_MS = 1000
@@ -43,7 +43,7 @@ export class Transport {
       throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
     })
     // Loaded by those who send over HTTP only: undici takes its time and its memory.
-    const { Connections } = await import('./connections.js')
+    const { Connections } = await import('./connection/connections.js')
     this.#connections = this.#inherited ?? new Connections(this.#options, content, this.#context.reach)
     this.#connections.findProxy = this.#proxy && (target => this.#proxy!.viaFor(target))
     this.#connections.renew(content)

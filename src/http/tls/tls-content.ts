@@ -3,8 +3,8 @@ import type { Stats } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { errorCode } from '../../core/errors.js'
 import { OutOfReach, openWithin, type Reach } from '../../core/options/reach.js'
-import { fileSystems, SilentFileSystem } from '../../lib/files/file-systems.js'
-import { readFileSync, statSync } from '../../lib/files/guarded-fs.js'
+import { fileSystems, SilentFileSystem } from '../../lib/files/remote/file-systems.js'
+import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import { opensslText } from './tls-alert.js'
 
 /** Files of certificates and keys, read and checked against one another. */

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
-import { readlinkSync, realpathSync, unlessSilent } from './guarded-fs.js'
+import { readlinkSync, realpathSync, unlessSilent } from './remote/guarded-fs.js'
 
 /** Symbolic links in a row, as the kernel follows them. */
 const MOST_LINKS = 40

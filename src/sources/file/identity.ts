@@ -1,7 +1,7 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { dirname } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/files/guarded-fs.js'
+import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from '../../lib/files/remote/guarded-fs.js'
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**

@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import type { Reach } from '../../core/options/reach.js'
-import { openSync } from '../../lib/files/guarded-fs.js'
+import { openSync } from '../../lib/files/remote/guarded-fs.js'
 
 /** Opens a file for reading, within the bounds of its source, and any file without bounds. A FIFO is not waited for. */
 export function openWithinSync(reach: Reach | undefined, path: string): number {

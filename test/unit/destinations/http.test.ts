@@ -678,7 +678,7 @@ t.test('where node_modules is a link, and a socket was looked at', t => {
     const server = createServer()
     await new Promise(resolve => server.listen('socket', resolve))
     if (!statSync('socket').isSocket()) throw new Error('no socket')
-    const { Connections } = await import('./dist/http/client/connections.js')
+    const { Connections } = await import('./dist/http/client/connection/connections.js')
     const connections = new Connections({ tls: {}, connect_timeout: 1000 }, {})
     await connections.close()
     server.close()

@@ -22,7 +22,8 @@ import { ComponentCounters } from '../../../src/flow/counters.js'
 import { AccessKey } from '../../../src/http/auth/access-key.js'
 import { auth } from '../../../src/http/auth/auth-options.js'
 import { readTls } from '../../../src/http/tls/tls-content.js'
-import { FileSystems, fileSystems } from '../../../src/lib/files/file-systems.js'
+import { HelperProcess } from '../../../src/lib/files/helper-process.js'
+import { FileSystems, fileSystems } from '../../../src/lib/files/remote/file-systems.js'
 import {
   closeSync,
   existsSync,
@@ -35,10 +36,9 @@ import {
   readSync,
   realpathSync,
   statSync,
-} from '../../../src/lib/files/guarded-fs.js'
-import { HelperProcess } from '../../../src/lib/files/helper-process.js'
-import { MountProbe } from '../../../src/lib/files/mount-probe.js'
-import { Mounts } from '../../../src/lib/files/mounts.js'
+} from '../../../src/lib/files/remote/guarded-fs.js'
+import { MountProbe } from '../../../src/lib/files/remote/mount-probe.js'
+import { Mounts } from '../../../src/lib/files/remote/mounts.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { compileReads } from '../../../src/sources/file/discovery/glob.js'
 import { includeWarnings } from '../../../src/sources/file/discovery/include-warnings.js'

@@ -1,8 +1,8 @@
 import { basename, resolve } from 'node:path'
 import picomatch from 'picomatch'
 import { errorText } from '../../../core/errors.js'
-import { fileSystems } from '../../../lib/files/file-systems.js'
 import { finalPath } from '../../../lib/files/final-path.js'
+import { fileSystems } from '../../../lib/files/remote/file-systems.js'
 import { Pattern } from '../../../lib/pattern.js'
 
 /** One part of a pattern between slashes: a name, any number of folders, or a test of a name. */

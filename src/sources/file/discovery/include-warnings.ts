@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import type { OptionWarning } from '../../../core/component.js'
 import { errorCode } from '../../../core/errors.js'
-import { type FileSystems, fileSystems } from '../../../lib/files/file-systems.js'
-import { type Entry, readdirSync, statSync } from '../../../lib/files/guarded-fs.js'
+import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-systems.js'
+import { type Entry, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { ANY_DEPTH, compileGlobs, matchName, type Segment } from './glob.js'
 
 /** Folders that are read for one pattern. A pattern that needs more gets no warning. */

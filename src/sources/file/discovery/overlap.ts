@@ -1,6 +1,6 @@
 import { basename } from 'node:path'
-import { fileSystems } from '../../../lib/files/file-systems.js'
-import { existsSync } from '../../../lib/files/guarded-fs.js'
+import { fileSystems } from '../../../lib/files/remote/file-systems.js'
+import { existsSync } from '../../../lib/files/remote/guarded-fs.js'
 import { Saved } from '../saved.js'
 import { compileExclude, compileGlobs, matchPath } from './glob.js'
 

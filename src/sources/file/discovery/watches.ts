@@ -2,7 +2,7 @@ import { type FSWatcher, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../../core/errors.js'
-import { statSync, unlessSilent } from '../../../lib/files/guarded-fs.js'
+import { statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Slices } from '../slices.js'
 

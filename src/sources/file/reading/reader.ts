@@ -1,7 +1,7 @@
 import type { Output } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Splitting } from '../../../core/options/multiline-options.js'
-import { SilentFileSystem } from '../../../lib/files/file-systems.js'
+import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 import type { PathProblems } from '../path-problems.js'

@@ -1,7 +1,14 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { errorCode } from '../../../core/errors.js'
-import { fstatSync, openSync, readdirSync, readSync, statSync, unlessSilent } from '../../../lib/files/guarded-fs.js'
+import {
+  fstatSync,
+  openSync,
+  readdirSync,
+  readSync,
+  statSync,
+  unlessSilent,
+} from '../../../lib/files/remote/guarded-fs.js'
 import { type BirthTimes, FINGERPRINT_BYTES, type Fingerprint, fingerprint, isCopyOnly, keyOf } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import type { Slices } from '../slices.js'

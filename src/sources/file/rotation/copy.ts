@@ -1,6 +1,6 @@
 import { constants } from 'node:fs'
 import { errorCode } from '../../../core/errors.js'
-import { closeSync, fstatSync, openSync, unlessSilent } from '../../../lib/files/guarded-fs.js'
+import { closeSync, fstatSync, openSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { type Fingerprint, fingerprint, keyOf, same } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import { Inflated } from './inflated.js'

@@ -1,4 +1,4 @@
-import { fstatSync } from '../../../lib/files/guarded-fs.js'
+import { fstatSync } from '../../../lib/files/remote/guarded-fs.js'
 
 /** Unit of `blocks` in the status of a file. */
 const BLOCK_BYTES = 512

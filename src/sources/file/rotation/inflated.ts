@@ -1,5 +1,5 @@
 import { createGunzip, type Gunzip } from 'node:zlib'
-import { closeLater, readLater, unlessSilent } from '../../../lib/files/guarded-fs.js'
+import { closeLater, readLater, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
 /** Compressed bytes fed at a time. They inflate to a thousand times as many at most: that is all there is in memory. */

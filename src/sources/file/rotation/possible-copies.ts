@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { statSync } from '../../../lib/files/guarded-fs.js'
+import { statSync } from '../../../lib/files/remote/guarded-fs.js'
 import type { NameKind } from '../discovery/discovery.js'
 import type { Tailer } from '../reading/tailer.js'
 import type { Slices } from '../slices.js'

@@ -1,6 +1,6 @@
 import type { BigIntStats } from 'node:fs'
 import { join } from 'node:path'
-import { readdirSync, statSync, unlessSilent } from '../../../lib/files/guarded-fs.js'
+import { readdirSync, statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { keyOf } from '../identity.js'
 import type { Slices } from '../slices.js'
 

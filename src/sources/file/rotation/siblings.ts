@@ -1,7 +1,14 @@
 import { type BigIntStats, constants } from 'node:fs'
 import { join } from 'node:path'
 import type { Reach } from '../../../core/options/reach.js'
-import { closeSync, fstatSync, openSync, readdirSync, statSync, unlessSilent } from '../../../lib/files/guarded-fs.js'
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  statSync,
+  unlessSilent,
+} from '../../../lib/files/remote/guarded-fs.js'
 import {
   type BirthTimes,
   FINGERPRINT_BYTES,

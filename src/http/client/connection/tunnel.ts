@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import type { buildConnector as Connecting } from 'undici'
-import { after } from '../../lib/time.js'
+import { after } from '../../../lib/time.js'
 import type { Via } from './proxy.js'
 
 /** What a proxy did, or did not, instead of making a connection. */

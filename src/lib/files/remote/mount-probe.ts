@@ -1,6 +1,6 @@
 import { statfs } from 'node:fs'
-import { HelperProcess } from './helper-process.js'
-import { inTurn } from './in-turn.js'
+import { HelperProcess } from '../helper-process.js'
+import { inTurn } from '../in-turn.js'
 
 /** Exit codes of the shell. */
 const ENDED_BY_SIGNAL = 128

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { after, type Clock, every, systemClock } from '../time.js'
-import { helperProcess } from './helper-process.js'
+import { after, type Clock, every, systemClock } from '../../time.js'
+import { helperProcess } from '../helper-process.js'
 import { MountProbe } from './mount-probe.js'
 import { Mounts } from './mounts.js'
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { refuse, secret } from '../../core/options/options.js'
-import { filePath, reaches } from '../../core/options/reach.js'
-import { isAddressOrRange } from '../../lib/network/address-list.js'
+import { refuse, secret } from '../../../core/options/options.js'
+import { filePath, reaches } from '../../../core/options/reach.js'
+import { isAddressOrRange } from '../../../lib/network/address-list.js'
 
 /** An address of http or https without anything that may be secret in it. */
 export function httpUrl() {

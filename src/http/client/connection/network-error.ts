@@ -1,6 +1,6 @@
-import { DeliveryError, errorCode, errorText } from '../../core/errors.js'
-import { opensslText, tlsAlertOf } from '../tls/tls-alert.js'
-import type { ClientOptions } from './options.js'
+import { DeliveryError, errorCode, errorText } from '../../../core/errors.js'
+import { opensslText, tlsAlertOf } from '../../tls/tls-alert.js'
+import type { ClientOptions } from '../options.js'
 import { ProxyError } from './tunnel.js'
 
 /** Why there was no answer, in words that name the option to change. */

@@ -1,4 +1,4 @@
-import type { Failure } from '../../core/errors.js'
+import type { Failure } from '../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
 /** Answers that tell events apart. What is listed is refused for good, unless its own status is one that is waited for. */

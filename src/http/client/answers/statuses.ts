@@ -1,4 +1,4 @@
-import type { Failure } from '../../core/errors.js'
+import type { Failure } from '../../../core/errors.js'
 
 /** What answers mean for the events of a request. */
 

@@ -1,8 +1,8 @@
 import type { Dispatcher } from 'undici'
+import type { AnswerList } from '../request-format.js'
 import { connectionFreed, oneLine } from './answer-text.js'
 import type { Entry } from './divided.js'
 import { LongAnswer } from './long-answer.js'
-import type { AnswerList } from './request-format.js'
 
 /** An answer in JSON of at most this size is parsed as a whole. */
 const WHOLE_BYTES = 4 * 1024 * 1024

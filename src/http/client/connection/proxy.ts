@@ -1,8 +1,8 @@
 import { isIP } from 'node:net'
-import type { DestinationContext } from '../../core/component.js'
-import { DeliveryError } from '../../core/errors.js'
-import { AddressList } from '../../lib/network/address-list.js'
-import { AccessKey } from '../auth/access-key.js'
+import type { DestinationContext } from '../../../core/component.js'
+import { DeliveryError } from '../../../core/errors.js'
+import { AddressList } from '../../../lib/network/address-list.js'
+import { AccessKey } from '../../auth/access-key.js'
 import type { ProxyOptions } from './proxy-options.js'
 
 /** The proxy that a request goes through. */

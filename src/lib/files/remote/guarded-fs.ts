@@ -1,5 +1,5 @@
 import fs, { type BigIntStats, type Dirent, type Stats } from 'node:fs'
-import { systemClock } from '../time.js'
+import { systemClock } from '../../time.js'
 import { type FileSystems, fileSystems, SilentFileSystem } from './file-systems.js'
 import type { Answer, EntryKind } from './fs-messages.js'
 import { FsThread } from './fs-thread.js'
