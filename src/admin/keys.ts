@@ -4,23 +4,23 @@ import { sendAnswer } from '../http/server/answers.js'
 import { onReplyOver } from '../http/server/reply.js'
 import { sleep } from '../lib/time.js'
 
-/** Components that decide by key. */
+/** Components that work by key. */
 export interface Keyed {
-  /** Counts by key from now on; undefined: there is no such component, or it has no keys. */
+  /** Starts to count by key. Returns undefined if the component does not exist or has no keys. */
   watchKeys(component: string): KeyWatch | undefined
 }
 
 export interface KeysQuery {
   readonly component: string
-  /** How long it is counted, in milliseconds. */
+  /** How long to count, in milliseconds. */
   readonly forMs: number
 }
 
-/** So long it is counted at most. */
+/** Upper limit of `forMs`. */
 export const LONGEST_MS = 60_000
 const MOST_KEYS = 100
 
-/** Counts by key for a while, for as long as the asker waits, and answers with the busiest. */
+/** Counts by key for `forMs`, or until the client disconnects, and responds with the busiest keys. */
 export async function answerKeys(query: KeysQuery, keyed: Keyed, response: ServerResponse): Promise<void> {
   const { component, forMs } = query
   if (!(forMs >= 1 && forMs <= LONGEST_MS)) {

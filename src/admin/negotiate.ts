@@ -1,6 +1,8 @@
 import type { Format } from '../engine/measure/metrics.js'
 
-/** The format that a scraper wants by its `Accept`: OpenMetrics only where it is named, and not less than text. */
+/**
+ * The format a scraper asks for in `Accept`: OpenMetrics only if it is named and preferred at least as much as text.
+ */
 export function formatFor(accept: string | undefined): Format {
   let open = 0
   let text = 0
@@ -14,7 +16,7 @@ export function formatFor(accept: string | undefined): Format {
   return open > 0 && open >= text ? 'openmetrics' : 'text'
 }
 
-/** Whether an answer may be compressed by gzip. */
+/** Whether the response may be compressed with gzip. */
 export function takesGzip(acceptEncoding: string | undefined): boolean {
   const all = choices(acceptEncoding ?? '')
   const own = all.find(({ name }) => name === 'gzip' || name === 'x-gzip') ?? all.find(({ name }) => name === '*')

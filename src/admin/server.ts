@@ -16,42 +16,43 @@ import { streamTap, type Tappable } from './tap.js'
 
 const compress = promisify(gzip)
 
-/** What the daemon reports about itself. */
 export interface Reports {
   /** The text of a scrape. */
   metrics(format: Format): Promise<Buffer>
-  /** Hears of connections that are closed or refused. */
+  /** Is notified of connections that are closed or refused. */
   readonly connections: ConnectionEvents
-  /** Every destination, and why it is not ready. */
+  /** Every destination, with the reason if it is not ready. */
   destinations(): { id: string; state: string; reason: string | undefined }[]
-  /** Sources that wait for an operator, or failed a short while ago and are started again and again. */
+  /** Sources that wait for an operator, or that failed recently and are being restarted. */
   failures?(): { id: string; state: string; reason: string }[]
-  /** How a managed daemon and its service get along. */
+  /** State of a managed daemon and of its connection to the service. */
   managed?(): object
-  /** For those who may look at the socket: where its configuration and its data are. */
+  /** Shown on the socket only: the paths of the configuration and of the data. */
   about?(): { readonly config: string | undefined; readonly data_dir: string }
 }
 
 type States = readonly { readonly state: string }[]
 
 /**
- * Whether nothing is held up. A destination that is tried again is ready for some minutes; then it is `failing`.
- * `failures` are those of sources.
+ * Whether nothing is blocked. A destination that is being retried counts as ready for some minutes, then it is
+ * `failing`. `failures` are those of sources.
  */
 export function isReady(destinations: States, failures: States = []): boolean {
   const waits = failures.some(({ state }) => state === 'holding')
   return !waits && destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
 }
 
-/** Bounds of the connections to /metrics and so on. */
+/** Limits for connections to /metrics and the other paths. */
 export interface AdminLimits {
   readonly max: number
-  /** Time for a request to come, for the client to read the answer, and to close its side. */
+  /** Time limit for receiving a request, for the client to read the response, and for it to close the connection. */
   readonly timeoutMs: number
 }
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
-/** GET /metrics, /healthz (alive), /readyz (every destination validated). Close it with `close`. */
+/**
+ * Serves GET /metrics, /healthz (the process is alive) and /readyz (every destination is ready). Close it with `close`.
+ */
 export async function serveAdmin(
   listen: ListenAddress,
   reports: Reports,
@@ -61,12 +62,15 @@ export async function serveAdmin(
   const { timeoutMs } = limits
   const server = createAdmin(reports, undefined, log, limits, { sendMs: timeoutMs, closeMs: timeoutMs })
   await listenOn(server, listen)
-  // A scraper that goes away is no reason to end.
+  // A scraper that disconnects must not end the daemon.
   server.on('error', () => {})
   return server
 }
 
-/** The same at a Unix socket, for the owner alone; /tap shows events there as well, and /keys counts by key. */
+/**
+ * Serves the same on a Unix socket that only the owner can open, and also /tap (shows events) and /keys (counts by
+ * key).
+ */
 export async function serveSocket(path: string, reports: Reports, tappable: Tappable, log: Logger): Promise<Server> {
   const server = createAdmin(reports, tappable, log, USUAL)
   await listenAtSocket(server, path)
@@ -157,7 +161,7 @@ async function sendMetrics({ headers }: IncomingMessage, response: ServerRespons
   const text = await reports.metrics(format)
   const about = { 'content-type': CONTENT_TYPES[format], vary: 'Accept, Accept-Encoding' }
   if (!takesGzip(headers['accept-encoding'])) response.writeHead(200, about).end(text)
-  // In a thread of its own; the fastest level makes a scrape a tenth as long already.
+  // Compression runs in another thread. The fastest level already makes a scrape ten times smaller.
   else {
     const body = await compress(text, { level: 1 })
     response.writeHead(200, { ...about, 'content-encoding': 'gzip' }).end(body)

@@ -3,19 +3,19 @@ import http, { type IncomingMessage, type RequestOptions, type Server } from 'no
 import { basename, dirname, join, relative } from 'node:path'
 
 /**
- * HTTP at Unix sockets, where a process is looked into and administered without a port: who may act as its user may
- * ask. A path of any length will do, though the system takes short ones only.
+ * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
+ * may act as the owner may connect. Paths may be of any length, although the system limits those of sockets.
  */
 
-/** Where a daemon is looked into. */
+/** The socket on which a daemon can be inspected. */
 export function socketPath(dataDir: string): string {
   return join(dataDir, 'sluice.sock')
 }
 
-/** What the address of a Unix socket may have on every platform, without its end. */
+/** Longest socket path that every platform accepts, in bytes without the terminating zero. */
 const LONGEST_PATH = 100
 
-/** A way to name `path` that is short enough for a socket, until it is let go of. */
+/** Returns a path for `path` that is short enough for a socket. It stays valid until `release` is called. */
 function shortPath(path: string): { short: string; release: () => void } {
   const isShort = (text: string) => Buffer.byteLength(text) <= LONGEST_PATH
   if (isShort(path)) return { short: path, release: () => {} }
@@ -31,8 +31,8 @@ function shortPath(path: string): { short: string; release: () => void } {
 }
 
 /**
- * Lets the server listen at `path`, for the owner alone. What another process has left there is taken away: the caller
- * has the lock of the folder. Throws when it cannot be. The socket goes when the server is closed.
+ * Makes the server listen at `path`, for the owner only. Removes whatever another process left there: the caller must
+ * hold the lock of the folder. Throws on failure. The socket is removed when the server is closed.
  */
 export async function listenAtSocket(server: Server, path: string): Promise<void> {
   rmSync(path, { force: true })
@@ -40,7 +40,7 @@ export async function listenAtSocket(server: Server, path: string): Promise<void
   try {
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject)
-      // The mode is right from the first moment: others could connect until it was changed.
+      // The mode must be right when the socket is created: others could connect before a later chmod.
       const mask = process.umask(0o177)
       try {
         server.listen(short, resolve)
@@ -52,13 +52,13 @@ export async function listenAtSocket(server: Server, path: string): Promise<void
     release()
     throw error
   }
-  // Its end takes the socket away, by the name that it was given.
+  // Closing the server removes the socket by the short name, so that name must stay valid until then.
   server.once('close', release)
   server.on('error', () => {})
   chmodSync(path, 0o600)
 }
 
-/** Asks whoever listens at `path`; the body of the answer is still to be read. */
+/** Sends a request to the server at `path`. The body of the response is not read yet. */
 export function askSocket(
   path: string,
   request: Pick<RequestOptions, 'path' | 'method' | 'signal'>,
@@ -66,7 +66,7 @@ export function askSocket(
 ): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const { short, release } = shortPath(path)
-    // No agent: a connection that it keeps is known by the short path, which may name another folder next time.
+    // No agent: it would cache connections under the short path, which may belong to another folder next time.
     const call = http.request({ ...request, socketPath: short, agent: false }, answer => {
       release()
       resolve(answer)
@@ -75,13 +75,12 @@ export function askSocket(
       release()
       reject(error)
     })
-    // An answer that breaks off says so itself.
+    // A response that breaks off reports its own error.
     call.on('error', () => {})
     call.end(body)
   })
 }
 
-/** The whole body as text. */
 export async function textOf(answer: IncomingMessage): Promise<string> {
   let text = ''
   for await (const part of answer.setEncoding('utf8')) text += part

@@ -13,30 +13,33 @@ import { LineSplitter } from '../lib/lines/line-splitter.js'
 import { every } from '../lib/time.js'
 import type { Keyed } from './keys.js'
 
-/** What can be looked into. */
+/** What can be inspected. */
 export interface Tappable extends Keyed {
-  /** Calls `tap` with every batch of an output until the result is called; undefined: there is no such output. */
+  /**
+   * Calls `tap` with every batch of an output until the returned function is called. Returns undefined if there is no
+   * such output.
+   */
   tap(output: string, tap: (batch: EventBatch) => void): (() => void) | undefined
-  /** What there is. */
+  /** The ids of all outputs. */
   outputs(): string[]
 }
 
 export interface TapQuery {
   readonly component: string
-  /** Events before it ends; Infinity: until the reader goes. */
+  /** Ends after so many events; Infinity: when the client disconnects. */
   readonly limit: number
-  /** A condition; undefined: all. */
+  /** A condition; undefined selects all events. */
   readonly where: string | undefined
 }
 
-/** Events looked at in a second: watching must not slow down what is watched. */
+/** Most events inspected per second: tapping must not slow down the pipeline. */
 const LOOKED_AT_PER_SECOND = 2000
-/** What the reader has not taken yet. */
+/** Most bytes buffered for a slow client. */
 const UNREAD_BYTES = 1024 * 1024
 
 /**
- * Writes the events of an output as NDJSON, as they come. Of more than can be looked at, and of what a slow reader does
- * not take, only the number is given, in lines that begin with `#`.
+ * Streams the events of an output as NDJSON. Events over the rate limit, and events that a slow client does not read in
+ * time, are skipped; lines that begin with `#` give the number of skipped events.
  */
 export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse): void {
   let holds: (fields: object) => boolean = () => true
@@ -76,9 +79,9 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   }
   const stop = every(1000, () => {
     looks = LOOKED_AT_PER_SECOND
-    // A reader that is slow now gets the number of all of them later.
+    // A client that is slow now gets the total later.
     if (response.writableLength <= UNREAD_BYTES) tellMissed()
-    // Another configuration may have taken the place of the one that was watched.
+    // A reload may have replaced the pipeline, so the tap is attached to the current one.
     remove?.()
     remove = tappable.tap(query.component, seen)
     if (!remove) end()
@@ -94,7 +97,10 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   response.flushHeaders()
 }
 
-/** The condition on events by themselves: each is put into a batch of its own, so that the pipeline's are left alone. */
+/**
+ * A condition on single events. Each event is copied into a batch of its own, which leaves the pipeline's batches
+ * alone.
+ */
 function conditionOn(text: string): (fields: object) => boolean {
   const wanted = new WantedNames()
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))

@@ -32,9 +32,9 @@ import type {
 } from '../api/domain/inputs.js'
 import { type Answered, type ClientOptions, type RequestOptions, ServiceError, Transport } from './transport.js'
 
-/** A typed client of the service: one method for each call. */
+/** A typed client of the service, with one method for each API call. */
 
-/** A part of a list. `next` is the `after` of the rest; null at the end. */
+/** One page of a list. Pass `next` as `after` to get the following page; it is null on the last page. */
 export interface ListPage<T> {
   readonly items: T[]
   readonly next: string | null
@@ -45,16 +45,16 @@ export interface PageOptions {
   readonly after?: string
 }
 
-/** A thing with the ETag to change it by. */
+/** An entity with its ETag, for conditional updates. */
 export type WithEtag<T> = T & { readonly etag: string }
 
 interface Condition {
-  /** Only if the pipeline still has this ETag; else ServiceError 412. */
+  /** Applies the change only if the pipeline still has this ETag; otherwise throws ServiceError 412. */
   readonly ifMatch?: string
 }
 
 interface IngestOptions {
-  /** The same for each try of a batch: it counts once. */
+  /** Identifies the batch: repeated requests with the same key are counted once. */
   readonly idempotencyKey?: string
   readonly contentType?: string
   readonly contentEncoding?: string
@@ -67,7 +67,7 @@ const withEtag = <T>(answer: Answered): WithEtag<T> => ({
 })
 const part = (text: string): string => encodeURIComponent(text)
 
-/** Bound to its transport: the calls of one kind of thing. */
+/** Base class of the groups of methods: the requests they share. */
 class Calls {
   readonly transport: Transport
 
@@ -108,7 +108,7 @@ class Pipelines extends Calls {
       }),
     )
   delete = (id: string, { ifMatch }: Condition = {}) => this.remove(`/v3/pipeline/${part(id)}`, { 'if-match': ifMatch })
-  /** The latest revision; an earlier one rolls back. */
+  /** Publishes the latest revision, or the given one; publishing an earlier revision is a rollback. */
   publish = async (id: string, input: z.input<typeof publishInput> = {}, { ifMatch }: Condition = {}) =>
     withEtag<PublishedPipelineDocument>(
       await this.transport.request('POST', `/v3/pipeline/${part(id)}/publish`, {
@@ -124,10 +124,10 @@ class Pipelines extends Calls {
     this.get<RevisionDocument>(`/v3/pipeline/${part(id)}/revision/${revision}`)
 }
 
-/** Secrets of the account. Their values are never shown. */
+/** Secrets of the account. The service never returns their values. */
 class Secrets extends Calls {
   all = (page: PageOptions = {}) => this.list<SecretDocument>('/v3/secret', page)
-  /** Saves a secret, or replaces its value. */
+  /** Creates a secret, or replaces its value. */
   set = (name: string, value: string) => this.send<SecretDocument>('PUT', `/v3/secret/${part(name)}`, { value })
   delete = (name: string) => this.remove(`/v3/secret/${part(name)}`)
 }
@@ -138,7 +138,7 @@ class ServiceAccounts extends Calls {
   create = (input: z.input<typeof serviceAccountInput> = {}) =>
     this.send<KeyedServiceAccountDocument>('POST', '/v3/service-account', input)
   delete = (id: string) => this.remove(`/v3/service-account/${part(id)}`)
-  /** Another key; the old one stops at once, or after `grace`. */
+  /** Issues a new key. The old one is revoked immediately, or after `grace`. */
   rotate = (id: string, input: z.input<typeof rotateInput> = {}) =>
     this.send<KeyedServiceAccountDocument>('POST', `/v3/service-account/${part(id)}/key/rotate`, input)
   revoke = (id: string) => this.remove(`/v3/service-account/${part(id)}/key`)
@@ -155,7 +155,7 @@ class Users extends Calls {
   delete = (id: string) => this.remove(`/v3/user/${part(id)}`)
 }
 
-/** Personal keys of the user whose key the client has. */
+/** Personal keys of the user that the client is authenticated as. */
 class Keys extends Calls {
   all = (page: PageOptions = {}) => this.list<UserKeyDocument>('/v3/user/key', page)
   create = (input: z.input<typeof userKeyInput> = {}) =>
@@ -164,11 +164,11 @@ class Keys extends Calls {
 }
 
 class Accounts extends Calls {
-  /** Of the enterprise. */
+  /** All accounts of the enterprise. */
   all = (page: PageOptions = {}) => this.list<AccountDocument>('/v3/enterprise/account', page)
   create = (input: z.input<typeof accountInput>) =>
     this.send<CreatedAccountDocument>('POST', '/v3/enterprise/account', input)
-  /** The one acted in. */
+  /** The account that the client acts in. */
   current = () => this.get<AccountDocument>('/v3/account')
   setFeature = (feature: string, enabled: boolean) =>
     this.send<AccountDocument>('PUT', `/v3/account/feature/${part(feature)}`, { enabled })
@@ -194,22 +194,22 @@ export class Client {
     this.accounts = new Accounts(transport)
   }
 
-  /** The same key, within an account of the enterprise. */
+  /** A client with the same key that acts within another account of the enterprise. */
   within(accountId: string): Client {
     return new Client(this.#calls.transport.within(accountId))
   }
 
-  /** Any call by its path, `/v3/…`; for what has no method here. */
+  /** Calls any path, `/v3/…`; for API calls that have no method here. */
   request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     return this.#calls.transport.request(method, path, options)
   }
 
-  /** What the key is. */
+  /** Describes the key of this client. */
   whoami(): Promise<TokenDocument> {
     return this.#calls.get('/v3/auth/token')
   }
 
-  /** Whether the key is valid. */
+  /** Whether the key is valid. Throws if the service cannot be reached. */
   async validate(): Promise<boolean> {
     try {
       await this.request('HEAD', '/v3/pipeline')
@@ -220,7 +220,7 @@ export class Client {
     }
   }
 
-  /** Sends events: objects, or a body that is encoded already. Resolves when the service has them safe. */
+  /** Sends events: objects, or a body that is already encoded. Resolves when the service has stored them durably. */
   async ingest(pipelineId: string, events: Iterable<object> | Uint8Array | string, options: IngestOptions = {}) {
     const ready = typeof events === 'string' || events instanceof Uint8Array
     const body = ready ? events : Array.from(events, event => `${JSON.stringify(event)}\n`).join('')
@@ -248,7 +248,7 @@ export class Client {
   }
 }
 
-/** Every entry of a list, page by page: `everything(page => client.users.all(page))`. */
+/** Iterates over a list page by page: `everything(page => client.users.all(page))`. */
 export async function* everything<T>(list: (page: PageOptions) => Promise<ListPage<T>>): AsyncGenerator<T> {
   let after: string | null | undefined
   do {

@@ -1,11 +1,11 @@
 import { request } from 'node:https'
 
-/** Answers that have no body by definition; Response refuses one. */
+/** Statuses that never have a body; the constructor of Response rejects one. */
 const WITHOUT_BODY = [204, 205, 304]
 
 type Trusted = Buffer | string
 
-/** fetch for https that trusts these authorities only: the one of Node.js has no option for them. */
+/** A fetch for https that trusts only the given authorities, since the one of Node.js has no such option. */
 export function fetchTrusting(ca: () => Trusted | Promise<Trusted>): typeof globalThis.fetch {
   return async (input, { method = 'GET', headers, body, signal } = {}) => {
     const trusted = await ca()

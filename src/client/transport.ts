@@ -2,52 +2,55 @@ import { retryAfterMs } from '../http/client/answers/statuses.js'
 import { deadline, sleep, systemClock } from '../lib/time.js'
 import { unreachableText } from './unreachable.js'
 
-/** Requests to the service and what comes back, without knowing the routes. */
+/** Sends requests to the service and parses responses. It knows no routes. */
 
 export interface ClientOptions {
-  /** Base address: `https://sluice.example`. A path in it is kept in front of /v3. */
+  /** Base URL, `https://sluice.example`. A path in it becomes a prefix of /v3. */
   readonly url: string
-  /** The access key, or where to get it before each request: a key that is rotated is picked up. */
+  /** The access key, or a function called before each request, which allows the key to be rotated. */
   readonly key: string | (() => string | Promise<string>)
-  /** Acts within this account; for keys of an enterprise service account. */
+  /** Acts within this account. Only for keys of an enterprise service account. */
   readonly delegateAccountId?: string | undefined
-  /** Further tries where the service says "later" or cannot be reached; 2. A change is only sent again when it was not taken. */
+  /**
+   * Retries after status 429 or 503 or when the service cannot be reached; default 2. A request that changes something
+   * is only repeated if the service did not process it.
+   */
   readonly retries?: number
-  /** Of one try; 30,000. */
+  /** Time limit of one attempt in milliseconds; default 30,000. */
   readonly timeoutMs?: number
   readonly fetch?: typeof globalThis.fetch
 }
 
 export interface RequestOptions {
   readonly query?: Readonly<Record<string, string | number | undefined>>
-  /** Sent as JSON. */
+  /** Body, serialized as JSON. */
   readonly json?: unknown
-  /** Sent as it is; `headers` have its content type. */
+  /** Body, sent unchanged. Set its content type in `headers`. */
   readonly body?: Uint8Array | string
   readonly headers?: Readonly<Record<string, string | undefined>>
-  /** Whether doing it twice does no harm; GET and HEAD are anyway. */
+  /** Whether repeating the request is safe. GET and HEAD always are. */
   readonly repeatable?: boolean
 }
 
 export interface Answered {
   readonly status: number
   readonly headers: Headers
-  /** The whole body, parsed; undefined where there is none. */
+  /** The complete body, parsed; undefined if there is none. */
   readonly body: unknown
   readonly requestId: string | undefined
 }
 
-/** The service refused, or failed. */
+/** The service rejected the request or failed. */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError'
   readonly status: number
-  /** Stable, in snake case: programs decide by it. */
+  /** Stable and in snake case; programs may depend on it. */
   readonly code: string
-  /** Everything that is wrong with what was sent, with its place. */
+  /** Every problem with the request, with its place. */
   readonly errors: readonly { readonly path: string; readonly message: string }[]
   readonly requestId: string | undefined
   readonly retryAfterMs: number | undefined
-  /** The answer as it came. */
+  /** The original response. */
   readonly answer: Answered
 
   constructor(answer: Answered) {
@@ -62,7 +65,10 @@ export class ServiceError extends Error {
   }
 }
 
-/** The service gave no answer, or only a part of one. The message has the address and the reason; `cause` is the error of fetch. */
+/**
+ * The service did not respond, or not completely. The message has the URL and the reason; `cause` is the error of
+ * fetch.
+ */
 export class UnreachableError extends Error {
   override readonly name = 'UnreachableError'
 
@@ -85,12 +91,15 @@ export class Transport {
     this.#base = origin + pathname.replace(/\/+$/, '')
   }
 
-  /** The same service and key, within another account. */
+  /** A transport to the same service with the same key that acts within another account. */
   within(delegateAccountId: string | undefined): Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /** Resolves with any answer below 400; throws ServiceError, or UnreachableError where there is no answer. */
+  /**
+   * Resolves with any response whose status is below 400. Throws ServiceError, or UnreachableError if there is no
+   * response.
+   */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')

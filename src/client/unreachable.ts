@@ -1,4 +1,4 @@
-/** Why a service gave no answer, and what to do about it. */
+/** Explains why a service did not respond, and what to do about it. */
 
 const UNKNOWN_AUTHORITY =
   'its certificate is not from an authority that is trusted here; name the certificate of that authority with --ca-file'
@@ -25,10 +25,10 @@ const WORDS: Readonly<Record<string, string>> = {
 }
 
 const CLIENT_CERTIFICATE = 'it wants a client certificate, which cannot be given here'
-/** What a request without TLS comes to at a port that speaks it. */
+/** Errors that a request without TLS gets from a port that expects TLS. */
 const PERHAPS_TLS = /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|HPE_\w+)$/
 
-/** `error` is what fetch threw, which hides the reason in its cause, or in its code alone where there were several addresses. */
+/** `error` is what fetch threw. It has the reason in its cause, or only a code if several addresses were tried. */
 export function unreachableText(url: string, error: unknown): string {
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error
   if (!(cause instanceof Error)) return String(cause)
@@ -40,7 +40,7 @@ export function unreachableText(url: string, error: unknown): string {
   return `${words} (${code})${names}`
 }
 
-/** Of an error in the handshake that Node.js reports as EPROTO, with the words of OpenSSL in its message. */
+/** The code of an error in the TLS handshake, which Node.js reports as EPROTO with the text of OpenSSL as message. */
 function opensslCode(message: string): string {
   const reason = /SSL routines:[^:]*:([^:]+)/.exec(message)?.[1] ?? ''
   return `ERR_SSL_${reason.trim().toUpperCase().replaceAll(' ', '_')}`

@@ -13,7 +13,7 @@ import type { Systemd } from './systemd/systemd.js'
 
 const RETRY_FIRST_MS = 500
 const RETRY_MAX_MS = 10_000
-/** What there is to look into while no pipeline runs. */
+/** Stands in for the pipeline in inspections while none runs. */
 export const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
 
 interface Around {
@@ -26,8 +26,8 @@ interface Around {
 }
 
 /**
- * Calls `build`. While that fails because a file in data_dir cannot be read, it says so (log, /readyz, status), waits and
- * tries again. Resolves with undefined when a signal ends the wait.
+ * Calls `build`. While it fails because a file in data_dir cannot be read, reports that (log, /readyz, status) and
+ * retries. Resolves with undefined if a signal ends the wait.
  */
 export async function whenReadable<T>(build: () => Promise<T>, around: Around): Promise<T | undefined> {
   try {
@@ -71,7 +71,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
   }
 }
 
-/** Waits, and says whether a signal to end came meanwhile. One that comes at another time is held. */
+/** Waits for `ms`. Resolves with true if a signal to end arrived during the wait; signals at other times are held. */
 async function isEndedWithin(ms: number, { shutdownTimeoutMs }: Config, log: Logger): Promise<boolean> {
   const stopping = new AbortController()
   const signals = onSignals({ stop: () => stopping.abort() }, shutdownTimeoutMs, log, 'ending')

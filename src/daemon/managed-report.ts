@@ -1,20 +1,20 @@
 import type { Metrics } from '../engine/measure/metrics.js'
 import type { ManagedStatus } from '../fleet/managed-status.js'
 
-/** What a managed daemon shows of its pipeline and its service, in /readyz. */
+/** What /readyz of a managed daemon shows about its pipeline and its service. */
 export interface ManagedReport extends ManagedStatus {
   readonly pipeline: string
   readonly service: string
 }
 
-/** The side of a run that a service manages. */
+/** The part of a daemon that a service manages. */
 export interface Managed {
   readonly report: () => ManagedReport
-  /** The revision cannot start yet, for this reason. */
+  /** Reports why the revision cannot start yet. */
   readonly held: (reason: string) => void
 }
 
-/** The same as metrics. */
+/** Exposes the report as metrics. */
 export function managedMetrics(metrics: Metrics, read: () => ManagedReport): void {
   const { pipeline } = read()
   const help = 'Which pipeline of the service runs; always 1.'

@@ -30,21 +30,21 @@ import { type Running, runLocked } from './run.js'
 import { Systemd } from './systemd/systemd.js'
 import { waitForRevision } from './waiting.js'
 
-/** How long the last report may take. */
+/** Time limit for the last report, before the process ends. */
 const LAST_REPORT_MS = 2000
 
 export interface RunManagedOptions {
   /** `https://host/v3/pipeline/{id}` */
   readonly url: string
   readonly keyFile: string
-  /** Authorities to trust; undefined: the public ones. */
+  /** Authorities to trust; undefined selects the public ones. */
   readonly caFile: string | undefined
-  /** The local part; undefined: there is none. */
+  /** The local part of the configuration; undefined if there is none. */
   readonly configPath: string | undefined
   readonly delegate: string | undefined
 }
 
-/** The daemon with a pipeline that a service publishes. Resolves with the exit code. */
+/** Runs the daemon with a pipeline that a service publishes. Resolves with the exit code. */
 export async function runManaged(options: RunManagedOptions, io: Io): Promise<number> {
   const { url, keyFile, caFile, configPath, delegate } = options
   const where = readPipelineUrl(url)
@@ -112,7 +112,10 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   }
 }
 
-/** The content of the file, read again when it was replaced. While it cannot be used, the service cannot be asked. */
+/**
+ * Returns the content of the file, which is read again after it was replaced. While the file is unusable, no request to
+ * the service is possible.
+ */
 function authorities(file: string, log: Logger): () => Promise<Buffer> {
   const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
   let ca: Buffer | undefined
@@ -123,7 +126,7 @@ function authorities(file: string, log: Logger): () => Promise<Buffer> {
   }
 }
 
-/** Totals for the service: sums of all components. */
+/** Totals for the service, summed over all components. */
 function reported({ received, emitted, consumed, delivered, discarded, undelivered }: Totals): Record<string, number> {
   const sum = (counts: object) => Object.values(counts).reduce((all, events) => all + events, 0)
   return {
@@ -136,7 +139,7 @@ function reported({ received, emitted, consumed, delivered, discarded, undeliver
   }
 }
 
-/** The name of the daemon for as long as its data_dir is there. */
+/** The id of the daemon. It is stored in data_dir and lives as long as that. */
 function daemonId(dataDir: string): string {
   const folder = join(dataDir, 'managed')
   const path = join(folder, 'daemon-id')
@@ -144,7 +147,7 @@ function daemonId(dataDir: string): string {
     const id = readFileSync(path, 'utf8').trim()
     if (/^[0-9a-f]{24}$/.test(id)) return id
   } catch (error) {
-    // Else it is the first time. With another id the service would take this for another daemon.
+    // Only a missing file means a first start. With a new id the service would take this for another daemon.
     if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(path, error)
   }
   const id = randomBytes(12).toString('hex')

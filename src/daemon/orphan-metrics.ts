@@ -2,7 +2,7 @@ import type { Metrics } from '../engine/measure/metrics.js'
 import type { Orphan } from '../engine/state/orphans.js'
 import { systemClock } from '../lib/time.js'
 
-/** Shows data of components that are not configured, until somebody deals with it. */
+/** Exposes data of components that are not configured any more, until it is removed. */
 export function orphanMetrics(metrics: Metrics, orphans: () => readonly Orphan[]): void {
   const show = (name: string, help: string, read: (orphan: Orphan) => number | undefined) =>
     metrics.series('gauge', name, help, () =>

@@ -11,25 +11,28 @@ import type { Systemd } from './systemd/systemd.js'
 import { ConfigWatch } from './watch-config.js'
 
 export interface ReloadOrigin {
-  /** What there is to run now; throws ConfigError. */
+  /** Reads the configuration; throws ConfigError. */
   readonly read: () => Config
-  /** Called with each configuration that takes the place of another one. */
+  /** Called with each configuration that replaces another one. */
   readonly applied: (config: Config) => void
-  /** Lets nobody else replace what runs while `work` reads and replaces it; undefined: there is nobody else. */
+  /** Runs `work` while nothing else may replace the running configuration. Undefined: nothing else does. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
-  /** The files it is read from, for those who want them watched, and their digest when that was done first. */
+  /**
+   * The configuration file, and the digest of its files when they were first read; set if they can be watched for
+   * changes.
+   */
   readonly files?: { readonly path: string; readonly digest: string } | undefined
 }
 
 export interface Reloads {
-  /** What was taken cannot start, and `back`, which ran before it, goes on. */
+  /** The new configuration failed to start, and `back`, the previous one, runs again. */
   wentBack(error: Error, back: Config): void
   stop(): void
 }
 
 /**
- * At SIGHUP, and where that is asked for when its files change, the configuration is read again, and takes the place of
- * the one that runs. One that is wrong changes nothing.
+ * Reads the configuration again on SIGHUP, and, if enabled, when its files change, and replaces the running one. An
+ * invalid configuration changes nothing.
  */
 export function onReload(
   { read, applied, inTurn = work => work(), files }: ReloadOrigin,
@@ -79,7 +82,7 @@ export function onReload(
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
-  /** The metrics and the log are as the one that runs again has them. */
+  /** Returns the metrics and the log to the settings of the configuration that runs again. */
   const moveBack = async (back: Config) => {
     applied(back)
     try {
@@ -90,7 +93,7 @@ export function onReload(
       log.error({ code: 'SLUICE_RELOAD_FAILED', error: errorText(error) }, 'the metrics stay at the other address')
     }
   }
-  // One at a time: the next one goes by the addresses that the one before has left.
+  // One at a time: each reload starts from the addresses that the previous one left.
   let queue = Promise.resolve()
   const reloadNext = () => {
     queue = queue.then(() => inTurn(reload))

@@ -34,7 +34,7 @@ const CHECK_MS = 10_000
 export interface RunOptions {
   readonly configPath: string
   readonly follow?: Follow
-  /** What the log is like where the configuration does not say. */
+  /** Options of the log that apply unless the configuration sets them. */
   readonly log?: LogOptions
 }
 
@@ -45,25 +45,25 @@ export interface Running {
   readonly totals: () => Totals
 }
 
-/** Called when everything is built, just before it runs. The result is called when the run has ended. */
+/** Called when everything is built, just before the run starts. The returned function is called when it has ended. */
 export type Follow = (running: Running) => () => Promise<void>
 
-/** Where the configuration came from, and another one may. */
+/** Where the configuration comes from, and how to get the next one. */
 export interface ConfigOrigin {
-  /** Of its data_dir. */
+  /** The lock of its data_dir. */
   readonly lock: DataDirLock
   readonly systemd: Systemd
-  /** The configuration as a command can be given it; undefined: it is not a file of this machine. */
+  /** The path of the configuration, as commands accept it; undefined if it is not a file on this machine. */
   readonly configPath?: string
-  /** What there is at a reload. */
+  /** How to read the configuration on reload. */
   readonly reloads?: ReloadOrigin
   readonly follow?: Follow
   readonly managed?: Managed
-  /** A configuration that took the place of another cannot start. */
+  /** Called when a new configuration could not start and the previous one runs again. */
   readonly wentBack?: WentBack
 }
 
-/** The daemon, until its sources end or a signal ends it. Resolves with the exit code. */
+/** Runs the daemon until its sources end or a signal ends it. Resolves with the exit code. */
 export async function run({ configPath: path, follow, log: usual }: RunOptions, io: Io): Promise<number> {
   const read = () => loadConfig(path, { env: io.env, components, onThisMachine: true })
   const config = read()
@@ -81,7 +81,7 @@ export async function run({ configPath: path, follow, log: usual }: RunOptions, 
   }
 }
 
-/** Runs a configuration whose data_dir is locked, to its end. Resolves with the exit code. */
+/** Runs a configuration whose data_dir is locked until it ends. Resolves with the exit code. */
 export async function runLocked(config: Config, origin: ConfigOrigin, log: Logger, io: Io): Promise<number> {
   const metrics = new Metrics(log)
   const { stdin, stdout, env } = io
@@ -161,7 +161,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   }
 }
 
-/** `engine`, which reports its end to systemd. */
+/** Wraps `engine` to report to systemd that it is stopping. */
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {

@@ -10,7 +10,7 @@ import { type ListenAddress, listenText } from '../lib/network/inherited-sockets
 
 type Listen = Config['metrics']
 
-/** Where the daemon reports about itself: /metrics and so on at its address, and its socket. */
+/** The servers on which the daemon reports about itself: the metrics address and the Unix socket. */
 export class Servers {
   readonly #reports: Reports
   readonly #log: Logger
@@ -23,26 +23,29 @@ export class Servers {
     this.#log = log
   }
 
-  /** Throws when the address of the metrics cannot be had. */
+  /** Throws if the metrics address cannot be used. */
   async open({ metrics, dataDir }: Config, tappable: Tappable): Promise<void> {
     const prepared = await this.prepare(metrics)
     prepared.use()
     await this.openSocket(dataDir, tappable)
   }
 
-  /** Opens the socket in data_dir, also where that is another folder by now. */
+  /** Opens the socket in data_dir, or reopens it if that is another folder now. */
   async openSocket(dataDir: string, tappable: Tappable): Promise<void> {
     if (this.#socket) close(this.#socket)
     const path = socketPath(dataDir)
     try {
       this.#socket = await serveSocket(path, this.#reports, tappable, this.#log)
     } catch (error) {
-      // For the commands that look into the daemon only: no reason not to run.
+      // Only inspecting commands need the socket, so the daemon runs without it.
       this.#log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
     }
   }
 
-  /** Serves the metrics at this address as well, until it is settled which; throws when that cannot be. */
+  /**
+   * Starts to serve metrics at a new address beside the current one. `use` closes the old server, `drop` the new one.
+   * Throws if the address cannot be used.
+   */
   async prepare(address: Listen): Promise<{ use(): void; drop(): void }> {
     if (isDeepStrictEqual(address, this.#address)) return { use() {}, drop() {} }
     const next = address && (await this.#serve(address))
@@ -73,7 +76,7 @@ export class Servers {
   }
 }
 
-/** Where a server is reached, with the port that it has where that was left to the system. */
+/** The URL of a server, with its actual port if the system chose it. */
 export function urlOf(scheme: string, server: Server, address: ListenAddress, path: string): string {
   if ('systemd' in address) return listenText(address)
   const bound = server.address()

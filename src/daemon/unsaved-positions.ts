@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import type { Metrics } from '../engine/measure/metrics.js'
 import type { UnsavedPositions } from '../engine/state/checkpoints.js'
 
-/** Shows whose positions could not be saved, as long as that is so. */
+/** Exposes for each source whether its positions could not be saved. */
 export function unsavedMetrics(
   metrics: Metrics,
   sources: () => readonly { readonly id: string }[],
@@ -15,7 +15,7 @@ export function unsavedMetrics(
   })
 }
 
-/** Reports positions that are not saved when the daemon ends. Returns whether there are any. */
+/** Logs positions that are unsaved when the daemon ends. Returns whether there are any. */
 export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger): boolean {
   for (const { source, file, error, savedAt } of unsaved) {
     const since = savedAt === undefined ? 'the start' : new Date(savedAt).toISOString()

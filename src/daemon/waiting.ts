@@ -18,9 +18,9 @@ import { ConfigWatch } from './watch-config.js'
 
 interface Waiting {
   readonly local: ManagedConfig
-  /** The local part as it is now; throws ConfigError. */
+  /** Reads the local part of the configuration; throws ConfigError. */
   readonly readLocal: () => ManagedConfig
-  /** Called with each local part that takes the place of another one. */
+  /** Called with each local part that replaces another one. */
   readonly applied: (config: Config) => void
   readonly configPath: string | undefined
   readonly report: () => ManagedReport
@@ -29,8 +29,8 @@ interface Waiting {
 }
 
 /**
- * The configuration that a managed daemon starts with. While no revision can run, the daemon serves its metrics and its
- * socket, and takes a reload of the local part. Resolves with undefined when a signal ends the wait.
+ * Resolves with the configuration that a managed daemon starts with. While no revision can run, the daemon serves its
+ * metrics and its socket and accepts reloads of the local part. Resolves with undefined if a signal ends the wait.
  */
 export async function waitForRevision(managed: ManagedPipeline, around: Waiting): Promise<Config | undefined> {
   const { local, readLocal, applied, configPath, report, systemd, log } = around
@@ -83,7 +83,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   }
   const watch =
     configPath === undefined ? undefined : new ConfigWatch(configPath, local.local.digest, () => systemd.reload(inTurn))
-  // Until the servers are open a signal is held.
+  // Signals are held until the servers are open.
   let removeHandler = () => {}
   const waiting = async () => {
     await serve()
@@ -100,6 +100,6 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     signals.remove()
     servers?.close()
   }
-  // A signal may come while a revision is asked for or tried.
+  // A signal may arrive while a revision is requested or tried.
   return stopping.signal.aborted ? undefined : config
 }

@@ -1,18 +1,17 @@
 import { digestOfFiles, stateOfFiles } from '../config/yaml/files.js'
 import { every } from '../lib/time.js'
 
-/** How often the files are looked at; what changed must have stayed the same for so long, too. */
+/** Polling interval. A changed file must also stay unchanged for this long before it is reported. */
 const LOOK_MS = 500
 
 /**
- * Looks at the files of a configuration while it is asked to, and reports changed contents, once. They are looked at
- * rather than watched: that sees files that are replaced, links that are switched on the way to them, and other machines'
- * disks.
+ * Polls the files of a configuration while enabled, and reports each change of content once. Polling, unlike watching,
+ * notices files that are replaced, symbolic links that are switched on the path, and changes on remote disks.
  */
 export class ConfigWatch {
   readonly #path: string
   readonly #changed: () => Promise<void>
-  /** What was tried last, good or bad. */
+  /** The digest that was tried last, good or bad. */
   #tried: string | undefined
   #state = ''
   #settling = false
@@ -25,19 +24,19 @@ export class ConfigWatch {
     this.#changed = changed
   }
 
-  /** From now on changes are reported, or are not. */
+  /** Turns reporting on or off. */
   set(watching: boolean): void {
     if (watching === (this.#stop !== undefined)) return
     this.#stop?.()
     this.#stop = watching ? every(LOOK_MS, () => void this.look()) : undefined
   }
 
-  /** The files were read for another reason. */
+  /** The files were read for another reason: their current content needs no report. */
   read(): void {
     this.#tried = digestOfFiles(this.#path)
   }
 
-  /** One look at the files. */
+  /** Checks the files once. */
   async look(): Promise<void> {
     if (this.#busy) return
     const state = stateOfFiles(this.#path)

@@ -5,8 +5,9 @@ import { every } from '../lib/time.js'
 const LOOK_MS = 1000
 
 /**
- * Notices when `data_dir` is removed or replaced while the daemon runs, takes the folder that is there now, or makes it again.
- * Positions are saved there from then on, and so are events for disk buffers. `renewed` is called then. Returns what ends the watch.
+ * Notices when `data_dir` is removed or replaced while the daemon runs, and uses the folder that is there now or
+ * creates it again. From then on, positions and disk buffers are stored in it. Calls `renewed` then. Returns a function
+ * that ends the watch.
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''

@@ -9,8 +9,9 @@ import { makeFolder } from '../lib/files/make-folder.js'
 import type { PublishedRevision } from './service-link.js'
 
 /**
- * The last revision that ran well, on the disk, for a start while the service is away. The file is replaced as a whole,
- * nobody else may read it, and a damaged one is not used. One that cannot be read now is not taken for damaged.
+ * The last revision that ran well, cached on disk for starts while the service is unreachable. The file is replaced
+ * atomically and is readable by the owner only. A damaged file is ignored; one that cannot be read now does not count
+ * as damaged.
  */
 const FORMAT = 1
 
@@ -28,7 +29,7 @@ export class KeptRevision {
     this.#log = log
   }
 
-  /** Undefined: there is none, or a damaged one. Throws StateUnreadable when it cannot be read now. */
+  /** Resolves with undefined if there is none, or if it is damaged. Throws StateUnreadable if it cannot be read now. */
   async read(): Promise<PublishedRevision | undefined> {
     const text = await readState(this.#path, path => readFile(path, 'utf8'))
     if (text === undefined) return undefined
@@ -45,7 +46,7 @@ export class KeptRevision {
     }
   }
 
-  /** A failure to save it is only logged: the current revision keeps running. */
+  /** A failure to save is only logged: the current revision keeps running. */
   async write({ revision, config, etag }: PublishedRevision): Promise<void> {
     try {
       const kept = JSON.stringify({ url: this.#url, revision, etag, config })
@@ -64,16 +65,19 @@ function parse(text: string): PublishedRevision & { readonly url: string } {
   return JSON.parse(kept)
 }
 
-/** A cached revision, for commands that look at the configuration of a managed daemon. */
+/** A cached revision, for commands that inspect the configuration of a managed daemon. */
 export interface CachedRevision {
   readonly pipeline: string
   readonly revision: number
   readonly config: unknown
-  /** When it was saved, wall clock in milliseconds. */
+  /** When it was saved; wall clock in milliseconds. */
   readonly savedAt: number
 }
 
-/** The revision that the managed daemon of this data_dir ran last; undefined: none. Throws when it cannot be read. */
+/**
+ * The revision that the managed daemon of this data_dir ran last; undefined if there is none. Throws if it cannot be
+ * read.
+ */
 export async function cachedRevision(dataDir: string): Promise<CachedRevision | undefined> {
   const folder = join(dataDir, 'managed')
   const names = await readdir(folder).catch(error => {

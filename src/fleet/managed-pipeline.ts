@@ -13,14 +13,13 @@ import type { ManagedStatus } from './managed-status.js'
 import { type Present, Reporter } from './reporter.js'
 import type { Link, PublishedRevision, Report } from './service-link.js'
 
-/** While the service is away it is asked less and less often, but at least so often. */
+/** Upper limit of the growing wait between requests while the service is unreachable. */
 const LONGEST_WAIT_MS = 60_000
 const FIRST_WAIT_MS = 1000
-/** An interval is longer or shorter by up to this share, so that daemons that began together do not ask together. */
+/** Intervals vary randomly by up to this share, which spreads the requests of daemons that started together. */
 const JITTER = 0.2
 const LONGEST_ERROR = 1000
 
-/** What runs: engine/supervisor.ts. */
 export interface Replaceable {
   replace(config: Config, options: ReplaceOptions): Promise<void>
   states(): DestinationState[]
@@ -35,47 +34,47 @@ export interface ManagedPipelineOptions {
   readonly name: string
   readonly link: Link
   readonly kept: Pick<KeptRevision, 'read' | 'write'>
-  /** Tries whether a configuration can be built; rejects when not. */
+  /** Dry run: rejects if the configuration cannot be built. */
   readonly rehearse: (config: Config) => Promise<void>
-  /** Why a start with `next` would lose sight of what `before` has left in data_dir; undefined: it would not. */
+  /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
   readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
   readonly random: Random
   readonly log: Logger
   readonly daemon: Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
-  /** Waits; lib/time.ts when left out. */
+  /** Defaults to the one of lib/time.ts. */
   readonly sleep?: typeof sleep
 }
 
 /**
- * A pipeline that a service publishes, on this machine. Invariants: what runs is a revision that was built before it
- * took its place, whatever comes later; a revision that cannot run changes nothing, and is reported until another one is
- * published; the revision that runs is the one that is kept on the disk.
+ * A pipeline that a service publishes, running on this machine. Invariants: a revision only replaces the running one
+ * after it was built successfully; a revision that cannot run changes nothing and is reported until another one is
+ * published; the cached revision on disk is the one that runs.
  */
 export class ManagedPipeline {
   readonly #options: ManagedPipelineOptions
   readonly #sleep: typeof sleep
   #local: ManagedConfig
   #running: PublishedRevision | undefined
-  /** The revision that each configuration was made of. */
+  /** The revision that each configuration was made from. */
   readonly #revisions = new WeakMap<Config, PublishedRevision>()
-  /** Of what was answered last, whether it runs or not. */
+  /** Of the last response, whether its revision runs or not. */
   #etag: string | undefined
-  /** The newest revision, where it cannot run. */
+  /** The newest revision, if it cannot run. */
   #refused: Refused | undefined
   /** Why the cached revision cannot be read. */
   #unreadable: string | undefined
-  /** Why the service cannot be reached, as it was logged. Empty while it answers. */
+  /** Why the service cannot be reached, as it was logged; empty while it responds. */
   #unreachable = ''
-  /** When the service last answered; wall clock in milliseconds. */
+  /** When the service last responded; wall clock in milliseconds. */
   #contactAt: number | undefined
-  /** Since when it has not answered; monotonic. */
+  /** Since when it has not responded; monotonic clock. */
   #awaySince: number | undefined
-  /** The newest revision that came. */
+  /** The newest revision that was received. */
   #newest: PublishedRevision | undefined
-  /** Refusals that were logged, until another revision runs or the local part is read again. */
+  /** Refusals that were already logged; cleared when another revision runs or the local part is read again. */
   readonly #logged = new Set<string>()
-  /** What runs, from `follow` on. */
+  /** What runs; set by `follow`. */
   #pipeline: Replaceable | undefined
   #totals: () => Record<string, number> = () => ({})
   /** Why the revision cannot start yet. */
@@ -84,10 +83,10 @@ export class ManagedPipeline {
   readonly #reporter: Reporter
   #reporting: Promise<void> | undefined
   #polling: Promise<void> = Promise.resolve()
-  /** Ends the wait between two tries to start. */
+  /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
   #keeping: Promise<void> = Promise.resolve()
-  /** Replacements of what runs come one after the other. */
+  /** Replacements of the running configuration happen one after the other. */
   #turns: Promise<void> = Promise.resolve()
 
   constructor(local: ManagedConfig, options: ManagedPipelineOptions) {
@@ -106,12 +105,12 @@ export class ManagedPipeline {
     return this.#running?.revision
   }
 
-  /** What keeps it from having anything to start with. */
+  /** Why there is nothing to start with. */
   get waitsFor(): string | undefined {
     return this.#refusal ?? ([this.#unreachable, this.#unreadable].filter(Boolean).join('; ') || undefined)
   }
 
-  /** What an operator on this machine wants to know. */
+  /** The status for operators on this machine. */
   get status(): ManagedStatus {
     const { clock } = this.#options
     const away = this.#awaySince === undefined ? undefined : (clock.now() - this.#awaySince) / 1000
@@ -132,8 +131,8 @@ export class ManagedPipeline {
   }
 
   /**
-   * The configuration to start with. While there is none that can run, it calls `waiting` once, reports why to the
-   * service, and tries again. Undefined: the signal has aborted.
+   * Resolves with the configuration to start with. While none can run, calls `waiting` once, reports the reason to the
+   * service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
     const { kept, log, random } = this.#options
@@ -149,7 +148,7 @@ export class ManagedPipeline {
       for (const revision of published ? [published, ...others] : others) {
         const config = await this.#try(revision)
         if (!config || (revision === published && (await this.#isObjectedTo(config, published, others[0])))) {
-          // The newest one matters.
+          // The problem of the newest revision takes precedence.
           refused ??= this.#refused
           this.#refused = refused
           continue
@@ -177,7 +176,10 @@ export class ManagedPipeline {
     return undefined
   }
 
-  /** Whether it would repeat what the cached revision has read, or leave its events behind: then that one runs. */
+  /**
+   * Whether starting it would repeat events that the cached revision has read, or leave its events behind. If so, the
+   * cached one runs.
+   */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
     try {
@@ -188,18 +190,18 @@ export class ManagedPipeline {
       this.#refuse(published, objection)
       return true
     } catch {
-      // The cached one cannot run either.
+      // The cached revision cannot run either.
       return false
     }
   }
 
-  /** Tries again at once to find a revision to start with, with another local part. */
+  /** Immediately retries to find a revision to start with, using another local part. */
   retry(local: ManagedConfig): void {
     this.#local = local
     this.#retry.abort()
   }
 
-  /** The cached revision. While it cannot be read, it is tried again. */
+  /** The cached revision. Retries while it cannot be read. */
   async #readKept(): Promise<PublishedRevision | undefined> {
     const { kept, log } = this.#options
     try {
@@ -216,30 +218,30 @@ export class ManagedPipeline {
     }
   }
 
-  /** Waits until nothing else replaces what runs, and lets nothing else do so during `work`. */
+  /** Waits until no other replacement is in progress, and prevents others during `work`. */
   inTurn(work: () => Promise<void>): Promise<void> {
     const done = this.#turns.then(work)
     this.#turns = done.catch(() => {})
     return done
   }
 
-  /** The revision that runs with another local part: for a reload, in its turn. Throws ConfigError. */
+  /** The running revision with another local part, for a reload; call it within `inTurn`. Throws ConfigError. */
   reread(local: ManagedConfig): Config {
     const config = this.#configOf(this.#running!, local)
     this.#local = local
-    // What was refused may be permitted now.
+    // A revision that was refused may be permitted now.
     if (this.#refused) this.#etag = undefined
     this.#logged.clear()
     return config
   }
 
-  /** The revision cannot start yet, for this reason. */
+  /** Records why the revision cannot start yet. */
   held(reason: string): void {
     this.#held = reason
     this.#reporting ??= this.#reporter.run(this.#leaving.signal)
   }
 
-  /** Applies each revision that is published from now on, and reports. Returns `leave`. */
+  /** Applies each revision that is published from now on, and sends reports. Returns `leave`. */
   follow(pipeline: Replaceable, totals: () => Record<string, number>): () => Promise<void> {
     this.#pipeline = pipeline
     this.#totals = totals
@@ -250,16 +252,16 @@ export class ManagedPipeline {
     return () => this.leave()
   }
 
-  /** Ends asking and reporting, with a last report. */
+  /** Stops polling, and sends a last report. */
   async leave(): Promise<void> {
     this.#leaving.abort()
     await Promise.all([this.#polling, this.#reporting])
   }
 
-  /** `failed` took the place of `back` and cannot start: `back` runs again. */
+  /** `failed` replaced `back` but cannot start; `back` runs again. */
   wentBack(error: Error, failed: Config, back: Config): void {
     const [refused, running] = [this.#revisions.get(failed), this.#revisions.get(back)]
-    // With the same revision in both it is the local part that cannot start.
+    // If both have the same revision, it is the local part that cannot start.
     if (!refused || !running || refused.revision === running.revision) return
     this.#running = running
     this.#refuse(refused, error)
@@ -274,7 +276,7 @@ export class ManagedPipeline {
     let waitMs = 0
     for (;;) {
       const { poll_interval } = this.#local.local.managed
-      // Away: less often.
+      // Polls less often while the service is unreachable.
       waitMs = this.#unreachable ? Math.min(Math.max(LONGEST_WAIT_MS, poll_interval), waitMs * 2) : poll_interval
       await this.#sleep(waitMs * this.#jitter(), signal)
       if (signal.aborted) return
@@ -302,7 +304,10 @@ export class ManagedPipeline {
     }
   }
 
-  /** A revision that came, unless it is the one known. What keeps it from coming is logged once. */
+  /**
+   * Fetches the published revision; undefined if it is unchanged or the request failed. Each reason for a failure is
+   * logged once.
+   */
   async #ask(): Promise<PublishedRevision | undefined> {
     const { link, log, clock } = this.#options
     try {
@@ -331,7 +336,7 @@ export class ManagedPipeline {
     }
   }
 
-  /** One after the other. */
+  /** Saves revisions one after the other. */
   #keep(revision: PublishedRevision): Promise<void> {
     this.#keeping = this.#keeping.then(() => this.#options.kept.write(revision))
     return this.#keeping
@@ -351,7 +356,7 @@ export class ManagedPipeline {
   #refuse({ revision }: PublishedRevision, error: unknown): void {
     const why = error instanceof ConfigError ? error.problems.map(formatProblem).join('; ') : errorText(error)
     this.#refused = { revision, why }
-    // Events are delivered in the course of time: the same revision is asked for again.
+    // The events will be delivered in time, so the same revision is requested again.
     if (error instanceof EventsLeftBehind) this.#etag = undefined
     const key = `${revision} ${why}`
     if (this.#logged.has(key)) return

@@ -1,15 +1,15 @@
-/** How a managed daemon and its service get along. */
+/** The state of a managed daemon, and of its connection to the service. */
 export interface ManagedStatus {
-  /** Undefined: nothing runs. */
+  /** Undefined if none runs. */
   readonly revision: number | undefined
-  /** The newest revision that the service has published, as far as is known. */
+  /** The newest published revision that is known here. */
   readonly published: number | undefined
-  /** The newest revision, where it cannot run here, and why. */
+  /** The newest revision, if it cannot run here, and the reason. */
   readonly refused: number | undefined
   readonly refusal: string | undefined
-  /** When the service last answered, in seconds since 1970. */
+  /** When the service last responded, in seconds since 1970. */
   readonly last_contact: number | undefined
-  /** Undefined: it answers. */
+  /** Undefined while it responds. */
   readonly unreachable_seconds: number | undefined
   readonly unreachable: string | undefined
   /** Why the last report was not accepted. */

@@ -3,12 +3,12 @@ import { errorText } from '../core/errors.js'
 import type { Clock, sleep } from '../lib/time.js'
 import type { Link, Report } from './service-link.js'
 
-/** How soon a change is reported. */
+/** How often to check for changes. */
 const CHECK_MS = 1000
 
 type Daemon = Pick<Report, 'daemon_id' | 'host' | 'version' | 'started_at'>
 
-/** A change in one of these is reported at once. */
+/** A change in any of these is reported immediately. */
 export type Present = Pick<Report, 'revision' | 'health' | 'error'>
 
 export interface ReporterOptions {
@@ -17,13 +17,13 @@ export interface ReporterOptions {
   readonly log: Logger
   readonly daemon: Daemon
   readonly sleep: typeof sleep
-  /** Milliseconds between reports when nothing changes. */
+  /** Milliseconds between reports while nothing changes. */
   readonly interval: () => number
   readonly present: () => Present
   readonly totals: () => Report['totals']
 }
 
-/** Reports of a managed daemon to its service: at each change, and at least once in each interval. */
+/** Sends the reports of a managed daemon to its service: on each change, and at least once per interval. */
 export class Reporter {
   readonly #options: ReporterOptions
   #problem: string | undefined
@@ -32,12 +32,12 @@ export class Reporter {
     this.#options = options
   }
 
-  /** Why the last report did not reach the service, or was refused. */
+  /** Why the last report did not reach the service or was refused. */
   get problem(): string | undefined {
     return this.#problem
   }
 
-  /** Reports until the signal aborts, and once more then. */
+  /** Sends reports until the signal aborts, and then a last one. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, present, interval, sleep } = this.#options
     let last: string | undefined

@@ -1,10 +1,10 @@
 import { Transport } from '../client/transport.js'
 import type { AccessKey } from '../http/auth/access-key.js'
 
-/** How long an answer may take. */
+/** Time limit of a response. */
 const TIMEOUT_MS = 10_000
 
-/** A published revision, as it came. */
+/** A published revision, as received. */
 export interface PublishedRevision {
   readonly revision: number
   readonly config: unknown
@@ -23,14 +23,14 @@ export interface Report {
   readonly started_at: string
 }
 
-/** The service, as a daemon under management knows it. */
+/** The service, from the side of a managed daemon. */
 export interface Link {
-  /** Undefined: it is what `etag` stands for. */
+  /** Resolves with undefined if the published revision is still the one of `etag`. */
   published(etag: string | undefined): Promise<PublishedRevision | undefined>
   report(report: Report): Promise<void>
 }
 
-/** `https://host/v3/pipeline/{id}` as the service's address and the id; undefined when it is none. */
+/** Splits `https://host/v3/pipeline/{id}` into the URL of the service and the id; undefined if it has another form. */
 export function readPipelineUrl(text: string): { base: string; id: string } | undefined {
   const match = /^(https?:\/\/[^/?#]+.*?)\/v3\/pipeline\/([0-9a-f]{24})\/?$/.exec(text)
   if (!match || !URL.canParse(match[1]!)) return undefined
@@ -44,7 +44,7 @@ export function linkTo(
   delegateAccountId: string | undefined,
   fetch?: typeof globalThis.fetch,
 ): Link {
-  // Whoever asks tries again by itself.
+  // The caller retries.
   const options = {
     url: base,
     key: () => key.current(),

@@ -1,11 +1,11 @@
 import { printable, printableJson } from '../lib/printable.js'
 import { wrap } from '../terminal/wrap.js'
 
-/** Answers of the service for people: lists as tables, one thing as lines, a key on a line of its own. */
+/** Formats responses of the service for people: lists as tables, single objects as lines, a key on its own line. */
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** Columns of a list in the order of their use; those that do not fit are left out from the end. */
+/** Columns of a list, most useful first. Those that do not fit are dropped from the end. */
 const COLUMNS = [
   'id',
   'name',
@@ -38,7 +38,7 @@ export function peopleText(value: unknown, width: number): string {
   )
   if (Array.isArray(bounds) && bounds.length > 0) lines.push('', 'where the service runs it', ...bounds.map(boundText))
   if (config !== undefined) lines.push('', 'config', ...JSON.stringify(config, null, 2).split('\n').map(printable))
-  // Alone on its line, it is selected by a double or triple click.
+  // On its own line, it can be selected with a double or triple click.
   if (typeof key === 'string') lines.push('', NEW_KEY, key)
   return `${lines.join('\n')}\n`
 }
@@ -50,7 +50,7 @@ function boundText({ path, message }: Fields): string {
 function listText(items: readonly unknown[], width: number): string {
   if (items.length === 0) return 'There are none.\n'
   const rows = items.filter(isFields).map(row => {
-    // A service account has one key, whose times are what one looks for.
+    // A service account has a single key; its times are shown in the row of the account.
     const { last_used_at, expires_at } = isFields(row.access_key) ? row.access_key : row
     return { ...row, last_used_at, expires_at } as Fields
   })
@@ -89,7 +89,7 @@ function cellText(value: unknown): string {
   if (value === null || value === undefined) return '-'
   if (Array.isArray(value)) return value.map(cellText).join(', ') || '-'
   if (typeof value !== 'string') return printable(typeof value === 'object' ? JSON.stringify(value) : String(value))
-  // To the minute is enough for people.
+  // People need no seconds.
   const [, day, minute] = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(?:\.\d+)?Z$/.exec(value) ?? []
   return day === undefined ? printable(value) : `${day} ${minute} UTC`
 }

@@ -13,9 +13,7 @@ import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { peopleText } from './api-text.js'
 
-/** Calls of the service from the command line. */
-
-/** What every one of these commands may be given. */
+/** Options that all of these commands share. */
 export interface Connection {
   readonly url?: string | undefined
   readonly 'key-file'?: string | undefined
@@ -24,7 +22,10 @@ export interface Connection {
   readonly json?: boolean
 }
 
-/** Runs `call` with a client; prints what it gives, as text for people or as JSON. Exit code 1 when the service refuses. */
+/**
+ * Runs `call` with a client and prints its result, as text for people or as JSON. Resolves with exit code 1 if the
+ * service refuses.
+ */
 export async function withClient(
   connection: Connection,
   io: Io,
@@ -48,7 +49,7 @@ async function connect(connection: Connection, io: Io): Promise<Client> {
   const given = connection.url ?? io.env.SLUICE_URL
   if (!given)
     throw new UsageError('where is the service? Set SLUICE_URL, as in SLUICE_URL=http://127.0.0.1:8080', 'api')
-  // The address of ingest, which the daemon has, will do as well.
+  // Also accepts the URL of the ingest endpoint, as daemons use it.
   const url = given.replace(/\/v3(\/.*)?$/, '')
   if (!/^https?:\/\/[^/]/.test(url))
     throw new UsageError(`${given} is not an address such as http://127.0.0.1:8080`, 'api')
@@ -76,7 +77,7 @@ async function readKey(file: string): Promise<string> {
   }
 }
 
-/** fetch that trusts the authorities of a file; undefined: those of Node.js. */
+/** A fetch that trusts the authorities in a file; undefined selects the one of Node.js. */
 function trustedBy(file: string | undefined, url: string): typeof globalThis.fetch | undefined {
   if (!file || url.startsWith('http:')) return undefined
   const { content, problems } = inspectTls({ ca_file: file }, systemClock.wall())
@@ -85,12 +86,12 @@ function trustedBy(file: string | undefined, url: string): typeof globalThis.fet
   return fetchTrusting(() => ca)
 }
 
-/** For people on a terminal, unless JSON is asked for. */
+/** Text for people on a terminal, unless JSON is asked for. */
 function resultText(value: unknown, { json }: Connection, io: Io): string {
   return io.stdout.isTTY && !json ? peopleText(value, lookOf(io).width) : `${jsonText(value, io)}\n`
 }
 
-/** Every item of a list, page by page. */
+/** Reads all pages of a list. */
 export async function allOf(list: (page: PageOptions) => Promise<ListPage<unknown>>): Promise<unknown[]> {
   const items: unknown[] = []
   for await (const item of everything(list)) items.push(item)
@@ -99,7 +100,7 @@ export async function allOf(list: (page: PageOptions) => Promise<ListPage<unknow
 
 const NO_PIPELINE = `this account has no pipeline; create one first, as in: sluice api POST /v3/pipeline --data '{"title":"web","config":{"destinations":{"out":{"type":"blackhole","inputs":["ingest"]}}}}'`
 
-/** The id of a pipeline that is named by its id or its title. */
+/** The id of a pipeline, given by its id or its title. */
 export async function pipelineId(client: Client, name: string | undefined): Promise<string> {
   if (name !== undefined && /^[0-9a-f]{24}$/.test(name)) return name
   const found: string[] = []
@@ -144,7 +145,7 @@ export interface RawCall extends Connection {
   readonly include: boolean
 }
 
-/** `sluice api METHOD PATH`: the body of the answer on stdout, whatever it is. */
+/** `sluice api METHOD PATH`: writes the body of the response to stdout. */
 export async function api(options: RawCall, operands: readonly string[], io: Io): Promise<number> {
   const [method = '', path = ''] = operands
   if (!METHODS.includes(method.toUpperCase()))
@@ -172,7 +173,7 @@ export async function api(options: RawCall, operands: readonly string[], io: Io)
   }
 }
 
-/** For people without the envelope, but with where a list goes on. */
+/** On a terminal: without the envelope, but with how to get the next page of a list. */
 function bodyText(body: unknown, options: RawCall, io: Io): string {
   const { data, meta } = body as { data?: unknown; meta?: { page?: { next?: string | null } } }
   if (!io.stdout.isTTY || options.json || options.include || data === undefined) return `${jsonText(body, io)}\n`
@@ -184,7 +185,7 @@ function headText({ status, headers }: Pick<Answered, 'status' | 'headers'>): st
   return `${status}\n${[...headers].map(([name, value]) => `${name}: ${printable(value)}\n`).join('')}\n`
 }
 
-/** The text itself, the content of a file behind `@`, or standard input for `-`. */
+/** The text itself, the content of a file for `@FILE`, or standard input for `-`. */
 export async function readInput(text: string, io: Io): Promise<Uint8Array | string> {
   if (text.startsWith('@')) return readFile(text.slice(1))
   if (text !== '-') return text

@@ -6,7 +6,7 @@ import type { Io } from '../terminal/command-line.js'
 import { wrap } from '../terminal/wrap.js'
 import { type Connection, withClient } from './api.js'
 
-/** Every daemon under management: what it runs, whether that is what is published, and how it is. */
+/** Lists all managed daemons: the revision each runs, whether it is the published one, and the health of each. */
 export function fleet(options: Connection & { json: boolean }, io: Io): Promise<number> {
   return withClient(options, io, async client => {
     const daemons: DaemonDocument[] = []
@@ -17,7 +17,7 @@ export function fleet(options: Connection & { json: boolean }, io: Io): Promise<
   })
 }
 
-/** A line each, and what is wrong below them. */
+/** One line for each daemon, followed by its problems. */
 export function fleetText(daemons: readonly DaemonDocument[], width: number): string {
   if (daemons.length === 0) return 'No daemon has reported yet.'
   const rows = daemons.map(daemon => {

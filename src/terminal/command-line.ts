@@ -1,20 +1,20 @@
 import { parseArgs } from 'node:util'
 import { NearestName } from '../lib/nearest.js'
 
-/** What a command may be given behind its name, and the reading of it. */
+/** Declares the arguments of a command, and parses them. */
 
-/** What a value is, for whoever completes it in a shell: a path, the id of a component, or one of some words. */
+/** The kind of a value, for shell completion: a path, the id of a component, or one of several words. */
 export type Takes = 'file' | 'folder' | 'component' | 'source' | 'throttle' | 'destination' | readonly string[]
 
 export interface OptionSpec {
   readonly type: 'string' | 'boolean'
-  /** What the value is called in the help: `FILE`. */
+  /** Name of the value in the help: `FILE`. */
   readonly value?: string
   readonly short?: string
   readonly required?: true
-  /** Whether the value may be given without the name of the option, before all operands. */
+  /** Whether the value may also be given without the option name, before all operands. */
   readonly operand?: true
-  /** Not needed where `value` is FILE or FOLDER. */
+  /** Not needed if `value` is FILE or FOLDER. */
   readonly takes?: Takes
   readonly text: string
 }
@@ -25,7 +25,7 @@ export interface Operands {
   readonly name: string
   readonly min: number
   readonly max: number
-  /** The command itself says what there is when fewer than `min` are given. */
+  /** The command itself reports the possible values if fewer than `min` are given. */
   readonly mayMiss?: true
   readonly takes?: Takes
   readonly text: string
@@ -39,13 +39,13 @@ type Value<O extends OptionSpec> = O['type'] extends 'boolean'
 
 type AnyOptions = Readonly<Record<string, string | boolean | undefined>>
 
-/** A command line as read: every option of the command by name, absent ones false or undefined. */
+/** A parsed command line: every option of the command by name; those not given are false or undefined. */
 export interface Call<S extends OptionSpecs> {
   readonly options: string extends keyof S ? AnyOptions : { readonly [N in keyof S]: Value<S[N]> }
   readonly operands: readonly string[]
 }
 
-/** The streams and variables of the process, so that a test can stand in for them. */
+/** The streams and variables of the process; tests can replace them. */
 export interface Io {
   readonly stdin: NodeJS.ReadStream
   readonly stdout: NodeJS.WriteStream
@@ -57,24 +57,27 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   /** May have two words: `docs config`. */
   readonly name: string
   readonly summary: string
-  /** More, for its help: one string a paragraph. */
+  /** More text for its help, one string for each paragraph. */
   readonly text?: readonly string[]
   readonly options: S
   readonly operands?: Operands
   readonly examples: readonly { readonly title: string; readonly line: string }[]
-  /** Whether it writes the user's events to stdout: then a closed stdout is a failure, not somebody's `head`. */
+  /**
+   * Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is harmless, as with `|
+   * head`.
+   */
   readonly ships?: true
   /** Resolves with the exit code. */
   run(call: Call<S>, io: Io): Promise<number>
 }
 
-/** Declares a command: `run` sees the types of its options, the table forgets them. */
+/** Declares a command. `run` gets the types of its options; the table of commands does not need them. */
 export const command = <const S extends OptionSpecs>(spec: Command<S>): Command => spec as unknown as Command
 
-/** The command line cannot be understood; exit code 2. */
+/** The command line is wrong; exit code 2. */
 export class UsageError extends Error {
   readonly code = 'SLUICE_USAGE'
-  /** The command whose help says more; undefined: the help of all. */
+  /** The command whose help to point to; undefined: the general help. */
   readonly command: string | undefined
   constructor(message: string, command?: string) {
     super(message)
@@ -87,12 +90,12 @@ function suggest(word: string, candidates: readonly string[]): string {
   return near === undefined ? '' : `; did you mean ${near}?`
 }
 
-/** The commands whose first word is `word` and whose name has more words, such as `admin init`. */
+/** The commands of several words that begin with `word`, such as `admin init`. */
 export function commandsBelow(word: string | undefined, commands: readonly Command[]): readonly Command[] {
   return commands.filter(({ name }) => name.startsWith(`${word} `))
 }
 
-/** The command that `argv` begins with, and what is behind its name; throws UsageError. */
+/** The command that `argv` begins with, and the remaining arguments; throws UsageError. */
 export function findCommand(argv: readonly string[], commands: readonly Command[]): [Command, string[]] {
   const found = commands.find(({ name }) => name.split(' ').every((word, i) => argv[i] === word))
   if (found) return [found, argv.slice(found.name.split(' ').length)]
@@ -104,7 +107,7 @@ export function findCommand(argv: readonly string[], commands: readonly Command[
   throw new UsageError(`unknown command ${word}${suggest(word, names)}`)
 }
 
-/** Reads what stands behind the name of `command`; throws UsageError. */
+/** Parses the arguments that follow the name of `command`; throws UsageError. */
 export function readCall(command: Command, args: readonly string[]): Call<OptionSpecs> {
   const fail = (message: string): never => {
     throw new UsageError(message, command.name)

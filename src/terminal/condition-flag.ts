@@ -2,8 +2,8 @@ import { ConditionError, correctedCondition, parseCondition } from '../condition
 import { type Io, UsageError } from './command-line.js'
 
 /**
- * The condition that an option of the command line gives. One that is clear but for its form is taken, and how it was
- * understood is written to standard error. Throws UsageError.
+ * Reads a condition that was given as an option. If its meaning is clear although its form is wrong, it is accepted,
+ * and its interpretation is written to standard error. Throws UsageError.
  */
 export function conditionOf(text: string, flag: string, command: string, { stderr }: Pick<Io, 'stderr'>): string {
   try {

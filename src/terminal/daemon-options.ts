@@ -1,6 +1,6 @@
 import type { OptionSpecs } from './command-line.js'
 
-/** How the commands that look into a daemon find it. */
+/** Options that select the daemon to inspect. */
 export const DAEMON_OPTIONS = {
   config: {
     type: 'string',

@@ -8,7 +8,7 @@ export const EXIT = { done: 0, failed: 1, usage: 2, config: 78 } as const
 
 const HELP = new Set(['-h', '--help'])
 
-/** Does what `argv` says and resolves with the exit code; what went wrong is on stderr. */
+/** Runs the command in `argv` and resolves with the exit code. Errors are written to stderr. */
 export async function dispatch(argv: readonly string[], commands: readonly Command[], io: Io): Promise<number> {
   try {
     return await obey(argv, commands, io)
@@ -51,7 +51,7 @@ async function obey(argv: readonly string[], commands: readonly Command[], io: I
   return command.run(readCall(command, args), io)
 }
 
-/** An error as people see it: one line, and with SLUICE_DEBUG=1 where it came from. */
+/** An error as one line for people, with its stack if SLUICE_DEBUG=1. */
 export function describe(error: unknown, env: NodeJS.ProcessEnv): string {
   return printableText(description(error, env))
 }
@@ -65,7 +65,7 @@ function description(error: unknown, env: NodeJS.ProcessEnv): string {
   return env.SLUICE_DEBUG === '1' && error instanceof Error ? `${text}\n${stack(error)}` : text
 }
 
-/** `ENOENT: no such file or directory, open '/x'` as `cannot open /x: no such file or directory (ENOENT)`. */
+/** Turns `ENOENT: no such file or directory, open '/x'` into `cannot open /x: no such file or directory (ENOENT)`. */
 function readable(error: unknown): string {
   const text = errorText(error).trim() || String(error)
   const system = /^([A-Z][A-Z0-9]+): (.+?), (\w+) '(.*?)'/.exec(text)

@@ -1,8 +1,8 @@
 import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
 
 /**
- * Ends the process when all is done. Node.js waits at its exit for calls that other threads make, and one to a file server that is
- * away does not return: there is no other end then than being killed.
+ * Ends the process when all work is done. On exit Node.js waits for calls in other threads, and a call to an
+ * unreachable file server never returns: only a signal ends the process then.
  */
 export async function endProcess(
   exit: () => void,

@@ -1,16 +1,16 @@
-/** Commands that run until a signal ends them, and that a service manager may send signals to at any time. */
+/** Commands that run until a signal ends them, and to which a service manager may send signals at any time. */
 const DAEMONS = ['run', 'serve']
 const HELD = ['SIGHUP', 'SIGINT', 'SIGTERM'] as const
 const FAILED = 1
 
-/** Signals that came while nobody handled them. */
+/** Signals that arrived while there was no handler. */
 const held = new Set<NodeJS.Signals>()
-/** How many handlers of `onHeldSignal` there are. Listeners of other code, such as an agent that is preloaded, do not count. */
+/** Number of handlers set by `onHeldSignal`. Listeners of other code, such as a preloaded agent, do not count. */
 const handlers = new Map<NodeJS.Signals, number>()
 
 /**
- * Keeps signals to a daemon from ending the process at a moment when nothing else handles them: while it starts, and
- * while it ends. `onHeldSignal` delivers them later. A second SIGINT or SIGTERM ends the process all the same.
+ * Prevents signals from ending a daemon while nothing handles them, that is during startup and shutdown. `onHeldSignal`
+ * delivers them later. A second SIGINT or SIGTERM still ends the process.
  */
 export async function holdSignals(args: readonly string[], exit: (code: number) => void): Promise<void> {
   if (!DAEMONS.includes(args[0] ?? '')) return
@@ -21,14 +21,17 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
       held.add(name)
     })
   }
-  // Without a handler of its own, Node.js answers SIGUSR1 by opening its debugger on a port.
+  // Without a handler, Node.js responds to SIGUSR1 by opening its debugger on a port.
   process.on('SIGUSR1', () => {})
-  // Node.js ignores it, so a write beyond the limit of RLIMIT_FSIZE fails with EFBIG. Preloaded code may end the process at it.
+  // Node.js ignores this signal, and a write beyond RLIMIT_FSIZE fails with EFBIG. Preloaded code may end the process
+  // on it.
   process.on('SIGXFSZ', () => {})
   await closeDebugger()
 }
 
-/** Handles a signal from now on, and at once if it has come before. The result ends that. */
+/**
+ * Handles a signal from now on, and immediately if it has already arrived. The returned function removes the handler.
+ */
 export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signals) => void): () => void {
   process.on(name, handler)
   handlers.set(name, (handlers.get(name) ?? 0) + 1)
@@ -42,7 +45,7 @@ export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signal
   }
 }
 
-/** Closes the debugger that a SIGUSR1 opened before there was a handler, unless it was asked for. */
+/** Closes the debugger that a SIGUSR1 opened before there was a handler, unless an option asked for it. */
 async function closeDebugger(): Promise<void> {
   const options = [...process.execArgv, process.env.NODE_OPTIONS ?? '']
   if (options.some(option => /--inspect(-brk|-wait)?(=|\s|$)/.test(option))) return
@@ -50,6 +53,6 @@ async function closeDebugger(): Promise<void> {
     const inspector = await import('node:inspector')
     if (inspector.url() !== undefined) inspector.close()
   } catch {
-    // Node.js was built without it.
+    // Node.js was built without the inspector.
   }
 }

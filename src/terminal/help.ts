@@ -1,6 +1,6 @@
 import type { Command, OptionSpec } from './command-line.js'
 
-/** The text of `--help`, made from the table of commands. */
+/** The texts of `--help`, made from the table of commands. */
 
 const WIDTH = 80
 
@@ -26,7 +26,7 @@ export const ENVIRONMENT: Rows = [
   ['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.'],
 ]
 
-/** Breaks `text` at spaces, so that no line is longer than the terminal of old; later lines begin with `indent`. */
+/** Wraps `text` at spaces to 80 columns; continuation lines begin with `indent`. */
 function wrap(text: string, indent = ''): string {
   let line = ''
   const lines: string[] = []
@@ -40,7 +40,7 @@ function wrap(text: string, indent = ''): string {
   return lines.join(`\n${indent}`)
 }
 
-/** Two columns; the first as wide as its longest entry. */
+/** Two columns; the first is as wide as its longest entry. */
 function columns(rows: Rows): string {
   const width = Math.max(...rows.map(([left]) => left.length)) + 2
   const indent = ' '.repeat(width + 2)
@@ -52,7 +52,7 @@ export function flag(name: string, { short, value }: Pick<OptionSpec, 'short' | 
   return `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
 }
 
-/** What is written to call it: `sluice run --config FILE`. */
+/** How to call it: `sluice run --config FILE`. */
 export function usage(command: Command): string {
   const parts = ['sluice', command.name]
   for (const [name, spec] of Object.entries(command.options)) {
@@ -68,7 +68,7 @@ export function usage(command: Command): string {
   return parts.join(' ')
 }
 
-/** The options of a command, each with all that is said of it. */
+/** The options of a command, each with its full description. */
 export function optionRows(command: Command): Rows {
   return Object.entries(command.options).map(([name, spec]) => [
     flag(name, spec),
@@ -87,7 +87,7 @@ export function commandHelp(command: Command): string {
   ].join('\n')
 }
 
-/** The commands that `word` begins. */
+/** Lists the commands that begin with `word`. */
 export function groupHelp(word: string, commands: readonly Command[]): string {
   return [
     `Commands of sluice ${word}:\n${columns(commands.map(({ name, summary }) => [name, summary] as const))}`,

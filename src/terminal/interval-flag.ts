@@ -3,7 +3,7 @@ import { UsageError } from './command-line.js'
 
 const SHORTEST_MS = 100
 
-/** The milliseconds that --interval gives; throws UsageError. */
+/** The value of --interval in milliseconds; throws UsageError. */
 export function intervalOf(text: string, command: string): number {
   const ms = parseDuration(text)
   if (ms !== undefined && ms >= SHORTEST_MS) return ms

@@ -3,7 +3,10 @@ import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
 import { ManagedConfig } from '../config/managed/managed-config.js'
 import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
 
-/** The configuration of a daemon. The local part of a managed one is completed with the revision that the daemon ran last. */
+/**
+ * The configuration of a daemon. If it is the local part of a managed one, it is completed with the revision that the
+ * daemon ran last.
+ */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
   const config = loadConfig(path, { env, components, localPart: true })
   if (!config.isLocalPart) return config
@@ -15,7 +18,7 @@ export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Pr
   )
 }
 
-/** The local part in `path` with a revision. Throws ConfigError. */
+/** The local part in `path`, completed with a revision. Throws ConfigError. */
 export function completed(
   path: string,
   { pipeline, revision, config }: CachedRevision,

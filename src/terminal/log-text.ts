@@ -1,6 +1,6 @@
 import { printable, printableText } from '../lib/printable.js'
 
-/** Log lines for people: `2026-01-31T14:03:12.345+01:00 WARN  message name=value name="two words"`. */
+/** Formats log lines for people: `2026-01-31T14:03:12.345+01:00 WARN  message name=value name="two words"`. */
 
 const WORDS: Readonly<Record<number, string>> = {
   10: 'TRACE',
@@ -16,7 +16,7 @@ const YELLOW = 33
 const WARN = 40
 const ERROR = 50
 
-/** A JSON line of pino as one line of text, line end included. What is not JSON is returned as it is. */
+/** Converts a JSON line of pino to a line of text with its line end. Returns anything else unchanged. */
 export function logText(line: string, color: boolean): string {
   let record: Record<string, unknown>
   try {
@@ -50,18 +50,18 @@ function placeTexts(stack: string): string[] {
   return place === undefined ? [] : [`at=${valueText(place)}`]
 }
 
-/** An error, as pino writes it. */
+/** Whether the value is an error as pino writes it. */
 function isThrown(value: unknown): value is { type: string; message: string; stack: string } {
   return typeof value === 'object' && value !== null && 'stack' in value && typeof value.stack === 'string'
 }
 
-/** In quotes where it would not be read as one value. */
+/** Quoted if it could not be read back as one value otherwise. */
 function valueText(value: unknown): string {
   if (typeof value !== 'string') return printable(JSON.stringify(value))
   return printable(/^[^\s"=\p{Cc}]+$/u.test(value) ? value : JSON.stringify(value))
 }
 
-/** The time where the reader is, with the offset from UTC, or Z where there is none. */
+/** Local time with its offset from UTC, or Z if there is none. */
 function localTime(ms: number): string {
   const offset = -new Date(ms).getTimezoneOffset()
   const local = new Date(ms + offset * 60_000).toISOString().slice(0, -1)

@@ -9,9 +9,9 @@ import { leadsToJournal, priorityOf, STDERR } from './stderr.js'
 type LogIo = Pick<Io, 'stderr' | 'env'>
 
 export interface LogOptions {
-  /** Undefined: text on a terminal, JSON anywhere else. */
+  /** Undefined: text on a terminal, JSON elsewhere. */
   readonly format?: LogFormat | undefined
-  /** Where SLUICE_LOG_LEVEL does not say otherwise. */
+  /** The level, unless SLUICE_LOG_LEVEL sets it. */
   readonly level?: string
 }
 
@@ -21,7 +21,7 @@ export interface ProgramLog {
   setFormat(format: LogFormat | undefined): void
 }
 
-/** The log of the program on stderr: as JSON lines or as text, in the journal with their priorities. */
+/** Opens the log on stderr: JSON lines or text, with priorities if stderr is the journal. */
 export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}): ProgramLog {
   let lineOf = lineFormat(io, format)
   const write = writerOf(io)
@@ -50,7 +50,7 @@ export function openLog(io: LogIo, { format, level = 'info' }: LogOptions = {}):
 
 const LEVELS = [...Object.keys(pino.levels.values), 'silent']
 
-/** The level that the environment sets; undefined: none. Throws UsageError. */
+/** The level set in the environment; undefined if there is none. Throws UsageError. */
 function levelFrom({ SLUICE_LOG_LEVEL: given }: LogIo['env']): string | undefined {
   if (!given) return undefined
   const level = given.toLowerCase()
@@ -58,7 +58,7 @@ function levelFrom({ SLUICE_LOG_LEVEL: given }: LogIo['env']): string | undefine
   return level
 }
 
-/** The log of a command that has no configuration, or whose log stays as it is. */
+/** The log of a command that has no configuration, or whose log settings never change. */
 export const createLog = (io: LogIo, options?: LogOptions): Logger => openLog(io, options).log
 
 function lineFormat({ stderr, env }: LogIo, format: LogFormat | undefined): (json: string) => string {
@@ -70,13 +70,13 @@ function lineFormat({ stderr, env }: LogIo, format: LogFormat | undefined): (jso
 
 function writerOf({ stderr, env }: LogIo): (line: string, level: number) => void {
   if (stderr !== process.stderr && (stderr as { fd?: number }).fd !== STDERR) return line => void stderr.write(line)
-  // Synchronous: the last lines before an exit are the ones that matter.
+  // Synchronous, since the last lines before an exit matter most.
   const to = pino.destination({ dest: STDERR, sync: true })
   if (!leadsToJournal(env)) return line => void to.write(line)
   return (line, level) => void to.write(`<${priorityOf(level)}>${line}`)
 }
 
-/** Counts by component are shown: a component may be called `key` or `auth`, and a number is no secret. */
+/** Counts by component are not redacted: a component may be named `key` or `auth`, and a number is no secret. */
 const censor = (value: unknown): unknown => (isCounts(value) ? value : '[Redacted]')
 
 function isCounts(value: unknown): boolean {
@@ -84,10 +84,9 @@ function isCounts(value: unknown): boolean {
   return Object.values(value).every(isCounts)
 }
 
-/** A log that says nothing. */
 export const silentLog = (): Logger => pino({ enabled: false })
 
-/** What is odd about a configuration, though it can be used. */
+/** Logs what is odd about a configuration that can be used. */
 export function tellWarnings(log: Logger, warnings: readonly Problem[]): void {
   for (const warning of warnings) log.warn({ place: formatProblem(warning) }, 'configuration warning')
 }

@@ -4,7 +4,7 @@ import { deadline } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 import { onHeldSignal } from './held-signals.js'
 
-/** The first SIGTERM or SIGINT ends the run in order; `second` resolves at the next. */
+/** The first SIGTERM or SIGINT stops the run gracefully; `second` resolves at the next one. */
 export function onSignals(
   engine: Pick<Engine, 'stop'>,
   timeout: number | (() => number),

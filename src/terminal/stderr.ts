@@ -1,12 +1,12 @@
 import { fstatSync } from 'node:fs'
 
-/** The streams and levels of what the program says of itself, on stderr: as lines, or with their priorities in the journal. */
+/** How the program writes about itself to stderr: as plain lines, or with priorities if stderr is the journal. */
 
 export const STDERR = 2
-/** Of a text that says why something could not be done. */
+/** The priority of error texts. */
 const ERROR = 3
 
-/** The priority in the journal of a level of pino. */
+/** The journal priority of a level of pino. */
 export function priorityOf(level: number): number {
   if (level >= 60) return 2
   if (level >= 50) return ERROR
@@ -14,7 +14,7 @@ export function priorityOf(level: number): number {
   return level >= 30 ? 6 : 7
 }
 
-/** Whether stderr leads to the journal, which takes `<N>` at the beginning of a line for its priority. */
+/** Whether stderr is the journal, which reads `<N>` at the beginning of a line as its priority. */
 export function leadsToJournal(env: NodeJS.ProcessEnv): boolean {
   if (!env.JOURNAL_STREAM) return false
   try {
@@ -25,7 +25,7 @@ export function leadsToJournal(env: NodeJS.ProcessEnv): boolean {
   }
 }
 
-/** Stderr for texts: in the journal, each line with its priority. */
+/** Stderr for plain text; if it is the journal, each line gets its priority. */
 export function textStderr(stderr: NodeJS.WriteStream, env: NodeJS.ProcessEnv): NodeJS.WriteStream {
   if (!leadsToJournal(env)) return stderr
   const write = (text: string, ...rest: []) => stderr.write(String(text).replace(/^(?=.)/gm, `<${ERROR}>`), ...rest)

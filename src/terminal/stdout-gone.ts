@@ -7,8 +7,8 @@ import { formatDuration } from '../lib/units.js'
 const LOOK_MS = 50
 
 /**
- * When the reader of standard output has left (`| head`), the run ends as by a signal, but waits for the other
- * destinations only: nothing will ever take what standard output still has to get.
+ * When the reader of standard output has exited (`| head`), ends the run as a signal does, but waits only for the other
+ * destinations: what is still meant for standard output can never be written.
  */
 export function onStdoutGone(
   stdout: NodeJS.WritableStream,
@@ -42,14 +42,14 @@ export function onStdoutGone(
   return {
     gone: () => ending !== undefined,
     remove: () => {
-      // Once it is gone, what the process writes at its end fails as well, and has been reported.
+      // After that, the last writes of the process fail as well, which has been reported already.
       if (ending) ending.clear()
       else stdout.off('error', onError)
     },
   }
 }
 
-/** Whether every destination has come to its end, but for those that write to standard output. */
+/** Whether every destination that does not write to standard output has stopped. */
 function othersStopped(pipeline: Pick<Supervisor, 'config' | 'states'>): boolean {
   const others = pipeline.config.destinations.filter(({ type }) => type !== 'stdout').map(({ id }) => id)
   return pipeline.states().every(({ id, state }) => state === 'stopped' || !others.includes(id))

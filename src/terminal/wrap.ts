@@ -1,4 +1,7 @@
-/** Lines of at most `width` characters, broken at spaces; further lines begin with `indent`. A longer word stays whole: it may be a path to copy. */
+/**
+ * Breaks text at spaces into lines of at most `width` characters; further lines begin with `indent`. A longer word
+ * stays whole: it may be a path to copy.
+ */
 export function wrap(text: string, width: number, indent: string): string[] {
   const lines: string[] = []
   let line = ''
@@ -11,7 +14,10 @@ export function wrap(text: string, width: number, indent: string): string[] {
   return [...lines, line]
 }
 
-/** For a line that keeps its own indentation: further lines are indented by four more. What is longer is broken anywhere. */
+/**
+ * Wraps a line that has its own indentation; further lines are indented by four more. Words that are too long are
+ * broken anywhere.
+ */
 export function wrapIndented(text: string, width: number): string[] {
   const own = /^ */.exec(text)![0]
   const indent = `${own.slice(0, width >> 1)}    `

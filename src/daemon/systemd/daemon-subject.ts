@@ -4,12 +4,11 @@ import type { Supervisor } from '../../engine/supervisor.js'
 import { daemonState, type ServiceState } from './service-state.js'
 import { LOOKS, type Subject } from './systemd.js'
 
-/** What runs: engine/supervisor.ts. */
 export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
 
-/** A daemon, as systemd wants to know it. */
+/** The state and the health of a daemon, for systemd. */
 export class DaemonSubject implements Subject {
-  /** Why the configuration that was read last does not run. */
+  /** Why the configuration that was read last is not running. */
   refused: string | undefined
   readonly #pipeline: Watched
   readonly #log: Logger

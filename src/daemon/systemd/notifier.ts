@@ -7,25 +7,25 @@ import { after, monotonicMicros } from '../../lib/time.js'
 /** `READY=1`, `STATUS=...` and so on, by name. */
 export type Notice = Readonly<Record<string, string>>
 
-/** Tells systemd; rejects when that was not possible. */
+/** Notifies systemd; rejects on failure. */
 export type Send = (notice: Notice) => Promise<void>
 
 const FIRST_RETRY_MS = 1000
-/** A small part of an interval of the watchdog: what it is fed with must not be late for want of a try. */
+/** A small part of the watchdog interval: a retry must not make the watchdog ping late. */
 const LAST_RETRY_MS = 5000
-/** A notification that takes longer is given up: systemd-notify waits until systemd has seen it. */
+/** Time limit of one notification: systemd-notify waits until systemd has processed it. */
 const SEND_MS = 10_000
-/** How long the last ones may take. */
+/** Time limit for the last notifications, before the process ends. */
 const LEAVE_MS = 2000
-/** What changes the state of the unit. Two of these are two messages. */
+/** Fields that change the state of the unit. Two changes are sent as two messages. */
 const STATES = ['READY', 'RELOADING', 'STOPPING']
 
 const hasState = (notice: Notice) => STATES.some(name => name in notice)
 
 /**
- * Notifications to systemd, one under way at a time. Invariants: changes of the state arrive in order, each in a message
- * of its own; of everything else only the newest. What was sent while systemd could not be reached is sent again, newest
- * last; a message that all is well is never late: it goes with the next message or not at all.
+ * Sends notifications to systemd, one at a time. Invariants: state changes arrive in order, each in its own message; of
+ * all other fields only the newest value is sent. Notifications that failed while systemd was unreachable are sent
+ * again, newest last. A watchdog ping is never sent late: it goes with the next message or not at all.
  */
 export class Notifier {
   readonly #send: Send
@@ -49,13 +49,13 @@ export class Notifier {
     if (last && !(hasState(last) && hasState(notice) && !('READY' in last && 'READY' in notice))) {
       queue[queue.length - 1] = { ...last, ...notice }
     } else if ('RELOADING' in notice && queue.length > 1 && 'RELOADING' in queue.at(-2)!) {
-      // Of two reloads that were not reported yet, it is enough to report the second.
+      // If two reloads are still unsent, reporting the second is enough.
       queue.splice(-2, 2, notice)
     } else queue.push(notice)
     if (!this.#cancelRetry) this.#sending ??= this.#sendAll()
   }
 
-  /** Whether the last message did not get there. */
+  /** Whether the last message failed. */
   get isBehind(): boolean {
     return this.#failures > 0
   }
@@ -68,7 +68,7 @@ export class Notifier {
     this.say({ RELOADING: '1', MONOTONIC_USEC: monotonicMicros() })
   }
 
-  /** Resolves when everything is sent, or after a moment. */
+  /** Resolves when everything is sent, or after LEAVE_MS. */
   async close(): Promise<void> {
     this.#cancelRetry?.()
     this.#cancelRetry = undefined
@@ -110,15 +110,15 @@ export class Notifier {
 }
 
 /**
- * By the program systemd-notify, since Node.js cannot send to a datagram socket. It ends when systemd has taken the
- * message, which is what makes systemd know whom it comes from; the unit needs NotifyAccess=all.
+ * Sends with the program systemd-notify, since Node.js cannot send to a datagram socket. It exits when systemd has
+ * processed the message, which lets systemd identify the sender; the unit needs NotifyAccess=all.
  */
 export function notifyProgram(socket: string, path = process.env.PATH, helper = helperProcess): Send {
   const env = { NOTIFY_SOCKET: socket, ...(path === undefined ? {} : { PATH: path }) }
   const variables = Object.entries(env).map(([name, text]) => `${name}=${text}`)
   return async notice => {
     const words = ['systemd-notify', '--', ...Object.entries(notice).map(([name, text]) => `${name}=${text}`)]
-    // While files of a remote file system are open, a new process may not come up.
+    // While files of a remote file system are open, starting a new process can hang.
     const by = ['timeout', String(SEND_MS / 1000), 'env', '-i', ...variables]
     const code = helper.isRunning ? await helper.run([...by, ...words]) : undefined
     if (code === undefined) await spawned(words, env)

@@ -1,11 +1,11 @@
 import type { DestinationState } from '../../engine/engine.js'
 import { printable } from '../../lib/printable.js'
 
-/** What is reported to systemd about a service. */
+/** The state of a service as reported to systemd. */
 export interface ServiceState {
-  /** Its start is done. */
+  /** Startup is complete. */
   readonly ready: boolean
-  /** One line for people. */
+  /** One line, for people. */
   readonly status: string
 }
 
@@ -13,11 +13,11 @@ const LONGEST = 400
 
 export interface DaemonState {
   readonly destinations: readonly DestinationState[]
-  /** Sources that wait, or failed a short while ago. */
+  /** Sources that wait for an operator, or that failed recently. */
   readonly failures?: readonly { readonly id: string; readonly state: string; readonly reason: string }[] | undefined
-  /** Why the configuration that was read last does not run. */
+  /** Why the configuration that was read last is not running. */
   readonly refused?: string | undefined
-  /** Ids of components that do not move though nothing holds them up. */
+  /** Ids of components that make no progress although nothing blocks them. */
   readonly stuck?: readonly string[] | undefined
 }
 
@@ -27,7 +27,10 @@ const HOW: Readonly<Record<string, string>> = {
   retrying: 'tries again',
 }
 
-/** The state of a daemon: what is wrong, worst first. One that waits for a receiver or an operator has started. */
+/**
+ * The state of a daemon, with its problems, worst first. A daemon that waits for a receiver or an operator counts as
+ * started.
+ */
 export function daemonState({ destinations, failures = [], refused, stuck = [] }: DaemonState): ServiceState {
   const waiting = Object.keys(HOW).flatMap(state =>
     destinations
@@ -53,7 +56,7 @@ function list(destinations: readonly DestinationState[]): string {
   return ids.length > 5 ? `${ids.length} destinations` : ids.join(', ')
 }
 
-/** A text without line ends and of bounded length. */
+/** Replaces line ends and limits the length. */
 export function oneLine(text: string): string {
   const line = printable(text.replace(/\s+/g, ' ').trim())
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line

@@ -3,20 +3,20 @@ import { after, every } from '../../lib/time.js'
 import { Notifier, notifyProgram, type Send } from './notifier.js'
 import { oneLine, type ServiceState } from './service-state.js'
 
-/** What runs, as systemd wants to know it. */
+/** The service as systemd sees it. */
 export interface Subject {
   state(): ServiceState
-  /** Looked at several times in an interval of the watchdog; whether all goes on as it should. Without it: yes. */
+  /** Whether everything works as it should; called several times per watchdog interval. If missing, it always does. */
   goesOn?(): boolean | Promise<boolean>
 }
 
 const LOOK_MS = 1000
-/** While it starts: others wait for it. */
+/** During startup, which other units wait for. */
 const FIRST_LOOKS_MS = 50
-/** Of the time for the start: more is asked for while it takes. */
+/** Startup extends its own time limit by this much, every EXTEND_EVERY checks, for as long as it takes. */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
-/** Looks in an interval of the watchdog. It is fed at every second one. */
+/** Checks per watchdog interval. Every second one sends a watchdog ping. */
 export const LOOKS = 4
 
 export interface SystemdParts {
@@ -27,8 +27,8 @@ export interface SystemdParts {
 }
 
 /**
- * The service manager that started this process. It is notified of readiness, problems, reloads and the end, and fed
- * while it goes on. All of it does nothing where no service manager asks for it.
+ * The service manager that started this process. Notifies it of readiness, problems, reloads and the end, and pings its
+ * watchdog while the process works. Does nothing if no service manager asks for it.
  */
 export class Systemd {
   readonly #notifier: Notifier | undefined
@@ -45,7 +45,7 @@ export class Systemd {
   #isEnding = false
   #answers = true
 
-  /** Takes what is meant for this process out of `env`, so that no program that it starts takes it for its own. */
+  /** Removes the variables meant for this process from `env`, since child processes would take them for their own. */
   static from(env: NodeJS.ProcessEnv, { log, send, ...timers }: SystemdParts): Systemd {
     const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: micros, WATCHDOG_PID: pid } = env
     for (const name of ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID']) delete env[name]
@@ -61,7 +61,7 @@ export class Systemd {
     this.#every = timers.every ?? every
   }
 
-  /** Reports this from now on, in place of what it reported before. */
+  /** Reports this subject from now on, in place of the previous one. */
   follow(subject: Subject): void {
     if (!this.#notifier) return
     this.#subject = subject
@@ -72,7 +72,7 @@ export class Systemd {
       this.#stops.push(this.#every(this.#watchdogMs / LOOKS, () => void this.#watch(this.#notifier!)))
   }
 
-  /** Work that is a reload of the service. */
+  /** Runs `work` as a reload of the service. */
   async reload<T>(work: () => Promise<T>): Promise<T> {
     this.#reloads++
     if (this.#isReady && !this.#isEnding) {
@@ -87,7 +87,7 @@ export class Systemd {
     }
   }
 
-  /** The end has begun, and may take so long. */
+  /** Shutdown has begun and may take up to `timeoutMs`. */
   ending(timeoutMs: number, status: string): void {
     if (this.#isEnding) return
     this.#isEnding = true
@@ -95,14 +95,14 @@ export class Systemd {
     this.#notifier?.say({ STOPPING: '1', STATUS: oneLine(status), EXTEND_TIMEOUT_USEC: String(micros) })
   }
 
-  /** Resolves when systemd knows everything, or after a moment. */
+  /** Resolves when systemd has been notified of everything, or after a moment. */
   async close(): Promise<void> {
     for (const stop of [...this.#stops, this.#stopFirst]) stop?.()
     this.#stops = []
     await this.#notifier?.close()
   }
 
-  /** `soon`: what may last for a moment only is not worth a word yet. */
+  /** `soon`: skips states that may last only a moment. */
   #look(soon = false): void {
     if (!this.#notifier || !this.#subject || this.#isEnding || this.#reloads > 0) return
     const { ready, status } = this.#subject.state()
@@ -124,12 +124,12 @@ export class Systemd {
 
   async #watch(notifier: Notifier): Promise<void> {
     const feeds = this.#lookedAt++ % (LOOKS / 2) === 0
-    // One look at a time: one that never ends is the end of the feeding.
+    // One check at a time: if one never ends, the watchdog gets no more pings.
     if (!this.#answers) return
     this.#answers = false
     const goesOn = this.#isEnding || (await asked(this.#subject))
     this.#answers = true
-    // One that got lost is made up for at the next look: the one after it would come when the interval is over.
+    // Makes up for a ping that failed at the next check: the one after that would be too late.
     if (goesOn && (feeds || notifier.isBehind)) notifier.say({ WATCHDOG: '1' })
   }
 }
