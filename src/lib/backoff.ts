@@ -1,9 +1,9 @@
-/** Randomness as the code takes it: a number in [0, 1). Tests hand in their own. */
+/** Source of random numbers in [0, 1). Tests pass their own. */
 export type Random = () => number
 
 export const systemRandom: Random = () => Math.random()
 
-/** Waits between attempts with full jitter: each is a random part of a ceiling that doubles up to a limit. */
+/** Waits between attempts with full jitter: each wait is a random fraction of a ceiling that doubles up to a limit. */
 export class Backoff {
   readonly #initialMs: number
   readonly #maxMs: number
@@ -24,7 +24,7 @@ export class Backoff {
     return waitMs
   }
 
-  /** The trouble is over: the next wait is a first one. */
+  /** Call it after a success: the next wait starts from the initial ceiling. */
   reset(): void {
     this.#ceilingMs = this.#initialMs
   }

@@ -1,4 +1,4 @@
-/** A Map that has at most so many entries: a new one takes the place of the one that was set first. */
+/** A Map with a maximum number of entries. A new entry replaces the oldest one. */
 export class BoundedMap<K, V> extends Map<K, V> {
   readonly #most: number
 

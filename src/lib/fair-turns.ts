@@ -1,26 +1,26 @@
 import type { Clock } from './time.js'
 
 interface Queue {
-  /** Time that was used when its first entry began to wait. */
+  /** The time that counts as used when its first entry began to wait. */
   readonly start: number
   readonly waiting: { readonly weight: number; readonly go: () => void }[]
 }
 
 /**
- * Shares the time of the event loop out among groups of callers. Who waits for a turn is let in by the group that has
- * used the least time; what a turn costs is measured when everything that follows from it at once is done, and is charged to its
- * group. A group that comes back gets no credit for the time in which it had nothing to do.
+ * Shares the time of the event loop fairly among groups of callers. The next turn goes to the group that has used the
+ * least time. The cost of a turn is measured when all the work that follows from it in the same event loop turn is
+ * done, and is charged to its group. A group that was idle gets no credit for that time.
  *
- * Only one turn of the event loop can be measured, so it is bounded by `maxWeight`, and what happens later in timers and
- * threads is not charged.
+ * Only one event loop turn can be measured, so it is limited by `maxWeight`; later work in timers and threads is not
+ * charged.
  */
 export class FairTurns {
   readonly #clock: Clock
   readonly #maxWeight: number
   readonly #queues = new Map<string, Queue>()
-  /** When the last turn of a group ends in the time of all, where that is in the future. */
+  /** When the last turn of each group ends in virtual time, if that is in the future. */
   readonly #usedUntil = new Map<string, number>()
-  /** The start of the turn that was given last. */
+  /** The start of the latest turn in virtual time. */
   #now = 0
   #taking = false
 
@@ -29,7 +29,7 @@ export class FairTurns {
     this.#maxWeight = maxWeight
   }
 
-  /** Groups with callers that wait. */
+  /** Number of groups with waiting callers. */
   get waiting(): number {
     return this.#queues.size
   }
@@ -66,7 +66,7 @@ export class FairTurns {
       weight += own
       go()
     } while (queue.waiting.length > 0 && weight + queue.waiting[0]!.weight <= this.#maxWeight)
-    // All microtasks and ticks that follow run before the next immediate.
+    // All microtasks and ticks that follow from the turn run before the next immediate.
     const { start, waiting } = queue
     setImmediate(() => {
       const until = start + this.#clock.now() - began

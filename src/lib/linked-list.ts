@@ -1,4 +1,4 @@
-/** Something that can be in one list at a time. Its links are the list's business. */
+/** An item that can be in one list at a time. The list manages its links. */
 export interface Linked<T> {
   previous?: T | undefined
   next?: T | undefined
@@ -6,11 +6,11 @@ export interface Linked<T> {
 }
 
 /**
- * Things that come and go all the time, in the order they came. Adding and deleting take constant time.
+ * Items in the order in which they were added. Adding and deleting take constant time.
  *
- * A Set or Map would do, but for the memory: V8 makes another table every few changes, and the table before leads to it.
- * Once such a table is old, everything that was ever in the later ones looks reachable until the next full collection.
- * So nothing that has left a list leads anywhere.
+ * A Set or Map would do, except for the memory: V8 replaces their table every few changes, and the old table points to
+ * the new one. Once such a table is in the old generation, everything that was ever in later tables looks reachable
+ * until the next full collection. Therefore a deleted item keeps no links here.
  */
 export class LinkedList<T extends Linked<T>> {
   #first: T | undefined
@@ -29,7 +29,7 @@ export class LinkedList<T extends Linked<T>> {
     return item.list === this
   }
 
-  /** Puts it at the end. It must be in no list. */
+  /** Appends an item, which must be in no list. */
   add(item: T): void {
     item.list = this
     item.previous = this.#last
@@ -39,7 +39,7 @@ export class LinkedList<T extends Linked<T>> {
     this.#size++
   }
 
-  /** False: it was not here. */
+  /** Returns false if the item was not in this list. */
   delete(item: T): boolean {
     if (item.list !== this) return false
     const { previous, next } = item
@@ -56,7 +56,7 @@ export class LinkedList<T extends Linked<T>> {
     while (this.#first) this.delete(this.#first)
   }
 
-  /** What it gives may be deleted meanwhile. */
+  /** Items may be deleted during the iteration. */
   *[Symbol.iterator](): Generator<T, void> {
     for (let item = this.#first; item; ) {
       const { next } = item

@@ -1,9 +1,9 @@
 import type { Clock } from './time.js'
 
-/** Messages of the same kind are logged this far apart at least. */
+/** Minimum time between messages of the same kind. */
 const EVERY_MS = 60_000
 
-/** Keeps messages that come again and again out of the log, by kind, and knows how many were left out. */
+/** Limits the rate of repeated log messages by kind, and counts those that were suppressed. */
 export class LogLimit {
   readonly #clock: Clock
   readonly #kinds = new Map<string, { at: number; suppressed: number }>()
@@ -12,7 +12,10 @@ export class LogLimit {
     this.#clock = clock
   }
 
-  /** Undefined: not now. Otherwise the fields that say how many messages of this kind were left out since the last one. */
+  /**
+   * Returns undefined if the message should not be logged now; otherwise a field with the number of messages of this
+   * kind that were suppressed since the last one.
+   */
   next(kind: string): { suppressed?: number } | undefined {
     const now = this.#clock.now()
     const last = this.#kinds.get(kind)
@@ -24,13 +27,16 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
-  /** 0: not now. Otherwise how many messages of this kind there were since the last one, with this. */
+  /**
+   * Returns 0 if the message should not be logged now; otherwise the number of messages of this kind since the last
+   * one, including this one.
+   */
   count(kind: string): number {
     const next = this.next(kind)
     return next ? (next.suppressed ?? 0) + 1 : 0
   }
 
-  /** How many messages were left out and not reported yet, by kind. */
+  /** The number of suppressed messages that have not been reported yet, by kind. */
   rest(): Record<string, number> {
     return Object.fromEntries(
       [...this.#kinds].flatMap(([kind, { suppressed }]) => (suppressed > 0 ? [[kind, suppressed]] : [])),

@@ -1,11 +1,11 @@
-/** The nearest of a set of names to one that is not among them: for "did you mean" in messages. */
+/** Finds the name nearest to an unknown one, for "did you mean" in messages. */
 
-/** Longer names are left alone: nobody mistypes them by a letter and it would cost time. */
+/** Longer names are ignored: comparing them is expensive, and a typing error is unlikely to explain them. */
 const MAX_LENGTH = 64
 
 const row = () => new Int32Array(MAX_LENGTH + 1)
 
-/** Finds near names, and stops looking when a hostile amount of work was asked of it. */
+/** Finds near names within a limited amount of work, which protects against hostile input. */
 export class NearestName {
   /** Cells of the distance table that may still be computed. */
   #budget: number
@@ -15,11 +15,13 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /** The candidate with the least typing errors against `name`, or undefined when none is near. The first wins a tie. */
+  /**
+   * The candidate with the fewest typing errors compared to `name`, or undefined if none is near. The first wins a tie.
+   */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()
-    // A third of the letters may be wrong; of very short names one.
+    // A third of the letters may be wrong; one letter of very short names.
     let best = Math.max(1, Math.floor(wanted.length / 3)) + 1
     let nearest: string | undefined
     for (const candidate of candidates) {
@@ -35,7 +37,7 @@ export class NearestName {
     return nearest
   }
 
-  /** Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. */
+  /** Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`. */
   #distance(a: string, b: string): number {
     this.#budget -= a.length * b.length
     let [before, last, row] = this.#rows

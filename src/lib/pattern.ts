@@ -5,16 +5,16 @@ import { isAnchored } from './regex/program.js'
 import { readSyntax, UnboundedPattern } from './regex/syntax.js'
 
 /**
- * Regular expressions from users, in the syntax and with the meaning of JavaScript, matched in a time that is bounded by
- * the length of the text. V8 backtracks: `(a+)+$` on 40 characters takes it minutes, and nothing else runs meanwhile. It
- * is used here only for patterns and texts for which it needs no more than a few hundred steps for each character; an
- * automaton, which takes about as long for every pattern, does the rest.
+ * Regular expressions from users, with the syntax and semantics of JavaScript, matched in a time that is bounded by the
+ * length of the text. V8 backtracks: `(a+)+$` on 40 characters takes minutes and blocks everything else. V8 is used
+ * only for patterns and texts that need at most a few hundred steps per character. The rest is matched by an automaton,
+ * which takes about the same time for every pattern.
  */
 
-/** Longer sources are refused. */
+/** Longer patterns are rejected. */
 const LONGEST = 64 * 1024
 
-/** A pattern that cannot be used; the message says why. */
+/** The pattern cannot be used; the message says why. */
 export class PatternError extends Error {}
 
 export class Pattern {
@@ -22,7 +22,7 @@ export class Pattern {
   readonly flags: string
   readonly test: (text: string) => boolean
 
-  /** Throws PatternError. `flags`: of i, m, s and u. */
+  /** Throws PatternError. `flags` may contain i, m, s and u. */
   constructor(source: string, flags = 'u') {
     this.source = source
     this.flags = flags

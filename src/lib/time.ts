@@ -1,14 +1,14 @@
-/** Time as the rest of the code sees it. Tests hand in a clock of their own. */
+/** The clock that the rest of the code uses. Tests pass their own. */
 export interface Clock {
-  /** Monotonic milliseconds; never goes back. */
+  /** Monotonic milliseconds; never decreases. */
   now(): number
   /** Milliseconds since the epoch; may jump. */
   wall(): number
 }
 
-/** A clock whose time timers go by. */
+/** A clock with timers. */
 export interface TimerClock extends Clock {
-  /** Runs `fn` once after `ms`; the returned function cancels it. */
+  /** Runs `fn` once after `ms`. The returned function cancels it. */
   after(ms: number, fn: () => void): () => void
 }
 
@@ -18,11 +18,13 @@ export const systemClock: TimerClock = {
   after,
 }
 
-/** A timer cannot wait longer (24 days), and fires at once when it is asked to. */
+/** The longest possible timer (24 days). Node.js fires longer ones immediately. */
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
-/** Resolves after `ms`; at once, without an error, when `signal` aborts. `timer`: that of another clock. */
+/**
+ * Resolves after `ms`, or immediately and without an error when `signal` aborts. `timer` may belong to another clock.
+ */
 export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<void> {
   return new Promise(resolve => {
     if (signal?.aborted) return resolve()
@@ -36,23 +38,23 @@ export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<
   })
 }
 
-/** Resolves in the next turn of the event loop, after everything that is due already. */
+/** Resolves in the next turn of the event loop, after everything that is already due. */
 export { setImmediate as nextTurn } from 'node:timers/promises'
 
-/** Runs `fn` once after `ms`; the returned function cancels it. */
+/** Runs `fn` once after `ms`. The returned function cancels it. */
 export function after(ms: number, fn: () => void): () => void {
   const timer = setTimeout(fn, possible(ms))
   return () => clearTimeout(timer)
 }
 
-/** Runs `fn` every `ms` without keeping the process alive; the returned function stops it. */
+/** Runs `fn` every `ms` without keeping the process alive. The returned function stops it. */
 export function every(ms: number, fn: () => void): () => void {
   const timer = setInterval(fn, possible(ms))
   timer.unref()
   return () => clearInterval(timer)
 }
 
-/** A signal that aborts when `parent` does or after `ms`; call `clear` when the work is done. */
+/** A signal that aborts when `parent` does, or after `ms`. Call `clear` when the work is done. */
 export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
   const abort = () => controller.abort(parent?.reason)
@@ -68,7 +70,7 @@ export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSigna
   }
 }
 
-/** Microseconds of the clock that systemd goes by (CLOCK_MONOTONIC), as text. */
+/** Microseconds of CLOCK_MONOTONIC, the clock of systemd, as text. */
 export function monotonicMicros(): string {
   return String(process.hrtime.bigint() / 1000n)
 }

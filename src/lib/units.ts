@@ -1,4 +1,4 @@
-/** Durations and sizes as people write them. The parsers return undefined for what they do not understand. */
+/** Durations and sizes in human notation. The parsers return undefined if they do not understand the text. */
 
 const DURATION_MS: Record<string, number> = {
   millisecond: 1,
@@ -40,17 +40,17 @@ function amount(text: string, factors: Record<string, number>, plural: boolean):
   return factor === undefined ? undefined : Number(match[1]) * factor
 }
 
-/** `10 Seconds`, `500ms`, `1 hr`, `5 mins` in milliseconds. */
+/** Parses `10 Seconds`, `500ms`, `1 hr`, `5 mins` to milliseconds. */
 export function parseDuration(text: string): number | undefined {
   return amount(text, DURATION_MS, true)
 }
 
-/** `1MB`, `64KiB`, `100 b`, or `4096` in bytes. */
+/** Parses `1MB`, `64KiB`, `100 b` or `4096` to bytes. */
 export function parseSize(text: string): number | undefined {
   return /^\s*\d+\s*$/.test(text) ? Number(text) : amount(text, SIZE_BYTES, false)
 }
 
-/** 1234567 as `1.2 MB`. */
+/** Formats 1234567 as `1.2 MB`. */
 export function formatSize(bytes: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB']
   let unit = 0
@@ -61,7 +61,7 @@ export function formatSize(bytes: number): string {
   return `${unit === 0 ? bytes : bytes.toFixed(1)} ${units[unit]}`
 }
 
-/** 90500 as `1m 30s`; below a second in milliseconds. */
+/** Formats 90500 as `1m 30s`; below one second in milliseconds. */
 export function formatDuration(ms: number): string {
   if (ms < 1000) return `${Math.round(ms)}ms`
   if (ms < 60_000) return `${+(ms / 1000).toFixed(1)}s`

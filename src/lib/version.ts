@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** The folder of the installed package (or of the checkout): the nearest one above with a package.json. */
+/** The folder of the installed package or of the checkout: the nearest parent with a package.json. */
 export const packageFolder: string = above(dirname(fileURLToPath(import.meta.url)))
 
 function above(folder: string): string {
@@ -19,7 +19,7 @@ export function packageVersion(): string {
   return manifest().version
 }
 
-/** What is wrong with this Node.js; undefined: it is as new as the package asks for. */
+/** Explains if this version of Node.js is too old; undefined if it is new enough for the package. */
 export function nodeProblem(version: string = process.versions.node): string | undefined {
   const oldest = manifest().engines.node.replace(/^>=/, '')
   const [major = 0, minor = 0] = version.split('.').map(Number)

@@ -2,13 +2,13 @@ import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /**
- * Replaces files so that a reader, or the next start after a crash, finds the old content or the new, never a part.
- * The order that this rests on: write beside it, sync, rename, sync the folder.
+ * Replaces files atomically: a reader, or the next start after a crash, finds either the old or the new content, never
+ * a part. This relies on the order: write a file beside it, sync it, rename it, sync the folder.
  */
 
 /**
- * Writes `content` to `path`. With `keep` the old content stays under that name. On failure `path` still has its old
- * content, or, with `keep`, `keep` has it. One writer per path at a time.
+ * Writes `content` to `path`. With `keep`, the old content is kept under that name. After a failure the old content is
+ * still at `path`, or, with `keep`, at `keep`. Only one writer per path at a time.
  */
 export async function writeAtomic(path: string, content: string | Buffer, keep?: string, mode = 0o600): Promise<void> {
   const beside = `${path}.new`
@@ -42,13 +42,13 @@ async function renameIfThere(from: string, to: string): Promise<void> {
   }
 }
 
-/** Makes the names in a folder durable. */
+/** Makes the file names in a folder durable. */
 export async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, 'r')
   try {
     await folder.sync()
   } catch (error) {
-    // Some file systems cannot; they keep names without being asked.
+    // Some file systems do not support it; their names are durable anyway.
     const { code } = error as NodeJS.ErrnoException
     if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
   } finally {

@@ -2,17 +2,20 @@ import { statSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { readlinkSync, realpathSync, unlessSilent } from './remote/guarded-fs.js'
 
-/** Symbolic links in a row, as the kernel follows them. */
+/** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
 
-/** Where a path leads once all its symbolic links are resolved, also when there is nothing yet. Throws when a file system does not answer. */
+/**
+ * The path with all its symbolic links resolved, whether or not the file exists. Throws if a file system does not
+ * respond.
+ */
 export function finalPath(path: string, links = MOST_LINKS): string {
   const whole = resolve(path)
   try {
     return realpathSync(whole)
   } catch (error) {
     unlessSilent(error)
-    // It does not exist, or a link in it leads to nothing.
+    // It does not exist, or it is a symbolic link to something missing.
   }
   const folder = dirname(whole)
   if (folder === whole) return whole
@@ -25,7 +28,7 @@ export function finalPath(path: string, links = MOST_LINKS): string {
   }
 }
 
-/** The same text for paths that lead to one file, by hard links too. */
+/** Identifies a file: equal for all paths that lead to it, including hard links. */
 export function fileIdentity(path: string): string {
   try {
     const { dev, ino } = statSync(path)

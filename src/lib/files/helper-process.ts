@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 
 /**
- * For each program: a line with a number, one with how many words follow, and these, a line each. The number and the exit code come back
- * when the program has ended. Signals that end the service end the programs, and leave the rest to the end of the input.
+ * For each program it reads a line with an id, a line with the number of words, and the words, one per line. It writes
+ * the id and the exit code when the program has ended. Signals that end the service end the programs only; the script
+ * itself ends at the end of its input.
  */
 const SCRIPT = `trap '' TERM INT HUP
 while IFS= read -r id && IFS= read -r count; do
@@ -12,8 +13,9 @@ while IFS= read -r id && IFS= read -r count; do
 done 3>&1`
 
 /**
- * Runs programs, by a process that was started before any file of a remote file system was opened. A process that is started later
- * begins by closing the descriptors that it inherits. To close a file may wait for its file system, and this process would wait as well.
+ * Runs programs in a process that was started before any file on a remote file system was opened. A process started
+ * later first closes the descriptors that it inherits, and closing a remote file may block, which would block this
+ * process as well.
  */
 export class HelperProcess {
   #child: ChildProcess | undefined
@@ -26,12 +28,15 @@ export class HelperProcess {
     return this.#child !== undefined
   }
 
-  /** Begins it. It is not started again once it has ended. */
+  /** Starts it. Once it has ended, it is not started again. */
   start(): void {
     if (!this.#hasEnded) this.#child ??= this.#start()
   }
 
-  /** The exit code of the program, or of the shell; undefined when there is no helper to run it. Line ends in words become spaces. */
+  /**
+   * Runs a program. Resolves with the exit code of the program or of the shell; undefined if there is no helper
+   * process. Line ends in words become spaces.
+   */
   run(words: readonly string[]): Promise<number | undefined> {
     const stdin = this.#child?.stdin
     if (!stdin?.writable) return Promise.resolve(undefined)
@@ -48,7 +53,7 @@ export class HelperProcess {
     child.once('exit', () => this.#end())
     child.stdin.on('error', () => {})
     child.stdout.on('data', data => this.#hear(String(data)))
-    // It ends with its input, and must not keep this process from ending.
+    // It ends with its input and must not keep this process alive.
     child.unref()
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
     return child
@@ -73,5 +78,5 @@ export class HelperProcess {
   }
 }
 
-/** That of this process. */
+/** The helper of this process. */
 export const helperProcess = new HelperProcess()

@@ -2,7 +2,7 @@ import { statfsSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { finalPath } from './final-path.js'
 
-/** File systems of the kernel in which nobody can keep files, by the number that statfs gives them. */
+/** File systems of the kernel that cannot store files, by their statfs type. */
 const KERNEL: Readonly<Record<number, string>> = {
   40864: 'proc',
   1650812274: 'sysfs',
@@ -13,14 +13,16 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/** Why no file can be kept at `path`, if it is in such a file system. The nearest folder that exists decides. */
+/**
+ * Explains why no file can be stored at `path`, if it is on such a file system. The nearest existing folder decides.
+ */
 export function kernelFolder(path: string): string | undefined {
   for (let at = finalPath(path); ; at = dirname(at)) {
     try {
       const type = KERNEL[Number(statfsSync(at).type)]
       return type && `${at} belongs to the kernel (${type}), and files cannot be kept there`
     } catch {
-      // Nothing is there yet, or it cannot be examined.
+      // It does not exist yet, or it cannot be examined.
     }
     if (at === dirname(at)) return undefined
   }

@@ -4,17 +4,17 @@ import { dirname, resolve } from 'node:path'
 import { syncFolder } from './atomic-file.js'
 
 /**
- * Create a folder and those above it that are missing. The option `recursive` of Node.js does the same, but never returns
- * where a file system answers ENOENT to a new folder in one that exists, as /proc does.
+ * Create a folder and its missing parents. The option `recursive` of Node.js does the same, but never returns if a file
+ * system answers ENOENT to a new folder in an existing one, as /proc does.
  */
 
-/** Folders whose names are known to survive a power failure. */
+/** Folders that are known to be durable. */
 const durable = new Set<string>()
 const MOST_DURABLE = 1000
-/** The folder above may not be read, or not be written to: then it cannot be synced. */
+/** The parent folder may be unreadable or read-only; then it cannot be synced. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
-/** The folder survives a power failure when this resolves. */
+/** Creates the folder. It survives a power failure once this resolves. */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   try {
     await mkdir(path, { mode })
@@ -23,7 +23,7 @@ export async function makeFolder(path: string, mode = 0o777): Promise<void> {
     if (!(await stat(path).then(isFolder, () => false))) {
       const above = folderAbove(path, error)
       if (!(await stat(above).then(isFolder, () => false))) await makeFolder(above, mode)
-      // Another process may have created it meanwhile.
+      // Another process may have created it in between.
       await mkdir(path, { mode }).catch(async error => {
         if (!(await stat(path).then(isFolder, () => false))) throw error
       })
@@ -33,7 +33,7 @@ export async function makeFolder(path: string, mode = 0o777): Promise<void> {
   await makeDurable(resolve(path))
 }
 
-/** Also for a folder that was there: a process that was killed may have made it, and not have come to this. */
+/** Also for a folder that exists: a process that was killed may have created it without syncing it. */
 async function makeDurable(path: string): Promise<void> {
   if (durable.has(path)) return
   try {
@@ -60,7 +60,7 @@ export function makeFolderSync(path: string, mode = 0o777): void {
   }
 }
 
-/** The folder that a missing one belongs in; throws `error` when that is not what failed. */
+/** The parent of a missing folder, which has to be created first. Throws `error` if the cause is another one. */
 function folderAbove(path: string, error: unknown): string {
   const whole = resolve(path)
   const above = dirname(whole)

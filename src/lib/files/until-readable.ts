@@ -4,8 +4,8 @@ import { after } from '../time.js'
 const EVENTS = ['readable', 'end', 'error', 'close'] as const
 
 /**
- * Until there is something to read, or the end, an error or an abort; `idle` when none of it came in `idleMs`, not even
- * what the system has received meanwhile and this process was too busy to take.
+ * Resolves when the stream has data, ends or fails, or the signal aborts; resolves with `idle` if none of that happened
+ * within `idleMs`, including data that the system has received but this process was too busy to read.
  */
 export function untilReadable(
   stream: Readable,
@@ -21,7 +21,7 @@ export function untilReadable(
     const go = () => done('go')
     for (const name of EVENTS) stream.on(name, go)
     signal?.addEventListener('abort', go)
-    // A process that stood still runs its timers first. By the time of the immediate it has taken what is there.
+    // After a stall, timers run before I/O. By the time of the immediate, available data has been read.
     const cancel = idleMs === undefined ? undefined : after(idleMs, () => setImmediate(done, 'idle'))
   })
 }

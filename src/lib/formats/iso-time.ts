@@ -1,4 +1,4 @@
-/** Times as ISO 8601 writes them, read from bytes: nothing is allocated. */
+/** Parses ISO 8601 times from bytes without allocations. */
 
 const MS_PER_DAY = 86_400_000
 const MINUS = 0x2d
@@ -6,29 +6,29 @@ const PLUS = 0x2b
 const COLON = 0x3a
 const POINT = 0x2e
 const COMMA = 0x2c
-/** What `Date` can show, before the epoch and after it. */
+/** The range of `Date` before and after the epoch. */
 export const LARGEST_MS = 8.64e15
-/** Of `2026-01-31T23:59:59`. */
+/** Length of `2026-01-31T23:59:59`. */
 const USUAL_LENGTH = 19
 
-/** Where the reader stands. `parseAny` finishes what it begins, so one does for all. */
+/** Position of the parser. Module state is enough, since `parseAny` never yields. */
 let bytes: Uint8Array = new Uint8Array(0)
 let at = 0
 let end = 0
-/** Behind the point; added last, so that a time is the same number however it is written. */
+/** Digits of the fraction; added last, which gives the same number for every notation of a time. */
 let micros = 0
 
 /**
- * Milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with parts of one where they are written; NaN for
- * anything else. A space may stand for the T, seconds and punctuation may be left out, an offset may be there; without
- * one it is UTC, and so is a date alone.
+ * Returns milliseconds since the epoch of `2026-01-31T23:59:59.999Z`, with a fraction for microseconds, or NaN if it is
+ * no such time. A space may replace the T, seconds and punctuation may be left out, and an offset may follow; without
+ * one it is UTC, as is a date alone.
  */
 export function parseIsoTime(text: Uint8Array, from: number, to: number): number {
   const ms = to - from > USUAL_LENGTH ? parseUsual(text, from, to) : Number.NaN
   return Number.isNaN(ms) ? parseAny(text, from, to) : ms
 }
 
-/** `2026-01-31T23:59:59Z`, digits behind a point and an offset as in +01:00 allowed; NaN for whatever else there is. */
+/** Parses `2026-01-31T23:59:59Z`, optionally with a fraction and an offset such as +01:00; NaN for any other form. */
 function parseUsual(b: Uint8Array, p: number, to: number): number {
   if (b[p + 4] !== MINUS || b[p + 7] !== MINUS || b[p + 10] !== 0x54) return Number.NaN
   if (b[p + 13] !== COLON || b[p + 16] !== COLON) return Number.NaN
@@ -58,11 +58,11 @@ function parseUsual(b: Uint8Array, p: number, to: number): number {
   return (b[i] === PLUS ? wholeMs - offsetMs : wholeMs + offsetMs) + behind / 1000
 }
 
-/** The day of the time before: mostly it is that of the next one, too. */
+/** Cache of the last day: consecutive times are mostly of the same day. */
 let lastDay = -1
 let lastDayMs = Number.NaN
 
-/** When the day begins; NaN where there is none. */
+/** Start of the day in milliseconds since the epoch; NaN if the day does not exist. */
 function usualDay(year: number, month: number, day: number): number {
   if (year < 0 || month < 1 || month > 12 || day < 1 || day > 31) return Number.NaN
   const days = (year * 12 + month) * 32 + day
@@ -73,7 +73,7 @@ function usualDay(year: number, month: number, day: number): number {
   return lastDayMs
 }
 
-/** The number that two digits say; one that is below zero by far when they are none. */
+/** The value of two digits; far below zero if they are not digits. */
 function two(b: Uint8Array, p: number): number {
   const tens = b[p]! - 0x30
   const ones = b[p + 1]! - 0x30
@@ -90,7 +90,7 @@ function parseAny(text: Uint8Array, from: number, to: number): number {
   return at === end && Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** Exactly `count` digits; NaN when they are not there. */
+/** Reads exactly `count` digits; NaN if there are fewer. */
 function digits(count: number): number {
   let value = 0
   for (let i = 0; i < count; i++, at++) {
@@ -101,7 +101,7 @@ function digits(count: number): number {
   return value
 }
 
-/** Takes the byte if it stands here. */
+/** Consumes the byte if it is next. */
 function take(byte: number): boolean {
   if (at >= end || bytes[at] !== byte) return false
   at++
@@ -130,7 +130,10 @@ function daysIn(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/** Days of the Gregorian calendar. Years begin with March here, so that the leap day is the last of a year. */
+/**
+ * Days since the epoch in the Gregorian calendar. Years begin with March here, which makes the leap day the last day of
+ * a year.
+ */
 function daysFromEpoch(year: number, month: number, day: number): number {
   const y = month > 2 ? year : year - 1
   const dayOfYear = Math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1
@@ -145,7 +148,7 @@ function timeOfDay(): number {
   const minutes = within(digits(2), 0, 59)
   let ms = 0
   if (extended ? take(COLON) : isDigit()) {
-    // 60 is a leap second: the first one of the next minute.
+    // 60 is a leap second; it counts as the first second of the next minute.
     ms = within(digits(2), 0, 60) * 1000
     if ((take(POINT) || take(COMMA)) && !fraction()) return Number.NaN
   }
@@ -157,7 +160,10 @@ function isDigit(): boolean {
   return at < end && bytes[at]! >= 0x30 && bytes[at]! <= 0x39
 }
 
-/** Reads the digits behind the point, down to microseconds: a double cannot hold more for today's dates. False: there are none. */
+/**
+ * Reads the digits of the fraction, down to microseconds: a double has no more precision for current dates. Returns
+ * false if there are none.
+ */
 function fraction(): boolean {
   const first = at
   for (let unit = 100_000; isDigit(); at++, unit = (unit / 10) | 0) micros += (bytes[at]! - 0x30) * unit

@@ -1,32 +1,33 @@
 /**
- * One strict pass over the bytes of a JSON line: is it a whole, valid JSON object, and where are the values of the
- * wanted top-level names? Nothing is decoded. It agrees with JSON.parse on every line (valid UTF-8 given): the whole
- * grammar is checked, names may be escaped, of duplicate names the last wins, nesting has no limit.
+ * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values
+ * of the wanted top-level names. Nothing is decoded. It agrees with JSON.parse on every line of valid UTF-8: it checks
+ * the whole grammar, names may be escaped, the last of duplicate names wins, and nesting is unlimited.
  *
- * Invariant: a control character stands behind the bytes that are scanned (a line end, as a rule). It stops every inner
- * loop, so they need no check for the end. No byte beyond it is read: reading behind a buffer even once would make the
- * loops several times slower for as long as the process lives.
+ * Invariant: a control character follows the scanned bytes (usually a line end). It stops every inner loop, so they
+ * need no check for the end. No byte beyond it is read: a single read past the end of a buffer would make the loops
+ * several times slower for the lifetime of the process.
  */
 
-/** The top-level names a scan looks for; each has a slot, its index. Names are only ever added, until all are forgotten. */
+/** The top-level names to look for. Each has a slot, its index. Names are only added, until `clear` removes all. */
 export class WantedNames {
   readonly names: string[] = []
   readonly bytes: Buffer[] = []
-  /** A bit for each of the names' lengths in bytes, modulo 32. */
+  /** A bit for each length of a name in bytes, modulo 32. */
   lengths = 0
 
-  /** The slot of `name`, the same one for the same name. */
+  /** The slot of `name`; the same name always has the same slot. */
   slot(name: string): number {
     const known = this.names.indexOf(name)
     if (known >= 0) return known
-    // Half a surrogate pair has no UTF-8 (it can only be written as an escape): bytes that no name consists of.
+    // Half a surrogate pair has no UTF-8 encoding (it can only be written as an escape), so use bytes that match no
+    // name.
     const bytes = name.isWellFormed() ? Buffer.from(name) : Buffer.from([0])
     this.bytes.push(bytes)
     this.lengths |= 1 << bytes.length
     return this.names.push(name) - 1
   }
 
-  /** Forgets all names. Readers and batches that were made before are of no use any more. */
+  /** Removes all names. Readers and batches that were made before must not be used any more. */
   clear(): void {
     this.names.length = 0
     this.bytes.length = 0
@@ -35,8 +36,8 @@ export class WantedNames {
 }
 
 /**
- * Numbers per slot in a scan's output: where the value starts (0: the name is missing), and (end << 1 | escaped). The
- * last bit of a string says whether it has escapes. It means nothing for other values.
+ * Numbers per slot in the output of a scan: the start of the value (0 if the name is missing), and (end << 1 |
+ * escaped). The last bit tells whether a string has escapes; for other values it has no meaning.
  */
 export const SLOT = 2
 
@@ -49,7 +50,7 @@ const CLOSE_OBJECT = 0x7d
 const OPEN_ARRAY = 0x5b
 const CLOSE_ARRAY = 0x5d
 
-/** 1 for the bytes that end the plain part of a string: the quote, the backslash, control characters. */
+/** 1 for bytes that end the plain part of a string: the quote, the backslash and control characters. */
 const ENDS_PLAIN = new Uint8Array(256)
 for (let byte = 0; byte < 0x20; byte++) ENDS_PLAIN[byte] = 1
 ENDS_PLAIN[QUOTE] = 1
@@ -62,12 +63,12 @@ for (const digit of '0123456789') DIGIT[digit.charCodeAt(0)] = 1
 const ESCAPED = new Uint8Array(256)
 for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
 
-/** Whether the string that `stringEnd` passed last had an escape in it. */
+/** Whether the string that `stringEnd` scanned last has an escape. */
 let sawEscape = false
 
 /** The index of the closing quote of the string whose first byte is at `p`, or -1. */
 function stringEnd(b: Uint8Array, p: number): number {
-  // Four bytes a turn.
+  // Four bytes per iteration.
   for (;;) {
     if (ENDS_PLAIN[b[p]!] !== 0) break
     if (ENDS_PLAIN[b[p + 1]!] !== 0) {
@@ -103,7 +104,7 @@ function escapedStringEnd(b: Uint8Array, p: number): number {
   return b[p] === QUOTE ? p : -1
 }
 
-/** The first byte from `p` on that is no digit. */
+/** The index of the first byte from `p` on that is not a digit. */
 function digitsEnd(b: Uint8Array, p: number): number {
   while (DIGIT[b[p]!] === 1) p++
   return p
@@ -152,16 +153,18 @@ function scalarEnd(b: Uint8Array, p: number): number {
   }
 }
 
-/** Skips JSON's white space. A line end stops it: `end` bounds it. */
+/** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
 function skipSpace(b: Uint8Array, p: number, end: number): number {
   while (p < end && (b[p] === 0x20 || b[p] === 0x09 || b[p] === 0x0d || b[p] === 0x0a)) p++
   return p
 }
 
-/** For each open container below the outermost, 1 where it is an object. Kept between calls, grown when needed. */
+/** For each open container below the outermost, 1 if it is an object. Kept between calls and grown on demand. */
 let nesting = new Uint8Array(64)
 
-/** The end of the object or array that opens at `p`, or -1. Iterative: depth costs a byte a level, never the stack. */
+/**
+ * The end of the object or array that opens at `p`, or -1. Iterative: nesting costs one byte per level and no stack.
+ */
 function containerEnd(b: Uint8Array, p: number, end: number): number {
   let inObject = b[p] === OPEN_OBJECT
   let depth = 0
@@ -190,7 +193,7 @@ function containerEnd(b: Uint8Array, p: number, end: number): number {
       if (p < 0) return -1
       p = skipSpace(b, p, end)
     }
-    // After a value, or at the end of an empty container: close as many as close here, or go on behind a comma.
+    // After a value or at the end of an empty container: close all containers that end here, or continue after a comma.
     while (b[p] === (inObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
       p++
       if (depth === 0) return p
@@ -209,12 +212,12 @@ function growNesting(): Uint8Array<ArrayBuffer> {
   return larger
 }
 
-/** The slot of the name whose bytes are [start, end) without escapes, or -1 when it is not wanted. */
+/** The slot of the name with the bytes [start, end), which has no escapes, or -1 if it is not wanted. */
 export function slotOf(b: Uint8Array, start: number, end: number, wanted: WantedNames): number {
   return (wanted.lengths >> (end - start)) & 1 ? wantedSlot(b, start, end, false, wanted) : -1
 }
 
-/** The slot of the name whose bytes are [start, end), or -1 when it is not wanted. */
+/** The slot of the name with the bytes [start, end), or -1 if it is not wanted. */
 function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean, wanted: WantedNames): number {
   if (escaped) return wanted.names.indexOf(JSON.parse(`"${Buffer.from(b.subarray(start, end)).toString()}"`))
   const length = end - start
@@ -228,8 +231,8 @@ function wantedSlot(b: Uint8Array, start: number, end: number, escaped: boolean,
 }
 
 /**
- * Scans the line [start, end) of `b`. True when it is one whole JSON object; then `out` holds, from index `at` on,
- * SLOT numbers for each wanted name. What `out` held there must be 0 before.
+ * Scans the line [start, end) of `b`. Returns true if it is one complete JSON object; then `out` holds SLOT numbers for
+ * each wanted name from index `at` on. That part of `out` must be 0 before the call.
  */
 export function scanObject(
   b: Uint8Array,
@@ -240,7 +243,7 @@ export function scanObject(
   at: number,
 ): boolean {
   if (end < b.length && b[end]! < 0x20) return scanValue(b, start, end, wanted, out, at)
-  // A line without a line end: scanned in a copy that has something to stop at.
+  // A line without a line end is scanned in a copy that has a byte to stop at.
   const copy = Buffer.allocUnsafe(end - start + 1)
   copy.set(b.subarray(start, end))
   copy[end - start] = 0
@@ -253,15 +256,12 @@ export function scanObject(
   return true
 }
 
-/**
- * The end of the valid JSON object that opens at `start`, or -1. A control character stands at `end`, behind what may
- * belong to it.
- */
+/** The end of the valid JSON object that opens at `start`, or -1. A control character must be at `end`. */
 export function objectEnd(b: Uint8Array, start: number, end: number): number {
   return b[start] === OPEN_OBJECT ? containerEnd(b, start, end) : -1
 }
 
-/** The same for bytes that are known to be valid JSON, whatever stands behind them: a value inside a line. */
+/** Like `scanObject`, for bytes that are known to be valid JSON, with anything after them: a value inside a line. */
 export function scanValue(
   b: Uint8Array,
   start: number,

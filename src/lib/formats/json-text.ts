@@ -2,7 +2,7 @@ const LF = 0x0a
 const CR = 0x0d
 const SPACE = 0x20
 
-/** Makes valid JSON fit in a line, in place: line ends in it stand between values only. Returns how many LFs it had. */
+/** Makes valid JSON fit on one line, in place: its line ends are all between values. Returns the number of LFs. */
 export function flatten(json: Buffer, start: number, end: number): number {
   let lines = 0
   for (let p = start; p < end; p++) {
@@ -12,7 +12,7 @@ export function flatten(json: Buffer, start: number, end: number): number {
   return lines
 }
 
-/** JSON.stringify for values of JSON of any depth: where that runs out of stack, in a loop. */
+/** JSON.stringify for JSON values of any depth. Uses a loop where JSON.stringify would overflow the stack. */
 export function jsonText(value: unknown): string {
   try {
     return JSON.stringify(value)
@@ -22,10 +22,10 @@ export function jsonText(value: unknown): string {
   }
 }
 
-/** Deeper values are written to see whether that is possible: one that contains itself has no end. */
+/** From this depth on, values are serialized to check them: a cyclic one never ends. */
 const DEEP = 100
 
-/** Throws where `jsonText` would. It takes a fraction of the time of writing the value. */
+/** Throws if `jsonText` would throw. Much faster than serializing the value. */
 export function checkJson(value: unknown, depth = 0): void {
   if (typeof value === 'bigint') JSON.stringify(value)
   if (typeof value !== 'object' || value === null) return
@@ -33,7 +33,7 @@ export function checkJson(value: unknown, depth = 0): void {
   else for (const member of Array.isArray(value) ? value : Object.values(value)) checkJson(member, depth + 1)
 }
 
-/** An open object or array: its members, how many are written, and whether one is. */
+/** An open object or array: its members, the position of the next one, and whether none was written yet. */
 interface Open {
   readonly value: Readonly<Record<string, unknown>> | readonly unknown[]
   readonly names: readonly string[] | undefined

@@ -1,4 +1,4 @@
-/** STRUCTURED-DATA of RFC 5424: `[id name="value" ...]`, once or more, without anything between. */
+/** STRUCTURED-DATA of RFC 5424: one or more `[id name="value" ...]` without separators. */
 
 const SPACE = 0x20
 const QUOTE = 0x22
@@ -7,7 +7,7 @@ const OPEN = 0x5b
 const BACKSLASH = 0x5c
 const CLOSE = 0x5d
 
-/** Behind the structured data that begins at `p`; -1 when there is none, or it is not well formed. */
+/** The index after the structured data that begins at `p`; -1 if there is none or it is malformed. */
 export function structuredDataEnd(b: Uint8Array, p: number, end: number): number {
   if (p >= end || b[p] !== OPEN) return -1
   while (p < end && b[p] === OPEN) {
@@ -15,7 +15,7 @@ export function structuredDataEnd(b: Uint8Array, p: number, end: number): number
     if (p < 0) return -1
     while (p < end && b[p] === SPACE) {
       p++
-      // Some write a space before the bracket.
+      // Some senders write a space before the bracket.
       if (p < end && b[p] === CLOSE) break
       p = nameEnd(b, p, end)
       if (p < 0 || p + 1 >= end || b[p] !== EQUALS || b[p + 1] !== QUOTE) return -1
@@ -30,7 +30,7 @@ export function structuredDataEnd(b: Uint8Array, p: number, end: number): number
   return p
 }
 
-/** The end of the name at `p`, or -1 when there is none. */
+/** The end of the name at `p`, or -1 if there is none. */
 function nameEnd(b: Uint8Array, p: number, end: number): number {
   const start = p
   while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== CLOSE && b[p] !== QUOTE) p++
@@ -40,21 +40,23 @@ function nameEnd(b: Uint8Array, p: number, end: number): number {
 const ELEMENT = /\[([^\x00-\x20=\]"]+)((?: [^\x00-\x20=\]"]+="(?:[^"\\]|\\[\s\S])*")*) ?\]/g
 const PARAMETER = / ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
 
-/** What structured data says: parameters by element and name. A name that comes several times has all its values. */
+/**
+ * Parses structured data to parameters by element and name. A name that occurs several times has a list of its values.
+ */
 export function structuredData(text: string): Record<string, Record<string, string | string[]>> {
   const elements = new Map<string, Map<string, string | string[]>>()
   for (const [, id, parameters] of text.matchAll(ELEMENT)) {
     const element = elements.get(id!) ?? new Map<string, string | string[]>()
     elements.set(id!, element)
     for (const [, name, written] of parameters!.matchAll(PARAMETER)) {
-      // Only these three are escapes; before any other character a backslash is one.
+      // Only these three are escapes; elsewhere a backslash stands for itself.
       const value = written!.replace(/\\(["\\\]])/g, '$1')
       const before = element.get(name!)
-      // A line may have the same name a hundred thousand times: the list is not built again for each.
+      // A line may repeat a name a hundred thousand times, so the list is extended in place.
       if (Array.isArray(before)) before.push(value)
       else element.set(name!, before === undefined ? value : [before, value])
     }
   }
-  // fromEntries makes own members of every name, `__proto__` too.
+  // fromEntries creates own properties for all names, including `__proto__`.
   return Object.fromEntries([...elements].map(([id, element]) => [id, Object.fromEntries(element)]))
 }

@@ -1,4 +1,4 @@
-/** The timestamps of syslog: RFC 3339 in full, and `Nov  5 08:14:26` without year and zone. */
+/** The timestamps of syslog: complete ones of RFC 3339, and `Nov  5 08:14:26` without year and zone. */
 
 const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ')
 const MONTH_BYTES = MONTHS.map(name => Buffer.from(name))
@@ -12,7 +12,7 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The number that the `digits` bytes at `p` say, when it is between `from` and `to`; else -1. */
+/** The value of `digits` digits at `p` if it is between `from` and `to`; otherwise -1. */
 function number(b: Uint8Array, p: number, end: number, digits: number, from: number, to: number): number {
   if (p + digits > end) return -1
   let value = 0
@@ -23,7 +23,7 @@ function number(b: Uint8Array, p: number, end: number, digits: number, from: num
   return value >= from && value <= to ? value : -1
 }
 
-/** Behind the `hh:mm:ss`, with or without a fraction, at `p`, or -1. */
+/** The index after the `hh:mm:ss` at `p` with an optional fraction, or -1. */
 function clockEnd(b: Uint8Array, p: number, end: number): number {
   if (number(b, p, end, 2, 0, 23) < 0 || b[p + 2] !== COLON) return -1
   if (number(b, p + 3, end, 2, 0, 59) < 0 || b[p + 5] !== COLON) return -1
@@ -35,7 +35,7 @@ function clockEnd(b: Uint8Array, p: number, end: number): number {
   return p - fraction > MOST_FRACTION_DIGITS ? -1 : p
 }
 
-/** Behind the RFC 3339 timestamp at `p`, or -1. */
+/** The index after the RFC 3339 timestamp at `p`, or -1. */
 export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
   if (number(b, p, end, 4, 0, 9999) < 0 || b[p + 4] !== 0x2d) return -1
   if (number(b, p + 5, end, 2, 1, 12) < 0 || b[p + 7] !== 0x2d) return -1
@@ -48,7 +48,7 @@ export function isoTimeEnd(b: Uint8Array, p: number, end: number): number {
   return p + 6
 }
 
-/** Behind the timestamp of RFC 3164 at `p`, or -1. The day may be one digit; a year may stand before the time. */
+/** The index after the RFC 3164 timestamp at `p`, or -1. The day may have one digit; a year may precede the time. */
 export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
   if (
     p + 3 >= end ||
@@ -66,7 +66,7 @@ export function classicTimeEnd(b: Uint8Array, p: number, end: number): number {
   return clockEnd(b, p, end)
 }
 
-/** Half a year: the farthest that a timestamp without a year may be from the time it was received. */
+/** Half a year is the farthest that a timestamp without a year may be from the time at which it was received. */
 const HALF_YEAR_MS = 183 * 86_400_000
 
 let lastWritten = ''
@@ -74,11 +74,11 @@ let lastWall = Number.NaN
 let lastTime: string | undefined
 
 /**
- * What `classicTimeEnd` accepted, as RFC 3339 in UTC: local time, in the year that brings it nearest to `wall`.
- * Undefined when there is no such day.
+ * Converts what `classicTimeEnd` accepted to RFC 3339 in UTC. It is local time, in the year that brings it nearest to
+ * `wall`. Undefined if the day does not exist.
  */
 export function classicTime(written: string, wall: number): string | undefined {
-  // Lines come many to the second.
+  // Caches the last result: many lines have the same second.
   if (written !== lastWritten || wall !== lastWall) {
     lastTime = nearestTime(written, wall)
     lastWritten = written
@@ -93,7 +93,7 @@ function nearestTime(written: string, wall: number): string | undefined {
   const month = MONTHS.indexOf(name!)
   const ms = Number(fraction.slice(0, 3).padEnd(3, '0'))
   const inYear = (year: number) => {
-    // A leap second is the second before it; the 29th of February of most years is no day.
+    // A leap second becomes the second before it. The 29th of February does not exist in most years.
     const date = new Date(year, month, Number(day), Number(hour), Number(minute), Math.min(Number(second), 59), ms)
     return date.getDate() === Number(day) ? date.getTime() : Number.NaN
   }

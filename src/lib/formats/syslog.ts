@@ -2,12 +2,12 @@ import { structuredData, structuredDataEnd } from './syslog-data.js'
 import { classicTime, classicTimeEnd, isoTimeEnd } from './syslog-time.js'
 
 /**
- * Syslog lines as they come in life: RFC 5424; RFC 3164 with and without a host, with the RFC 3339 timestamps that
- * rsyslog forwards, and as files have it, without a priority. One pass over the bytes finds the parts; nothing is
- * decoded before somebody asks.
+ * Syslog lines in the forms found in practice: RFC 5424; RFC 3164 with and without a host, with the RFC 3339 timestamps
+ * that rsyslog forwards, and without a priority, as in files. One pass over the bytes finds the parts; decoding happens
+ * on demand.
  *
- * A line is syslog when it begins with a priority, or else with a timestamp. Whatever of the rest cannot be told apart
- * is the message: no byte of a line is in no part but the separators.
+ * A line is syslog if it begins with a priority or with a timestamp. Everything that cannot be attributed to another
+ * part is the message: only separators belong to no part.
  */
 
 /** Parts of a line: indexes into `partStarts` and `partEnds`. */
@@ -22,10 +22,10 @@ export const MESSAGE = 6
 export const PRIORITY = 7
 const PARTS = 8
 
-/** Where the parts of the line scanned last stand; a start of -1: the line has no such part. */
+/** Positions of the parts of the line scanned last; a start of -1 means that the line does not have the part. */
 export const partStarts = new Int32Array(PARTS)
 export const partEnds = new Int32Array(PARTS)
-/** Facility * 8 + severity of the line scanned last, or -1, and where its digits are. */
+/** Facility * 8 + severity of the line scanned last, or -1, and the position of its digits. */
 let priority = -1
 let digitsStart = 0
 let digitsEnd = 0
@@ -36,7 +36,7 @@ const FACILITIES =
   'kern user mail daemon auth syslog lpr news uucp cron authpriv ftp ntp security console solaris-cron local0 local1 local2 local3 local4 local5 local6 local7'.split(
     ' ',
   )
-/** By their numbers, the worst first. */
+/** By number, worst first. */
 export const SEVERITIES = 'emerg alert crit err warning notice info debug'.split(' ')
 const HIGHEST_PRIORITY = 191
 
@@ -46,7 +46,7 @@ const OPEN = 0x5b
 const CLOSE = 0x5d
 const NIL = 0x2d
 
-/** Finds the parts of the line [start, end); false when it is not syslog. */
+/** Finds the parts of the line [start, end); false if it is not syslog. */
 export function scanSyslog(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   priority = -1
@@ -63,7 +63,7 @@ function put(part: number, start: number, end: number): void {
   partEnds[part] = end
 }
 
-/** Behind `NNN>`, which is at `p`, or -1. Sets the priority. */
+/** The index after `NNN>` at `p`, or -1. Sets the priority. */
 function priorityEnd(b: Uint8Array, p: number, end: number): number {
   let value = 0
   const digits = p
@@ -75,7 +75,7 @@ function priorityEnd(b: Uint8Array, p: number, end: number): number {
   return p + 1
 }
 
-/** At the beginning of a line, of which the priority is known. */
+/** Resets the parts at the beginning of a line. The priority is already known. */
 function clearParts(): void {
   partStarts.fill(-1)
   if (priority >= 0) put(PRIORITY, digitsStart, digitsEnd)
@@ -85,13 +85,13 @@ function isDigit(byte: number): boolean {
   return byte >= 0x30 && byte <= 0x39
 }
 
-/** The end of the word at `p`: a space, or the end of the line. */
+/** The end of the word at `p`: the next space or the end of the line. */
 function wordEnd(b: Uint8Array, p: number, end: number): number {
   while (p < end && b[p]! > SPACE) p++
   return p
 }
 
-/** What follows the version in RFC 5424. */
+/** Scans what follows the version in RFC 5424. */
 function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   classic = false
@@ -106,7 +106,7 @@ function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   const data = p
   p = b[p] === NIL ? p + 1 : structuredDataEnd(b, p, end)
   if (p < 0 || (p < end && b[p] !== SPACE)) {
-    // A sender that writes none, or writes it wrongly: it stays readable in the message.
+    // If the sender omits it or writes it wrongly, it stays readable in the message.
     putMessage(b, data, end)
     return true
   }
@@ -115,13 +115,13 @@ function scanVersion1(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** The message, without the mark that says it is UTF-8. */
+/** The message, without a UTF-8 byte order mark. */
 function putMessage(b: Uint8Array, p: number, end: number): void {
   const marked = end - p >= 3 && b[p] === 0xef && b[p + 1] === 0xbb && b[p + 2] === 0xbf
   put(MESSAGE, marked ? p + 3 : p, end)
 }
 
-/** What follows the priority in RFC 3164, or the whole line of a file. */
+/** Scans what follows the priority in RFC 3164, or the whole line of a file. */
 function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   clearParts()
   if (priority >= 0 && p < end && b[p] === SPACE) p++
@@ -144,7 +144,7 @@ function scanClassic(b: Uint8Array, p: number, end: number): boolean {
   return true
 }
 
-/** A host and what follows it; or else, since there is none, all of it is the message. */
+/** Scans a host and what follows it. If there is no host, all of it is the message. */
 function scanHost(b: Uint8Array, p: number, end: number): void {
   let stop = p
   while (stop < end && isHostByte(b[stop]!)) stop++
@@ -155,7 +155,7 @@ function scanHost(b: Uint8Array, p: number, end: number): void {
 
 function isHostByte(byte: number): boolean {
   const letter = byte | 0x20
-  // Letters, digits, and - . : _ % of names and addresses.
+  // Letters, digits, and the characters - . : _ % of names and addresses.
   return (
     (letter >= 0x61 && letter <= 0x7a) ||
     (byte >= 0x2d && byte <= 0x3a && byte !== 0x2f) ||
@@ -164,7 +164,7 @@ function isHostByte(byte: number): boolean {
   )
 }
 
-/** `app:` or `app[pid]:` and the message; false, and all of it is the message, when there is no such thing. */
+/** Scans `app:` or `app[pid]:` and the message. Returns false if there is none; then all of it is the message. */
 function scanTag(b: Uint8Array, p: number, end: number): boolean {
   const stop = wordEnd(b, p, end)
   let open = p + 1
@@ -173,7 +173,7 @@ function scanTag(b: Uint8Array, p: number, end: number): boolean {
   while (close < stop && b[close] !== CLOSE) close++
   let message = -1
   if (close < stop) {
-    // Without a colon only a number is taken for a process id.
+    // Without a colon, only a number counts as a process id.
     if (b[close + 1] === COLON && close + 1 < stop) message = close + 2
     else if (close + 1 === stop && allDigits(b, open + 1, close)) message = stop
     if (message >= 0) {
@@ -198,7 +198,7 @@ function allDigits(b: Uint8Array, p: number, end: number): boolean {
   return p === end
 }
 
-/** Whether the timestamp of the line scanned last has neither year nor zone: `classicTime` reads it. */
+/** Whether the timestamp of the line scanned last has neither year nor zone; if so, `classicTime` reads it. */
 export function isClassicTime(): boolean {
   return classic
 }
@@ -209,7 +209,7 @@ export function fieldOfPriority(priority: number, name: string): string | number
   return name === 'facility' ? FACILITIES[priority >> 3] : SEVERITIES[priority & 7]
 }
 
-/** What a syslog line says; parts that it does not have are missing. */
+/** The parts of a syslog line; those that it does not have are missing. */
 export type SyslogFields = {
   message: string
   /** RFC 3339. */
@@ -224,7 +224,7 @@ export type SyslogFields = {
   structured_data?: Record<string, Record<string, string | string[]>>
 }
 
-/** The line [start, end) decoded; undefined when it is not syslog. `wall` gives the year where the line has none. */
+/** Decodes the line [start, end); undefined if it is not syslog. `wall` gives the year if the line has none. */
 export function parseSyslog(b: Buffer, start: number, end: number, wall: number): SyslogFields | undefined {
   if (!scanSyslog(b, start, end)) return undefined
   const text = (part: number) =>

@@ -1,18 +1,18 @@
 /**
- * Memory for large reads, used again: fresh memory for each would cost page faults, and a garbage collection every few
- * dozen reads. Invariants: a chunk is given out again only when everyone who held it has let go of it, each once.
- * Who never lets go does no harm: the chunk is collected like any other, and another one is made.
+ * Reuses memory for large reads: fresh memory for each would cost page faults, and a garbage collection every few dozen
+ * reads. Invariants: a chunk is reused only after every holder has released it, each once. A chunk that is never
+ * released does no harm: it is collected as usual, and another one is allocated.
  */
 
-/** A read of 256 KiB, behind the beginning of a line that the read before left unfinished. */
+/** A read of 256 KiB after the unfinished line that the previous read left. */
 export const POOLED_BYTES = 272 * 1024
-/** Chunks kept for later. */
+/** Most chunks kept for reuse. */
 const MOST_KEPT = 24
 
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
 
-/** A chunk of at least `size` bytes; the caller holds it. Only a large one is ever used again. */
+/** Returns a chunk of at least `size` bytes, held by the caller. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
   if (size > POOLED_BYTES || size < POOLED_BYTES / 2) return Buffer.allocUnsafeSlow(size)
   const chunk = kept.pop() ?? Buffer.allocUnsafeSlow(POOLED_BYTES)
@@ -20,7 +20,10 @@ export function takeChunk(size: number): Buffer {
   return chunk
 }
 
-/** One more holds the chunk. Returns what lets go of it again, to be called once; undefined: it is not used again. */
+/**
+ * Adds a holder of the chunk. Returns a function that releases it, to be called once; undefined if the chunk is not
+ * reused.
+ */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined
@@ -28,7 +31,7 @@ export function holdChunk(chunk: Buffer): (() => void) | undefined {
   return () => freeChunk(chunk)
 }
 
-/** The holder lets go. */
+/** Releases the chunk for one holder. */
 export function freeChunk(chunk: Buffer): void {
   const count = holders.get(chunk)
   if (count === undefined) return

@@ -1,42 +1,42 @@
 /**
- * Bytes to lines, without copying them. The reader asks for room, reads into it, and commits what it got; it gets
- * back a frame: the complete lines as ranges of one chunk. The unfinished rest stays in the splitter, and the room
- * given next follows right behind it, in the same chunk while that has space.
+ * Splits bytes into lines without copying them. The reader requests space, reads into it, and commits what it read. The
+ * result is a frame: the complete lines as ranges of one chunk. The unfinished rest stays in the splitter, and the next
+ * space follows directly after it, in the same chunk while that has room.
  *
- * Invariants: every byte committed is in exactly one line or one line end of exactly one frame, in order, once the
- * line is complete or flushed. A line longer than `maxLineBytes` (without its line end) comes in pieces of at most that
- * many bytes, cut between UTF-8 characters. The result does not depend on the portions that the bytes came in, and the
- * work is linear in the bytes committed, however small the portions.
+ * Invariants: every committed byte is in exactly one line or line end of exactly one frame, in order, once the line is
+ * complete or flushed. A line longer than `maxLineBytes` (without its line end) is cut into pieces of at most that many
+ * bytes, between UTF-8 characters. The result does not depend on how the bytes were portioned, and the work is linear
+ * in the committed bytes, however small the portions.
  */
 
 import { freeChunk, holdChunk, takeChunk } from './chunk-pool.js'
 
-/** Low bits of a line's flags: how many bytes its line end has (0: none, 1: LF, 2: CRLF). */
+/** Low bits of a line's flags: the length of its line end in bytes (0: none, 1: LF, 2: CRLF). */
 export const LINE_END = 3
-/** The line goes on in the next event: this is a piece of an over-long line. */
+/** The line continues in the next event: this is a piece of an over-long line. */
 export const PIECE = 4
 /** The line began in an earlier event. */
 export const CONTINUES = 8
 
-/** Lines as ranges of a chunk: line i is chunk[starts[i], ends[i]), its line end follows it. */
+/** Lines as ranges of a chunk: line i is chunk[starts[i], ends[i]), followed by its line end. */
 export interface Frame {
   readonly chunk: Buffer
   readonly length: number
   readonly starts: Int32Array
   readonly ends: Int32Array
   readonly flags: Uint8Array
-  /** Bytes of all lines and their line ends. */
+  /** Total bytes of all lines and their line ends. */
   readonly bytes: number
-  /** Where the chunk can be used again: to be called once, when nobody needs the frame's bytes any more. */
+  /** Set if the chunk can be reused: call it once, when the bytes of the frame are not needed any more. */
   readonly letGo?: (() => void) | undefined
 }
 
 const LF = 0x0a
 const CR = 0x0d
-/** The longest UTF-8 character: a piece has room for one at least. */
+/** The longest UTF-8 character. A piece has room for at least one. */
 const LONGEST_CHARACTER = 4
 
-/** The columns of the frame being made. `commit` and `flush` finish what they begin, so all splitters share them. */
+/** The columns of the frame being built. `commit` and `flush` never yield, so all splitters share them. */
 let starts = new Int32Array(256)
 let ends = new Int32Array(256)
 let flagsOf = new Uint8Array(256)
@@ -55,19 +55,19 @@ function growColumns(): void {
 }
 
 export class LineSplitter {
-  /** Pieces that over-long lines were cut in so far, without the last ones. */
+  /** Number of pieces that over-long lines were cut into so far, without the last piece of each. */
   pieces = 0
   protected readonly maxLineBytes: number
   protected chunk: Buffer = Buffer.alloc(0)
-  /** The unfinished line is chunk[start, end); no LF lies before `scanned`. */
+  /** The unfinished line is chunk[start, end); there is no LF before `scanned`. */
   protected start = 0
   protected end = 0
   protected scanned = 0
-  /** Whether the unfinished line's beginning was already given out. */
+  /** Whether the beginning of the unfinished line was already emitted. */
   protected goesOn: boolean
   #length = 0
 
-  /** `continues`: the first byte to come is in the middle of a line (a resumed file). */
+  /** `continues`: the first byte is in the middle of a line (a resumed file). */
   constructor(maxLineBytes: number, continues = false) {
     this.maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
     this.goesOn = continues
@@ -78,7 +78,7 @@ export class LineSplitter {
     return this.end - this.start
   }
 
-  /** Whether what is unfinished ends in the middle of a line. */
+  /** Whether the pending bytes end in the middle of a line. */
   get inLine(): boolean {
     return this.pending > 0
   }
@@ -88,16 +88,16 @@ export class LineSplitter {
     return this.goesOn
   }
 
-  /** What a splitter that begins where the next event begins has to know of what was before; 0: nothing. */
+  /** State that a splitter needs to start where the next event begins; 0: none. */
   get carry(): number {
     return 0
   }
 
-  /** Room for at least `want` bytes. Valid until the next call. */
+  /** Space for at least `want` bytes. Valid until the next call. */
   reserve(want: number): Buffer {
     if (this.chunk.length - this.end < want) {
       const pending = this.pending
-      // At least double, so that small portions cost no copy each.
+      // Grows at least to double the size: otherwise small portions would cost a copy each.
       const next = takeChunk(pending + Math.max(want, pending))
       this.chunk.copy(next, 0, this.start, this.end)
       freeChunk(this.chunk)
@@ -109,7 +109,7 @@ export class LineSplitter {
     return this.chunk.subarray(this.end)
   }
 
-  /** `read` bytes now stand at the beginning of the room: the lines they complete, if any. */
+  /** Takes `read` bytes at the beginning of the space, and returns the lines that they complete, if any. */
   commit(read: number): Frame | undefined {
     this.end += read
     const chunk = this.chunk.subarray(0, this.end)
@@ -126,13 +126,13 @@ export class LineSplitter {
     return this.frame(from)
   }
 
-  /** Copies `bytes` in and commits them: for streams that bring buffers of their own. */
+  /** Copies and commits `bytes`: for streams that deliver their own buffers. */
   push(bytes: Buffer): Frame | undefined {
     bytes.copy(this.reserve(bytes.length))
     return this.commit(bytes.length)
   }
 
-  /** The unfinished line as it is, as an event without a line end. What follows later continues it. */
+  /** Emits the unfinished line as an event without a line end. Later bytes continue it. */
   flush(): Frame | undefined {
     if (this.pending === 0) return undefined
     const from = this.start
@@ -142,7 +142,7 @@ export class LineSplitter {
     return this.frame(from)
   }
 
-  /** Lets go of the chunk: a small unfinished line moves to a chunk of its own size, a large one keeps its place. */
+  /** Releases the chunk. A small unfinished line moves to a chunk of its own size; a large one stays where it is. */
   release(): void {
     const pending = this.pending
     if (pending * 4 > this.chunk.length) return
@@ -155,18 +155,18 @@ export class LineSplitter {
     this.chunk = next
   }
 
-  /** Pieces of exactly the largest size while the line, which reaches at least to `to`, is longer than allowed. */
+  /** Cuts pieces of exactly the maximum size while the line, which reaches at least to `to`, is too long. */
   protected cutPieces(to: number): void {
     while (to - this.start > this.maxLineBytes) {
       let cut = this.start + this.maxLineBytes
-      // Not inside a character: back to its first byte, which is at most three before.
+      // Not inside a character: go back to its first byte, at most three bytes before.
       for (let back = 0; back < 3 && (this.chunk[cut]! & 0xc0) === 0x80; back++) cut--
       if ((this.chunk[cut]! & 0xc0) === 0x80) cut = this.start + this.maxLineBytes
       this.putPiece(cut, 0)
     }
   }
 
-  /** What ends at `end` goes on in the next event. */
+  /** Adds a piece that ends at `end` and continues in the next event. */
   protected putPiece(end: number, lineEnd: number): void {
     this.put(end, PIECE | lineEnd)
     this.pieces++

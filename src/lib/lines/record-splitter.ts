@@ -1,31 +1,31 @@
 /**
- * Joins lines to events of several lines. A `Joiner` decides whether a line belongs to the event before it; an event is the range
- * from the beginning of its first line to the end of its last, with the line ends between them as they were read.
+ * Joins lines to multi-line events. A `Joiner` decides whether a line belongs to the event before it. An event is the
+ * range from the beginning of its first line to the end of its last, including the original line ends between them.
  *
- * Invariants, beyond those of LineSplitter: every line is judged once, by the same bytes of it whatever the portions
- * that they came in. An event is given out when the next line begins another one, when its last line says that it
- * ends, or when it is flushed; until then all of it is pending. An event longer than allowed comes in pieces, cut
- * between lines where that is possible. The carry at the end of a frame, and whether that is in the middle of a line,
- * are all that a new splitter needs to go on there as this one would.
+ * Invariants, in addition to those of LineSplitter: every line is judged once, by the same bytes, however they were
+ * portioned. An event is emitted when the next line begins another one, when its last line ends it, or when it is
+ * flushed; until then all of it is pending. An over-long event is cut into pieces, between lines if possible. The carry
+ * at the end of a frame, and whether that is in the middle of a line, are all the state that a new splitter needs to
+ * continue there.
  */
 
 import { type Frame, LineSplitter } from './line-splitter.js'
 
-/** What a line is to the event before it. */
+/** Verdicts on a line: it begins an event. */
 export const BEGINS = 0
-/** It belongs to an event that waits for more, and begins one where none does. */
+/** It belongs to an event that is still open, and begins one if there is none. */
 export const JOINS = 1
-/** It belongs to the event before, also when that was given out already. */
+/** It belongs to the event before, even if that was already emitted. */
 export const BELONGS = 2
 
-/** Bytes of a line that a joiner is shown. */
+/** Most bytes of a line that a joiner sees. */
 export const JUDGED_BYTES = 4096
 
-/** Tells which lines make one event. It keeps nothing: what it has to remember it gives back. */
+/** Decides which lines form one event. It is stateless: it returns what it has to remember. */
 export interface Joiner {
   /**
-   * What the line that begins with bytes[start, end) is to the one before, and in the higher bits what to pass
-   * of it when the next one is judged: `verdict | state << 2`. `state` is 0 at the beginning.
+   * Judges the line that begins with bytes[start, end). Returns `verdict | state << 2`; the state is passed on when the
+   * next line is judged. `state` is 0 at the beginning.
    */
   judge(state: number, bytes: Buffer, start: number, end: number): number
   /** Whether the event ends with the line [start, end). */
@@ -40,27 +40,27 @@ export interface RecordLimits {
 
 const LF = 0x0a
 const CR = 0x0d
-/** Low bits of the carry, the joiner's state is above them: there is an event that lines can belong to. */
+/** Low bits of the carry, below the state of the joiner: there is an event that lines can belong to. */
 const OPEN = 1
-/** The line before was the last of a piece: what only joins goes on in it. */
+/** The previous line was the last of a piece: a line that JOINS continues the event. */
 const CUT = 2
 
 export class RecordSplitter extends LineSplitter {
   readonly #joiner: Joiner
   readonly #maxLines: number
-  /** Whole lines of the event being collected are chunk[start, #line); the last one ends at #lineEnd. */
+  /** The complete lines of the event being collected are chunk[start, #line); the last one ends at #lineEnd. */
   #line = 0
   #lineEnd = 0
   #lines = 0
-  /** Whether it is known what the unfinished line is to the event before. */
+  /** Whether the unfinished line has been judged. */
   #judged: boolean
-  /** What is known before the unfinished line, behind its beginning, and where the event being collected begins. */
+  /** The carry before the unfinished line, after its beginning, and at the beginning of the event being collected. */
   #before: number
   #known: number
   #carry: number
   #continues: boolean
 
-  /** `continues` and `carry`: those of the splitter that came as far as the first byte to come. */
+  /** `continues` and `carry`: from the splitter that read up to the first byte. */
   constructor({ joiner, maxLines, maxBytes }: RecordLimits, continues = false, carry = 0) {
     super(maxBytes, continues)
     this.#joiner = joiner
@@ -149,7 +149,7 @@ export class RecordSplitter extends LineSplitter {
     this.#give()
   }
 
-  /** Decides about the unfinished line, of which [#line, to) is there. */
+  /** Judges the unfinished line, of which [#line, to) is available. */
   #judge(to: number): void {
     const known = this.#known
     const line = this.#line
@@ -166,7 +166,7 @@ export class RecordSplitter extends LineSplitter {
     else if (this.#lines >= this.#maxLines) this.#givePiece()
   }
 
-  /** Pieces while the event, which reaches at least to `to` in the unfinished line, is longer than allowed. */
+  /** Cuts pieces while the event, which reaches at least to `to` in the unfinished line, is too long. */
   #cut(to: number): void {
     if (to - this.start <= this.maxLineBytes) return
     if (this.#line > this.start) this.#givePiece()
@@ -175,7 +175,7 @@ export class RecordSplitter extends LineSplitter {
     if (this.start > before) this.#insideLine()
   }
 
-  /** The whole lines that wait are an event. */
+  /** Emits the complete lines that wait as an event. */
   #give(): void {
     this.put(this.#lineEnd, this.#line - this.#lineEnd)
     this.#atLine()
@@ -194,7 +194,7 @@ export class RecordSplitter extends LineSplitter {
     this.#carry = this.#before
   }
 
-  /** The next event begins inside of the unfinished line. */
+  /** The next event begins inside the unfinished line. */
   #insideLine(): void {
     this.#line = this.start
     this.#lines = 0

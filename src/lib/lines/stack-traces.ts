@@ -4,7 +4,7 @@ import { judgeJava } from './stack-traces/java.js'
 import { judgeNode } from './stack-traces/node.js'
 import { judgePython } from './stack-traces/python.js'
 
-/** Joiners for stack traces. They go by the bytes of a line, without making a string of it. */
+/** Joiners for stack traces. They examine the bytes of a line without decoding it. */
 
 const JUDGES = { java: judgeJava, python: judgePython, go: judgeGo, node: judgeNode }
 
@@ -12,11 +12,11 @@ export type Language = keyof typeof JUDGES
 
 export const LANGUAGES = Object.keys(JUDGES) as [Language, ...Language[]]
 
-/** Each language's state takes so many bits. */
+/** Bits of state per language. */
 const STATE_BITS = 3
 const STATES = (1 << STATE_BITS) - 1
 
-/** Lines of a stack trace in one of the languages belong to the event before it, or make one. */
+/** Lines of a stack trace in one of the languages belong to the event before it, or form one. */
 export function stackTraces(languages: readonly Language[]): Joiner {
   const judges = languages.map(language => JUDGES[language])
   if (judges.length === 1) return { judge: judges[0]! }

@@ -7,16 +7,16 @@ export function isAddressOrRange(text: string): boolean {
   return new AddressList().tryAdd(text)
 }
 
-/** IP addresses and ranges of them. An IPv4 address that is written as IPv6 (`::ffff:10.0.0.1`) is in those of IPv4. */
+/** A set of IP addresses and ranges. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) matches IPv4 ranges. */
 export class AddressList {
   readonly #list = new BlockList()
 
-  /** Throws for what is neither an address nor a range. */
+  /** Throws if an entry is neither an address nor a range. */
   constructor(ranges: readonly string[] = []) {
     for (const range of ranges) add(this.#list, range)
   }
 
-  /** Adds a range; false for what is neither an address nor a range. */
+  /** Adds a range; returns false if it is neither an address nor a range. */
   tryAdd(range: string): boolean {
     try {
       add(this.#list, range)
@@ -26,7 +26,7 @@ export class AddressList {
     }
   }
 
-  /** A zone (`fe80::1%eth0`) is ignored; false for what is no address. */
+  /** Ignores a zone (`fe80::1%eth0`). Returns false for anything that is not an address. */
   has(address: string): boolean {
     const plain = address.replace(/%.*$/, '')
     return isIP(plain) !== 0 && this.#list.check(plain, familyOf(plain))

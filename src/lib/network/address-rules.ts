@@ -2,21 +2,21 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { AddressList } from './address-list.js'
 
-/** Which addresses may be connected to on behalf of somebody who must not reach the network of this machine. */
+/** Decides which addresses may be connected to on behalf of users who must not reach the network of this machine. */
 
-/** Throws when it is no range. */
+/** Throws if it is not a range. */
 const listOf = (text: string) => new AddressList([text])
 
 /** `10.0.0.0/8`, `::1`, `127.0.0.1:9000`, `[fd00::/8]:443`. */
 const RULE = /^(?:\[([^\]]+)\]|([^[\]]*?))(?::(\d{1,5}))?$/
 
-/** What IANA keeps for special purposes, with the name that messages give it. */
+/** The ranges that IANA reserves for special purposes, with their names in messages. */
 const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['0.0.0.0/8', 'an unspecified address'],
   ['10.0.0.0/8', 'a private address'],
   ['100.64.0.0/10', 'an address of carrier-grade NAT'],
   ['127.0.0.0/8', 'a loopback address'],
-  // The agent of Azure's virtual machines answers at this public address.
+  // The agent of virtual machines on Azure is served at this public address.
   ['168.63.129.16/32', 'an address of the cloud platform'],
   ['169.254.0.0/16', 'a link-local address'],
   ['172.16.0.0/12', 'a private address'],
@@ -30,7 +30,7 @@ const IPV4_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['224.0.0.0/4', 'a multicast address'],
   ['240.0.0.0/4', 'a reserved address'],
 ]
-/** The first range that fits names the address. */
+/** The first matching range names the address. */
 const IPV6_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['::/128', 'an unspecified address'],
   ['::1/128', 'a loopback address'],
@@ -38,13 +38,13 @@ const IPV6_RANGES: readonly (readonly [range: string, name: string])[] = [
   ['fe80::/10', 'a link-local address'],
   ['fec0::/10', 'a private address'],
   ['ff00::/8', 'a multicast address'],
-  // What a 6to4 or Teredo address leads to is an IPv4 address that somebody else chose.
+  // A 6to4 or Teredo address leads to an IPv4 address that anyone may have chosen.
   ['2001::/23', 'a reserved address'],
   ['2001:db8::/32', 'a reserved address'],
   ['2002::/16', 'a 6to4 address'],
   ['3fff::/20', 'a reserved address'],
 ]
-/** Everything else that is public. */
+/** All other public addresses. */
 const GLOBAL_UNICAST = listOf('2000::/3')
 const NAT64 = listOf('64:ff9b::/96')
 
@@ -52,7 +52,7 @@ const DENIED = [...IPV4_RANGES, ...IPV6_RANGES].map(([range, name]) => ({ list: 
 
 interface Allowed {
   readonly list: AddressList
-  /** Undefined: any port that is not the service's own. */
+  /** Undefined: all ports except those of the service itself. */
   readonly port: number | undefined
 }
 
@@ -60,13 +60,13 @@ export class AddressRules {
   readonly #allowed: readonly Allowed[]
   readonly #ownPorts: () => readonly number[]
 
-  /** `ownPorts`: where this process listens itself. Such a port is only reached by a rule that names it. */
+  /** `ownPorts`: the ports on which this process listens. They can only be reached by a rule that names the port. */
   constructor(allowed: readonly string[], ownPorts: () => readonly number[] = () => []) {
     this.#allowed = allowed.map(text => parseRule(text)!)
     this.#ownPorts = ownPorts
   }
 
-  /** What is wrong with connecting to `address`, as in `a loopback address`; undefined: nothing. */
+  /** Why connecting to `address` is denied, as in `a loopback address`; undefined if it is allowed. */
   denied(address: string, port: number): string | undefined {
     const kind = this.#kindOf(address)
     if (kind === undefined) return undefined
@@ -86,9 +86,9 @@ export class AddressRules {
   }
 }
 
-/** Undefined when `text` is neither an address nor a range, with or without a port. */
+/** Undefined if `text` is neither an address nor a range, with or without a port. */
 export function parseRule(text: string): Allowed | undefined {
-  // Without brackets the last group of an IPv6 address could be taken for a port.
+  // Without brackets, the last group of an IPv6 address could be taken for a port.
   const match = isIPv6(text.replace(/\/\d+$/, '')) ? [text, text, undefined, undefined] : RULE.exec(text)
   const range = match?.[1] ?? match?.[2]
   const port = match?.[3] === undefined ? undefined : Number(match[3])
@@ -100,11 +100,11 @@ export function parseRule(text: string): Allowed | undefined {
   }
 }
 
-/** Without a zone, and the IPv4 address where one is written in an IPv6 address (IPv4-mapped, NAT64). */
+/** Removes a zone, and extracts an embedded IPv4 address (IPv4-mapped, NAT64). */
 function withoutPrefix(text: string): string {
   const address = text.replace(/%.*$/, '')
   if (isIPv4(address)) return address
-  // The URL parser writes every IPv6 address in one way, an embedded IPv4 address as two groups.
+  // The URL parser normalizes IPv6 addresses and writes an embedded IPv4 address as two groups.
   const written = URL.canParse(`http://[${address}]`) ? new URL(`http://[${address}]`).hostname.slice(1, -1) : address
   if (!written.startsWith('::ffff:') && !NAT64.has(written)) return written
   const [high = 0, low = 0] = lastGroups(written)

@@ -2,25 +2,28 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { after } from '../time.js'
 
 /**
- * Sockets that systemd listens on for us (socket activation). Invariants: connections are accepted only while somebody
- * wants them, or is about to: those that come before the start, and after `letGo`, wait in the kernel for the next process;
- * those that come while what took them is replaced wait here.
+ * Sockets on which systemd listens for this process (socket activation). Invariants: connections are accepted only
+ * while someone takes them or is about to. Those that arrive before the start, and after `letGo`, wait in the kernel
+ * for the next process; those that arrive while their server is being replaced wait here.
  */
 
 export type ListenAddress = { readonly host: string; readonly port: number } | { readonly systemd: string }
 
-/** What a server learns about the connections that it gets. */
+/** A server that takes connections. */
 export interface Claimant {
   take(socket: Socket): void
 }
 
 const FIRST_FD = 3
-/** Node.js looks at it whenever a connection is accepted. */
+/** Node.js reads the property whenever it accepts a connection. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/** How long connections are accepted for whoever takes them next: longer than a replacement may take, with any sane shutdown_timeout. */
+/**
+ * How long connections are accepted for the next claimant: longer than a reload takes with any sensible
+ * shutdown_timeout.
+ */
 const GRACE_MS = 15 * 60_000
 
-/** All sockets of one name. */
+/** All sockets with the same name. */
 class Inherited {
   readonly #fds: readonly number[]
   #servers: Pausing[] | undefined
@@ -37,7 +40,7 @@ class Inherited {
     return this.#claimant === undefined
   }
 
-  /** It cannot be had again in this process. */
+  /** Whether it was released for good in this process. */
   get isGone(): boolean {
     return this.#isGone
   }
@@ -74,7 +77,7 @@ class Inherited {
     for (const socket of this.#waiting.splice(0)) socket.destroy()
   }
 
-  /** HOST:PORT of the first; of a Unix socket nothing is known. */
+  /** HOST:PORT of the first socket; empty for a Unix socket. */
   get address(): string {
     const address = this.#servers?.[0]?.address()
     return typeof address === 'string' ? address : address ? addressText(address) : ''
@@ -94,7 +97,7 @@ class Inherited {
     return server as Pausing
   }
 
-  /** One that had to wait was not read meanwhile. */
+  /** A connection that had to wait has not been read. */
   #hand(socket: Socket): void {
     this.#claimant!.take(socket)
     if (socket.listenerCount('data') > 0) socket.resume()
@@ -104,7 +107,7 @@ class Inherited {
 export class InheritedSockets {
   readonly #byName = new Map<string, Inherited>()
 
-  /** What the environment says was handed over to process `pid`; takes it out of the environment. */
+  /** Reads the sockets passed to process `pid` from the environment, and removes those variables. */
   static from(env: NodeJS.ProcessEnv, pid = process.pid, firstFd = FIRST_FD): InheritedSockets {
     const { LISTEN_PID, LISTEN_FDS, LISTEN_FDNAMES = '' } = env
     for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) delete env[name]
@@ -121,7 +124,10 @@ export class InheritedSockets {
     }
   }
 
-  /** Gives the connections of a name to `claimant`, until `release`; rejects, in words for people, when it cannot. */
+  /**
+   * Passes the connections of a name to `claimant` until `release`. Rejects with a message for people if that is
+   * impossible.
+   */
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
     if (!inherited) throw new Error(`systemd has handed over no socket named ${name}: ${this.#present()}`)
@@ -144,7 +150,7 @@ export class InheritedSockets {
     }
   }
 
-  /** Nothing is accepted any more: what comes now waits for the next process. */
+  /** Stops accepting: further connections wait for the next process. */
   letGo(): void {
     for (const inherited of this.#byName.values()) inherited.letGo()
   }
@@ -158,22 +164,22 @@ export class InheritedSockets {
 
 let own: InheritedSockets | undefined
 
-/** Those of this process. */
+/** The sockets of this process. */
 export function inheritedSockets(): InheritedSockets {
   own ??= InheritedSockets.from(process.env)
   return own
 }
 
 /**
- * Lets a server listen, on an address or on what systemd has handed over, until its `close`. Resolves with HOST:PORT as
- * it is, also where the system has chosen the port; or with the path of a socket.
+ * Makes a server listen, on an address or on an inherited socket, until it is closed. Resolves with the actual
+ * HOST:PORT, including a port chosen by the system, or with the path of a socket.
  */
 export async function listenOn(server: Server, address: ListenAddress): Promise<string> {
   if ('systemd' in address) {
     const take = (socket: Socket) => void server.emit('connection', socket)
     const claim = await inheritedSockets().claim(address.systemd, { take })
     server.once('close', () => claim.release())
-    // A server of HTTP minds its timeouts from then on.
+    // An HTTP server starts its timeouts on this event.
     server.emit('listening')
     return claim.address
   }
@@ -187,7 +193,7 @@ export async function listenOn(server: Server, address: ListenAddress): Promise<
   return addressText(server.address() as AddressInfo)
 }
 
-/** The address as it is written in a configuration. */
+/** The address in the notation of the configuration. */
 export function listenText(address: ListenAddress): string {
   if ('systemd' in address) return `systemd:${address.systemd}`
   const { host, port } = address

@@ -1,19 +1,19 @@
-/** What stands in front of the first character and behind the last. */
+/** The symbol before the first character and after the last. */
 export const NOTHING = 0
 
-/** Beyond the Basic Multilingual Plane, characters that are remembered. */
+/** Limit of cached characters beyond the Basic Multilingual Plane. */
 const MOST_RARE = 4096
 
-/** A part that is one character, and stands for itself. */
+/** An atom that is a single literal character. */
 const PLAIN = /^(?:[^.[\\]|\\[^dDsSwWpPbB])/u
-/** Of parts that are written like this every member is among POSSIBLE, in any case. */
+/** For atoms of this form, every member is among POSSIBLE, whether case is ignored or not. */
 const NARROW = /^(?:[\x20-\x2d\x2f-\x5a\x5e-\x7f]|\\[dsw]|\\[^\w]|\[(?!\^)(?:[\x20-\x5a\x5e-\x7f]|\\[dsw]|\\[^\w])*\])$/
 const SPACES = [0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000, 0xfeff]
 const POSSIBLE = [
   ...Array.from({ length: 128 }, (_, code) => code),
   ...Array.from({ length: 11 }, (_, i) => 0x2000 + i),
   ...SPACES,
-  // The long s and the Kelvin sign are s and k where case is ignored.
+  // When case is ignored, the long s and the Kelvin sign match s and k.
   ...[0x17f, 0x212a],
 ].map(code => String.fromCharCode(code))
 
@@ -24,12 +24,12 @@ interface Atom {
 }
 
 /**
- * The single-character parts of a pattern, and the symbols that they distinguish: two characters that each part treats in
- * the same way are the same symbol. V8 decides whether a character belongs to a part, so case, classes and properties
- * are exactly its own.
+ * The single-character parts (atoms) of a pattern, and the symbols that they distinguish: two characters that every
+ * atom treats alike are the same symbol. V8 decides whether a character belongs to an atom, so case, classes and
+ * properties are exactly those of V8.
  */
 export class Atoms {
-  /** Symbols of the first 256 characters, NOTHING where `symbolOf` has not been asked yet. */
+  /** Symbols of the first 256 characters; NOTHING if not determined yet. */
   readonly latin = new Uint16Array(256)
   readonly #atoms: Atom[] = []
   readonly #indexes = new Map<string, number>()
@@ -37,10 +37,10 @@ export class Atoms {
   readonly #pages: (Uint16Array | undefined)[] = [this.latin]
   readonly #rare = new Map<number, number>()
   readonly #byMembers = new Map<string, number>()
-  /** By symbol, and by atom in each. */
+  /** Membership by symbol and by atom. */
   readonly #members: Uint8Array[] = []
 
-  /** The index of the part that is written as `source`. */
+  /** The index of the atom that is written as `source`. */
   index(source: string, flags: string): number {
     const relevant = flags.replace(/[^ius]/g, '')
     const name = `${relevant}/${source}`
@@ -53,12 +53,12 @@ export class Atoms {
     return index
   }
 
-  /** Whether the part is one character that stands for itself. */
+  /** Whether the atom is a single literal character. */
   isPlain(atom: number): boolean {
     return PLAIN.test(this.#atoms[atom]!.source)
   }
 
-  /** The character that the part stands for, if it is one in any case. */
+  /** The character of the atom, if it is a single one even when case is ignored. */
   charOf(atom: number): string | undefined {
     const { source, flags } = this.#atoms[atom]!
     if (flags.includes('i') || !PLAIN.test(source)) return undefined
@@ -66,7 +66,7 @@ export class Atoms {
     return /^\\\W$/.test(source) ? source[1] : undefined
   }
 
-  /** Whether surely no character belongs to both. */
+  /** Whether certainly no character belongs to both. */
   areDisjoint(a: number, b: number): boolean {
     return this.#isOutside(a, b) || this.#isOutside(b, a)
   }
@@ -76,12 +76,12 @@ export class Atoms {
     return NARROW.test(source) && POSSIBLE.every(char => !test.test(char) || !this.#atoms[other]!.test.test(char))
   }
 
-  /** Symbols that were seen up to now, NOTHING included. */
+  /** Number of symbols seen so far, including NOTHING. */
   get symbols(): number {
     return this.#members.length + 1
   }
 
-  /** By atom, whether the symbol belongs to it. Not for NOTHING, which belongs to none. */
+  /** Whether the symbol belongs to each atom, by atom. Not for NOTHING, which belongs to none. */
   membersOf(symbol: number): Uint8Array {
     return this.#members[symbol - 1]!
   }

@@ -3,15 +3,15 @@ import { compileProgram, Looks } from './program.js'
 import { Scanner } from './scanner.js'
 import type { Look, Node } from './syntax.js'
 
-/** Searching for a long text may take long where it is repetitive. */
+/** Longest text that is searched first: searching for a long repetitive text may be slow. */
 const MOST_REQUIRED = 32
 
-/** The test of a text, in a time that is proportional to its length. Throws UnboundedPattern. */
+/** Compiles a test whose time is proportional to the length of the text. Throws UnboundedPattern. */
 export function compileAutomaton(node: Node, atoms: Atoms, flags: string): (text: string) => boolean {
   const unicode = flags.includes('u')
   const looks = new Looks()
   const program = compileProgram(node, atoms, looks)
-  // Grows while it is gone through: what stands within a look-around comes before it.
+  // The list grows during this loop: nested look-arounds come before the outer one.
   const programs = looks.all.map((look: Look) => ({
     program: { ...compileProgram(look.node, atoms, looks, !look.behind), anchored: false },
     backwards: !look.behind,
@@ -29,7 +29,7 @@ export function compileAutomaton(node: Node, atoms: Atoms, flags: string): (text
   }
 }
 
-/** The longest text that is in every match, as far as it is easily found: V8 looks for it much faster. */
+/** The longest text that every match contains, if it is easy to find: V8 searches for it much faster. */
 function requiredText(node: Node, atoms: Atoms): string {
   let longest = ''
   let current = ''

@@ -2,9 +2,9 @@ import type { Atoms } from './atoms.js'
 import type { Node } from './syntax.js'
 
 /**
- * How long a backtracking matcher may take for a pattern. The number of ways that it may have to try is estimated as
- * `factor * n ** degree` for a text of n characters. A repeat adds nothing where the character behind it decides where it
- * ends, as in `[^"]*"`.
+ * Estimates how long a backtracking matcher may take for a pattern. The number of ways that it may have to try is
+ * estimated as `factor * n ** degree` for a text of n characters. A repeat adds nothing if the character after it
+ * determines where it ends, as in `[^"]*"`.
  */
 
 interface Ways {
@@ -12,25 +12,25 @@ interface Ways {
   readonly degree: number
 }
 
-/** What the pattern goes on with. */
+/** What follows in the pattern. */
 interface Rest {
   readonly atoms: readonly number[]
-  /** It may begin with an assertion, which may fail anywhere. */
+  /** It may begin with an assertion, which can fail anywhere. */
   readonly asserts: boolean
-  /** Nothing can fail any more. */
+  /** Nothing after this can fail. */
   readonly done: boolean
 }
 
-/** Steps that a character of text may cost, whatever the text's length, and in one of at most LONGEST characters. */
+/** Limits of steps per character: for texts of any length, and for texts of at most LONGEST characters. */
 const MOST_STEPS = 64
 const MOST_STEPS_OF_SHORT = 1024
 const LONGEST = 448
-/** Of many ways that fail, most fail within so many characters. */
+/** When many ways fail, most fail within this many characters. */
 const LIKELY_LENGTH = 4
 const HOPELESS: Ways = { factor: Infinity, degree: 0 }
 const DONE: Rest = { atoms: [], asserts: false, done: true }
 
-/** The longest text on which backtracking takes a time that is in proportion to its length. */
+/** The longest text for which backtracking takes time proportional to its length. */
 export function longestForBacktracking(node: Node, anchored: boolean, atoms: Atoms): number {
   const cost = new Cost(atoms)
   const { factor, degree } = cost.ways(node, DONE)
@@ -47,7 +47,7 @@ export function longestForBacktracking(node: Node, anchored: boolean, atoms: Ato
 
 class Cost {
   readonly #atoms: Atoms
-  /** The bodies of repeats without end, behind which something can fail. */
+  /** The bodies of unbounded repeats that something fallible follows. */
   readonly repeats: Node[] = []
 
   constructor(atoms: Atoms) {
@@ -78,7 +78,7 @@ class Cost {
         return { factor, degree: Math.max(...each.map(({ degree }) => degree)) }
       }
       case 'look':
-        // It is left as soon as it matches, and not entered again.
+        // It ends at its first match and is not entered again.
         return this.ways(node.node, { atoms: [], asserts: true, done: false })
       case 'repeat':
         return this.#repeat(node, rest)
@@ -103,7 +103,7 @@ class Cost {
     return { factor: factor ** max + (min === 0 ? 1 : 0), degree }
   }
 
-  /** What a pattern goes on with that has `node` before `rest`. */
+  /** The rest of the pattern when `node` comes before `rest`. */
   #before(node: Node, rest: Rest): Rest {
     switch (node.kind) {
       case 'atom':
@@ -133,13 +133,15 @@ class Cost {
     return a.atoms.every(one => b.atoms.every(other => this.#atoms.areDisjoint(one, other)))
   }
 
-  /** Whether a match begins with a character that no repeat takes: then repeats from different beginnings do not overlap. */
+  /**
+   * Whether a match begins with a character that no repeat accepts: then repeats from different starts do not overlap.
+   */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)
     return leadingAtoms(node).some(atom => all.every(other => this.#atoms.areDisjoint(atom, other)))
   }
 
-  /** Characters of the pattern, repeats without end counted as their least. */
+  /** Minimum length of a match in characters; an unbounded repeat counts with its minimum. */
   fixedLength(node: Node): number {
     if (node.kind === 'look') return this.fixedLength(node.node)
     if (node.kind === 'choice') return Math.max(...node.nodes.map(part => this.fixedLength(part)))
@@ -155,7 +157,7 @@ function atomsIn(node: Node): number[] {
   return 'nodes' in node ? node.nodes.flatMap(atomsIn) : []
 }
 
-/** Those that every match begins with, as far as they have a fixed place. */
+/** The atoms with which every match begins, as far as their position is fixed. */
 function leadingAtoms(node: Node): number[] {
   if (node.kind === 'atom') return [node.atom]
   if (node.kind !== 'sequence') return []

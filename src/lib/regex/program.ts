@@ -2,8 +2,8 @@ import { type Atoms, NOTHING } from './atoms.js'
 import { type Edge, type Look, type Node, UnboundedPattern } from './syntax.js'
 
 /**
- * Whether an assertion holds between the symbols `before` and `after`, in the order of the text. `looks` has a bit for
- * each look-around that was evaluated beforehand.
+ * Whether an assertion holds between the symbols `before` and `after`, in text order. `looks` has one bit for each
+ * look-around that was evaluated beforehand.
  */
 export type Check = (before: number, after: number, looks: number) => boolean
 
@@ -13,26 +13,26 @@ export type Instruction =
   | { readonly op: 'check'; readonly holds: Check; readonly next: number }
   | { readonly op: 'match' }
 
-/** A pattern as a nondeterministic automaton. */
+/** A pattern compiled to a nondeterministic automaton. */
 export interface Program {
   readonly instructions: readonly Instruction[]
   readonly start: number
-  /** Whether a check needs to know which symbol came before, not only whether there was one. */
+  /** Whether a check needs the previous symbol, not only whether there was one. */
   readonly remembers: boolean
   /** Whether it can only match at the beginning of the text. */
   readonly anchored: boolean
 }
 
 /**
- * How large a pattern may be: a character of text costs at most about so many steps. Plain text that is not repeated
- * weighs less, because only few of its characters are ever possible at a time.
+ * Size limit of a pattern: a character of text costs at most about this many steps. Literal text that is not repeated
+ * has a lower weight, since only a few of its characters are active at a time.
  */
 const MOST_WEIGHT = 600
 const PLAIN_WEIGHT = 1 / 16
-/** They are bits of a byte. */
+/** They must fit in a byte, one bit each. */
 const MOST_LOOKS = 8
 
-/** The look-arounds of a pattern that need a scan of their own, each behind those within it. */
+/** The look-arounds of a pattern that need a separate scan, each after those nested in it. */
 export class Looks {
   readonly all: Look[] = []
   readonly #numbers = new Map<string, number>()
@@ -50,7 +50,7 @@ export class Looks {
   }
 }
 
-/** `backwards`: for a text that is read from its end. */
+/** `backwards`: for reading the text from its end. */
 export function compileProgram(node: Node, atoms: Atoms, looks: Looks, backwards = false): Program {
   return new Compiler(atoms, looks, backwards).program(node)
 }
@@ -69,7 +69,7 @@ function looksIn(node: Node): Look[] {
   return 'nodes' in node ? node.nodes.flatMap(looksIn) : []
 }
 
-/** Whether the characters on both sides of a position decide. */
+/** Whether the two adjacent characters are enough to decide it. */
 function isNear(node: Node): boolean {
   if (node.kind === 'choice') return node.nodes.every(isNear)
   return node.kind === 'atom' || node.kind === 'start' || node.kind === 'end' || node.kind === 'boundary'
@@ -82,7 +82,7 @@ class Compiler {
   readonly #instructions: Instruction[] = [{ op: 'match' }]
   #remembers = false
   #weight = 0
-  /** Repeats around the part that is compiled. */
+  /** Number of repeats around the node being compiled. */
   #repeats = 0
 
   constructor(atoms: Atoms, looks: Looks, backwards: boolean) {
@@ -107,7 +107,7 @@ class Compiler {
     return this.#instructions.push(instruction) - 1
   }
 
-  /** Instructions for `node`, that go on at `next`; where they begin. */
+  /** Adds the instructions for `node`, which continue at `next`. Returns the index of the first. */
   #compile(node: Node, next: number): number {
     switch (node.kind) {
       case 'atom':
@@ -146,7 +146,7 @@ class Compiler {
     for (let i = 0; i < min; i++) {
       const before = at
       at = this.#compile(node, at)
-      // Nothing, however often it is repeated.
+      // The body is empty, so repeating it changes nothing.
       if (at === before) break
     }
     return at

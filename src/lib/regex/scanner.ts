@@ -2,24 +2,24 @@ import { type Atoms, NOTHING } from './atoms.js'
 import type { Check, Program } from './program.js'
 
 /**
- * Runs a program over a text, character by character, in all its states at once. A set of states is a state of a
- * deterministic automaton, which is built as far as texts need it: a character of a known kind costs one step, and
- * another one at most as many as the program has instructions. What was built is forgotten when it gets too large; where
- * that happens again and again, the sets are followed without building anything.
+ * Runs a program over a text, character by character, in all its states at once. Each set of states is a state of a
+ * deterministic automaton that is built on demand: a known transition costs one step, an unknown one at most as many as
+ * the program has instructions. The automaton is dropped when it gets too large. If that happens repeatedly, the sets
+ * are simulated without building anything.
  */
 
-/** Numbers that one scanner, and all together, keep of what was built. */
+/** Limits of table cells for one scanner and for all of them. */
 const MOST_CELLS = 1 << 16
 const MOST_CELLS_OF_ALL = 1 << 22
-/** Transitions by letters beyond this are computed each time. */
+/** Transitions for letters beyond this are computed each time. */
 const MOST_LETTERS = 2048
-/** Building pays when so many characters are read for each state that is built. */
+/** Building pays off if at least this many characters are read for each state built. */
 const WORTHWHILE = 8
 const LAST_ROUND = 0xffff_ffff
 
 const DEAD = 0
 const START = 1
-/** Stands for every symbol where it is enough to know that there was one. */
+/** Stands for any symbol where only its presence matters. */
 const SOMETHING = 1
 
 const MATCH = 0
@@ -27,7 +27,7 @@ const ATOM = 1
 const FORK = 2
 const CHECK = 3
 
-/** Those that keep something. */
+/** Scanners with a table. */
 const filled = new Set<Scanner>()
 let cells = 0
 
@@ -41,14 +41,14 @@ export interface ScannerOptions {
   readonly atoms: Atoms
   readonly unicode: boolean
   readonly backwards: boolean
-  /** How many bits of look-arounds each position has. */
+  /** Number of look-around bits of each position. */
   readonly looks: number
 }
 
 export class Scanner {
   readonly #operations: Uint8Array
   readonly #nexts: Uint16Array
-  /** The other way of a fork, the index of an atom. */
+  /** The second branch of a fork, or the index of an atom. */
   readonly #operands: Uint16Array
   readonly #checks: (Check | undefined)[]
   readonly #start: number
@@ -59,7 +59,7 @@ export class Scanner {
   readonly #backwards: boolean
   readonly #looks: number
 
-  /** In which round an instruction was followed, and found, last. */
+  /** The round in which each instruction was last followed and last found. */
   readonly #followed: Uint32Array
   readonly #found: Uint32Array
   readonly #open: Uint16Array
@@ -70,7 +70,10 @@ export class Scanner {
 
   #states: State[] = []
   #numbers = new Map<string, number>()
-  /** By state and letter (a symbol and the bits of look-arounds): the next state, and in the lowest bit whether there is a match. 0 is not known. */
+  /**
+   * By state and letter (a symbol and look-around bits): the next state, with a bit for a match as the lowest. 0 is
+   * unknown.
+   */
   #table = new Int32Array(0)
   #letters = 0
   #cells = 0
@@ -101,7 +104,7 @@ export class Scanner {
     this.#looks = looks
   }
 
-  /** Whether there is a match anywhere in `text`; `looks` has the bits of each position. */
+  /** Whether there is a match anywhere in `text`; `looks` has the look-around bits of each position. */
   test(text: string, looks: Uint8Array | undefined): boolean {
     const { latin } = this.#atoms
     const shift = this.#looks
@@ -137,7 +140,7 @@ export class Scanner {
     return (this.#next(state, NOTHING, looks ? looks[text.length]! : 0) & 1) === 1
   }
 
-  /** Sets `bit` at each position of `text` where a match ends, in the direction of reading. */
+  /** Sets `bit` at each position of `text` where a match ends, in reading direction. */
   mark(text: string, looks: Uint8Array, bit: number): void {
     let state = this.#begin()
     let p = this.#backwards ? text.length : 0
@@ -162,7 +165,10 @@ export class Scanner {
     }
   }
 
-  /** Goes on with `state` at position `p` without building: marks where `bit` is given, and ends at the first match where not. */
+  /**
+   * Continues with `state` at position `p` without building. Marks matches if `bit` is given; otherwise stops at the
+   * first one.
+   */
   #simulate(text: string, p: number, state: number, looks: Uint8Array | undefined, bit: number): boolean {
     const { instructions } = this.#states[state]!
     let { previous } = this.#states[state]!
@@ -188,7 +194,7 @@ export class Scanner {
     }
   }
 
-  /** The character behind position `p`, or before it where the text is read backwards. */
+  /** The character after position `p`, or before it when reading backwards. */
   #codeAt(text: string, p: number): number {
     if (!this.#backwards) return this.#unicode ? text.codePointAt(p)! : text.charCodeAt(p)
     const code = this.#unicode && p > 1 ? text.codePointAt(p - 2)! : 0
@@ -213,7 +219,7 @@ export class Scanner {
     return this.#cells > MOST_CELLS || cells > MOST_CELLS_OF_ALL
   }
 
-  /** Forgets all that was built. */
+  /** Drops everything that was built. */
   clear(): void {
     this.#states = []
     this.#numbers = new Map()
@@ -224,7 +230,7 @@ export class Scanner {
     filled.delete(this)
   }
 
-  /** Finds the transition from `state` with a symbol, and remembers it. */
+  /** Computes the transition from `state` with a symbol and stores it. */
   #build(state: number, symbol: number, looks: number): number {
     const { instructions, previous } = this.#states[state]!
     const matched = this.#follow(instructions, instructions.length, previous, symbol, looks)
@@ -243,7 +249,10 @@ export class Scanner {
     return next
   }
 
-  /** Follows all ways that take no character, then those that take `symbol`; whether there is a match before it. */
+  /**
+   * Follows all transitions that consume nothing, then those that consume `symbol`. Returns whether there is a match
+   * before it.
+   */
   #follow(from: Uint16Array, count: number, previous: number, symbol: number, looks: number): boolean {
     if (this.#round === LAST_ROUND) {
       this.#round = 0
@@ -298,7 +307,7 @@ export class Scanner {
     return matched
   }
 
-  /** Drops all rows and begins with rows of `letters`. Returns the new number of the state. */
+  /** Drops all rows and starts again with rows of `letters`. Returns the new number of the state. */
   #renew(letters: number, instructions: Uint16Array, previous: number): number {
     this.clear()
     if (cells > MOST_CELLS_OF_ALL) for (const other of [...filled]) other.clear()
@@ -307,7 +316,7 @@ export class Scanner {
     return this.#number(instructions, previous)
   }
 
-  /** The number of the state, which is made where there is none. */
+  /** The number of the state, which is added if it is new. */
   #number(instructions: Uint16Array, previous: number): number {
     const name = String.fromCharCode(previous, ...instructions)
     const known = this.#numbers.get(name)

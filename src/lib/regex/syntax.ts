@@ -1,6 +1,6 @@
 import type { Atoms } from './atoms.js'
 
-/** The structure of a regular expression. What a single character has to be is left to V8: it is an index into Atoms. */
+/** The structure of a regular expression. Matching single characters is left to V8: an atom is an index into Atoms. */
 export type Node =
   | { readonly kind: 'atom'; readonly atom: number }
   | { readonly kind: 'sequence' | 'choice'; readonly nodes: readonly Node[] }
@@ -8,7 +8,9 @@ export type Node =
   | Edge
   | Look
 
-/** `^`, `$` and `\b`; `atom` is the line terminator or the word character, undefined where only the text has edges. */
+/**
+ * `^`, `$` and `\b`; `atom` is the line terminator or the word character, undefined if only the ends of the text count.
+ */
 export interface Edge {
   readonly kind: 'start' | 'end' | 'boundary'
   readonly atom: number | undefined
@@ -20,11 +22,11 @@ export interface Look {
   readonly behind: boolean
   readonly negated: boolean
   readonly node: Node
-  /** Two with the same text mean the same. */
+  /** Equal texts mean equal look-arounds. */
   readonly text: string
 }
 
-/** A pattern that V8 would take, and that cannot be matched in a bounded time. */
+/** V8 would accept the pattern, but it cannot be matched in bounded time. */
 export class UnboundedPattern extends Error {}
 
 const ESCAPE =
@@ -36,12 +38,12 @@ const BACK_REFERENCE = /\\(?:[1-9]\d*|k<[^>]*>)/y
 const QUANTIFIER = /(?:([*+?])|\{(\d+)(,(\d*))?\})\??/y
 const GROUP = /\((?:\?(?:(<?[=!])|<[^>]*>|([ims]*)(?:-([ims]*))?:))?/y
 
-/** Open groups. */
+/** Limit of nested groups. */
 const DEEPEST = 200
 
 const EMPTY: Node = { kind: 'sequence', nodes: [] }
 
-/** Reads a pattern that V8 has accepted. Throws UnboundedPattern. */
+/** Parses a pattern that V8 has accepted. Throws UnboundedPattern. */
 export function readSyntax(source: string, flags: string, atoms: Atoms): Node {
   return new Reader(source, flags, atoms).whole()
 }

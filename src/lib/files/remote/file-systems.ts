@@ -5,27 +5,30 @@ import { helperProcess } from '../helper-process.js'
 import { MountProbe } from './mount-probe.js'
 import { Mounts } from './mounts.js'
 
-/** How long a file system may take to answer. */
+/** Time limit for the response of a file system. */
 const PATIENCE_MS = 3000
-/** An answer so long ago still counts. */
+/** A response younger than this is still valid. */
 const FRESH_MS = 1000
-/** How long a call may wait for others to return. */
+/** How long a call may wait for other calls to return. */
 const TURN_MS = 10_000
-/** A call that was given up keeps its file system silent for so long at most, should that answer again before the call returns. */
+/**
+ * After a call that timed out, its file system counts as silent for at most this long, since it may respond again
+ * before that call returns.
+ */
 const STUCK_MS = 60_000
-/** The list of mounts is read again, and links are followed again. */
+/** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000
 const PATHS_MS = 60_000
-/** Calls to remote file systems under way at a time. Node.js has four threads for all files, names and compression. */
+/** Limit of concurrent calls to remote file systems. Node.js has four threads for all files, names and compression. */
 const MOST_CALLS = 2
-/** Probes without an answer; further file systems count as unresponsive until one has its answer. */
+/** Limit of unanswered probes. Beyond it, further file systems count as unresponsive until a probe is answered. */
 const MOST_PROBES = 32
 
 interface State {
-  /** What the next answer is expected of: the probe under way. */
+  /** The probe in progress, if there is one. */
   probe?: Promise<void> | undefined
   isSilent: boolean
-  /** Synchronous calls that were given up, and have not returned. */
+  /** Number of synchronous calls that timed out and have not returned. */
   stuck: number
   answeredAt: number
 }
@@ -34,7 +37,7 @@ export interface FileSystemsOptions {
   readonly clock?: Clock
   readonly after?: typeof after
   readonly readMounts?: () => string
-  /** Resolves when the file system mounted at `mount` has answered, whatever the answer. */
+  /** Resolves when the file system mounted at `mount` has responded, with success or an error. */
   readonly probe?: (mount: string) => Promise<void>
 }
 
@@ -48,8 +51,9 @@ export class SilentFileSystem extends Error {
 }
 
 /**
- * Which remote file systems answer. Before something of them is used, they are asked by a process of its own: a call that never
- * returns would occupy a thread of this process, and the main one if it is synchronous. Local ones are not asked.
+ * Tracks which remote file systems respond. Before one is used, another process probes it, because a call that never
+ * returns would block a thread of this process, or the main thread if it is synchronous. Local file systems are not
+ * probed.
  */
 export class FileSystems {
   readonly #clock: Clock
@@ -57,7 +61,7 @@ export class FileSystems {
   readonly #readMounts: () => string
   readonly #probe: (mount: string) => Promise<void>
   readonly #states = new Map<string, State>()
-  /** Mounts with a call under way. */
+  /** Mounts with a call in progress. */
   readonly #busy = new Set<string>()
   readonly #waiting: { readonly mount: string; readonly begin: () => void }[] = []
   #mounts = new Mounts('')
@@ -73,7 +77,7 @@ export class FileSystems {
     this.#probe = options.probe ?? (mount => own.ask(mount))
   }
 
-  /** The remote mount that `path` leads into; undefined: all of the way is local. */
+  /** The remote mount that `path` leads into; undefined if the whole path is local. */
   mountOf(path: string): string | undefined {
     const now = this.#clock.now()
     if (now - this.#readAt >= MOUNTS_MS) {
@@ -89,7 +93,7 @@ export class FileSystems {
     return this.#mounts.remoteOn(path.startsWith('/') ? path : resolve(path))
   }
 
-  /** The mount of `path` if it did not answer when it was asked last. Asks nobody. */
+  /** The mount of `path` if it did not respond to its last probe. Starts no probe. */
   silentAt(path: string): string | undefined {
     const mount = this.mountOf(path)
     return mount !== undefined && this.isSilent(mount) ? mount : undefined
@@ -99,12 +103,12 @@ export class FileSystems {
     return this.#states.get(mount)?.isSilent === true
   }
 
-  /** A call to the file system mounted at `mount` did not return in time, and may still do so. */
+  /** Reports that a call to the file system mounted at `mount` timed out. It may still return. */
   silence(mount: string, returned: Promise<void>): void {
     const state = this.#stateOf(mount)
     state.isSilent = true
     state.stuck++
-    // This timer also keeps the process from ending by itself, which it could not: endProcess sees to that.
+    // This timer also keeps the process alive, which could not exit by itself anyway; see endProcess.
     const isOver = new Promise<void>(resolve => {
       const cancel = this.#after(STUCK_MS, resolve)
       void returned.then(() => {
@@ -116,7 +120,7 @@ export class FileSystems {
     this.#expect(state, Promise.all([state.probe ?? this.#probe(mount), isOver]))
   }
 
-  /** Resolves when the file system mounted at `mount`, which did not answer, may do so again. */
+  /** Resolves when the file system mounted at `mount`, which was silent, may respond again. */
   async answered(mount: string): Promise<void> {
     const probe = this.#states.get(mount)?.probe
     await (probe ?? aMoment())
@@ -132,7 +136,7 @@ export class FileSystems {
     state.probe = probe
   }
 
-  /** Whether the file system mounted at `mount` answers now, or did a moment ago. */
+  /** Whether the file system mounted at `mount` responds now, or did less than FRESH_MS ago. */
   async answers(mount: string): Promise<boolean> {
     const state = this.#stateOf(mount)
     if (!state.probe) {
@@ -157,8 +161,8 @@ export class FileSystems {
   }
 
   /**
-   * Makes a call about `path` that another thread carries out. One call to each remote file system is under way at a time. Throws
-   * SilentFileSystem when that does not answer.
+   * Makes an asynchronous call about `path`. At most one call per remote file system is in progress. Throws
+   * SilentFileSystem if the file system does not respond.
    */
   async run<T>(path: string, call: () => Promise<T>): Promise<T> {
     const mount = this.mountOf(path)
@@ -173,7 +177,7 @@ export class FileSystems {
     }
   }
 
-  /** The same for a call that nobody has to wait for: rejects when the file system stops to answer meanwhile. */
+  /** Like `run`, but rejects if the file system stops responding during the call. */
   async runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
     const mount = this.mountOf(path)
     if (mount === undefined) return await call()
@@ -196,13 +200,13 @@ export class FileSystems {
     return result
   }
 
-  /** One of the file systems in use that does not answer now. */
+  /** One of the file systems in use that does not respond now; undefined if there is none. */
   async anySilent(): Promise<string | undefined> {
     for (const mount of this.#states.keys()) if (!(await this.answers(mount))) return mount
     return undefined
   }
 
-  /** A mount with a call under way that will not return by itself. Node.js waits for such a call when the process exits. */
+  /** A mount with a synchronous call that will not return by itself. Node.js waits for such a call on exit. */
   async stuck(): Promise<string | undefined> {
     for (const [mount, { stuck }] of this.#states) if (stuck > 0) return mount
     for (const mount of this.#busy) if (!(await this.answers(mount))) return mount
@@ -250,7 +254,7 @@ export class FileSystems {
   }
 }
 
-/** Does not keep the process from ending. */
+/** Waits for a moment without keeping the process alive. */
 function aMoment(): Promise<void> {
   return new Promise(resolve => {
     const stop = every(FRESH_MS, () => {
@@ -268,5 +272,5 @@ function readMounts(): string {
   }
 }
 
-/** Those of this process. */
+/** The file systems of this process. */
 export const fileSystems = new FileSystems()

@@ -1,20 +1,20 @@
-/** What FsThread (fs-thread.ts) and its thread (fs-worker.ts) say to each other. */
+/** Messages between FsThread (fs-thread.ts) and its worker thread (fs-worker.ts). */
 
-/** A function of node:fs; `readSync` takes a descriptor, a length and an offset. */
+/** A call of a node:fs function; `readSync` takes a descriptor, a length and an offset. */
 export interface Call {
   readonly name: string
   readonly args: readonly unknown[]
 }
 
-/** The thread begins, or makes a call; it has an answer; nobody waits for that any more. */
+/** States of the shared flag: the worker starts or a call is running; the result is there; the caller has given up. */
 export const WAITING = 0
 export const DONE = 1
 export const GIVEN_UP = 2
 
 export type Answer =
-  /** Of `readSync`: the bytes. */
+  /** The bytes, for `readSync`. */
   | { readonly result: unknown }
-  /** The numbers of a Stats or BigIntStats; undefined: there is no such file. */
+  /** The numbers of a Stats or BigIntStats; undefined if the file does not exist. */
   | { readonly stats: object | undefined }
   | { readonly entries: readonly { readonly name: string; readonly kind: EntryKind }[] }
   | { readonly error: { readonly message: string } & Partial<NodeJS.ErrnoException> }

@@ -1,17 +1,18 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads'
 import { type Answer, type Call, DONE, GIVEN_UP, WAITING } from './fs-messages.js'
 
-/** How long a thread may take to begin. */
+/** Time limit for the start of a thread. */
 const START_MS = 5000
 
 /**
- * A thread that makes synchronous calls of node:fs, which this one waits for only so long. Descriptors are those of the process. A
- * thread whose call does not return in time makes no other; it closes what it opened for nobody, and ends.
+ * A thread that makes synchronous calls of node:fs, with a time limit for the calling thread. Descriptors are those of
+ * the process. After a timeout the thread accepts no more calls; when its call returns, it closes the file that the
+ * call opened, if any, and ends.
  */
 export class FsThread {
-  /** Resolves when it can be called, or has failed. */
+  /** Resolves when the thread is ready or has failed. */
   readonly ready: Promise<void>
-  /** Resolves when it has ended. */
+  /** Resolves when the thread has ended. */
   readonly ended: Promise<void>
   hasFailed = false
   readonly #flag = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
@@ -26,7 +27,7 @@ export class FsThread {
       transferList: [port2],
       execArgv: [],
       env: {},
-      // Else it closes what it opened when it ends.
+      // Otherwise the thread would close the files that it opened when it ends.
       trackUnmanagedFds: false,
     })
     worker.unref()
@@ -35,7 +36,7 @@ export class FsThread {
     this.ready = Promise.race([this.ended, new Promise<void>(resolve => worker.once('message', () => resolve()))])
   }
 
-  /** The answer; undefined: there was none in time, and this is not to be called again. */
+  /** Returns the answer, or undefined after a timeout; then this thread must not be used again. */
   call(call: Call, ms: number): Answer | undefined {
     if (!this.#isDone(START_MS)) return undefined
     Atomics.store(this.#flag, 0, WAITING)

@@ -2,7 +2,7 @@ import fs, { type Dirent } from 'node:fs'
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { type Answer, type Call, DONE, type EntryKind, GIVEN_UP, WAITING } from './fs-messages.js'
 
-/** The thread of FsThread (fs-thread.ts): makes one synchronous call at a time, for as long as it takes. */
+/** The worker thread of FsThread (fs-thread.ts): makes one synchronous call at a time, however long it takes. */
 
 const { port, flag } = workerData as { port: MessagePort; flag: Int32Array }
 const calls = fs as unknown as Record<string, (...args: unknown[]) => unknown>
@@ -11,12 +11,12 @@ port.on('message', (call: Call) => {
   const answer = answerOf(call)
   port.postMessage(answer)
   if (isAwaited()) return
-  // Nobody knows of what it opened.
+  // The caller has given up and does not know the descriptor.
   if (call.name === 'openSync' && 'result' in answer) fs.closeSync(answer.result as number)
 })
 if (isAwaited()) parentPort!.postMessage('ready')
 
-/** Ends the wait of the other side. False: it has given up, and this thread ends. */
+/** Signals the caller that the result is ready. Returns false if it has given up; then this thread ends. */
 function isAwaited(): boolean {
   const was = Atomics.compareExchange(flag, 0, WAITING, DONE)
   if (was === GIVEN_UP) port.close()

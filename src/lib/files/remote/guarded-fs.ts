@@ -5,15 +5,19 @@ import type { Answer, EntryKind } from './fs-messages.js'
 import { FsThread } from './fs-thread.js'
 
 /**
- * Synchronous calls of node:fs that do not stop the process when a file server goes away. Calls about local files go straight to
- * node:fs. One about a file of a remote mount is made by another thread, and waited for only so long: after that the mount is silent,
- * and the call throws SilentFileSystem, which says nothing about the file. While the mount is silent all calls throw it at once.
+ * Synchronous calls of node:fs that do not block the process when a file server becomes unreachable. Calls about local
+ * files go straight to node:fs. A call about a file on a remote mount runs in another thread with a time limit. After a
+ * timeout the mount counts as silent and the call throws SilentFileSystem, which says nothing about the file. While the
+ * mount is silent, all calls throw it immediately.
  */
 
-/** How long a call to a remote file system may take. One that took longer gets twice the time when it is made again, up to the most. */
+/**
+ * Time limit of a call to a remote file system. Each time a call exceeds it, the next limit is twice as long, up to the
+ * maximum.
+ */
 const PATIENCE_MS = 1000
 const MOST_PATIENCE_MS = 5000
-/** Threads with a call that does not return. */
+/** Limit of threads with a call that does not return. */
 const MOST_STUCK = 8
 
 type Name =
@@ -35,9 +39,9 @@ class Guard {
   readonly #newThread: () => Thread
   #thread: Thread | undefined
   readonly #stuck = new Set<Thread>()
-  /** The remote mounts that open descriptors lead into. */
+  /** The remote mounts of open descriptors. */
   readonly #mounts = new Map<number, string>()
-  /** How long calls may take that were not answered when they were made last, or late. */
+  /** Time limits of calls that timed out or were late the last time. */
   readonly #patience = new Map<string, number>()
 
   constructor(systems: FileSystems, newThread: () => Thread = () => new FsThread()) {
@@ -55,7 +59,7 @@ class Guard {
     return fd
   }
 
-  /** Begins the thread, so that no call has to wait for that. */
+  /** Starts the thread in advance, which saves the first call from waiting for it. */
   async prepare(): Promise<void> {
     await this.#begin()?.ready
   }
@@ -85,7 +89,7 @@ class Guard {
     return new SilentFileSystem(mount)
   }
 
-  /** Undefined: the system gives no thread. */
+  /** Undefined if no thread can be started. */
   #begin(): Thread | undefined {
     if (this.#thread?.hasFailed) this.#thread = undefined
     try {
@@ -95,7 +99,7 @@ class Guard {
     }
   }
 
-  /** Not waited for: closing may take as long as any other call. */
+  /** Runs in the background: closing may take as long as any other call. */
   async close(fd: number, mount: string): Promise<void> {
     this.#mounts.delete(fd)
     for (;;) {
@@ -108,7 +112,10 @@ class Guard {
   }
 }
 
-/** For whoever takes an error for a fact about the file. That a file system does not answer is none, and is thrown again. */
+/**
+ * Rethrows SilentFileSystem. For callers that interpret an error as a fact about the file, which a silent file system
+ * is not.
+ */
 export function unlessSilent(error: unknown): void {
   if (error instanceof SilentFileSystem) throw error
 }
@@ -117,21 +124,21 @@ const endOf = ({ ended }: Thread) => ended
 
 let guard = new Guard(fileSystems)
 
-/** For tests: other file systems than those of this process, and other threads. The returned function undoes it. */
+/** For tests: uses other file systems and threads. The returned function restores the previous ones. */
 export function guardBy(systems: FileSystems, newThread?: () => Thread): () => void {
   const before = guard
   guard = new Guard(systems, newThread)
   return () => (guard = before)
 }
 
-/** To be awaited before synchronous calls about remote files. */
+/** Must be awaited before synchronous calls about remote files. */
 export async function prepareCalls(): Promise<void> {
   await guard.prepare()
 }
 
 const calls = fs as unknown as Record<Name, (file: string | number, ...rest: unknown[]) => unknown>
 
-/** The function of node:fs, guarded. Its first argument is a path or a descriptor. */
+/** A guarded function of node:fs. Its first argument is a path or a descriptor. */
 function guarded<T>(name: Name): T {
   const call = (file: string | number, ...rest: unknown[]) => {
     const mount = guard.mountOf(file)
@@ -172,18 +179,21 @@ export function readFileSync(path: string): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/** The descriptor is not to be used any more. That of a remote file is closed as soon as its file system answers. */
+/**
+ * Closes a descriptor, which must not be used any more. If its file is remote, it is closed once its file system
+ * responds.
+ */
 export function closeSync(fd: number): void {
   const mount = guard.mountOf(fd)
   if (mount === undefined) fs.closeSync(fd)
   else void guard.close(fd, mount)
 }
 
-/** Fills `bytes` with what stands at `at` of the file, by another thread: the length. */
+/** Reads from offset `at` into `bytes` in another thread. Resolves with the number of bytes read. */
 export async function readLater(fd: number, bytes: Buffer, at: number): Promise<number> {
   const mount = guard.mountOf(fd)
   if (mount === undefined) return await readApart(fd, bytes, at)
-  // A read that is given up may write there much later.
+  // A read that timed out may still write to its buffer much later.
   const own = Buffer.allocUnsafeSlow(bytes.length)
   const length = await guard.systems.runInTime(mount, () => readApart(fd, own, at))
   return own.copy(bytes, 0, 0, length)
@@ -195,14 +205,14 @@ function readApart(fd: number, bytes: Buffer, at: number): Promise<number> {
   })
 }
 
-/** Closes a file by another thread. */
+/** Closes a file in another thread. */
 export function closeLater(fd: number): void {
   const mount = guard.mountOf(fd)
   if (mount === undefined) fs.close(fd, () => {})
   else void guard.close(fd, mount)
 }
 
-/** What is known of a name in a folder. */
+/** An entry of a folder. */
 export type Entry = Pick<Dirent, 'name' | 'isFile' | 'isDirectory' | 'isSymbolicLink'>
 
 class FoundEntry implements Entry {
@@ -237,7 +247,7 @@ function resultOf(answer: Answer): unknown {
   return answer.result
 }
 
-/** With its methods, which do not come from another thread. */
+/** Adds the methods, which are lost between threads. */
 function statsOf(numbers: object): Stats | BigIntStats {
   const bigint = 'dev' in numbers && typeof numbers.dev === 'bigint'
   const { prototype } = fs.statSync('/', { bigint }).constructor

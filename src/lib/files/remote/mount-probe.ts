@@ -2,10 +2,10 @@ import { statfs } from 'node:fs'
 import { HelperProcess } from '../helper-process.js'
 import { inTurn } from '../in-turn.js'
 
-/** Exit codes of the shell. */
+/** Exit codes of the shell from this one on mean that a signal ended the program. */
 const ENDED_BY_SIGNAL = 128
 
-/** Asks file systems whether they answer, by programs: one that waits keeps nobody else waiting. */
+/** Probes file systems with programs, so a probe that hangs blocks nothing else. */
 export class MountProbe {
   readonly #helper: HelperProcess
 
@@ -13,12 +13,12 @@ export class MountProbe {
     this.#helper = helper
   }
 
-  /** Resolves when the file system mounted at `mount` has answered, whatever the answer. */
+  /** Resolves when the file system mounted at `mount` has responded, with success or an error. */
   async ask(mount: string): Promise<void> {
     if (mount.includes('\n')) return await byThread(mount)
     this.#helper.start()
     for (;;) {
-      // It asks a network file system for its size, which nobody keeps in memory.
+      // It requests the size of the file system, which no network file system answers from a cache.
       const code = await this.#helper.run(['stat', '-f', '--', mount])
       if (code === undefined) return await byThread(mount)
       if (code < ENDED_BY_SIGNAL) return
@@ -26,7 +26,7 @@ export class MountProbe {
   }
 }
 
-/** Where there is no such process a thread has to do; never more than one. */
+/** Probes in a thread if there is no helper process; one probe at a time. */
 function byThread(mount: string): Promise<void> {
   return inTurn('probe of a file system', () => new Promise<void>(done => statfs(mount, () => done())))
 }

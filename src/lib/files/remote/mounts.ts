@@ -1,18 +1,18 @@
 import { readlinkSync } from 'node:fs'
 
 /**
- * Types of file systems whose files are on another machine, or are served by a program. A call about one of their files does not
- * return while that machine or program does not answer, for hours if need be.
+ * Types of file systems whose files are on another machine or are served by a program. A call about one of their files
+ * does not return while that machine or program does not respond, possibly for hours.
  */
 const REMOTE =
   /^(nfs4?|cifs|smb3|smbfs|fuse(\..+)?|ceph|9p|afs|autofs|lustre|beegfs|gpfs|glusterfs|ocfs2|gfs2|orangefs|virtiofs|vboxsf)$/
-/** Served by a program that keeps nothing elsewhere, and used for parts of /proc. */
+/** Served by a local program that stores nothing elsewhere; used for parts of /proc. */
 const NOT_REMOTE = new Set(['fuse.lxcfs'])
-/** Symbolic links in a row, as the kernel follows them. */
+/** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
 const MOST_PATHS = 20_000
 
-/** The mounts of the machine, as `/proc/self/mountinfo` has them. */
+/** The mounts of this machine, as listed in `/proc/self/mountinfo`. */
 export class Mounts {
   readonly #remoteAt = new Map<string, boolean>()
   readonly #hasRemote: boolean
@@ -23,13 +23,13 @@ export class Mounts {
       const [before = '', after = ''] = line.split(' - ')
       const point = before.split(' ')[4]
       const type = after.split(' ')[0]!
-      // A later mount hides the ones before it. Without the root nothing works, whatever is done about it.
+      // A later mount hides earlier ones. The root is never treated as remote: without it nothing works anyway.
       if (point !== undefined) this.#remoteAt.set(unescaped(point), isRemote(type) && point !== '/')
     }
     this.#hasRemote = [...this.#remoteAt.values()].includes(true)
   }
 
-  /** The first remote mount on the way to `path`, an absolute one. No call is made about anything in such a mount. */
+  /** The first remote mount on an absolute path. Makes no call about anything on such a mount. */
   remoteOn(path: string): string | undefined {
     if (!this.#hasRemote) return undefined
     if (this.#found.has(path)) return this.#found.get(path)
@@ -39,7 +39,7 @@ export class Mounts {
     return found
   }
 
-  /** Links may lead elsewhere by now. */
+  /** Drops the cached paths, since symbolic links may have changed. */
   forgetPaths(): void {
     this.#found.clear()
   }
@@ -72,7 +72,7 @@ function isRemote(type: string): boolean {
   return REMOTE.test(type) && !NOT_REMOTE.has(type)
 }
 
-/** Spaces and the like are written as `\040`. */
+/** Spaces and some other characters are written as `\040`. */
 function unescaped(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal) => String.fromCharCode(Number.parseInt(octal, 8)))
 }

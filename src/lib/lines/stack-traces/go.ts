@@ -2,12 +2,12 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, isWord, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
 /**
- * Panics and goroutine dumps of Go, with the empty lines in them; a stack that a program logged, with its goroutine or
- * only the names of its functions, joins the line before.
+ * Panics and goroutine dumps of Go, with their empty lines. A stack that a program logged, with its goroutine or only
+ * with function names, joins the line before.
  */
 
 const IDLE = 0
-/** What went wrong was said, the goroutines follow. */
+/** The error was printed; goroutines follow. */
 const HEAD = 1
 /** In the calls of a goroutine. */
 const CALLS = 2
@@ -53,7 +53,7 @@ function isStack(b: Uint8Array, start: number, end: number): boolean {
   return b[start] !== STACKS[0]![0] || isDigit(b[start + STACKS[0]!.length])
 }
 
-/** `main.(*Server).serve(0xc000010018, {0x0, 0x0})`: no space before its first parenthesis. */
+/** `main.(*Server).serve(0xc000010018, {0x0, 0x0})`: there is no space before its first parenthesis. */
 function isCall(b: Uint8Array, start: number, end: number): boolean {
   if (b[end - 1] !== CLOSE) return false
   let p = start
@@ -61,7 +61,7 @@ function isCall(b: Uint8Array, start: number, end: number): boolean {
   return b[p] === OPEN
 }
 
-/** `rax    0x0`, as the runtime prints for some signals. */
+/** `rax    0x0`, which the runtime prints for some signals. */
 function isRegister(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   while (p < end && p - start <= LONGEST_REGISTER && isWord(b[p])) p++
@@ -69,7 +69,7 @@ function isRegister(b: Uint8Array, start: number, end: number): boolean {
   return p > start && value > p && startsWith(b, value, end, REGISTER)
 }
 
-/** `github.com/acme/shop.(*Cart).Add` and nothing else, as error packages and zap print it. */
+/** Only `github.com/acme/shop.(*Cart).Add`, as error packages and zap print it. */
 function isFunction(b: Uint8Array, start: number, end: number): boolean {
   let dot = -1
   for (let p = start; p < end; p++) {

@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { endsWithAny, INDENTED, isDigit, isUpper, isWord, marginOf, startsWith, startsWithAny, TEXT } from './lines.js'
 
 /**
- * Stack traces of the JVM. The name of an exception at the margin joins the line before, as logging libraries print
- * it; frames, causes and whatever else is indented belong to it.
+ * Stack traces of the JVM. The name of an exception at the margin joins the line before, as logging libraries print it;
+ * frames, causes and all other indented lines belong to it.
  */
 
 const IDLE = 0
@@ -19,7 +19,7 @@ const COLON = 0x3a
 export function judgeJava(state: number, b: Uint8Array, start: number, end: number): number {
   const margin = marginOf(b, start, end)
   if (margin === INDENTED) return BELONGS | (TRACE << 2)
-  // A message may have empty lines in it.
+  // A message may contain empty lines.
   if (margin !== TEXT) return state === TRACE ? JOINS | (TRACE << 2) : BEGINS | (IDLE << 2)
   if (startsWithAny(b, start, end, LINKS)) return BELONGS | (TRACE << 2)
   if (startsWith(b, start, end, MORE) && isDigit(b[start + MORE.length])) return BELONGS | (TRACE << 2)
@@ -27,7 +27,7 @@ export function judgeJava(state: number, b: Uint8Array, start: number, end: numb
   return BEGINS | ((startsWith(b, start, end, UNCAUGHT) ? TRACE : IDLE) << 2)
 }
 
-/** `java.lang.IllegalStateException: message`: a name with a package, by itself or before a colon. */
+/** `java.lang.IllegalStateException: message`: a name with a package, alone or before a colon. */
 function isThrowable(b: Uint8Array, start: number, end: number): boolean {
   if (isDigit(b[start])) return false
   let p = start

@@ -1,4 +1,4 @@
-/** What the recognizers of stack traces ask of the line [start, end). */
+/** Predicates on a line [start, end) for the recognizers of stack traces. */
 
 export const BLANK = 0
 export const INDENTED = 1
@@ -7,13 +7,13 @@ export const TEXT = 2
 const TAB = 0x09
 const SPACE = 0x20
 
-/** Whether the line has nothing to say, begins with white space, or begins at the margin. */
+/** Whether the line is blank, begins with white space, or begins at the margin. */
 export function marginOf(b: Uint8Array, start: number, end: number): 0 | 1 | 2 {
   const p = skipSpace(b, start, end)
   return p === end ? BLANK : p > start ? INDENTED : TEXT
 }
 
-/** The first byte that is no space and no tab. */
+/** The index of the first byte that is neither a space nor a tab. */
 export function skipSpace(b: Uint8Array, start: number, end: number): number {
   while (start < end && (b[start] === SPACE || b[start] === TAB)) start++
   return start
@@ -46,7 +46,7 @@ export function isUpper(byte: number | undefined): boolean {
   return byte !== undefined && byte >= 0x41 && byte <= 0x5a
 }
 
-/** Part of a name in a program; what is not ASCII counts as a letter. */
+/** Whether the byte can be part of an identifier; non-ASCII bytes count as letters. */
 export function isWord(byte: number | undefined): boolean {
   if (byte === undefined) return false
   const letter = byte | 0x20

@@ -2,8 +2,8 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { BLANK, INDENTED, isDigit, marginOf, skipSpace, startsWith, startsWithAny } from './lines.js'
 
 /**
- * Errors of Node.js with their frames, properties and causes, and the report of an uncaught one: where it was thrown,
- * the source line, the mark below it, an empty line, the error.
+ * Errors of Node.js with their frames, properties and causes, and the report of an uncaught error: its place, the
+ * source line, the mark below it, an empty line, the error.
  */
 
 const IDLE = 0
@@ -12,10 +12,10 @@ const PLACE = 1
 const SOURCE = 2
 /** The `^` below the source line. */
 const MARK = 3
-/** The empty line behind it: the error follows. */
+/** The empty line after it: the error follows. */
 const GAP = 4
 const REPORT = 5
-/** An empty line behind that: the version of Node.js may follow. */
+/** An empty line after that: the version of Node.js may follow. */
 const END = 6
 
 const bytes = (text: string) => Buffer.from(text)
@@ -60,14 +60,14 @@ function isMark(b: Uint8Array, start: number, end: number): boolean {
   return p > first && skipSpace(b, p, end) === end
 }
 
-/** `}` or `]` with nothing but the like behind it: properties that were printed over several lines. */
+/** `}` or `]` followed only by more of them: the end of properties that were printed over several lines. */
 function isClosing(b: Uint8Array, start: number, end: number): boolean {
   if (!BRACKETS.has(b[start]!)) return false
   for (let p = start + 1; p < end; p++) if (!BEHIND_BRACKETS.has(b[p]!)) return false
   return true
 }
 
-/** A path or URL, a colon and the number of a line. */
+/** A path or URL, a colon and a line number. */
 function isPlace(b: Uint8Array, start: number, end: number): boolean {
   let p = end
   while (p > start && isDigit(b[p - 1])) p--

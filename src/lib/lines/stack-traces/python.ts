@@ -2,16 +2,16 @@ import { BEGINS, BELONGS, JOINS } from '../record-splitter.js'
 import { INDENTED, marginOf, skipSpace, startsWith, startsWithAny, TEXT } from './lines.js'
 
 /**
- * Tracebacks of Python. The head joins the line before, as `logging.exception` prints it; the line at the margin behind
+ * Tracebacks of Python. The head joins the line before, as `logging.exception` prints it; the line at the margin after
  * the frames names the exception. Chained tracebacks are one event.
  */
 
 const IDLE = 0
 /** Between the head and the exception. */
 const FRAMES = 1
-/** Behind the exception. */
+/** After the exception. */
 const NAMED = 2
-/** An empty line behind that: another traceback may follow. */
+/** An empty line after that: another traceback may follow. */
 const GAP = 3
 /** The sentence that joins two tracebacks. */
 const LINK = 4
