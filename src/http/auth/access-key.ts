@@ -8,7 +8,7 @@ import { type AuthOptions, keyProblem, trimKey } from './auth-options.js'
 
 const LONGEST_KEY = 16 * 1024
 
-/** Which content of a file was read. */
+/** Identifies the content of a file that was read. */
 interface Version {
   readonly ino: number
   readonly size: number
@@ -17,8 +17,8 @@ interface Version {
 }
 
 /**
- * The key that requests carry, from wherever it is kept. A file is read again when it changed. While it cannot be
- * used, the key known before stays in use; without one, delivery holds. No message or log line shows a key.
+ * The key that requests carry, from any of its possible places. A file is read again when it changes. While it is
+ * unusable, the last key stays in use; without one, delivery pauses. No message or log line contains a key.
  */
 export class AccessKey {
   readonly #auth: AuthOptions
@@ -29,7 +29,7 @@ export class AccessKey {
   #toldUnusable = false
   #toldReadable = false
 
-  /** `reach`: the bounds of the component that the options are of. */
+  /** `reach`: the limits of the component that the options belong to. */
   constructor(auth: AuthOptions, log: Logger, reach?: Reach) {
     this.#auth = auth
     this.#log = log
@@ -37,19 +37,19 @@ export class AccessKey {
     if (auth.key) this.#key = trimKey(auth.key.reveal())
   }
 
-  /** What was last given out, so that it can be kept out of texts. */
+  /** The key that was last returned, for redacting it from texts. */
   get last(): string | undefined {
     return this.#key
   }
 
-  /** Where an operator has to put another key. */
+  /** Where an operator has to put a new key. */
   get place(): string {
     const { key_file: file, credential } = this.#auth
     if (file) return `in ${file}, which is read again by itself`
     return credential ? `in the credential "${credential}" and restart` : 'in the configuration and reload it'
   }
 
-  /** The key to use now. Throws a DeliveryError that holds when there is none. */
+  /** The key to use now. If there is none, throws a DeliveryError that pauses delivery. */
   async current(): Promise<string> {
     const path = this.#path()
     if (path === undefined) return this.#key!
@@ -68,7 +68,7 @@ export class AccessKey {
     return this.#key!
   }
 
-  /** Reads the file, however it looks from outside; whether that gave another key than the one before. */
+  /** Reads the file again even if it looks unchanged. Resolves with true if the key is another one. */
   async changed(): Promise<boolean> {
     const before = this.#key
     try {

@@ -7,10 +7,10 @@ import { filePath, reaches } from '../../core/options/reach.js'
 import { SilentFileSystem } from '../../lib/files/remote/file-systems.js'
 import { accessSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 
-/** What RFC 9110 allows as a header name, and as an authentication scheme. */
+/** The characters that RFC 9110 allows in a header name and in an authentication scheme. */
 export const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 
-/** How a key is given, and where in a request it stands. */
+/** Where the key comes from, and where requests carry it. */
 export const auth = z
   .strictObject({
     type: z.enum(['token', 'none']).prefault('token').describe('token: a key in a header. none: no authentication.'),
@@ -44,7 +44,7 @@ export const auth = z
 
 export type AuthOptions = z.output<typeof auth>
 
-/** What `sluice validate` warns of: `key_file` is not there, or not for this user. */
+/** Warnings of `sluice validate`: `key_file` does not exist or cannot be read by this user. */
 export function keyFileWarnings({ key_file: file }: AuthOptions): OptionWarning[] {
   if (file === undefined) return []
   try {
@@ -62,14 +62,17 @@ export function keyFileWarnings({ key_file: file }: AuthOptions): OptionWarning[
   }
 }
 
-/** Without the line end that editors and `echo` leave. Not by a regular expression: one takes hours for a long text of line ends. */
+/**
+ * Removes the line end that editors and `echo` append. A regular expression would take hours for a long text of line
+ * ends.
+ */
 export function trimKey(text: string): string {
   let end = text.length
   while (end > 0 && (text[end - 1] === '\n' || text[end - 1] === '\r')) end--
   return text.slice(0, end)
 }
 
-/** What is wrong with a key, in words that do not show it; undefined when it can be sent. */
+/** Why a key is unusable, in words that do not reveal it; undefined if it can be sent. */
 export function keyProblem(key: string): string | undefined {
   if (/^•+$/.test(key)) return 'the key is hidden here: write ${secret:NAME}, and save it as a secret of the account'
   if (key === '') return 'the key is empty'

@@ -24,16 +24,19 @@ import type { RequestFormat } from './request-format.js'
 import { Transport, withoutQuery } from './transport.js'
 
 interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destination', S>, 'kind' | 'create'> {
-  /** What its requests are, by its options. These have all of `clientOptions`. */
+  /** The format of its requests for these options, which include all of `clientOptions`. */
   format(options: z.output<S>, context: ComponentContext): RequestFormat
 }
 
-/** Declares a destination that sends over HTTP: its options and its requests. Everything else is here. */
+/**
+ * Declares a destination that sends over HTTP by its options and its request format. Everything else is implemented
+ * here.
+ */
 export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOptions>>({
   format,
   ...definition
 }: HttpDefinition<S>) {
-  // The compiler cannot see this of a type that is yet to be chosen.
+  // The compiler cannot infer this for a generic type.
   const clientOptionsOf = (options: z.output<S>) => options as unknown as ClientOptions
   return defineDestination<S>({
     warnings: options => warningsOf(clientOptionsOf(options)),
@@ -168,7 +171,7 @@ class HttpDestination implements Destination {
   }
 }
 
-/** The other machine to which the key is sent without encryption; undefined: it is not. */
+/** The remote host to which the key is sent without encryption; undefined if there is none. */
 function plainKeyHost({ url, auth }: ClientOptions): string | undefined {
   const { hostname, protocol } = new URL(url)
   const isPrivate = auth.type === 'none' || protocol === 'https:' || /^(localhost|127\..*|\[::1\])$/.test(hostname)

@@ -7,7 +7,7 @@ import { httpUrl, proxy } from './connection/proxy-options.js'
 
 const HEADER_VALUE = /^[\t\x20-\x7e]*$/
 
-/** Headers that follow from the request itself. */
+/** Headers that sluice or the HTTP protocol sets. */
 const OWN_HEADERS = new Set(
   'host connection content-length content-encoding transfer-encoding expect upgrade keep-alive te trailer idempotency-key'.split(
     ' ',
@@ -31,7 +31,7 @@ const tls = z
     }
   })
 
-/** Options of every destination that sends over HTTP; each may be taken by itself. */
+/** Options shared by all destinations that send over HTTP; they can also be used one by one. */
 export const clientOptions = {
   url: httpUrl().describe('Where events are sent to.'),
   headers: z
@@ -69,8 +69,8 @@ export const clientOptions = {
 export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>
 
 /**
- * Refuses options that set the same header twice. `others`: headers that further options set, in lower case, with the name
- * of the option.
+ * Rejects options that set the same header twice. `others`: headers set by further options, in lower case, with the
+ * names of the options.
  */
 export function checkHeaders(
   { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,

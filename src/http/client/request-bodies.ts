@@ -5,7 +5,7 @@ import type { Encoded } from '../../codecs/encode.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { ClientOptions } from './options.js'
 
-/** A larger body is not worth keeping its memory for the next. */
+/** The memory of a larger body is not kept for reuse. */
 const LARGEST = 2 * 1024 * 1024
 const MOST_KEPT = 4
 const STEP = 64 * 1024
@@ -16,9 +16,9 @@ const COMPRESSORS = {
   zstd: compressor('zstdCompress'),
 }
 
-/** A request as it is sent, the same at each attempt. */
+/** A request as it is sent, identical in each attempt. */
 interface Prepared {
-  /** Before compression; undefined: it is compressed. */
+  /** The uncompressed body; undefined once it is compressed. */
   plain: Buffer | undefined
   compressed?: Promise<Buffer>
   readonly idempotencyKey: string
@@ -26,14 +26,14 @@ interface Prepared {
 
 type Request = readonly EventBatch[]
 
-/** The bodies of requests. Each is encoded and compressed once, however often it is sent. */
+/** Encodes and compresses the body of each request once, however often it is sent. */
 export class RequestBodies {
   readonly #encode: (request: Request) => Encoded
   readonly #compress: ((body: Buffer) => Promise<Buffer>) | undefined
   readonly #memory: BodyMemory
   readonly #prepared = new WeakMap<Request, Prepared>()
 
-  /** `flushed`: whether nothing waits to be sent. */
+  /** `flushed`: whether no bytes wait to be sent. */
   constructor(
     encode: (request: Request) => Encoded,
     compression: ClientOptions['compression'],
@@ -44,10 +44,10 @@ export class RequestBodies {
     this.#memory = new BodyMemory(flushed)
   }
 
-  /** The bytes of a request before compression. One of at most `maxBytes` is sent next, so its body is kept. */
+  /** The uncompressed size of a request. If it is at most `maxBytes`, the request is sent next, so its body is kept. */
   sizeOf(request: Request, maxBytes: number): number {
     const { parts, bytes } = this.#encode(request)
-    // A copy: a receiver may answer before it has read all of it, and the batches' own bytes are used again then.
+    // Copied: a receiver may respond before it has read everything, and then the memory of the batches is reused.
     if (bytes <= maxBytes) {
       this.#prepared.set(request, { plain: this.#memory.join(parts, bytes), idempotencyKey: randomUUID() })
     }
@@ -71,7 +71,7 @@ export class RequestBodies {
     }
   }
 
-  /** The request is delivered: it is not tried again. */
+  /** The request was delivered and will not be repeated. */
   delivered(request: Request, body: Buffer): void {
     this.#prepared.delete(request)
     if (!this.#compress) this.#memory.giveBack(body)
@@ -84,21 +84,21 @@ function compressor(name: string): ((body: Buffer) => Promise<Buffer>) | undefin
 }
 
 /**
- * Memory for the bodies of requests. Fresh memory for each would cost a garbage collection every few dozen requests.
- * Invariant: it is used again only after a moment when nothing waited to be sent.
+ * Memory for request bodies. Fresh memory for each would cost a garbage collection every few dozen requests. Invariant:
+ * memory is reused only after a moment when no bytes waited to be sent.
  */
 class BodyMemory {
   readonly #kept: Buffer[] = []
-  /** Given back, while something may still have been read from them. */
+  /** Memory that was returned while bytes of it may still have been waiting to be sent. */
   #lent: Buffer[] = []
   readonly #flushed: () => boolean
 
-  /** `flushed`: whether nothing waits to be sent, so that what was given back is read by nobody any more. */
+  /** `flushed`: whether no bytes wait to be sent; then returned memory is free. */
   constructor(flushed: () => boolean) {
     this.#flushed = flushed
   }
 
-  /** The parts in one piece. */
+  /** Concatenates the parts. */
   join(parts: readonly Buffer[], bytes: number): Buffer {
     this.#settle()
     const kept = this.#kept.pop()
@@ -108,7 +108,7 @@ class BodyMemory {
     return memory.subarray(0, at)
   }
 
-  /** No request needs this body any more. */
+  /** Returns the memory of a body that no request needs any more. */
   giveBack(body: Buffer): void {
     const memory = Buffer.from(body.buffer)
     if (memory.length > LARGEST || this.#kept.length + this.#lent.length >= MOST_KEPT) return

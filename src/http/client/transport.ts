@@ -8,19 +8,19 @@ import { networkError } from './connection/network-error.js'
 import { ProxySettings, type Via, variableFor } from './connection/proxy.js'
 import type { ClientOptions } from './options.js'
 
-/** Replaced files are looked for this often while there are requests, */
+/** Polling interval for replaced files while there are requests. */
 const LOOK_MS = 1000
-/** and this often while there are none. */
+/** Polling interval for replaced files while there are none. */
 const IDLE_LOOK_MS = 60_000
 
-/** The connections of a destination, with the certificates that they are made with. */
+/** The connections of a destination and their certificates. */
 export class Transport {
   readonly #options: ClientOptions
   readonly #context: DestinationContext
   readonly #tls: TlsFiles
   #proxy: ProxySettings | undefined
   #connections: Connections | undefined
-  /** Of the one before with the same options. */
+  /** The connections of the predecessor with the same options. */
   #inherited: Connections | undefined
   #lookedAt = Number.NEGATIVE_INFINITY
   #stopLooking: (() => void) | undefined
@@ -34,7 +34,9 @@ export class Transport {
     exposeExpiries(metrics, () => this.#tls.expiries)
   }
 
-  /** Reads the certificates; holds, until the files are replaced, when they cannot be used. */
+  /**
+   * Reads the certificates. If they are unusable, throws an error that pauses delivery until the files are replaced.
+   */
   async open(): Promise<void> {
     if (this.#connections) return await this.#renew()
     this.#openProxy()
@@ -42,7 +44,7 @@ export class Transport {
       const reason = cause instanceof TlsFilesError && cause.denied ? 'file_denied' : 'tls_files'
       throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
     })
-    // Loaded by those who send over HTTP only: undici takes its time and its memory.
+    // Loaded only when needed, since undici takes time and memory.
     const { Connections } = await import('./connection/connections.js')
     this.#connections = this.#inherited ?? new Connections(this.#options, content, this.#context.reach)
     this.#connections.findProxy = this.#proxy && (target => this.#proxy!.viaFor(target))
@@ -51,7 +53,7 @@ export class Transport {
     if (hasTlsFiles(this.#options)) this.#stopLooking = every(IDLE_LOOK_MS, () => void this.#renew())
   }
 
-  /** One attempt. Throws the reason of the signal, or a DeliveryError when there was no answer. */
+  /** Makes one attempt. Throws the reason of the signal, or a DeliveryError if there was no response. */
   async request(
     request: Dispatcher.RequestOptions,
     url: string,
@@ -71,7 +73,7 @@ export class Transport {
     }
   }
 
-  /** What an error of the network says, in words. */
+  /** The DeliveryError for a network error. */
   broken(error: unknown, place: string, url: string): DeliveryError {
     return networkError(error, place, {
       url,
@@ -81,18 +83,18 @@ export class Transport {
     })
   }
 
-  /** The proxy that answers for an address, which it may do by itself; undefined: none does, or it makes a tunnel only. */
+  /** The proxy that may respond in place of the receiver; undefined if there is none, or if it only opens a tunnel. */
   answeringProxy(url: string): string | undefined {
     const target = new URL(url)
     return target.protocol === 'http:' ? this.#proxy?.urlFor(target)?.origin : undefined
   }
 
-  /** What must not be shown. */
+  /** Texts that must not be shown. */
   get secrets(): readonly string[] {
     return this.#proxy?.secrets ?? []
   }
 
-  /** Whether certificates were replaced since they were read. */
+  /** Resolves with true if certificates or the password were replaced since they were read. */
   async changed(): Promise<boolean> {
     const [files, password] = await Promise.all([
       hasTlsFiles(this.#options) && this.#tls.replaced(),
@@ -144,7 +146,7 @@ export class Transport {
   }
 }
 
-/** A request for http is sent to the proxy as a whole, with the address of its receiver. */
+/** Requests for http URLs are sent to the proxy with the full URL of the receiver. */
 function throughProxy(request: Dispatcher.RequestOptions, target: URL, { url, authorization }: Via) {
   const headers = {
     ...(request.headers as Record<string, string>),
@@ -162,12 +164,12 @@ function hasTlsFiles(options: ClientOptions): boolean {
   return Object.values(tlsPaths(options)).some(path => path !== undefined)
 }
 
-/** An address without what may be secret in it. */
+/** The URL without parts that may be secret. */
 export function withoutQuery(url: string): string {
   return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
 }
 
-/** The promise, or the reason of the signal as soon as it aborts: a request may notice that much later. */
+/** Settles with the promise, or rejects as soon as the signal aborts: a request may notice that much later. */
 function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = () => reject(signal.reason)

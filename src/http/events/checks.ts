@@ -6,7 +6,7 @@ import type { AccessKey } from '../auth/access-key.js'
 import type { AuthOptions } from '../auth/auth-options.js'
 import { Refusal, tooLarge } from '../server/refusal.js'
 
-/** What a body is made of: JSON lines, JSON, or lines of text. */
+/** The format of a body: JSON lines, JSON, or lines of text. */
 export type Content = 'lines' | 'json' | 'text'
 
 const CONTENTS: Record<string, Content> = {
@@ -23,8 +23,8 @@ const METHODS = 'POST, PUT, HEAD'
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
 /**
- * Everything about a request that can be told before its body comes. Throws a Refusal. Lines of text that `decode` reads may
- * have its media type, too.
+ * Checks everything that is known before the body arrives. Throws a Refusal. Lines of text for `decode` may also have
+ * the media type of its format.
  */
 export function checkRequest(
   request: IncomingMessage,
@@ -36,7 +36,7 @@ export function checkRequest(
   if (url.replace(/\?.*$/s, '') !== path) throw new Refusal(404, 'not_found', `events are taken at ${path}`)
   if (method !== 'POST' && method !== 'PUT')
     throw new Refusal(405, 'method_not_allowed', `use one of ${METHODS}`, { allow: METHODS })
-  // 1.0 has none.
+  // HTTP 1.0 does not require it.
   if (headers.host === undefined && request.httpVersion === '1.1')
     throw new Refusal(400, 'no_host', 'the request has no header "host"', {}, true)
   if (headers.expect !== undefined && !/^100-continue$/i.test(headers.expect))
@@ -68,13 +68,13 @@ function isGzip(headers: IncomingHttpHeaders): boolean {
   throw new Refusal(415, 'unsupported_encoding', 'content-encoding must be gzip or none', { 'accept-encoding': 'gzip' })
 }
 
-/** Throws a Refusal unless the request may come in. */
+/** Throws a Refusal unless the request is authorized. */
 export async function checkAccess(
   headers: IncomingHttpHeaders,
   auth: AuthOptions,
   key: AccessKey | undefined,
 ): Promise<void> {
-  // Only web pages say where they come from: any page could otherwise send events to a daemon beside the browser.
+  // Only browsers send this header: otherwise any web page could send events to a daemon on the same machine.
   if (headers.origin !== undefined) throw new Refusal(403, 'web_page', 'requests of web pages are not taken')
   if (!key) return
   const wanted = await key.current().catch(error => {
@@ -94,7 +94,7 @@ function withoutScheme(given: string, scheme: string): string {
   return given.toLowerCase().startsWith(prefix) ? given.slice(prefix.length).trimStart() : ''
 }
 
-/** In a time that says nothing about how much of the key was right. */
+/** Compares in a time that reveals nothing about the wanted key. */
 function isSame(given: string, wanted: string): boolean {
   const hash = (text: string) => createHash('sha256').update(text, 'latin1').digest()
   return timingSafeEqual(hash(given), hash(wanted))

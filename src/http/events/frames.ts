@@ -2,13 +2,13 @@ import { type Frame, LINE_END, LineSplitter } from '../../lib/lines/line-splitte
 import type { Content } from './checks.js'
 import { linesOfJson } from './json-body.js'
 
-/** Bytes of a body in one frame: what is kept of a large body is kept in small chunks. */
+/** Bytes of a body per frame. Small chunks limit what is retained of a large body. */
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
 /**
- * The events of a body as lines, a portion at a time; nothing of a body that is refused. The last line ends with the
- * body. There must be room for a byte more than `size`, and the body is changed.
+ * Splits a body into lines, in frames of limited size. The last line ends with the body. The buffer must have room for
+ * one byte after `size`; it is modified.
  */
 export function* framesOf(
   bytes: Buffer,
@@ -32,7 +32,7 @@ export function* framesOf(
   splitter.release()
 }
 
-/** In JSON lines an empty line says nothing. */
+/** Removes blank lines, which have no meaning in JSON lines. */
 function withoutBlankLines(frame: Frame): Frame {
   const { chunk, starts, ends, flags } = frame
   let { bytes } = frame

@@ -10,13 +10,13 @@ const CLOSE_ARRAY = 0x5d
 const isSpace = (byte: number) => byte === 0x20 || byte === 0x09 || byte === 0x0d || byte === LF
 
 /**
- * Makes JSON lines, in place, of a body that is an array of objects, one object, or several with white space between.
- * Returns how many bytes of lines there are. Nothing is encoded anew: line ends within an object become spaces, and
- * what stands between objects becomes line ends. Throws a Refusal that names the line when it is anything else. There
- * must be room for a byte more than `size`.
+ * Converts a JSON body to JSON lines in place: an array of objects, one object, or several objects separated by white
+ * space. Returns the number of bytes of the lines. Nothing is encoded again: line ends inside objects become spaces,
+ * and separators become line ends. Throws a Refusal that names the line if the body has another form. The buffer must
+ * have room for one byte after `size`.
  */
 export function linesOfJson(body: Buffer, size: number): number {
-  // Stops every scan; it is white space to those that pass it.
+  // Stops every scan; elsewhere it counts as white space.
   body[size] = LF
   let p = 0
   let to = 0
@@ -45,7 +45,7 @@ export function linesOfJson(body: Buffer, size: number): number {
       move()
       if (p < size && !isSpace(body[p]!)) throw refuse(`expected white space or the end behind element ${count}`)
       skipSpace()
-      // Never beyond what was looked at.
+      // Never writes beyond what has been scanned.
       body[to++] = LF
     }
     return to

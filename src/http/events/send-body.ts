@@ -7,9 +7,9 @@ import { EventBatch } from '../../core/event/batch.js'
 import type { Content } from './checks.js'
 import { framesOf, PORTION_BYTES } from './frames.js'
 
-/** A body that was read. */
+/** A complete body. */
 export interface Body {
-  /** With room for a byte more than `size`. */
+  /** With room for one byte after `size`. */
   readonly bytes: Buffer
   readonly size: number
   readonly content: Content
@@ -21,17 +21,17 @@ export interface Sending {
   readonly context: SourceContext
   readonly out: Output
   readonly maxLineBytes: number
-  /** Of lines of text. */
+  /** For lines of text. */
   readonly codec?: Codec | undefined
-  /** Resolves when the next part of the body, of so many bytes at most, may be processed. */
+  /** Resolves when the next part of the body, of at most this many bytes, may be processed. */
   readonly turn?: (bytes: number) => Promise<void>
-  /** Counts the pieces of lines that are too long. */
+  /** Counts pieces of over-long lines. */
   readonly pieces?: { value: number }
 }
 
 /**
- * Passes on all events of a body as fast as there is room, and tells how many; `settled` is the worst that became of any of
- * them. The body is changed. Throws a Refusal, and took nothing then.
+ * Emits all events of a body as fast as there is room, and resolves with their number; `settled` resolves with the
+ * worst status of any of them. The body is modified. Throws a Refusal before anything was emitted.
  */
 export async function sendBody(
   { bytes, size, content, peer }: Body,
@@ -53,7 +53,7 @@ export async function sendBody(
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
-/** What became of the parts of a request: the worst of it, once all of them are settled. */
+/** The status of a request: the worst of its parts, once all of them are settled. */
 class Outcome {
   #open = 1
   #worst: AckStatus = 'delivered'
@@ -62,13 +62,13 @@ class Outcome {
     this.#resolve = resolve
   })
 
-  /** One more part; the returned function settles it. */
+  /** Adds a part. The returned function settles it. */
   part(): (status: AckStatus) => void {
     this.#open++
     return status => this.#settle(status)
   }
 
-  /** No part follows. To be called once. */
+  /** Marks the request as complete. Must be called once, after the last part. */
   whole(): Promise<AckStatus> {
     this.#settle('delivered')
     return this.#whole

@@ -4,7 +4,7 @@ import { reaches } from '../../core/options/reach.js'
 import { AddressList, isAddressOrRange } from '../../lib/network/address-list.js'
 import { type ConnectionEvents, Connections } from './connections.js'
 
-/** An address, or a range of addresses. */
+/** An address or a range of addresses. */
 export function addressRange() {
   return reaches(
     'nothing',
@@ -14,13 +14,13 @@ export function addressRange() {
   )
 }
 
-/** Whether an address is in one of the ranges. */
+/** Returns a test for whether an address is in one of the ranges. */
 export function addressTest(ranges: readonly string[]): (address: string) => boolean {
   const list = new AddressList(ranges)
   return address => list.has(address)
 }
 
-/** Options of every server that is reached over the network. */
+/** Options of every server that is reachable over the network. */
 export const connectionOptions = (max: number, most: number) => ({
   max_connections: z
     .int()
@@ -53,10 +53,13 @@ export interface ConnectionOptions {
   readonly handshake_timeout: number
 }
 
-/** How long a client may keep its side of a connection open after the last answer. */
+/** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/** The bounds of a server's connections. `http`: left out for a server without requests; its idle connections may be needed. */
+/**
+ * Applies the limits of a server's connections. `http` is missing for a server without requests, whose idle connections
+ * may still be needed.
+ */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,
@@ -72,5 +75,5 @@ export function boundConnections(
   )
 }
 
-/** What `max_connections_per_address` is where it is not given. */
+/** The default of `max_connections_per_address`. */
 export const perAddress = (max: number, given: number | undefined): number => given ?? Math.max(1, Math.ceil(max / 2))

@@ -1,19 +1,19 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
-/** More of a body that is refused is not read to keep its connection. */
+/** Most bytes of a refused body that are read in order to keep its connection. */
 const DRAIN_BYTES = 1024 * 1024
-/** A part costs as much as so many bytes, however small it is. */
+/** Minimum cost of a part in bytes, however small it is. */
 const PART_BYTES = 256
 
 export interface Answer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
-  /** The connection ends with it. */
+  /** Closes the connection after this response. */
   readonly close?: boolean
 }
 
-/** Writes an answer, with its body as JSON; nothing where the client has gone. */
+/** Sends a response with a JSON body. Does nothing if the client has disconnected. */
 export function sendAnswer(response: ServerResponse, answer: Answer): void {
   if (response.destroyed || response.writableEnded) return
   if (response.headersSent) throw new Error('a part of another reply has been sent')
@@ -27,7 +27,7 @@ export function sendAnswer(response: ServerResponse, answer: Answer): void {
   response.end(response.req.method === 'HEAD' ? '' : body)
 }
 
-/** Reads past what a client still sends of a request that is answered, so that it gets to see the answer. */
+/** Discards the rest of a request that was already answered, which lets the client read the response. */
 export function readPast(request: IncomingMessage): void {
   let left = DRAIN_BYTES
   request.on('data', (part: Buffer) => {

@@ -4,12 +4,12 @@ import type { Lease } from './quota.js'
 import { Gone, Refusal, tinyParts, tooLarge } from './refusal.js'
 
 const FIRST_BYTES = 16 * 1024
-/** A body may come in so many parts whatever their size. Each costs time and memory of its own. */
+/** A body may arrive in this many parts of any size. Each costs time and memory. */
 const FREE_PARTS = 4096
-/** Beyond that, parts have at least so many bytes on average. */
+/** Beyond that, parts must have at least this many bytes on average. */
 const LEAST_PART_BYTES = 16
 
-/** Collects a body in memory that grows with what comes, not with what is announced. */
+/** Collects a body in memory that grows with the bytes received, not with the announced length. */
 class Collected {
   bytes: Buffer = Buffer.alloc(0)
   size = 0
@@ -17,7 +17,9 @@ class Collected {
   readonly #firstBytes: number
   readonly #hold: (bytes: number) => void
 
-  /** `hold` is called with the memory that it takes before it takes it. `announced`: undefined when the length is unknown. */
+  /**
+   * `hold` is called with the amount of memory before it is allocated. `announced`: undefined if the length is unknown.
+   */
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold
@@ -27,7 +29,7 @@ class Collected {
   add(part: Buffer): void {
     const size = this.size + part.length
     if (size > this.#maxBytes) throw tooLarge(this.#maxBytes)
-    // One byte more than it takes: a line end may have to stand behind it.
+    // One byte more than needed: a line end may have to follow the body.
     if (size >= this.bytes.length) {
       const room = Math.min(Math.max(size, this.size * 2, this.#firstBytes), this.#maxBytes) + 1
       this.#hold(room)
@@ -42,19 +44,19 @@ class Collected {
 
 export interface BodyOptions {
   readonly gzip: boolean
-  /** Of the body as it comes, and as it is when it was inflated. */
+  /** Limit of the body, both as received and as decompressed. */
   readonly maxBytes: number
   readonly lease: Lease
-  /** Is handed what ends the reading from outside. */
+  /** Receives a function that ends the reading with a refusal. */
   readonly onBegin: (refuse: (refusal: Refusal) => void) => void
 }
 
 /**
- * The body of a request: a buffer, with room for one byte at least behind the `size` bytes where there are any.
- * Rejects with a Refusal, or with Gone. The request itself stays as it is: an answer can follow.
+ * Reads the body of a request into a buffer; a non-empty one has room for at least one byte after `size`. Rejects with
+ * a Refusal or with Gone. The request stays usable for a response.
  *
- * A compressed body is collected whole before it is inflated: a stream of zlib would keep each part that waits for it as an
- * object of its own, which is hundreds of times the memory where the parts have one byte.
+ * A compressed body is collected completely before it is decompressed: a zlib stream would keep each waiting part as an
+ * object, which takes hundreds of times the memory if parts have one byte.
  */
 export function readBody(request: IncomingMessage, options: BodyOptions): Promise<{ bytes: Buffer; size: number }> {
   const { gzip, maxBytes, lease, onBegin } = options
@@ -95,14 +97,14 @@ export function readBody(request: IncomingMessage, options: BodyOptions): Promis
   })
 }
 
-/** Returns what ends it. */
+/** Returns a function that cancels it. */
 function inflate(
   body: Collected,
   { maxBytes, lease }: Pick<BodyOptions, 'maxBytes' | 'lease'>,
   done: (inflated: Collected) => void,
   fail: (error: unknown) => void,
 ): () => void {
-  // What counts is the larger of the two, as a body must fit that takes all there is room for. The other one is soon gone.
+  // Holds the larger of the two: a body that needs all the room must still fit, and the compressed one is freed soon.
   const inflated = new Collected(maxBytes, bytes => lease.hold(Math.max(bytes, body.bytes.length)))
   const gunzip = createGunzip()
   const add = (part: Buffer) => {

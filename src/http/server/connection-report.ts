@@ -29,10 +29,10 @@ interface Log {
 interface Count {
   value: number
 }
-/** Makes one counter; that of a component, or a plain number. */
+/** Creates one counter, either of a component or a plain one. */
 type MakeCount = (name: string, help: string, labels: { reason: string }) => Count
 
-/** Counts connections that are refused or closed, by reason, and logs them sparingly. */
+/** Counts connections that were refused or closed, by reason, and logs them at a limited rate. */
 export class ConnectionReport implements ConnectionEvents {
   readonly #log: Log
   readonly #counts = new Map<string, Count>()
@@ -58,7 +58,7 @@ export class ConnectionReport implements ConnectionEvents {
 
   #happened(text: string, peer: string | undefined): void {
     this.#counts.get(text)!.value++
-    // How many there were since the last message.
+    // Number of connections since the last message.
     const connections = this.#limit.count(text)
     if (connections > 0) this.#log.warn({ peer, connections }, text)
   }

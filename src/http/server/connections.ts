@@ -5,33 +5,32 @@ import { networkOf, plainAddress } from '../../lib/network/network-address.js'
 import { every, systemClock } from '../../lib/time.js'
 
 /**
- * The connections of a server, bounded in number and in time. A server of Node.js closes neither a connection that its
- * client leaves open after the last answer, nor one whose client does not read, and at `maxConnections` it refuses new
- * connections however many of the open ones are idle.
+ * Limits the connections of a server in number and time. A server of Node.js closes neither a connection that its
+ * client leaves open after the last response, nor one whose client does not read, and at `maxConnections` it refuses
+ * new connections even if open ones are idle.
  */
 
 export interface ConnectionLimits {
-  /** Connections at a time. */
+  /** Limit of concurrent connections. */
   readonly max: number
-  /** Connections of all servers of this process at a time; by default a part of what the process may open. */
+  /** Limit of concurrent connections of all servers in this process. Default: a share of its descriptors. */
   readonly maxInProcess?: number
-  /** Connections of one address (of IPv6, of a /64 network) at a time. */
+  /** Limit of concurrent connections of one address (IPv6: one /64 network). */
   readonly maxPerAddress?: number | undefined
-  /** Addresses without `maxPerAddress`: those that many clients share. */
+  /** Addresses exempt from `maxPerAddress`, since many clients share them. */
   readonly isShared?: ((address: string) => boolean) | undefined
-  /** Time for the handshake of TLS. */
+  /** Time limit of the TLS handshake. */
   readonly handshakeMs?: number | undefined
-  /** Time in which a client has to read what is sent to it, or a part of it. */
+  /** Time within which a client has to read what is sent, or make progress. */
   readonly sendMs?: number | undefined
-  /** Time between the end of what is sent and the end of the connection. */
+  /** Time between the end of the last response and the end of the connection. */
   readonly closeMs?: number | undefined
-  /** Whether idle connections that were used make room for new ones; if not, only unused ones do. */
+  /** Whether used connections that are idle make room for new ones; if not, only unused ones do. */
   readonly closesUsed: boolean
 }
 
-/** Why a connection was closed by this side: `unused`, `idle` and `slow_sender` make room for another one. */
+/** Why this side closed a connection. With `unused`, `idle` and `slow_sender` it made room for a new one. */
 export type CloseReason = 'unused' | 'idle' | 'slow_sender' | 'handshake' | 'slow_reader' | 'left_open' | 'pipelined'
-/** Why a new connection was refused. */
 export type RefuseReason = 'total' | 'address' | 'descriptors'
 
 export interface ConnectionEvents {
@@ -39,29 +38,29 @@ export interface ConnectionEvents {
   refused(reason: RefuseReason, peer: string | undefined): void
 }
 
-/** A client that takes so much of an answer is not stuck. */
+/** A client that reads this much of a response counts as making progress. */
 const PROGRESS_BYTES = 64 * 1024
 const LONGEST_SWEEP_MS = 1000
-/** A connection that is older and had no request yet is closed before those that were used. */
+/** From this age on, a connection without any request is closed before used ones. */
 const FIRST_REQUEST_MS = 1000
 
-/** A request that comes more slowly than this, in bytes a second, makes room for another connection. */
+/** A request slower than this, in bytes per second, may be closed to make room. */
 const SLOW_RATE = 4096
 
-/** The part of the descriptors of the process that connections may take: files and buffers need the others. */
+/** The share of the process's descriptors that connections may use: files and buffers need the rest. */
 const DESCRIPTORS_SHARE = 1 / 3
 
-/** Connections of all servers of this process. */
+/** Number of connections of all servers in this process. */
 let inProcess = 0
 
-/** Connections by what they are good for; sets keep the order, so the first is the one for the longest time. */
+/** Connections by state. Sets keep insertion order, so the first has been in its state for the longest time. */
 class Pool {
   size = 0
-  /** Without any complete request or message so far, the oldest first. */
+  /** Without any complete request or message so far, oldest first. */
   readonly unused = new Set<Connection>()
-  /** Between two requests, the longest idle first. */
+  /** Between two requests, longest idle first. */
   readonly idle = new Set<Connection>()
-  /** With a request that comes in or waits for its answer, the one with the oldest request first. */
+  /** Receiving a request or waiting for its response, oldest request first. */
   readonly busy = new Set<Connection>()
 }
 
@@ -71,16 +70,16 @@ interface Connection {
   readonly network: Pool | undefined
   readonly networkName: string | undefined
   readonly openedAt: number
-  /** What is written to and read from; of TLS it is there after the handshake. */
+  /** The stream that is read and written; for TLS, set after the handshake. */
   stream: Socket | undefined
   busy: number
   used: boolean
-  /** The request that came last, with its answer. */
+  /** The last request and its response. */
   last: Exchange | undefined
-  /** When its headers were there, and how much had come over the connection by then. */
+  /** When its headers were complete, and how many bytes had been received by then. */
   lastAt: number
   lastFrom: number
-  /** Since when nothing was read of what is sent, and how much had been sent then. */
+  /** Since when the client has read nothing, and how much had been sent then. */
   blocked: { at: number; sent: number } | undefined
   endedAt: number | undefined
 }
@@ -96,7 +95,10 @@ export class Connections {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /** Connections before the end of the TLS handshake, by both endpoints: the two sockets of one know nothing of each other. */
+  /**
+   * Connections in the TLS handshake, by both endpoints: the two socket objects of a connection do not refer to each
+   * other.
+   */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined
@@ -112,7 +114,7 @@ export class Connections {
     return this.#all.size
   }
 
-  /** Watches over the connections of `server` until it is closed. To be called before it listens. */
+  /** Manages the connections of `server` until it is closed. Must be called before it listens. */
   attach(server: Server, isTls: boolean): void {
     this.#isTls = isTls
     server.on('connection', (socket: Socket) => this.#opened(socket))
@@ -123,7 +125,7 @@ export class Connections {
     server.once('close', () => this.#stopSweeping?.())
   }
 
-  /** A request with all its headers has come. */
+  /** Reports a request whose headers are complete. */
   request(request: IncomingMessage, response: ServerResponse): void {
     const connection = this.#bySocket.get(request.socket)
     if (!connection) return
@@ -139,13 +141,13 @@ export class Connections {
     })
   }
 
-  /** Too many requests of a connection wait for the ones before them. */
+  /** Reports that too many requests of a connection wait for earlier ones. */
   pipelined(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (connection) this.#end(connection, 'pipelined')
   }
 
-  /** A whole message has come, over a connection without requests. */
+  /** Reports a complete message on a connection without requests. */
   received(socket: Socket): void {
     const connection = this.#bySocket.get(socket)
     if (!connection || connection.used) return
@@ -153,12 +155,12 @@ export class Connections {
     this.#sort(connection)
   }
 
-  /** The request that came last over a connection, whether it is answered or not. */
+  /** The last request on a connection, answered or not. */
   lastOf(socket: Socket): Exchange | undefined {
     return this.#bySocket.get(socket)?.last
   }
 
-  /** Closes every connection at once. */
+  /** Closes every connection immediately. */
   close(): void {
     this.#stopSweeping?.()
     for (const { socket } of this.#bySocket.values()) socket.destroy()
@@ -220,7 +222,7 @@ export class Connections {
     if (this.#bySocket.has(connection.socket)) this.#bySocket.set(socket, connection)
   }
 
-  /** The name under which the connections of this address are bounded together. */
+  /** The address or network that limits this connection; undefined if it is exempt. */
   #boundedNetwork(peer: string | undefined): string | undefined {
     const { maxPerAddress, isShared } = this.#limits
     if (maxPerAddress === undefined || peer === undefined || isShared?.(peer)) return undefined
@@ -233,11 +235,11 @@ export class Connections {
     this.#events.refused(reason, peer)
   }
 
-  /** Closes the connection that is the least loss; false when all are in use. */
+  /** Closes the least valuable connection; returns false if all are in use. */
   #makeRoom({ unused, idle, busy }: Pool): boolean {
     const [oldest] = unused
     const [longestIdle] = this.#limits.closesUsed ? idle : []
-    // The first request over a new connection may be on its way.
+    // The first request of a new connection may be on its way.
     const isNew = oldest && systemClock.now() - oldest.openedAt < FIRST_REQUEST_MS
     if (oldest && !(isNew && longestIdle)) return this.#end(oldest, 'unused')
     if (longestIdle) return this.#end(longestIdle, 'idle')
@@ -268,7 +270,7 @@ export class Connections {
     if (networkName !== undefined && network!.size === 0) this.#networks.delete(networkName)
   }
 
-  /** Puts a connection behind all others of the set that it belongs to now. */
+  /** Moves a connection to the end of the set that matches its state. */
   #sort(connection: Connection): void {
     if (!this.#bySocket.has(connection.socket)) return
     const { used, busy } = connection
@@ -314,15 +316,15 @@ export class Connections {
   }
 }
 
-/** Whether the request is kept waiting for by its client, and not by whoever should read it. */
+/** Whether the client, and not the reader of the request, causes the delay. */
 function sendsSlowly({ busy, last, lastAt, lastFrom }: Connection, now: number): boolean {
-  // Of several, those before it have come whole.
+  // If there are several, the earlier ones are complete.
   if (!last || busy > 1 || last.request.complete || last.request.readableFlowing !== true) return false
   const ms = now - lastAt
   return ms > FIRST_REQUEST_MS && (last.request.socket.bytesRead - lastFrom) * 1000 < SLOW_RATE * ms
 }
 
-/** Undefined for Unix sockets and for closed ones. */
+/** Undefined for Unix sockets and closed ones. */
 function endpointsOf({ remoteAddress, remotePort, localAddress, localPort }: Socket): string | undefined {
   if (remoteAddress === undefined || remotePort === undefined) return undefined
   return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`

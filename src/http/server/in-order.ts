@@ -2,15 +2,15 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { onReplyOver } from './reply.js'
 
-/** Pipelined requests of one connection that wait for the ones before them. */
+/** Limit of pipelined requests of one connection that wait for earlier ones. */
 const MOST_WAITING = 64
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface InOrderOptions {
-  /** Requests of one connection that are handled at the same time. */
+  /** Limit of concurrently handled requests of one connection. */
   readonly atOnce: number
-  /** A connection has too many requests; it is closed next. */
+  /** Called when a connection has too many requests. It should be closed. */
   readonly tooMany: (socket: Socket) => void
 }
 
@@ -20,9 +20,9 @@ interface Pipeline {
 }
 
 /**
- * Hands requests to `handle`, a few of one connection at a time; the next one follows when a reply is out, in a turn of the
- * event loop of its own. Node.js hands over all requests that it finds in what it has read at once, which are thousands,
- * and keeps their replies until they are read.
+ * Passes requests to `handle`, a few of one connection at a time. The next one follows after a reply was sent, in a
+ * separate event loop turn. Without this, Node.js emits all requests that it finds in one read at once, possibly
+ * thousands, and keeps their replies until they are read.
  */
 export function inOrder(handle: Handler, { atOnce, tooMany }: InOrderOptions): Handler {
   const pipelines = new WeakMap<Socket, Pipeline>()

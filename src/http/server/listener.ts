@@ -27,10 +27,10 @@ export interface ListenerOptions extends ConnectionOptions {
   readonly tls?: TlsFileOptions | undefined
 }
 
-/** Of a peer that is gone without a word. */
+/** Detects peers that vanished silently. */
 const KEEP_ALIVE_MS = 60_000
 
-/** A listening server with its limits, its metrics, and its end. */
+/** A listening server with its limits and metrics. */
 export class Listener {
   readonly #options: ListenerOptions
   readonly #context: SourceContext
@@ -41,7 +41,7 @@ export class Listener {
   #address = ''
   #stopRenewing: (() => void) | undefined
 
-  /** `http`: as of `boundConnections`. */
+  /** `http`: as for `boundConnections`. */
   constructor(options: ListenerOptions, context: SourceContext, http?: Parameters<typeof boundConnections>[2]) {
     this.#options = options
     this.#context = context
@@ -52,7 +52,7 @@ export class Listener {
     metrics.gauge('sluice_source_connections', 'Open connections.', () => this.connections.size)
   }
 
-  /** Listens with the server that `make` makes; rejects, in words for people, when that is not possible. */
+  /** Listens with the server that `make` creates. Rejects with a message for people on failure. */
   async open(make: (tls: TlsOptions | undefined) => Server, renewEveryMs?: number): Promise<void> {
     const { listen } = this.#options
     const server = make(await this.#tls?.load())
@@ -68,12 +68,12 @@ export class Listener {
     this.#context.log.info({ address: this.address, tls: this.#tls !== undefined }, 'listening')
   }
 
-  /** HOST:PORT as it is, also where the port was chosen by the system. */
+  /** The actual HOST:PORT, including a port chosen by the system. */
   get address(): string {
     return this.#address
   }
 
-  /** Counts the failure of a connection, and of a TLS connection that was made over it. */
+  /** Counts errors of a connection, and of a TLS connection on top of it. */
   watch(socket: Socket): void {
     if (this.#watched.has(socket)) return
     this.#watched.add(socket)
@@ -103,20 +103,20 @@ export class Listener {
     this.#context.log.warn({ code: errorCode(error), error: errorText(error) }, 'a connection could not be accepted')
   }
 
-  /** No connection is accepted any more; those that are open stay. */
+  /** Stops accepting connections; open ones stay. */
   stopAccepting(): void {
     this.#stopRenewing?.()
     this.#server?.close()
   }
 
-  /** Closes every connection, at once. */
+  /** Closes every connection immediately. */
   close(): void {
     this.stopAccepting()
     this.connections.close()
   }
 }
 
-/** Runs `listen`, which lets a server listen; rejects, in words for people, when that is not possible. */
+/** Runs `listen`, which makes a server listen. Rejects with a message for people on failure. */
 export async function listening<T>(address: ListenAddress, listen: () => Promise<T>): Promise<T> {
   try {
     return await listen()
@@ -134,13 +134,13 @@ const WHY_NOT: Readonly<Record<string, string>> = {
   ENOTFOUND: 'that name cannot be resolved',
 }
 
-/** The address of the other side, as a person would write it. */
+/** The address of the peer in its usual notation. */
 export function peerOf(socket: Socket): string | undefined {
   const { remoteAddress } = socket
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
 }
 
-/** Whether only this machine reaches it, as far as that is known. */
+/** Whether the address is certainly reachable from this machine only. */
 export function isLocal(address: ListenAddress): boolean {
   return 'host' in address && /^(localhost|127\..*|::1)$/.test(address.host)
 }

@@ -1,31 +1,34 @@
 import { overloaded, type Refusal } from './refusal.js'
 
-/** Whose request it is, and how it is refused while its body comes in. */
+/** The sender of a request, and how to refuse it while its body arrives. */
 export interface Asking {
-  /** Senders are told apart by this. */
+  /** Identifies the sender. */
   readonly sender: unknown
   refuse(refusal: Refusal): void
 }
 
-/** A request takes so much besides its body. */
+/** Memory of a request in addition to its body. */
 const REQUEST_BYTES = 4096
-/** A sender with several requests may hold so many times what is left, so that something is left for others. */
+/**
+ * A sender with several requests may hold at most this many times the memory that is left, which leaves some for
+ * others.
+ */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {
   readonly sender: Sender
   readonly refuse: Asking['refuse'] | undefined
   bytes: number
-  /** Whether its body comes in, and it can still be refused. */
+  /** Whether its body is still arriving; only then it can be refused. */
   receiving: boolean
 }
 
-/** What the requests of one sender hold together. */
+/** Memory held by the requests of one sender. */
 class Sender {
   bytes = 0
   readonly held = new Set<Held>()
 
-  /** Of incomplete bodies. */
+  /** Bytes held for incomplete bodies. */
   get receiving(): number {
     let bytes = 0
     for (const one of this.held) if (one.receiving) bytes += one.bytes + REQUEST_BYTES
@@ -34,10 +37,10 @@ class Sender {
 }
 
 /**
- * Bounds what all requests that are not answered yet hold together. Where there is no room for another one, the sender
- * whose incomplete bodies hold the most gives up the largest, unless it is the one that asks: whoever sends slowly, or
- * never sends the end, must not keep others out. Nor must whoever sends more than can be delivered: several requests of
- * one sender leave something for others.
+ * Limits the memory that all unanswered requests hold together. If there is no room for a new one, the sender whose
+ * incomplete bodies hold the most gives up the largest of them, unless it is the one that asks: a slow sender, or one
+ * that never finishes, must not exclude others. Neither may one that sends more than can be delivered: several requests
+ * of one sender leave room for others.
  */
 export class Quota {
   requests = 0
@@ -47,16 +50,16 @@ export class Quota {
   readonly #maxOfSender: number
   readonly #senders = new Map<unknown, Sender>()
 
-  /** `maxOfSender`: requests of one sender at a time. */
+  /** `maxOfSender`: limit of concurrent requests of one sender. */
   constructor(maxRequests: number, maxBytes: number, maxOfSender = maxRequests) {
     this.#maxRequests = maxRequests
     this.#maxBytes = maxBytes
     this.#maxOfSender = maxOfSender
   }
 
-  /** The share of one request; throws a Refusal when there are too many. Give it back with `release`. */
+  /** Reserves the share of one request; throws a Refusal if there are too many. Call `release` at the end. */
   lease(asking?: Asking): Lease {
-    // Requests of nobody in particular have nothing to do with each other.
+    // Requests without a sender are unrelated.
     const name = asking?.sender ?? {}
     const sender = this.#senders.get(name) ?? new Sender()
     const held: Held = { sender, refuse: asking?.refuse, bytes: 0, receiving: asking !== undefined }
@@ -79,7 +82,7 @@ export class Quota {
 
   #hold(held: Held, bytes: number): void {
     const { sender } = held
-    // It was refused to make room.
+    // The request was refused to make room.
     if (!sender.held.has(held)) throw overloaded()
     const more = bytes - held.bytes
     if (more > 0) {
@@ -102,7 +105,7 @@ export class Quota {
     this.#add(held, -held.bytes)
   }
 
-  /** Throws a Refusal when nobody can make room for `more` bytes of a sender. */
+  /** Throws a Refusal if there is no room for `more` bytes of a sender, and none can be made. */
   #makeRoom(asking: Sender, more: number): void {
     let heaviest = asking
     let most = asking.receiving + more
@@ -118,10 +121,10 @@ export class Quota {
 }
 
 export interface Lease {
-  /** The request holds so many bytes by now; throws a Refusal when that is more than there is room for. */
+  /** Sets the bytes that the request holds; throws a Refusal if there is no room. */
   hold(bytes: number): void
-  /** The body is there: nobody can refuse the request any more. */
+  /** The body is complete: the request can no longer be refused. */
   received(): void
-  /** To be called once. */
+  /** Must be called once. */
   release(): void
 }

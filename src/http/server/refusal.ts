@@ -1,10 +1,10 @@
-/** Why a request is not taken, as the answer says it. */
+/** Why a request is refused, as shown in the response. */
 export class Refusal extends Error {
   readonly status: number
-  /** One word for programs. */
+  /** A stable word for programs. */
   readonly code: string
   readonly headers: Readonly<Record<string, string>>
-  /** Nothing more can be read from the connection. */
+  /** The connection cannot be read any further. */
   readonly close: boolean
 
   constructor(
@@ -22,7 +22,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The client went away before it had sent all. */
+/** The client disconnected before the request was complete. */
 export class Gone extends Error {}
 
 export const stopping = () =>
@@ -43,7 +43,7 @@ export const tinyParts = (leastBytes: number) =>
     true,
   )
 
-/** The rest of a body did not come in time, or cannot be understood. */
+/** The rest of a body did not arrive in time, or is not valid HTTP. */
 export const notReadable = (status: number) =>
   status === 408
     ? new Refusal(408, 'too_slow', 'the body did not come in time', {}, true)

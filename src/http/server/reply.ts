@@ -1,12 +1,12 @@
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 
-/** What a header value may hold as it is: printable ASCII without spaces and without the percent sign. */
+/** Characters that must be encoded in a header value: all but printable ASCII without spaces and percent signs. */
 const NOT_PLAIN = /[^\x21-\x24\x26-\x7e]/
 
 /**
- * Text of any characters as a header value. Bytes of its UTF-8 form that are not printable ASCII, spaces and percent signs
- * are percent-encoded, so `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
+ * Encodes any text as a header value. Bytes of its UTF-8 form that are not printable ASCII, spaces and percent signs
+ * are percent-encoded; `decodeURIComponent` returns the text. Lone surrogates become U+FFFD.
  */
 export function headerText(text: string): string {
   if (!NOT_PLAIN.test(text)) return text
@@ -18,7 +18,10 @@ export function headerText(text: string): string {
   return encoded
 }
 
-/** Answers 500 in place of a reply that cannot be written, or destroys the connection when a part of that has been sent. */
+/**
+ * Responds with 500 in place of a reply that cannot be written, or destroys the connection if a part of it was already
+ * sent.
+ */
 export function failReply(response: ServerResponse): void {
   if (response.writableEnded || response.destroyed) return
   try {
@@ -33,10 +36,13 @@ export function failReply(response: ServerResponse): void {
   }
 }
 
-/** What is called when a connection closes. */
+/** Callbacks for the end of each connection. */
 const closing = new WeakMap<Socket, Set<() => void>>()
 
-/** Calls `done` when the connection closes, at once if it has. One listener serves all pipelined requests of a connection. Returns what cancels it. */
+/**
+ * Calls `done` when the connection closes, immediately if it is closed. One listener serves all pipelined requests of a
+ * connection. Returns a function that cancels it.
+ */
 export function onConnectionClosed(socket: Socket, done: () => void): () => void {
   if (socket.closed) {
     done()
@@ -54,8 +60,8 @@ export function onConnectionClosed(socket: Socket, done: () => void): () => void
 }
 
 /**
- * Calls `done` once, when a reply is out or its connection is gone. The event `close` of the response is not enough: the response
- * to a pipelined request that waits for earlier ones never emits it when the connection closes.
+ * Calls `done` once, when a reply was sent or its connection is closed. The event `close` of the response is not
+ * enough: the response to a pipelined request that waits for earlier ones never emits it when the connection closes.
  */
 export function onReplyOver(response: ServerResponse, done: () => void): void {
   const over = () => {

@@ -4,13 +4,13 @@ import { errorCode, errorText } from '../../core/errors.js'
 import type { Connections } from './connections.js'
 import { inOrder } from './in-order.js'
 
-/** How exactly the timeouts are kept, where they are not shorter. */
+/** Precision of the timeouts, unless they are shorter. */
 const CHECK_MS = 1000
 
 export interface HttpTimeouts {
   /** For the headers of a request. */
   readonly headersMs: number
-  /** For a request with its whole body. */
+  /** For a request including its whole body. */
   readonly requestMs: number
   /** Between two requests. */
   readonly keepAliveMs?: number
@@ -29,22 +29,25 @@ export function timeoutOptions({ headersMs, requestMs, keepAliveMs }: HttpTimeou
 type Handler = (request: IncomingMessage, response: ServerResponse) => void
 
 export interface Serving {
-  /** Those of the server. */
+  /** The connections of the server. */
   readonly connections: Connections
-  /** Requests of one connection that are handled at the same time. */
+  /** Limit of concurrently handled requests of one connection. */
   readonly atOnce: number
-  /** A request with all its headers has come. It is handled in its turn. */
+  /** Called when the headers of a request are complete. `handle` follows when it is its turn. */
   arrived?(request: IncomingMessage, response: ServerResponse): void
   handle(request: IncomingMessage, response: ServerResponse): void
-  /** Answers what is no request (`endWith`). */
+  /** Answers bytes that are not a valid request (see `endWith`). */
   refuse(socket: Socket, status: number, error: string): void
-  /** The rest of a body that is not answered yet came too slowly (408), or is not HTTP. False: it is no request then. */
+  /**
+   * Handles an unanswered request whose body arrives too slowly (408) or is not valid HTTP. Returns false if `refuse`
+   * should answer instead.
+   */
   unfinished?(request: IncomingMessage, status: number): boolean
 }
 
 /**
- * Takes the requests of a server: each connection a few at a time, within the bounds of its connections. What is no
- * request is refused, but whoever sent a whole request before it gets the answer to that.
+ * Serves the requests of a server: a few of each connection at a time, within the limits of its connections. Invalid
+ * requests are refused, but a complete request before them still gets its response.
  */
 export function serveHttp(server: Server, events: readonly string[], serving: Serving): void {
   const { connections, atOnce } = serving
@@ -63,7 +66,7 @@ export function serveHttp(server: Server, events: readonly string[], serving: Se
   server.on('clientError', (error, socket) => notUnderstood(error, socket as Socket, serving))
 }
 
-/** What came is not HTTP, or did not come in time. */
+/** Handles input that is not HTTP or that did not arrive in time. */
 function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfinished }: Serving): void {
   const status = statusOf(errorCode(error))
   if (socket.writableEnded) return // Answered: how long it may be left open is bounded already.
@@ -73,27 +76,27 @@ function notUnderstood(error: Error, socket: Socket, { connections, refuse, unfi
   }
   const last = connections.lastOf(socket)
   if (last?.request.complete && !last.response.writableFinished) {
-    // A request that came whole before it keeps its answer, the last one of the connection.
+    // A complete request before it keeps its response, the last one of the connection.
     last.response.shouldKeepAlive = false
     last.response.once('close', () => socket.destroySoon())
     return
   }
   if (last && !last.request.complete) {
-    // Of an answered request it is the rest of the body that did not come.
+    // For a request that was already answered, only the rest of the body is missing.
     if (last.response.headersSent) socket.destroy()
     if (last.response.headersSent || unfinished?.(last.request, status)) return
   }
   refuse(socket, status, errorText(error))
 }
 
-/** The status for what did not come in time, or is not HTTP; undefined when it is the connection that failed. */
+/** The status for input that is not HTTP or that did not arrive in time; undefined if the connection failed. */
 function statusOf(code: string | undefined): number | undefined {
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return 408
   if (code === 'HPE_HEADER_OVERFLOW') return 431
   return code?.startsWith('HPE_') ? 400 : undefined
 }
 
-/** Ends a connection with an answer that no request belongs to. */
+/** Ends a connection with a response that belongs to no request. */
 export function endWith(
   socket: Socket,
   status: number,
@@ -103,6 +106,7 @@ export function endWith(
   const all = { ...headers, 'content-length': Buffer.byteLength(body), connection: 'close' }
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`)
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`)
-  // Who was too slow may never close its side. Others may still send: closing at once could take the answer away.
+  // A client that is too slow may never close its side. Others may still be sending: closing immediately could discard
+  // the response.
   if (status === 408) socket.destroySoon()
 }

@@ -7,7 +7,7 @@ import type { TlsContent } from '../tls/tls-content.js'
 import { TlsFiles, type TlsFilesContext } from '../tls/tls-files.js'
 import { TlsRefusals } from './tls-refusals.js'
 
-/** Options of a server that speaks TLS. */
+/** Options of a server that uses TLS. */
 export const tlsOptions = z.strictObject({
   cert_file: filePath().describe('Certificate (PEM), with those of the authorities between it and the root.'),
   key_file: filePath().describe('Private key (PEM) of the certificate.'),
@@ -20,7 +20,7 @@ export type TlsFileOptions = z.output<typeof tlsOptions>
 const HANDSHAKE_MS = 10_000
 const RENEW_MS = 60_000
 
-/** The certificate of a server, read again when it is replaced, and the clients that do not get through the handshake. */
+/** The certificate of a server, read again when it is replaced, and a report of failed handshakes. */
 export class ServerTls {
   readonly files: TlsFiles
   readonly refusals: TlsRefusals
@@ -30,14 +30,14 @@ export class ServerTls {
     this.refusals = new TlsRefusals(context.log, context.clock)
   }
 
-  /** What to make the server of. Throws TlsFilesError when a file cannot be used. */
+  /** The TLS options to create the server with. Throws TlsFilesError if a file is unusable. */
   async load(): Promise<TlsOptions> {
     return serverOptions(await this.files.load())
   }
 
-  /** Watches the handshakes of `server`, and takes replaced files into use; returns what ends the latter. */
+  /** Observes the handshakes of `server` and applies replaced files. Returns a function that stops applying them. */
   attach(server: Server, refused: (reason: string) => void = () => {}, renewEveryMs = RENEW_MS): () => void {
-    // Asked for once, the address is kept for the log when the connection is closed.
+    // Reading the address caches it, which keeps it for the log after the connection is closed.
     server.on('connection', (socket: Socket) => void socket.remoteAddress)
     server.prependListener('tlsClientError', (error: Error, socket: Socket) => {
       refused(this.refusals.add(error, socket))

@@ -20,7 +20,7 @@ export const REFUSED_AGE = {
   help: 'How long ago a connection was last refused in the TLS handshake, by reason.',
 } as const
 
-/** Connections whose TLS handshake failed: counted by reason, and logged sparingly. */
+/** Counts failed TLS handshakes by reason, and logs them at a limited rate. */
 export class TlsRefusals {
   readonly #log: Logger
   readonly #clock: Clock
@@ -33,7 +33,7 @@ export class TlsRefusals {
     this.#limit = new LogLimit(clock)
   }
 
-  /** To be called with what `tlsClientError` brings. Returns the reason. */
+  /** Must be called with the arguments of `tlsClientError`. Returns the reason. */
   add(error: Error, socket: Socket): string {
     const reason = reasonOf(error, socket)
     const { value } = this.#refused.get(reason) ?? { value: 0 }
@@ -89,7 +89,7 @@ const CODES: Record<string, string> = {
 }
 
 function reasonOf(error: Error, socket: Socket): string {
-  // Node.js verifies after the handshake, and says why only here.
+  // Node.js verifies the certificate after the handshake and reports the reason only here.
   const { authorizationError } = socket as { readonly authorizationError?: unknown }
   if (authorizationError) return ofVerification(String(authorizationError))
   const code = errorCode(error) ?? ''
@@ -107,8 +107,8 @@ function ofVerification(code: string): string {
 }
 
 /**
- * The same of a TLS connection that Node.js has closed already, by the one beneath, which keeps its address when somebody
- * asked for it before.
+ * The peer of a TLS connection that Node.js has already closed, from the underlying socket, which caches the address if
+ * it was read before.
  */
 function peerBefore(socket: Socket): string | undefined {
   const { _parent: beneath } = socket as { readonly _parent?: Socket }

@@ -7,15 +7,15 @@ import { fileSystems, SilentFileSystem } from '../../lib/files/remote/file-syste
 import { readFileSync, statSync } from '../../lib/files/remote/guarded-fs.js'
 import { opensslText } from './tls-alert.js'
 
-/** Files of certificates and keys, read and checked against one another. */
+/** Reads files of certificates and keys and checks that they fit together. */
 
-/** Paths by the option that names them. */
+/** Paths by option. */
 export interface TlsPaths {
   /** Authorities to trust. */
   readonly ca_file?: string | undefined
   readonly cert_file?: string | undefined
   readonly key_file?: string | undefined
-  /** Authorities of clients. */
+  /** Authorities of client certificates. */
   readonly client_ca_file?: string | undefined
 }
 
@@ -25,20 +25,25 @@ export const TLS_OPTIONS = ['ca_file', 'client_ca_file', 'cert_file', 'key_file'
 export interface TlsProblem {
   readonly option: TlsOption
   readonly file: string
-  /** Without the option and the file: what is wrong, and what to do. */
+  /** What is wrong and what to do, without the option and the file. */
   readonly message: string
-  /** `absent`: there is no such file, or this user may not read it, which another machine or user may; or its file system does not answer now. `denied`: its component must not read it. */
+  /**
+   * `absent`: the file does not exist or is not readable, which may differ for another machine or user, or its file
+   * system does not respond. `denied`: the component must not read it.
+   */
   readonly kind: 'absent' | 'denied' | 'broken' | 'warning'
 }
 
-/** How long the certificates of a file are good for. */
+/** How long the certificates of a file are valid. */
 export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /** Wall clock in milliseconds: of a chain, when its first certificate expires; of authorities, when the last one does. */
+  /**
+   * When the first certificate of a chain expires, or the last one of several authorities; wall clock in milliseconds.
+   */
   readonly expiresAt: number
-  /** When it began to be good, wall clock in milliseconds. */
+  /** Since when the certificates are valid; wall clock in milliseconds. */
   readonly validFrom: number
 }
 
@@ -50,22 +55,22 @@ export interface TlsContent {
 }
 
 export interface TlsInspection {
-  /** Undefined: a file cannot be used. */
+  /** Undefined if a file is unusable. */
   readonly content: TlsContent | undefined
   readonly problems: readonly TlsProblem[]
 }
 
-/** Of a bundle of every public authority, twenty times over. */
+/** Twenty times the size of a bundle of all public authorities. */
 const LONGEST_FILE = 10 * 1024 * 1024
 const CERTIFICATE = /-----BEGIN (?:X509 )?CERTIFICATE-----[^-]*-----END (?:X509 )?CERTIFICATE-----/g
 const CERTIFICATE_BEGIN = /-----BEGIN (?:X509 )?CERTIFICATE-----/g
 const PRIVATE_KEY = /-----BEGIN (?:[A-Z]+ )?PRIVATE KEY-----/
 const DER_SEQUENCE = 0x30
 
-/** The bytes of each file, or why they could not be read. */
+/** The bytes of each file, or why it could not be read. */
 type Found = Partial<Record<TlsOption, Buffer | Error>>
 
-/** Reads the files at once, for commands; `wall` is the time by which they are judged. */
+/** Reads the files synchronously, for commands. `wall` is the time at which validity is checked. */
 export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
   const found: Found = {}
   for (const option of TLS_OPTIONS) {
@@ -81,7 +86,7 @@ export function inspectTls(paths: TlsPaths, wall: number): TlsInspection {
   return judge(paths, found, wall)
 }
 
-/** The same within the bounds of a component, without holding up the event loop. */
+/** Like `inspectTls`, within the limits of a component and without blocking the event loop. */
 export async function readTls(paths: TlsPaths, wall: number, reach: Reach | undefined): Promise<TlsInspection> {
   const found: Found = {}
   for (const option of TLS_OPTIONS) {
@@ -104,7 +109,7 @@ async function readWhole(reach: Reach | undefined, path: string): Promise<Buffer
   }
 }
 
-/** What is to be read is a file of a sensible size. */
+/** The file is not a regular one, or is too large. */
 class NotReadable extends Error {}
 
 function notReadable(stats: Stats): NotReadable | undefined {
@@ -127,7 +132,7 @@ function judge(paths: TlsPaths, found: Found, wall: number): TlsInspection {
   return { problems, content: inspection.usable ? { ca: ca ?? clientCa, cert, key, expiries } : undefined }
 }
 
-/** A problem as a whole sentence. */
+/** The problem as a complete sentence. */
 export function tlsProblemText({ option, file, message }: TlsProblem): string {
   return `tls.${option}: ${file} ${message}`
 }
@@ -151,7 +156,7 @@ class Inspection {
     this.problems.push({ option, file: this.#paths[option]!, message, kind })
   }
 
-  /** The bytes; undefined when there is no such option, or no such text. */
+  /** The bytes; undefined if the option is not set or the file is unusable. */
   read(option: TlsOption, found: Buffer | Error | undefined): Buffer | undefined {
     if (Buffer.isBuffer(found)) {
       const problem = notPem(found)
@@ -167,7 +172,7 @@ class Inspection {
     return undefined
   }
 
-  /** The certificates of a file; undefined when they cannot be used. */
+  /** The certificates of a file; undefined if they are unusable. */
   #certificates(option: TlsOption, bytes: Buffer): X509Certificate[] | undefined {
     const text = bytes.toString('latin1')
     const blocks = text.match(CERTIFICATE) ?? []
@@ -201,7 +206,7 @@ class Inspection {
   authorities(option: 'ca_file' | 'client_ca_file', bytes: Buffer): void {
     const certificates = this.#certificates(option, bytes)
     if (!certificates) return
-    // A certificate that signed itself may stand for itself; any other has to be an authority.
+    // A self-signed certificate may stand for itself; any other must be an authority.
     const trusted = certificates.filter(one => one.ca || one.subject === one.issuer)
     if (trusted.length === 0) {
       const [first] = certificates
@@ -273,7 +278,7 @@ class Inspection {
       )
   }
 
-  /** What only OpenSSL knows, such as a key that is too short for its security level. */
+  /** Checks what only OpenSSL knows, such as a key that is too short for its security level. */
   asWhole({ ca, cert, key }: { readonly [name in 'ca' | 'cert' | 'key']: Buffer | undefined }): void {
     try {
       createSecureContext({ ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }) })

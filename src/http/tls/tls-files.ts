@@ -16,15 +16,15 @@ import {
 } from './tls-content.js'
 
 const DAY_MS = 86_400_000
-/** Automatic renewal happens well before this; what is left is time for a person. */
+/** Automatic renewal happens well before this, so a warning leaves time for a person to act. */
 const WARN_BEFORE_MS = 14 * DAY_MS
-/** The same for certificates that live for days or hours only, as a share of their life. */
+/** The same for short-lived certificates, as a share of their lifetime. */
 const WARN_BEFORE_SHARE = 0.2
 
-/** What is wrong with the files of TLS options, each with its name. */
+/** The problems of the files of TLS options, each with its file name. */
 export class TlsFilesError extends Error {
   readonly code = 'SLUICE_TLS_FILES'
-  /** Whether a file is beyond the bounds of its component. */
+  /** Whether a file is outside the limits of its component. */
   readonly denied: boolean
 
   constructor(problems: readonly TlsProblem[]) {
@@ -37,13 +37,13 @@ export interface TlsFilesContext {
   readonly log: Logger
   readonly clock: Clock
   readonly reach?: Reach | undefined
-  /** Counts a renewal that cannot be used. */
+  /** Counts a renewal that is unusable. */
   readonly failed: () => void
 }
 
 /**
- * The files of TLS options: read at the start, and again when they were replaced. A replacement that cannot be used
- * leaves the last good one in use.
+ * The files of TLS options: read at the start, and again when they are replaced. If a replacement is unusable, the last
+ * good version stays in use.
  */
 export class TlsFiles {
   readonly #paths: TlsPaths
@@ -58,12 +58,12 @@ export class TlsFiles {
     this.#context = context
   }
 
-  /** Of the certificates in use. */
+  /** The expiry times of the certificates in use. */
   get expiries(): readonly TlsExpiry[] {
     return this.#expiries
   }
 
-  /** Throws TlsFilesError when a file cannot be used. */
+  /** Throws TlsFilesError if a file is unusable. */
   async load(): Promise<TlsContent> {
     this.#version = await this.#look()
     const { clock, reach } = this.#context
@@ -74,7 +74,7 @@ export class TlsFiles {
     return content
   }
 
-  /** What the files hold now when they were replaced by something that can be used; undefined otherwise. */
+  /** The new content if the files were replaced by usable ones; undefined otherwise. */
   async renewed(): Promise<TlsContent | undefined> {
     this.#warnOfExpiry()
     if (!(await this.replaced())) return undefined
@@ -89,7 +89,7 @@ export class TlsFiles {
       )
       return content
     } catch (error) {
-      // A certificate and its key are often replaced one after the other, so the next look may find both.
+      // A certificate and its key are often replaced one after the other, so the next check may find both.
       this.#version = ''
       const text = errorText(error)
       if (text !== this.#loggedProblem) {
@@ -104,7 +104,7 @@ export class TlsFiles {
     }
   }
 
-  /** Whether the files are others than those that were read last. */
+  /** Whether the files changed since they were read. */
   async replaced(): Promise<boolean> {
     return (await this.#look()) !== this.#version
   }
@@ -130,7 +130,7 @@ export class TlsFiles {
     return versions.join(';')
   }
 
-  /** Once a day for each file. */
+  /** At most once a day for each file. */
   #warnOfExpiry(): void {
     const { log, clock } = this.#context
     const wall = clock.wall()
@@ -153,12 +153,12 @@ const EXPIRY = 'sluice_tls_certificate_expiry_timestamp_seconds'
 const EXPIRY_HELP =
   'When the certificates in a file expire, in seconds since 1970: the first of a chain, the last of authorities.'
 
-/** A gauge with the expiry of each certificate file that a component uses. */
+/** A gauge with the expiry of each certificate file of a component. */
 export function exposeExpiries(metrics: ComponentMetrics, expiries: () => readonly TlsExpiry[]): void {
   metrics.gauges(EXPIRY, EXPIRY_HELP, () => expirySeries(expiries()))
 }
 
-/** The same for what is no component. */
+/** The same gauge for users that are not components. */
 export const EXPIRY_SERIES = { name: EXPIRY, help: EXPIRY_HELP } as const
 
 export function expirySeries(expiries: readonly TlsExpiry[]): { labels: Record<string, string>; value: number }[] {

@@ -2,21 +2,21 @@ import type { Dispatcher } from 'undici'
 
 const TEXT_BYTES = 4096
 const TEXT_CHARACTERS = 300
-/** More than this is not read to keep a connection. */
+/** Most bytes read in order to reuse a connection. */
 const DRAIN_BYTES = 128 * 1024
 
-/** Reads the rest of an answer that says enough by its status, so that its connection can be used again. */
+/** Discards the rest of a response whose status says enough, which makes its connection reusable. */
 export async function drain(body: Dispatcher.ResponseData['body']): Promise<void> {
   await body.dump({ limit: DRAIN_BYTES }).catch(() => {})
   await connectionFreed()
 }
 
-/** undici takes a connection back a turn of the event loop after its answer; a request before that opens another. */
+/** undici releases a connection one event loop turn after its response; an earlier request would open another one. */
 export function connectionFreed(): Promise<void> {
   return new Promise(resolve => setImmediate(resolve))
 }
 
-/** The beginning of the body, as one line. */
+/** The beginning of the body as one line. */
 export async function bodyText(body: Dispatcher.ResponseData['body']): Promise<string> {
   body.on('error', () => {})
   const chunks: Buffer[] = []
@@ -32,7 +32,7 @@ export async function bodyText(body: Dispatcher.ResponseData['body']): Promise<s
   return oneLine(Buffer.concat(chunks))
 }
 
-/** The beginning of a text that came from elsewhere, on one line. */
+/** The beginning of untrusted text as one line. */
 export function oneLine(bytes: Buffer): string {
   return bytes
     .toString('utf8', 0, TEXT_BYTES)

@@ -12,21 +12,21 @@ import { type Divided, divided } from './divided.js'
 import { type ReadAnswer, readAnswer } from './read-answer.js'
 import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses.js'
 
-/** Values of headers at least this long are kept out of every text. */
+/** Values of headers at least this long are redacted from every text. */
 const SECRET_LENGTH = 8
 
-/** An answer, its body unread. */
+/** A response; its body has not been read. */
 export type Answer = Dispatcher.ResponseData
 
-/** What was asked: for messages, and to know which events an answer is about. */
+/** The request that a response belongs to. */
 export interface Asked {
-  /** Method and address. */
+  /** Method and URL. */
   readonly place: string
-  /** Undefined: a request without events. */
+  /** Undefined for a request without events. */
   readonly request?: readonly EventBatch[]
 }
 
-/** Whose answers are read. */
+/** The client whose responses are read. */
 interface AnswersOf {
   readonly options: ClientOptions
   readonly format: RequestFormat
@@ -35,7 +35,7 @@ interface AnswersOf {
   readonly clock: Clock
 }
 
-/** Reads answers: what they mean for the events of a request, and what an operator can do about it. */
+/** Interprets responses: what they mean for the events of a request, and what an operator can do about an error. */
 export class Answers {
   readonly #of: AnswersOf
 
@@ -43,7 +43,7 @@ export class Answers {
     this.#of = of
   }
 
-  /** What an answer with a status of success says of single events that were not taken, if anything. */
+  /** The error for events that a response with a success status rejects; undefined if there are none. */
   async refusedOf(answer: Answer, asked: Asked): Promise<DeliveryError | undefined> {
     const { statusCode: status, headers, body } = answer
     const { answerList } = this.#of.format
@@ -54,14 +54,14 @@ export class Answers {
     const read = await readAnswer(body, answerList)
     const incomplete = read.broken !== undefined || read.unreadable
     if (incomplete && headers['content-type'] === undefined) return undefined
-    // Without its end nobody knows what it would have refused.
+    // The missing part could have listed rejected events.
     if (read.broken !== undefined) throw this.#of.transport.broken(read.broken, asked.place, this.#of.format.url)
     if (read.unreadable) return this.#unreadable(answer, asked)
     const found = divided(read.entries, status, () => this.#countable(asked.request!))
     return found && this.#error(this.#shown(answer, asked, found.message ?? read.text), found.failure, answer, found)
   }
 
-  /** What a refusing answer means, and what to do about it. */
+  /** The meaning of an error response, and what to do about it. */
   async refusal(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const { statusCode: status, headers, body } = answer
     const { request } = asked
@@ -77,7 +77,10 @@ export class Answers {
     return this.#error(this.#shown(answer, asked, said), found?.failure ?? failure, answer, found)
   }
 
-  /** The refusal of a request without events that must succeed before there are others: whatever it is, it waits. */
+  /**
+   * The error for a request without events that must succeed before events are sent. Delivery pauses, whatever the
+   * status is.
+   */
   async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const error = await this.refusal(answer, asked)
     if (error.failure === 'retry' || error.failure === 'hold') return error
@@ -88,7 +91,7 @@ export class Answers {
     return this.#of.format.countable?.(request) ?? request.reduce((sum, { length }) => sum + length, 0)
   }
 
-  /** A smaller request has a shorter answer. A single event whose answer is still too long counts as refused. */
+  /** A smaller request has a shorter response. A single event whose response is still too long counts as rejected. */
   #unreadable({ statusCode: status, headers }: Answer, { place }: Asked): DeliveryError {
     const message = `${status} from ${place}: the answer is too long to be read, so it is not known which events were refused; they are sent again in smaller requests`
     const requestId = text(headers['x-request-id'])
@@ -130,7 +133,7 @@ export class Answers {
     })
   }
 
-  /** A receiver may repeat what it was sent. */
+  /** A receiver may echo what it was sent. */
   #withoutSecrets(text: string): string {
     const secrets = Object.values(this.#of.options.headers).filter(value => value.length >= SECRET_LENGTH)
     if (this.#of.key?.last) secrets.push(this.#of.key.last)
@@ -139,13 +142,13 @@ export class Answers {
   }
 }
 
-/** Whether an answer may be JSON. Small receivers do not say what they send. */
+/** Whether a response may be JSON. Simple receivers send no content type. */
 function mayBeJson(headers: Answer['headers']): boolean {
   const type = text(headers['content-type'])
   return type === undefined || /^(application\/([\w.-]+\+)?|text\/)json\b/i.test(type)
 }
 
-/** The values of a header as one. */
+/** The values of a header as one string. */
 export function text(header: string | string[] | undefined): string | undefined {
   return Array.isArray(header) ? header.join(', ') : header
 }

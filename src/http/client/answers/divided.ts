@@ -1,26 +1,29 @@
 import type { Failure } from '../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
-/** Answers that tell events apart. What is listed is refused for good, unless its own status is one that is waited for. */
+/**
+ * Responses that distinguish events. A listed event is rejected for good, unless its own status means to retry or to
+ * wait.
+ */
 
-/** What became of the events of a request; those in neither list were taken. */
+/** The results for the events of a request; those in neither list were accepted. */
 export interface Divided {
   readonly failure: Failure
   readonly rejected: readonly number[]
   readonly again: readonly number[]
-  /** Of the first that was refused, or else the first listed. */
+  /** Status of the first rejected event, or of the first listed one. */
   readonly status: number | undefined
   readonly message: string | undefined
 }
 
-/** What an answer says of one event. */
+/** The result for one event. */
 export interface Entry {
   readonly index: number
   readonly status: number | undefined
   readonly message: string | undefined
 }
 
-/** Undefined: the answer is of another form, and its status counts for all events alike. */
+/** Undefined if the response has another form; then its status counts for all events. */
 export function divided(
   listed: readonly Entry[] | undefined,
   status: number,

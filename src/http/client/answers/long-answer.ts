@@ -7,34 +7,37 @@ const CLOSE_BRACKET = 0x5d
 const COMMA = 0x2c
 const LETTER_U = 0x75
 
-/** Of a longer string in an entry, such as a message with the event in it, only the beginning is kept. */
+/**
+ * Limit of a string in an entry: of a longer one, such as a message that contains the event, only the beginning is
+ * kept.
+ */
 const STRING_BYTES = 512
-/** A longer entry is not one of ours. */
+/** A longer entry counts as unreadable. */
 const ENTRY_BYTES = 16 * 1024
 
 /**
- * Reads the entries of a list in a JSON object of any length, without keeping it: an answer may repeat every event
- * that it refuses. Memory is that of one entry.
+ * Parses the entries of a list in a JSON object of any length without storing it: a response may repeat every event
+ * that it rejects. It needs the memory of one entry.
  */
 export class LongAnswer {
   /** The name of the list, in quotes. */
   readonly #key: string
-  /** Called with each entry, in order; undefined stands for one that cannot be read. */
+  /** Called with each entry in order; undefined stands for one that cannot be read. */
   readonly #onEntry: (entry: unknown) => void
-  /** How many brackets are open. */
+  /** Number of open brackets. */
   #depth = 0
-  /** In a string; `#stringBytes` of it so far. */
+  /** Whether it is inside a string, and the number of its bytes so far. */
   #inString = false
   #stringBytes = 0
-  /** Whether the rest of this string is left out. */
+  /** Whether the rest of this string is skipped. */
   #cutting = false
   #afterBackslash = false
-  /** Digits of a \\u sequence that are still to come. */
+  /** Remaining digits of a \\u sequence. */
   #digits = 0
-  /** The string that was read last directly in the outer object: the name of what follows. */
+  /** The last string directly in the outer object, which names the value that follows. */
   #name = ''
   #inList = false
-  /** Bytes of the entry being read; undefined outside of one. */
+  /** Bytes of the current entry; undefined outside an entry. */
   #entry: number[] | undefined
   #tooLong = false
   #broken = false
@@ -44,7 +47,7 @@ export class LongAnswer {
     this.#onEntry = onEntry
   }
 
-  /** Whether all brackets and strings are closed: what was written is a whole document. */
+  /** Whether all brackets and strings are closed, that is, the document is complete. */
   get complete(): boolean {
     return !this.#broken && this.#depth === 0 && !this.#inString
   }
@@ -80,7 +83,7 @@ export class LongAnswer {
   }
 
   #takeInString(byte: number): void {
-    // Never in the middle of an escape sequence.
+    // Never cut inside an escape sequence.
     if (++this.#stringBytes > STRING_BYTES && !this.#afterBackslash && this.#digits === 0) this.#cutting = true
     if (this.#afterBackslash) {
       this.#afterBackslash = false

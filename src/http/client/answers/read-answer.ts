@@ -4,25 +4,25 @@ import { connectionFreed, oneLine } from './answer-text.js'
 import type { Entry } from './divided.js'
 import { LongAnswer } from './long-answer.js'
 
-/** An answer in JSON of at most this size is parsed as a whole. */
+/** A JSON response of at most this size is parsed as a whole. */
 const WHOLE_BYTES = 4 * 1024 * 1024
-/** No receiver needs a longer answer for a request. */
+/** Limit of a response; no legitimate one is longer. */
 const ANSWER_BYTES = 64 * 1024 * 1024
 const MOST_ENTRIES = 1_000_000
 const MESSAGES = 100
 
 export interface ReadAnswer {
-  /** The beginning of the answer, as one line. */
+  /** The beginning of the response as one line. */
   readonly text: string
-  /** Undefined: the answer is of another form. */
+  /** Undefined if the response has another form. */
   readonly entries: readonly Entry[] | undefined
-  /** Why the answer did not come to its end. */
+  /** Why the response was cut off. */
   readonly broken: unknown
-  /** The answer goes beyond every bound: nobody knows what it refuses. */
+  /** The response exceeds all limits, so it is unknown what it rejects. */
   readonly unreadable: boolean
 }
 
-/** Reads what an answer in JSON says of single events, in bounded memory however long it is. */
+/** Reads the results for single events from a JSON response of any length in bounded memory. */
 export async function readAnswer(body: Dispatcher.ResponseData['body'], list: AnswerList): Promise<ReadAnswer> {
   body.on('error', () => {})
   const chunks: Buffer[] = []
@@ -53,7 +53,7 @@ function none(chunks: readonly Buffer[]): ReadAnswer {
   return { text: oneLine(Buffer.concat(chunks)), entries: undefined, broken: undefined, unreadable: false }
 }
 
-/** The entries of an answer that is too long to be parsed as a whole. */
+/** The entries of a response that is too long to be parsed as a whole. */
 class LongList {
   readonly #entries: Entry[] = []
   readonly #answer: LongAnswer
@@ -65,7 +65,7 @@ class LongList {
       if (value === undefined || this.#entries.length >= MOST_ENTRIES) this.unreadable = true
       const found = entry(value, this.#entries.length)
       if (!found) this.#valid = false
-      // One message is shown: that of the first which is refused.
+      // Only one message is shown, that of the first rejected event.
       else this.#entries.push(this.#entries.length < MESSAGES ? found : { ...found, message: undefined })
     })
   }
@@ -79,7 +79,7 @@ class LongList {
   }
 }
 
-/** The entries of a whole answer; undefined: it has no such list. */
+/** The entries of a complete response; undefined if it has no such list. */
 function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
   let list: unknown
   try {

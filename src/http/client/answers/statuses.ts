@@ -1,8 +1,8 @@
 import type { Failure } from '../../../core/errors.js'
 
-/** What answers mean for the events of a request. */
+/** What response statuses mean for the events of a request. */
 
-/** Waits for an operator: a key, a permission, the password of a proxy. */
+/** Requires an operator: a key, a permission, the password of a proxy. */
 const HELD = new Set([401, 403, 407])
 const RETRIED = new Set([408, 425, 429])
 
@@ -12,7 +12,7 @@ export function failureOf(status: number): Failure {
   return status >= 500 || RETRIED.has(status) ? 'retry' : 'reject'
 }
 
-/** What servers write in an answer 400 to a connection that is wrong by itself, whatever is sent over it. */
+/** Texts of 400 responses that reject the connection itself rather than the request. */
 const OF_THE_CONNECTION: readonly [RegExp, string][] = [
   [
     /<title>400 The plain HTTP request was sent to HTTPS port<|^Client sent an HTTP request to an HTTPS server|You're speaking plain HTTP to an SSL-enabled server port/,
@@ -25,13 +25,13 @@ const OF_THE_CONNECTION: readonly [RegExp, string][] = [
   [/<title>400 The SSL certificate error</, '; it refuses the client certificate in tls.cert_file: has it expired?'],
 ]
 
-/** What to do about an answer that refuses the connection; undefined: it is about the request. */
+/** What to do about a response that rejects the connection; undefined if it is about the request. */
 export function connectionAdvice(status: number, text: string): string | undefined {
   if (status !== 400) return undefined
   return OF_THE_CONNECTION.find(([pattern]) => pattern.test(text))?.[1]
 }
 
-/** Milliseconds that a Retry-After header asks for: seconds, or a date. */
+/** Milliseconds of a Retry-After header, which has seconds or a date. */
 export function retryAfterMs(header: string | undefined, wall: number): number | undefined {
   if (header === undefined) return undefined
   if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000

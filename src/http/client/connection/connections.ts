@@ -11,34 +11,38 @@ import { DeniedAddress } from './network-error.js'
 import type { Via } from './proxy.js'
 import { connectProxy, openTunnel } from './tunnel.js'
 
-// Not by import: this file is loaded while the daemon runs, and where node_modules is a link, Node.js gives an empty
-// module to an import that comes after a look at a socket or a pipe (its realpath goes by the last stat of anybody).
+// Loaded with require: this file is loaded while the daemon runs, and if node_modules is a symbolic link, Node.js
+// resolves an import to an empty module when the last stat of the process was of a socket or a pipe.
 const { Agent, buildConnector } = createRequire(import.meta.url)('undici') as typeof import('undici')
 
-/** An idle connection is closed after this long, or sooner where the receiver says so. */
+/** Idle connections are closed after this time, or earlier if the receiver asks for it. */
 const KEEP_ALIVE_MS = 15_000
-/** How long the rest of an answer may stall. The attempt as a whole has the time limit of the delivery. */
+/** How long a response body may stall. The time limit of the delivery covers the attempt as a whole. */
 const STALLED_BODY_MS = 10_000
 
 export type ConnectionOptions = Pick<ClientOptions, 'tls' | 'connect_timeout'>
 
-/** The proxy for an address; undefined: there is none. */
+/** The proxy for a URL; undefined if there is none. */
 export type FindProxy = (target: URL) => Promise<Via | undefined>
 
-/** As many connections as there are requests at a time, kept alive. Certificates are verified, whatever the environment says. */
+/**
+ * A pool with as many kept-alive connections as there are concurrent requests. Certificates are always verified,
+ * whatever the environment says.
+ */
 export class Connections {
   readonly #options: ConnectionOptions
   readonly #reach: Reach | undefined
   #content: TlsContent
   #agent: UndiciAgent
-  /** Those that are replaced and still have requests under way. */
+  /** Replaced agents that still have requests in progress. */
   readonly #ending = new Set<UndiciAgent>()
-  // Agent.destroy waits for a connection that is being made, up to its time limit, unless its socket is destroyed.
+  // Agent.destroy waits for a connection that is being established, up to its time limit, unless its socket is
+  // destroyed.
   readonly #connecting = new Set<Socket>()
   readonly #connected = new Set<Socket>()
-  /** Whether a connection was closed before it brought an answer, and none has brought one since. */
+  /** Whether a connection was closed before any response, and none has received one since. */
   unanswered = false
-  /** Which proxy connections go through; those for http send their requests to the proxy itself, and are not asked about. */
+  /** Selects the proxy of a connection. Not used for http URLs, whose requests go to the proxy itself. */
   findProxy: FindProxy | undefined
 
   constructor(options: ConnectionOptions, content: TlsContent, reach?: Reach) {
@@ -54,13 +58,13 @@ export class Connections {
     return answer
   }
 
-  /** Whether nothing waits to be sent: no request's body is needed any more but those of requests to come. */
+  /** Whether no bytes of request bodies wait to be sent. */
   flushed(): boolean {
     for (const socket of this.#connected) if (socket.writableLength > 0) return false
     return true
   }
 
-  /** Requests to come use connections made with `content`; those under way end as they are. */
+  /** Further requests use connections made with `content`; requests in progress finish unchanged. */
   renew(content: TlsContent): void {
     const { ca, cert, key } = content
     const { ca: oldCa, cert: oldCert, key: oldKey } = this.#content
@@ -73,7 +77,7 @@ export class Connections {
     old.close().then(ended, ended)
   }
 
-  /** Closes every connection, those that are not made yet too. */
+  /** Closes every connection, including those being established. */
   async close(): Promise<void> {
     const closed = [this.#agent, ...this.#ending].map(agent => agent.destroy())
     for (const socket of this.#connecting) socket.destroy(new Error('closing'))
@@ -128,7 +132,7 @@ export class Connections {
     }
   }
 
-  /** Knows of its sockets from the beginning, to close them. */
+  /** Wraps a connector to track its sockets from the start, for closing them. */
   #tracked(connector: Connecting.connector): Connecting.connector {
     return (options, callback) => {
       const socket: unknown = connector(options, (...outcome) => {
@@ -142,13 +146,13 @@ export class Connections {
   #made(socket: Socket): Socket {
     skipInterimAnswers(socket)
     this.#connected.add(socket)
-    // Before undici hears of it, which is what the failed request sees.
+    // Registered before undici's listener: it must run before the failed request is reported.
     const ended = () => {
       if (!wasAnswered(socket)) this.unanswered = true
     }
     socket.once('end', ended).once('error', () => {
       ended()
-      // Else the end that follows takes the place of the error, which may be a TLS alert with the reason.
+      // Otherwise the following `end` would replace the error, which may be a TLS alert with the reason.
       socket.destroy()
     })
     socket.once('close', () => this.#connected.delete(socket))
@@ -173,14 +177,14 @@ function connected(connector: Connecting.connector, options: Connecting.Options)
   })
 }
 
-/** An IPv6 address in brackets. */
+/** Puts an IPv6 address in brackets. */
 function urlHost(hostname: string): string {
   return isIP(hostname) === 6 ? `[${hostname}]` : hostname
 }
 
 /**
- * Connects only where `reach` allows it. What a name resolves to is checked in the lookup of the connection itself, so
- * that no other answer of the name server can come between the check and the connection.
+ * Connects only to addresses that `reach` allows. A resolved name is checked in the lookup of the connection itself, so
+ * the name server cannot give another answer between check and connection.
  */
 function connectorWithin(
   reach: Reach,
@@ -190,7 +194,7 @@ function connectorWithin(
   return (options, callback) => {
     const port = Number(options.port || (options.protocol === 'https:' ? 443 : 80))
     const host = options.hostname.replace(/^\[|\]$/g, '')
-    // An address is not looked up.
+    // Addresses are not looked up.
     const denied = isIP(host) ? reach.deniedAddress(host, port) : undefined
     if (denied !== undefined) return callback(new DeniedAddress(host, host, denied), null)
     let connector = byPort.get(port)

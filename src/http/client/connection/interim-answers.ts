@@ -2,28 +2,28 @@ import { subscribe } from 'node:diagnostics_channel'
 import type { Socket } from 'node:net'
 
 /**
- * Removes interim answers (`100 Continue`, `102 Processing`, `103 Early Hints`) from what a connection receives. Any
- * receiver may send them, in any number (RFC 9110, 15.2), but undici closes the connection at a 100, and the same
- * request would be sent for ever.
+ * Removes interim responses (`100 Continue`, `102 Processing`, `103 Early Hints`) from the bytes that a connection
+ * receives. Any receiver may send them, in any number (RFC 9110, 15.2), but undici closes the connection on a 100, and
+ * the same request would be repeated forever.
  */
 
 const VERSION = Buffer.from('HTTP/1.')
 const STATUS_LINE_BYTES = 'HTTP/1.1 100'.length
-/** Every status from 100 to 199 but 101, after which no other answer follows. */
+/** Every status from 100 to 199 except 101, which is final. */
 const INTERIM = /^HTTP\/1\.\d 1(?!01)\d\d$/
 const HEAD_END = '\r\n\r\n'
-/** The parser refuses a head that is longer. */
+/** The parser rejects a longer head. */
 const LONGEST_HEAD = 16 * 1024
 const EMPTY = Buffer.alloc(0)
 
 const heads = new WeakMap<object, AnswerHead>()
 
-// The one moment that only undici knows: a connection's next bytes are the head of an answer, and not the rest of a body.
+// Only undici knows this moment: the next bytes of the connection are the head of a response, not the rest of a body.
 subscribe('undici:client:sendHeaders', message => {
   heads.get((message as { readonly socket: object }).socket)?.expect()
 })
 
-/** From now on nobody who reads from the socket sees interim answers. */
+/** From now on, readers of the socket do not see interim responses. */
 export function skipInterimAnswers(socket: Socket): void {
   if (heads.has(socket)) return
   const head = new AnswerHead()
@@ -40,12 +40,12 @@ export function skipInterimAnswers(socket: Socket): void {
   }
 }
 
-/** Whether a final answer has begun to arrive over the connection. */
+/** Whether a final response has begun to arrive on the connection. */
 export function wasAnswered(socket: Socket): boolean {
   return heads.get(socket)?.answered ?? false
 }
 
-/** The beginning of an answer, for as long as it may be that of an interim one. */
+/** Buffers the beginning of a response as long as it may be an interim one. */
 class AnswerHead {
   expected = false
   answered = false
@@ -56,7 +56,7 @@ class AnswerHead {
     this.#pending = EMPTY
   }
 
-  /** What of the bytes so far is to be passed on. */
+  /** Returns the bytes that can be passed on. */
   take(chunk: Buffer): Buffer {
     let bytes = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk])
     while (mayBeInterim(bytes)) {

@@ -3,7 +3,7 @@ import { opensslText, tlsAlertOf } from '../../tls/tls-alert.js'
 import type { ClientOptions } from '../options.js'
 import { ProxyError } from './tunnel.js'
 
-/** Why there was no answer, in words that name the option to change. */
+/** Explains why there was no response, and names the option to change. */
 
 const REASONS: Record<string, string> = {
   ECONNREFUSED: 'refused',
@@ -26,7 +26,7 @@ const WORDS: Record<string, string> = {
   unreachable: 'there is no way to it',
 }
 
-/** No connection may be made to what a name resolves to. */
+/** The address must not be connected to. */
 export class DeniedAddress extends Error {
   constructor(name: string, address: string, kind: string) {
     const leads = name === address ? name : `${name} resolves to ${address}, which`
@@ -34,17 +34,17 @@ export class DeniedAddress extends Error {
   }
 }
 
-/** What is known of the connection. */
+/** State of the connection, for explaining an error. */
 export interface Way {
   readonly url: string
   readonly tls: ClientOptions['tls']
-  /** Whether the receiver has closed a connection before it ever answered over one. */
+  /** Whether the receiver closed a connection before it ever sent a response. */
   readonly unanswered: boolean
   /** The proxy that requests go through. */
   readonly proxy: string | undefined
 }
 
-/** An attempt that got no answer. */
+/** The error of an attempt without a response. */
 export function networkError(error: unknown, place: string, way: Way): DeliveryError {
   if (error instanceof DeliveryError) return error
   if (error instanceof DeniedAddress) return denied(error, place)
@@ -54,7 +54,7 @@ export function networkError(error: unknown, place: string, way: Way): DeliveryE
   const reason = tls === undefined ? reasonOf(error, code) : 'tls'
   const why = tls ?? WORDS[reason] ?? errorText(error)
   const advice = tls === undefined ? adviceOn(error, reason, way) : ''
-  // A request for http goes to the proxy itself.
+  // Requests for http URLs go to the proxy itself.
   const who = way.proxy !== undefined && way.url.startsWith('http:') ? `the proxy ${way.proxy}: ` : ''
   const message = `${place}: ${who}${why}${code ? ` (${code})` : ''}${advice}`
   return new DeliveryError(message, { failure: 'retry', reason, cause: error })
@@ -64,7 +64,7 @@ function denied(error: DeniedAddress, place: string): DeliveryError {
   return new DeliveryError(`${place}: ${error.message}`, { failure: 'hold', reason: 'address_denied', cause: error })
 }
 
-/** What went wrong at the proxy, or on the way there, and not at the receiver. */
+/** An error of the proxy or of the connection to it, not of the receiver. */
 function proxyError({ status, message, cause }: ProxyError, place: string, { proxy = '' }: Way): DeliveryError {
   if (status !== undefined) {
     const options = { failure: HELD_BY_PROXY.has(status) ? 'hold' : 'retry', reason: `proxy_${status}` } as const
@@ -80,7 +80,7 @@ function proxyError({ status, message, cause }: ProxyError, place: string, { pro
   return new DeliveryError(text, { failure: 'retry', reason: `proxy_${reason ?? 'network'}`, cause })
 }
 
-/** It takes an operator to correct these. */
+/** Statuses of a proxy that only an operator can correct. */
 const HELD_BY_PROXY = new Set([401, 403, 405, 407])
 
 export function proxyWords(status: number): string {
@@ -90,7 +90,7 @@ export function proxyWords(status: number): string {
 }
 
 function reasonOf(error: unknown, code: string): string {
-  // The words of undici for an answer that nobody asked for, and for 101.
+  // undici's messages for an unexpected response and for a 101.
   if (error instanceof Error && /^bad (response|upgrade)$/.test(error.message)) return 'protocol'
   return REASONS[code] ?? (code.startsWith('HPE_') ? 'protocol' : 'network')
 }
@@ -107,7 +107,7 @@ function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way)
   return `; it may refuse the client certificate in tls.cert_file (${tls.cert_file})`
 }
 
-/** Undefined: it has nothing to do with TLS. */
+/** Undefined if the error has nothing to do with TLS. */
 function tlsWords(error: unknown, code: string, tls: ClientOptions['tls']): string | undefined {
   const alert = tlsAlertOf(code)
   if (alert !== undefined) return alertWords(alert, tls)

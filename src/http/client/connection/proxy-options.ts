@@ -3,7 +3,7 @@ import { refuse, secret } from '../../../core/options/options.js'
 import { filePath, reaches } from '../../../core/options/reach.js'
 import { isAddressOrRange } from '../../../lib/network/address-list.js'
 
-/** An address of http or https without anything that may be secret in it. */
+/** An http or https URL without possible secrets in it. */
 export function httpUrl() {
   const schema = z.string().superRefine((text, context) => {
     const url = URL.canParse(text) ? new URL(text) : undefined
@@ -51,7 +51,7 @@ const withoutProxy = reaches('nothing', z.string().min(1)).superRefine((text, co
     )
 })
 
-/** How requests reach the receiver where not directly. */
+/** How requests reach the receiver if not directly. */
 export const proxy = z.union([
   z.literal('environment'),
   z.strictObject({

@@ -5,16 +5,16 @@ import { AddressList } from '../../../lib/network/address-list.js'
 import { AccessKey } from '../../auth/access-key.js'
 import type { ProxyOptions } from './proxy-options.js'
 
-/** The proxy that a request goes through. */
+/** The proxy of a request. */
 export interface Via {
   readonly url: URL
-  /** Undefined: it wants none. */
+  /** Undefined if it needs no authorization. */
   readonly authorization: string | undefined
 }
 
 type Environment = Readonly<Record<string, string | undefined>>
 
-/** Which proxy is used for which address, and with what password. */
+/** Selects the proxy and its password for a URL. */
 export class ProxySettings {
   readonly #options: ProxyOptions
   readonly #env: Environment
@@ -23,7 +23,7 @@ export class ProxySettings {
   #secrets: readonly string[] = []
 
   constructor(options: ProxyOptions, { log, reach }: DestinationContext, env: Environment = process.env) {
-    // The operator's proxy would make connections that this pipeline must not make.
+    // The proxy of the operator could open connections that this pipeline must not open.
     if (options === 'environment' && reach)
       throw new DeliveryError('"proxy: environment" is not available to a published pipeline', {
         failure: 'hold',
@@ -39,18 +39,18 @@ export class ProxySettings {
     this.#password = new AccessKey(auth, log.child({ option: 'proxy.auth' }), reach)
   }
 
-  /** What must not be shown. */
+  /** Texts that must not be shown. */
   get secrets(): readonly string[] {
     return this.#secrets
   }
 
-  /** The address of the proxy for an address, without its password; undefined: none. */
+  /** The URL of the proxy for `target` without its password; undefined if there is none. */
   urlFor(target: URL): URL | undefined {
     if (this.#direct.has(target)) return undefined
     return this.#options === 'environment' ? proxyFrom(this.#env, target) : new URL(this.#options.url)
   }
 
-  /** Undefined: the address is reached directly. */
+  /** Undefined if `target` is reached directly. */
   async viaFor(target: URL): Promise<Via | undefined> {
     const url = this.urlFor(target)
     if (!url) return undefined
@@ -62,7 +62,7 @@ export class ProxySettings {
     return { url, authorization: `Basic ${encoded}` }
   }
 
-  /** Whether the password was replaced. */
+  /** Resolves with true if the password was replaced. */
   async changed(): Promise<boolean> {
     return (await this.#password?.changed()) ?? false
   }
@@ -78,18 +78,18 @@ export class ProxySettings {
   }
 }
 
-/** The names of the variables for the proxy of an address, in order. */
+/** The names of the proxy variables for a URL, in order of precedence. */
 function variablesFor({ protocol }: URL): string[] {
   const name = protocol === 'https:' ? 'https_proxy' : 'http_proxy'
   return [name, name.toUpperCase(), 'all_proxy', 'ALL_PROXY']
 }
 
-/** The variable that names a proxy for the address; undefined: none does. */
+/** The environment variable that names a proxy for the URL; undefined if there is none. */
 export function variableFor(target: URL, env: Environment = process.env): string | undefined {
   return directHostsOf(env).has(target) ? undefined : variablesFor(target).find(name => env[name])
 }
 
-/** The proxy that the environment names for an address that is not reached directly. */
+/** The proxy in the environment for a URL that is not reached directly. */
 function proxyFrom(env: Environment, target: URL): URL | undefined {
   const name = variablesFor(target).find(name => env[name])
   const text = name && env[name]
@@ -97,7 +97,7 @@ function proxyFrom(env: Environment, target: URL): URL | undefined {
   const full = text.includes('://') ? text : `http://${text}`
   const url = URL.canParse(full) ? new URL(full) : undefined
   if (url?.protocol === 'http:' || url?.protocol === 'https:') return url
-  // The value may hold a password.
+  // The value may contain a password.
   const message = `the variable ${name} must be the address of a proxy that begins with http:// or https://`
   throw new DeliveryError(message, { failure: 'hold', reason: 'proxy' })
 }
@@ -108,7 +108,7 @@ function directHostsOf(env: Environment): DirectHosts {
 
 const withoutBrackets = (host: string) => host.replace(/^\[|\]$/g, '')
 
-/** The hosts of a list as in NO_PROXY. */
+/** A list of hosts as in NO_PROXY. */
 class DirectHosts {
   readonly #all: boolean
   readonly #ranges = new AddressList()

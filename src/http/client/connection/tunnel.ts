@@ -4,7 +4,7 @@ import type { buildConnector as Connecting } from 'undici'
 import { after } from '../../../lib/time.js'
 import type { Via } from './proxy.js'
 
-/** What a proxy did, or did not, instead of making a connection. */
+/** The proxy failed or refused to make a connection. */
 export class ProxyError extends Error {
   readonly status: number | undefined
 
@@ -14,7 +14,7 @@ export class ProxyError extends Error {
   }
 }
 
-/** A connection to the proxy itself. Throws ProxyError. */
+/** Connects to the proxy itself. Throws ProxyError. */
 export function connectProxy({ url }: Via, connect: Connecting.connector): Promise<Socket> {
   const { host, protocol, port } = url
   const hostname = url.hostname.replace(/^\[|\]$/g, '')
@@ -26,7 +26,7 @@ export function connectProxy({ url }: Via, connect: Connecting.connector): Promi
   })
 }
 
-/** Makes a connection to a proxy one to `target` (HOST:PORT), with CONNECT. Throws ProxyError. */
+/** Turns a connection to a proxy into one to `target` (HOST:PORT) with CONNECT. Throws ProxyError. */
 export function openTunnel(socket: Socket, { authorization }: Via, target: string, timeoutMs: number): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const headers = { host: target, ...(authorization && { 'proxy-authorization': authorization }) }
