@@ -18,12 +18,12 @@ export interface Left {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** What a test starts with: a full hour, day and year, so that aligned windows begin with it. */
+/** Start time of a test: a full hour, day and year, which aligned windows start at. */
 const FIRST_TIME = Date.UTC(2026, 0, 1)
 const STEP_LIMIT_MS = 30_000
 const MOST_LINE_BYTES = 64 * 1024 * 1024
 
-/** The time that the steps tell, and the timers that go by it. */
+/** A clock that the steps set, with timers. */
 class StepClock implements TimerClock {
   #at = 0
   #timers: { readonly at: number; readonly fn: () => void }[] = []
@@ -46,7 +46,7 @@ class StepClock implements TimerClock {
     this.#timers = this.#timers.filter(other => other !== timer)
   }
 
-  /** Goes on to a time, by way of all timers that are due by then. */
+  /** Advances to a time and fires all timers that are due by then. */
   goTo(time: number): void {
     for (;;) {
       const next = this.#timers.toSorted((a, b) => a.at - b.at)[0]
@@ -59,7 +59,7 @@ class StepClock implements TimerClock {
   }
 }
 
-/** Stands in for a source: gives the lines that it is handed. */
+/** Replaces a source and emits the lines that it is given. */
 class GivenSource implements Source {
   readonly #splitting: Splitting
   readonly #context: SourceContext
@@ -67,7 +67,7 @@ class GivenSource implements Source {
   #out: Output | undefined
 
   constructor(options: Partial<SplitOptions>, context: SourceContext) {
-    // Sources that are not asked how to read a line give objects.
+    // Sources without an option for reading lines emit objects.
     this.#options = { decode: JSON_OBJECTS, max_line_bytes: MOST_LINE_BYTES, partial_line_timeout: 0, ...options }
     this.#splitting = new Splitting(this.#options)
     this.#context = context
@@ -96,7 +96,9 @@ class GivenSource implements Source {
   }
 }
 
-/** Runs one test on the components of `config`; what left each output that the test has an expectation for. */
+/**
+ * Runs one test on the components of `config`. Returns the events of each output that the test has an expectation for.
+ */
 export async function runTest(
   config: Config,
   test: ConfigTest,
@@ -130,7 +132,7 @@ export async function runTest(
   const engine = await Engine.build({ ...config, dataDir, sources, processors, destinations }, around)
   const ended = engine.run()
   try {
-    // A source begins to run in a turn of its own.
+    // A source starts to run in a separate event loop turn.
     await sleep(0)
     for (const { at, into, events } of test.steps) {
       clock.goTo(at)
@@ -145,7 +147,7 @@ export async function runTest(
   return left
 }
 
-/** The destination, only that it keeps what it gets. */
+/** The destination, modified to collect its events. */
 function keeper(config: ComponentConfig<'destination'>, kept: Left[] | undefined): ComponentConfig<'destination'> {
   const write = async (request: readonly EventBatch[]) => {
     for (const batch of kept ? request : []) for (let i = 0; i < batch.length; i++) kept!.push(leftOf(batch, i))

@@ -10,12 +10,12 @@ import { loadDaemonConfig } from '../terminal/local-part.js'
 import { createLog } from '../terminal/log.js'
 import { isExpected, type Left, runTest } from './test-run.js'
 
-/** Of a long list that differs, so many lines are shown. */
+/** Most lines shown of a list that differs. */
 const SHOWN_LINES = 40
-/** Longer lists are compared place by place. */
+/** Longer lists are compared position by position. */
 const ALIGNED = 2000
 
-/** Runs the tests of a configuration; 1 when one fails. */
+/** Runs the tests of a configuration; resolves with 1 if one fails. */
 export async function test(path: string, io: Io): Promise<number> {
   const config = await loadDaemonConfig(path, io.env)
   const { tests } = config
@@ -46,7 +46,7 @@ export async function test(path: string, io: Io): Promise<number> {
   return failed === 0 ? EXIT.done : EXIT.failed
 }
 
-/** What is different, readably; empty when nothing is. */
+/** The differences in readable form; empty if there are none. */
 function compare(output: string, wanted: number | readonly TestEvent[], left: readonly Left[]): string[] {
   if (typeof wanted === 'number') {
     if (left.length === wanted) return []
@@ -58,14 +58,14 @@ function compare(output: string, wanted: number | readonly TestEvent[], left: re
   return [head, ...cut(lines)]
 }
 
-/** Both lists in one, aligned by what they have in common. */
+/** Merges both lists, aligned by their common entries. */
 function difference(wanted: readonly TestEvent[], left: readonly Left[]): string[] {
   const same = (i: number, j: number) => isExpected(left[j]!, wanted[i]!)
   const [n, m] = [wanted.length, left.length]
   const lines: string[] = []
   let [i, j] = [0, 0]
   const aligned = n <= ALIGNED && m <= ALIGNED
-  // common[i][j]: how many of wanted[i…] and left[j…] can be paired in order.
+  // common[i][j]: how many entries of wanted[i…] and left[j…] can be paired in order.
   const common = aligned ? Array.from({ length: n + 1 }, () => new Uint16Array(m + 1)) : []
   for (let a = aligned ? n - 1 : -1; a >= 0; a--)
     for (let b = m - 1; b >= 0; b--)

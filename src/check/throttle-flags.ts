@@ -4,7 +4,7 @@ import { someThrottleOptions, type ThrottleOptions, throttleOptions } from '../p
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { conditionOf } from '../terminal/condition-flag.js'
 
-/** Flags of the command line that set options of a throttle. */
+/** Command line flags that set options of a throttle. */
 const FLAGS = {
   limit: 'limit',
   window: 'window',
@@ -16,14 +16,14 @@ const FLAGS = {
 type Flag = keyof typeof FLAGS
 export type ThrottleFlags = { readonly [F in Flag]?: string | undefined }
 
-/** A throttle that is set by flags alone. Throws UsageError, which names the flag and `command`. */
+/** A throttle defined by flags only. Throws UsageError, which names the flag and `command`. */
 export function throttleOfFlags(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): ThrottleOptions {
   const parsed = parseOptions(throttleOptions, inputOf(given, command, io))
   if ('value' in parsed) return parsed.value
   throw usageError(parsed.faults[0]!, command)
 }
 
-/** The throttle options that the flags change, and those flags as one would type them. Throws UsageError. */
+/** The throttle options that the flags change, and these flags as one would type them. Throws UsageError. */
 export function changesOfFlags(
   given: ThrottleFlags,
   command: string,
@@ -41,7 +41,7 @@ export function changesOfFlags(
 
 const usedOf = (given: ThrottleFlags) => (Object.keys(FLAGS) as Flag[]).filter(flag => given[flag] !== undefined)
 
-/** The flags as the options of a configuration would stand in its file. */
+/** The flags as options of a configuration file. */
 function inputOf(given: ThrottleFlags, command: string, io: Pick<Io, 'stderr'>): Record<string, unknown> {
   const value = (flag: Flag, text: string) => {
     if (flag === 'limit') return numberOf(text)
@@ -55,7 +55,7 @@ function usageError({ path, message }: Fault, command: string): UsageError {
   return new UsageError(`--${flag}: ${message}`, command)
 }
 
-/** The path that a flag gives; throws UsageError. */
+/** The path in a flag; throws UsageError. */
 export function parsePathFlag(text: string, flag: string, command: string): FieldPath {
   try {
     return parseFieldPath(text)
@@ -65,7 +65,7 @@ export function parsePathFlag(text: string, flag: string, command: string): Fiel
   }
 }
 
-/** As one would write it in a shell. */
+/** Quoted for a shell. */
 function quoted(text: string): string {
   return /^[\w.:/-]+$/.test(text) ? text : `"${text.replace(/["\\$`]/g, '\\$&')}"`
 }

@@ -21,15 +21,15 @@ import { DISCARDED, EXCLUDED, KeyTally, type Outcome, PASSED } from './simulate/
 import { type ThrottleFlags, throttleOfFlags } from './throttle-flags.js'
 
 export interface ThrottleCallOptions extends ThrottleFlags {
-  /** File that gets what is discarded. */
+  /** File for discarded events. */
   readonly discarded: string | undefined
   readonly quiet: boolean
 }
 
-/** A longer line counts as several events: a line is held in memory. */
+/** A longer line counts as several events, since a line is held in memory. */
 const MAX_LINE_BYTES = 64 * 1024 * 1024
 
-/** Throttles standard input to standard output, with a summary on standard error. Resolves with the exit code. */
+/** Throttles standard input to standard output, and prints a summary to standard error. Resolves with the exit code. */
 export async function throttle(given: ThrottleCallOptions, io: Io): Promise<number> {
   const pipe = new ThrottlePipe(throttleOfFlags(given, 'throttle', io))
   const rest = given.discarded === undefined ? undefined : createWriteStream(given.discarded, { mode: 0o600 })
@@ -40,21 +40,21 @@ export async function throttle(given: ThrottleCallOptions, io: Io): Promise<numb
     await write(io.stdout, passed)
     if (rest) await write(rest, discarded)
   }
-  // The summary appears at Ctrl-C as well, and what was read until then is written.
+  // On Ctrl-C, lines that were read are still written, and the summary is printed.
   const stop = () => io.stdin.destroy()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop)
   const failed = new Promise<never>((_resolve, reject) => rest?.once('error', reject))
   if (rest) await Promise.race([failed, once(rest, 'open')])
   const taken = readAll(io.stdin, chunk => take(splitter.push(chunk))).then(() => take(splitter.flush()))
   await Promise.race([failed, taken])
-  // The callback of end() comes for a write that failed, too.
+  // The callback of end() is also called if a write failed.
   if (rest) await finished(rest.end())
   const { columns, isTTY } = io.stderr
   if (!given.quiet) io.stderr.write(pipe.summary({ columns, colour: Boolean(isTTY) && !io.env.NO_COLOR }))
   return EXIT.done
 }
 
-/** Resolves at the end of `stream`, or when it is destroyed; each chunk is taken before the next is read. */
+/** Resolves at the end of `stream`, or when it is destroyed. Each chunk is processed before the next is read. */
 async function readAll(stream: NodeJS.ReadStream, take: (chunk: Buffer) => Promise<void>): Promise<void> {
   try {
     for await (const chunk of stream) await take(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
@@ -70,7 +70,7 @@ async function write(stream: NodeJS.WritableStream, parts: readonly Buffer[]): P
   if (!room) await new Promise(resolve => stream.once('drain', resolve))
 }
 
-/** Decides lines as they come, and counts by key what became of them. */
+/** Decides lines as they arrive, and counts the outcomes by key. */
 class ThrottlePipe {
   readonly #decider
   readonly #origin: Origin
@@ -89,7 +89,7 @@ class ThrottlePipe {
     this.#keys = new KeyTally(options.window, options.window_mode === 'aligned')
   }
 
-  /** The bytes to write for the lines of a frame; those of discarded lines only where they are wanted. */
+  /** The bytes to write for the lines of a frame; those of discarded lines only if they are wanted. */
   decide(frame: Frame, wantsDiscarded: boolean): { readonly passed: Buffer[]; readonly discarded: Buffer[] } {
     const batch = new EventBatch(frame, this.#origin, systemClock.wall(), new Ack(() => {}))
     const { decisions } = this.#decider.decide(batch)

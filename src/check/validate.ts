@@ -14,10 +14,10 @@ import { completed } from '../terminal/local-part.js'
 import { silentLog } from '../terminal/log.js'
 
 /**
- * Checks configurations without doing anything with them: no network, and no other file is opened than the certificates
- * and keys that they name; of the files that destinations write to it is only examined what they are, and data_dir is
- * searched for what would belong to no component. Every error and every warning is a line on stderr. A configuration that
- * holds is a line on stdout, and the last line says how many errors and warnings there are.
+ * Checks configurations without side effects: no network access, and no other files are opened than the certificates
+ * and keys that they name. Files that destinations write to are only examined, and data_dir is searched for data that
+ * would belong to no component. Every error and warning is a line on stderr, every valid configuration a line on
+ * stdout. The last line has the numbers of errors and warnings.
  */
 export async function validate(
   paths: readonly string[],
@@ -58,7 +58,9 @@ export async function validate(
 const LOCAL_PART =
   'checked as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed": whether its components fit together was not checked. Remove "managed" if the daemon runs with this file alone'
 
-/** What a local part of a managed daemon has, checked with the revision that the daemon ran last. Throws ConfigError. */
+/**
+ * Checks the local part of a managed daemon together with the revision that the daemon ran last. Throws ConfigError.
+ */
 async function checkLocalPart(
   path: string,
   config: Config,
@@ -83,7 +85,10 @@ async function checkLocalPart(
   return `${part}; with ${saved}: ${amounts(whole)}`
 }
 
-/** What is in data_dir, where it is at hand, and would belong to no component. Throws ConfigError for repeats. */
+/**
+ * Reports data in data_dir that would belong to no component, if the folder is accessible. Throws ConfigError for
+ * repeats.
+ */
 async function tellOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   refuseRepeats(config)
   const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))

@@ -28,39 +28,39 @@ import {
 import { type ConfigNode, type Entry, locate, type MapNode, type Path, toValue } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
-/** One component of the configuration, its options parsed by the schema of its definition. */
+/** One component of the configuration, with its options parsed by the schema of its definition. */
 export interface ComponentConfig<K extends Kind = Kind> {
   readonly id: string
   readonly kind: K
   readonly type: string
-  /** `limit_app`, or `limit_app.discarded` for a side output. Sources have none. */
+  /** `limit_app`, or `limit_app.discarded` for a side output. Empty for sources. */
   readonly inputs: readonly string[]
-  /** Parsed: what `definition.create` takes. */
+  /** Parsed; the argument of `definition.create`. */
   readonly options: unknown
   /** Destinations only. */
   readonly delivery?: DeliveryOptions
   /** Processors only: what it can do with events. */
   readonly plan?: Plan
-  /** Processors only: what becomes of an event that it cannot process. */
+  /** Processors only: what happens to an event that it cannot process. */
   readonly onError?: OnError
   readonly definition: AnyDefinition<K>
-  /** The id that it had before: it takes over what that one left in data_dir. */
+  /** The previous id of the component, whose state in data_dir it takes over. */
   readonly renamedFrom?: string
-  /** Where it stands in the configuration. */
+  /** Its place in the configuration. */
   readonly place?: Pick<Problem, 'file' | 'line' | 'column'>
-  /** Where it comes from elsewhere: its bounds while it runs. */
+  /** The limits at runtime, if the component comes from a published pipeline. */
   readonly reach?: Reach | undefined
 }
 
-/** What is known of a component before, and without, its being right. */
+/** What is known of a component whether or not it is valid. */
 export interface Draft {
   readonly id: string
   readonly kind: Kind
   readonly entry: Entry
-  /** Undefined: its type is not known. */
+  /** Undefined if its type is unknown. */
   readonly definition: AnyDefinition | undefined
   readonly inputs: readonly { readonly text: string; readonly node: ConfigNode }[]
-  /** Undefined: something is wrong with it. */
+  /** Undefined if it is invalid. */
   readonly config: ComponentConfig | undefined
 }
 
@@ -75,7 +75,7 @@ export class ComponentReader {
     this.#explainer = explainer
   }
 
-  /** Reads one component, and reports everything that is wrong in it. */
+  /** Reads one component and reports all problems in it. */
   read(kind: Kind, id: string, entry: Entry): Draft {
     const path = [SECTIONS[kind], id]
     const subject: Subject = { node: entry.value, path, key: entry.key }
@@ -168,7 +168,7 @@ export class ComponentReader {
     return 'issues' in checked && read.length === 0 ? undefined : read
   }
 
-  /** The parsed value; undefined when something is wrong, which was reported. */
+  /** The parsed value; undefined if it is invalid, which has been reported. */
   #parse(
     schema: AnyDefinition['options'],
     node: MapNode,
@@ -200,14 +200,17 @@ export class ComponentReader {
   }
 }
 
-/** The options in an option, those of every variant where there are several. */
+/** The options inside an option, including those of all its variants. */
 function innerNames(schema: z.core.$ZodType | undefined): string[] {
   const variants = schema ? (unwrapped(schema)._zod.def as { options?: readonly z.core.$ZodType[] }).options : undefined
   const shapes = variants ?? (schema ? [schema] : [])
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
-/** Reads variables as the numbers and booleans they look like where that is what the options want; whether any was. */
+/**
+ * Reads variables as the numbers and booleans they look like if the options require them. Returns whether there were
+ * any.
+ */
 export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {
@@ -224,7 +227,7 @@ export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode)
   return changed
 }
 
-/** A component's entries by who reads them. Without a definition, only `inputs` are separated. */
+/** Divides the entries of a component by their schema. Without a definition, only `inputs` are separated. */
 function split(
   node: MapNode,
   definition: AnyDefinition | undefined,
@@ -250,7 +253,7 @@ function split(
   }
 }
 
-/** Where a definition declares a delivery option itself, its value is the delivery's too. */
+/** If a definition declares a delivery option itself, its value also applies to the delivery. */
 function deliveryOf(
   options: Record<string, unknown>,
   delivery: Record<string, unknown>,
@@ -262,7 +265,7 @@ function deliveryOf(
   return { ...delivery, ...Object.fromEntries(names.map(name => [name, options[name]])) } as DeliveryOptions
 }
 
-/** `; for example app_logs` for `App-Logs`. */
+/** Suggests a valid id: `, such as app_logs` for `App-Logs`. */
 function possibleId(id: string): string {
   const possible = id
     .toLowerCase()

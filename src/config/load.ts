@@ -28,70 +28,73 @@ export type { ComponentConfig } from './component-config.js'
 
 export type LogFormat = NonNullable<Settings['log']['format']>
 
-/** A configuration that holds: every option parsed, every input there. */
+/** A valid configuration: all options are parsed, and all inputs exist. */
 export interface Config {
   /** Absolute. */
   readonly dataDir: string
-  /** Where metrics are served; undefined: nowhere. */
+  /** The address that serves metrics; undefined if none does. */
   readonly metrics: ListenAddress | undefined
-  /** Whether the configuration says so itself. */
+  /** Whether the configuration sets it explicitly. */
   readonly metricsGiven: boolean
-  /** Undefined: it depends on what standard error is. */
+  /** Undefined: it depends on whether standard error is a terminal. */
   readonly logFormat: LogFormat | undefined
   readonly shutdownTimeoutMs: number
-  /** Whether a change of its files is applied without a signal. */
+  /** Whether changes of its files are applied without a signal. */
   readonly watched: boolean
-  /** Ids of components whose data is deleted when no component uses it. */
+  /** Ids of components whose data is deleted if no component uses it. */
   readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
   readonly destinations: readonly ComponentConfig<'destination'>[]
   /** The files that were read. */
   readonly files: readonly string[]
-  /** Another one for other texts. */
+  /** A hash of the texts. */
   readonly digest: string
   readonly warnings: readonly Problem[]
   readonly tests: readonly ConfigTest[]
-  /** Whether it is the local part of a managed daemon, which the published pipeline makes whole. */
+  /** Whether it is the local part of a managed daemon, to be completed with the published pipeline. */
   readonly isLocalPart: boolean
   /** What a pipeline from elsewhere may do here. */
   readonly managed: ManagedOptions
-  /** The section `service`; undefined where there is none. */
+  /** The section `service`; undefined if there is none. */
   readonly service: (Omit<ServiceOptions, 'data_dir'> & { readonly dataDir: string }) | undefined
 }
 
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv
   readonly components: readonly AnyDefinition[]
-  /** Whether a configuration will do that has a section `service`, and no component at all. */
+  /** Whether a configuration with a section `service` may have no components. */
   readonly serviceAlone?: boolean
-  /** Sources that are there by themselves; the configuration must not have others of their ids. */
+  /** Predefined sources. The configuration must not use their ids. */
   readonly given?: readonly ComponentConfig<'source'>[]
-  /** More that belongs to the configuration, as a value; `name` stands for its file, and it has an environment of its own. */
+  /** An additional document as a value. `name` stands for its file name, and it has its own environment. */
   readonly addition?: { readonly document: unknown; readonly name: string; readonly env: NodeJS.ProcessEnv }
-  /** Whether it is a part: what it lacks is somewhere else. */
+  /** Whether it is only a part, whose missing components are elsewhere. */
   readonly partial?: boolean
-  /** Whether its section `managed` makes it the local part of a managed daemon. */
+  /** Whether a section `managed` makes it the local part of a managed daemon. */
   readonly localPart?: boolean
-  /** Whether it is for this machine: the files that destinations write to are examined, and not opened. */
+  /** Whether it will run on this machine: if so, the files that destinations write to are examined, but not opened. */
   readonly onThisMachine?: boolean
-  /** Whether to look into the files of certificates and keys that it names; `wall` is the time to judge them by. */
+  /** Set to check the files of certificates and keys that it names; `wall` is the time at which validity is checked. */
   readonly inspectTls?: { readonly wall: number } | undefined
 }
 
-/** Reads a file, or all YAML files of a folder, or nothing for an undefined path; throws ConfigError with everything that is wrong. Nothing else is opened. */
+/**
+ * Reads a file, all YAML files of a folder, or nothing if the path is undefined. Throws ConfigError with all problems.
+ * Opens no other files.
+ */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
   return build(textsOf(path, problems), path ?? '', options, problems)
 }
 
-/** A file of a configuration as it was when it was read. */
+/** The text of a file of a configuration. */
 export interface ConfigText {
   readonly file: string
   readonly text: string
 }
 
-/** What `loadConfig` reads, for `loadTexts`. Throws ConfigError. */
+/** Reads the files that `loadConfig` would read, for `loadTexts`. Throws ConfigError. */
 export function readTexts(path: string | undefined): readonly ConfigText[] {
   const problems = new Problems()
   const texts = textsOf(path, problems)
@@ -99,7 +102,7 @@ export function readTexts(path: string | undefined): readonly ConfigText[] {
   return texts
 }
 
-/** The same as `loadConfig` from what was read of `path` before. */
+/** Like `loadConfig`, from texts that were read from `path` before. */
 export function loadTexts(texts: readonly ConfigText[], path: string | undefined, options: LoadOptions): Config {
   return build([...texts], path ?? '', options, new Problems())
 }
@@ -113,14 +116,14 @@ function textsOf(path: string | undefined, problems: Problems): ConfigText[] {
   return texts
 }
 
-/** The same from a text; `file` stands in the messages. */
+/** Like `loadConfig`, from a text; `file` is the file name in messages. */
 export function parseConfig(text: string, file: string, options: LoadOptions): Config {
   return build([{ file, text }], file, options, new Problems())
 }
 
 /**
- * The same from a value, such as a body of JSON; `name` stands for the file, and places mean nothing. With `literal` a text
- * is what it is: references to the environment are left alone.
+ * Like `loadConfig`, from a value such as a JSON body; `name` is the file name in messages, and lines and columns have
+ * no meaning. With `literal`, texts are taken literally: references to the environment are not replaced.
  */
 export function parseDocument(document: unknown, name: string, options: LoadOptions & { literal?: boolean }): Config {
   const problems = new Problems()
@@ -162,7 +165,7 @@ function lineEnd(bytes: Buffer, from: number): number {
   return end === -1 ? bytes.length : end + 1
 }
 
-/** A problem of a file as a whole. */
+/** Reports a problem of a file as a whole. */
 function report(file: string, message: string, problems: Problems): void {
   problems.add({ source: new SourceText(file, ''), offset: 0 }, [], message)
 }
@@ -199,7 +202,7 @@ function build(
   return assemble(root, known, files, options, problems)
 }
 
-/** How much of the configuration could be read: where its structure is wrong perhaps only the ids of components. */
+/** How much of the configuration could be read. If its structure is wrong, perhaps only the ids of components. */
 type Known = 'all' | 'ids' | 'nothing'
 
 function assemble(
@@ -220,7 +223,7 @@ function assemble(
   for (const source of given) addGiven(source, drafts, root, problems)
   checkPaths(root, drafts, problems, warnings)
   checkOutputs(drafts, onThisMachine, problems, warnings)
-  // With a file missing or its structure in doubt, what is not there may be in it.
+  // If a file is missing or its structure is uncertain, missing components may be in it.
   const isPart = partial || isLocalPart
   if (known === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
   if (known === 'all' && !isPart) {
@@ -274,7 +277,7 @@ function isServiceAlone(root: MapNode): boolean {
 
 const JOINED: readonly string[] = [...Object.values(SECTIONS), 'tests']
 
-/** Adds the top level of one file to that of the files before it. */
+/** Merges the top level of a file into that of the previous files. */
 function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems): void {
   for (const [name, entry] of file.entries) {
     const earlier = merged.get(name)
@@ -303,7 +306,7 @@ function mergeInto(merged: Map<string, Entry>, file: MapNode, problems: Problems
 
 const TOP_LEVEL: readonly string[] = [...Object.values(SECTIONS), ...Object.keys(settings.shape)]
 
-/** A section under a wrong name was reported. Its components are checked all the same. */
+/** Renames misspelled sections, which were already reported, so that their components are checked as well. */
 function withSectionsMeant(root: MapNode, explainer: Explainer): MapNode {
   const entries = new Map(root.entries)
   for (const [name, entry] of root.entries) {

@@ -4,14 +4,14 @@ import { check, Explainer } from './checks/diagnostics.js'
 import { type ConfigNode, type Entry, SourceText } from './yaml/node.js'
 import { Problems } from './yaml/problems.js'
 
-/** One thing wrong with options that stand in no file. */
+/** A problem with an option that is not in a file. */
 export interface Fault {
-  /** As in `batch.max_events`; empty for the whole. */
+  /** As in `batch.max_events`; empty for the options as a whole. */
   readonly path: string
   readonly message: string
 }
 
-/** Options that come from a program or a command line: parsed as those of a file are, with the same sentences. */
+/** Parses options from a program or a command line like those of a file, with the same messages. */
 export function parseOptions<S extends z.ZodObject>(
   schema: S,
   options: unknown,
@@ -25,11 +25,11 @@ export function parseOptions<S extends z.ZodObject>(
   return { faults: problems.list().map(({ path, message }) => ({ path, message })) }
 }
 
-/** Options that a program gave and that cannot be used. */
+/** Options passed by a program are invalid. */
 export class OptionsError extends Error {
   readonly code = 'SLUICE_OPTIONS'
   readonly faults: readonly Fault[]
-  /** `of` is whose options they are. */
+  /** `of` names the owner of the options. */
   constructor(of: string, faults: readonly Fault[]) {
     super(
       `${of}: ${faults.map(({ path, message }) => (path ? `${path}: ${message}` : `options: ${message}`)).join('; ')}`,

@@ -5,7 +5,7 @@ import { SECTIONS, settings } from './schema.js'
 import { type ConfigNode, type Entry, type MapNode, type Path, placeOf, type ScalarNode } from './yaml/node.js'
 import type { Problems } from './yaml/problems.js'
 
-/** Signs in paths that other programs replace, and that stand for themselves here. */
+/** Placeholders in paths that other programs replace, but that are literal here. */
 
 const TILDE = /^~[^/]*(?=\/|$)/
 /** Of strftime, Logstash, Vector, Fluentd and Jinja. */
@@ -18,7 +18,7 @@ interface Named {
   readonly key: Entry['key'] | undefined
 }
 
-/** Checks every option that names a file or a folder. */
+/** Checks every option that names a file or folder. */
 export function checkPaths(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,
@@ -62,7 +62,7 @@ function check(
   warnings.add(place, path, `${sign} is not replaced: ${advice}`)
 }
 
-/** The options of a schema that name files, where they have a value. */
+/** The options of a schema that name files and have a value. */
 function pathsIn(schema: z.ZodObject, root: ConfigNode, base: Path): Named[] {
   const places = textOptions(schema).filter(({ reaches }) => reaches === 'files')
   const unique = new Map(places.map(({ path }) => [path.join('\0'), path]))

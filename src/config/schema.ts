@@ -9,15 +9,15 @@ import { serviceOptions } from './service-options.js'
 
 export { SECTIONS } from './sections.js'
 
-/** The schema of a whole configuration, put together from the list of components. */
+/** The schema of a whole configuration, assembled from the list of components. */
 
 export const KINDS = ['source', 'processor', 'destination'] as const satisfies readonly Kind[]
 
 export const ID = /^[a-z][a-z0-9_]*$/
-/** Ids are in the names of files and in the labels of metrics. */
+/** Ids appear in file names and in labels of metrics. */
 export const LONGEST_ID = 128
 
-/** The options beside the sections of components. */
+/** The options besides the sections of components. */
 export const settings = z.strictObject({
   data_dir: filePath()
     .optional()
@@ -97,7 +97,7 @@ const processing = z.strictObject({
     ),
 })
 
-/** The options that every component of a kind has. */
+/** The options that all components of a kind have. */
 export const commonSchema = (kind: Kind): z.ZodObject => (kind === 'processor' ? processing : renamed)
 
 type DeliverySchema = z.ZodObject<z.ZodRawShape>
@@ -115,7 +115,7 @@ export function deliverySchema(definition: AnyDefinition): DeliverySchema {
   return schema
 }
 
-/** Everything that may stand in one component of this type. */
+/** All options of one component of this type. */
 export function componentSchema(definition: AnyDefinition): z.ZodObject {
   const type = z.literal(definition.type).describe(definition.summary)
   const shape = definition.options.shape as z.ZodRawShape
@@ -125,7 +125,7 @@ export function componentSchema(definition: AnyDefinition): z.ZodObject {
   return z.strictObject({ type, inputs, ...shape, ...deliverySchema(definition).shape, ...common })
 }
 
-/** The whole document. Rules across options and the topology are checked by load.ts. */
+/** The whole document. load.ts checks the topology and rules that span several options. */
 export function configSchema(components: readonly AnyDefinition[]): z.ZodObject {
   const section = (kind: Kind) => {
     const schemas = components.filter(definition => definition.kind === kind).map(componentSchema)
@@ -142,14 +142,14 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
   })
 }
 
-/** The schema behind optional, default and the like. */
+/** The schema inside optional, default and similar wrappers. */
 export function unwrapped(schema: z.core.$ZodType): z.core.$ZodType {
   const { innerType, in: input } = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType }
   const inner = innerType ?? input
   return inner ? unwrapped(inner) : schema
 }
 
-/** The shape of an object schema behind optional, default and the like; undefined for any other schema. */
+/** The shape of an object schema inside optional, default and similar wrappers; undefined for other schemas. */
 export function shapeOf(schema: z.core.$ZodType): Readonly<Record<string, z.core.$ZodType>> | undefined {
   const { def } = unwrapped(schema)._zod as { def: { type: string; shape?: z.core.$ZodShape } }
   return def.type === 'object' ? def.shape : undefined

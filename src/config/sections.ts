@@ -1,2 +1,2 @@
-/** The sections of a configuration, by the kind of component that they hold. */
+/** The section of a configuration for each kind of component. */
 export const SECTIONS = { source: 'sources', processor: 'processors', destination: 'destinations' } as const

@@ -5,7 +5,7 @@ import { addressRange, connectionOptions } from '../http/server/addresses.js'
 import { tlsOptions } from '../http/server/server-tls.js'
 import { parseRule } from '../lib/network/address-rules.js'
 
-/** The options of the service: the section `service` of a configuration. */
+/** The section `service` of a configuration: the options of the service. */
 
 const addressRule = z.string().superRefine((text, context) => {
   if (!parseRule(text))

@@ -1,17 +1,17 @@
 import { wrap } from '../terminal/wrap.js'
 import type { DaemonView } from './daemon-view.js'
 
-/** Below this nothing waits for a component worth mentioning. */
+/** Below this share, no component counts as a bottleneck. */
 const LEAST_SHARE = 0.5
 
-/** Which component is busiest, and how busy; undefined where none of them is. */
+/** The busiest component, and how busy it is; undefined if none is. */
 export function bottleneckOf({ scrape }: Pick<DaemonView, 'scrape'>): { id: string; share: number } | undefined {
   const [first] = scrape.all('sluice_component_utilization').toSorted((a, b) => b.value - a.value)
   if (!first || first.value < LEAST_SHARE) return undefined
   return { id: first.labels.component_id!, share: first.value }
 }
 
-/** The same as a line for people. */
+/** The bottleneck as a line for people. */
 export function bottleneckLines(view: Pick<DaemonView, 'scrape'>, width: number): string[] {
   const found = bottleneckOf(view)
   if (!found) return []

@@ -1,7 +1,7 @@
 import { printable } from '../lib/printable.js'
 import { type DaemonView, short, table } from './daemon-view.js'
 
-/** What waits in a daemon: the files that are furthest behind, and how full the buffers are; at most `most` of each. */
+/** The files that are furthest behind, and how full the buffers are; at most `most` of each. */
 export function backlogLines({ scrape }: Pick<DaemonView, 'scrape'>, width: number, most: number): string[] {
   const files = scrape
     .all('sluice_file_unread_bytes')

@@ -14,7 +14,7 @@ export interface DaemonOptions {
 const USUAL_CONFIG = '/etc/sluice/sluice.yaml'
 const USUAL_SOCKETS = ['/run/sluice/sluice.sock', '/var/lib/sluice/sluice.sock', 'state/sluice.sock']
 
-/** The socket of the daemon that is meant; without an option that of the usual places. */
+/** The socket of the selected daemon; without an option, the one at a default path. */
 export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): string {
   if (socket !== undefined) return socket
   if (config !== undefined) return socketPath(loadConfig(config, { env, components, partial: true }).dataDir)
@@ -24,18 +24,18 @@ export function findSocket({ config, socket }: DaemonOptions, env: Io['env']): s
   throw new UsageError('no daemon is found at the usual places: say which with --config FILE or --socket PATH')
 }
 
-/** The configuration at the usual place; throws UsageError when there is none. */
+/** The configuration at the default path; throws UsageError if there is none. */
 export function usualConfig(command: string): string {
   if (existsSync(USUAL_CONFIG)) return USUAL_CONFIG
   throw new UsageError(`FILE is missing, and there is no ${USUAL_CONFIG}: say which configuration`, command)
 }
 
-/** The socket of the daemon of this machine, at the usual places. */
+/** The socket of this machine's daemon at one of the default paths; undefined if there is none. */
 export function usualSocket(env: Io['env']): string | undefined {
   return [...(env.SLUICE_SOCKET ? [env.SLUICE_SOCKET] : []), ...USUAL_SOCKETS].find(path => existsSync(path))
 }
 
-/** What the daemon answers; the body still to be read. Errors say what to do. */
+/** Sends a request to the daemon; the body of the response is not read yet. Errors say what to do. */
 export async function ask(socket: string, path: string, signal?: AbortSignal): Promise<IncomingMessage> {
   try {
     return await askSocket(socket, { path, signal })

@@ -7,7 +7,7 @@ import type { Io } from '../terminal/command-line.js'
 import { ask } from './daemon-socket.js'
 import { Scrape } from './scrape.js'
 
-/** One destination, as /readyz reports it; times in ISO 8601. */
+/** One destination as reported by /readyz; times are in ISO 8601. */
 export interface DestinationView {
   readonly id: string
   readonly state: string
@@ -20,21 +20,21 @@ export interface DestinationView {
   readonly last_outage?: DestinationState['last_outage']
 }
 
-/** What a daemon says of itself at one moment. */
+/** The state of a daemon at one moment. */
 export interface DaemonView {
-  /** Monotonic seconds of whoever asked. */
+  /** Monotonic seconds of this process. */
   readonly at: number
   /** Milliseconds since the epoch. */
   readonly wall: number
   readonly scrape: Scrape
   readonly ready: boolean
   readonly destinations: readonly DestinationView[]
-  /** Sources that wait for an operator, or fail and are started again. */
+  /** Sources that wait for an operator, or that fail and are restarted. */
   readonly failing: readonly { readonly id: string; readonly state: string; readonly reason: string }[]
   readonly components: readonly { readonly id: string; readonly kind: string; readonly type: string }[]
-  /** Of a managed daemon. */
+  /** For a managed daemon. */
   readonly managed?: ManagedReport | undefined
-  /** Its configuration, where that is a file, and its data_dir; undefined while it is starting. */
+  /** The path of its configuration, if that is a file, and its data_dir; undefined while it is starting. */
   readonly about: { readonly config?: string; readonly data_dir: string } | undefined
 }
 
@@ -65,19 +65,19 @@ export async function viewDaemon(socket: string, at: number): Promise<DaemonView
   return { at, wall, scrape, ready: ready.ok, destinations, failing, components, managed, about }
 }
 
-/** Where the configuration and the data of a daemon are; undefined: it does not say. */
+/** The paths of a daemon's configuration and data; undefined if it does not report them. */
 export async function aboutDaemon(socket: string): Promise<DaemonView['about']> {
   const answer = await ask(socket, '/about')
   const text = await textOf(answer)
   return answer.statusCode === 200 ? (JSON.parse(text) as DaemonView['about']) : undefined
 }
 
-/** How the terminal takes it. */
+/** Properties of the terminal. */
 export interface Look {
   readonly width: number
-  /** Undefined: no terminal, or one in which nothing can be written over. */
+  /** Undefined if stdout is not a terminal, or the terminal cannot overwrite text. */
   readonly height: number | undefined
-  /** Whether colours are wanted. */
+  /** Whether to use colours. */
   readonly color: boolean
 }
 
@@ -92,7 +92,7 @@ export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Look {
 
 const UNITS = ['', 'k', 'M', 'G', 'T', 'P']
 
-/** A number in at most five places: 999, 12.3k, 4.56M. */
+/** Formats a number with at most five characters: 999, 12.3k, 4.56M. */
 export function short(value: number): string {
   let unit = 0
   let rest = value
@@ -104,7 +104,7 @@ export function short(value: number): string {
   return `${rest.toFixed(rest < 9.995 ? 2 : rest < 99.95 ? 1 : 0)}${UNITS[unit]}`
 }
 
-/** Columns, the first to the left and the others to the right, at most `width` wide: the first one gives way. */
+/** Formats columns, the first aligned left and the others right, at most `width` wide; the first one is shortened. */
 export function table(rows: readonly (readonly string[])[], width: number): string[] {
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map(row => row[column]!.length)))
   const rest = widths.slice(1).reduce((sum, own) => sum + own + 2, 0)
@@ -121,14 +121,14 @@ export function table(rows: readonly (readonly string[])[], width: number): stri
   )
 }
 
-/** Names mostly differ at their end: what is left out of one is in its middle. */
+/** Shortens a name in its middle, since names mostly differ at the end. */
 function cutWithin(text: string, length: number): string {
   if (text.length <= length) return text
   const end = Math.floor((length - 1) / 2)
   return `${text.slice(0, length - 1 - end)}…${text.slice(-end)}`
 }
 
-/** A table with what each component waits for behind it, where there is room for that. */
+/** A table with the state of each component in a last column, if there is room. */
 export function tableWithStates(rows: readonly (readonly string[])[], view: DaemonView, width: number): string[] {
   const states = ['', ...view.components.map(({ id }) => stateOf(view, id))]
   const longest = Math.max(...states.map(state => state.length))
@@ -136,7 +136,7 @@ export function tableWithStates(rows: readonly (readonly string[])[], view: Daem
   return lines.map((line, i) => `${line}  ${states[i] ?? ''}`.slice(0, width).trimEnd())
 }
 
-/** How much a counter has grown in a second, between two moments. */
+/** Growth of a counter per second between two moments. */
 export function rateOf(before: DaemonView, now: DaemonView, name: string, labels: Record<string, string>): number {
   const seconds = Math.max(now.at - before.at, 0.001)
   return Math.max(0, now.scrape.sum(name, labels) - before.scrape.sum(name, labels)) / seconds
@@ -158,7 +158,7 @@ export function stateOf({ scrape, destinations }: Pick<DaemonView, 'scrape' | 'd
   return ''
 }
 
-/** The time of day where the reader is, with the date when that is not today's. */
+/** Local time of day, with the date if that is not today. */
 export function clockTime(time: string, wall: number): string {
   const at = new Date(time)
   const clock = at.toTimeString().slice(0, 8)

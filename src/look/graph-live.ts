@@ -3,15 +3,15 @@ import type { DaemonOptions } from './daemon-socket.js'
 import { findSocket } from './daemon-socket.js'
 import { type DaemonView, rateOf, short, stateOf, viewDaemon } from './daemon-view.js'
 
-/** What a running daemon says of the parts of a graph. */
+/** Live values of a running daemon for the parts of a graph. */
 export interface Live {
-  /** What a component does at this moment, and whether it is held up. Undefined: it does not run. */
+  /** The current rates of a component, and whether it is blocked. Undefined if it does not run. */
   component(id: string): { readonly numbers: string; readonly state: string; readonly held: boolean } | undefined
-  /** Events a second that leave by an output of a component. */
+  /** Events per second that leave by an output of a component. */
   flow(id: string, output: string | undefined): string
 }
 
-/** Looks twice, so long apart. */
+/** Inspects the daemon twice, `intervalMs` apart. */
 export async function lookLive(options: DaemonOptions, intervalMs: number, env: NodeJS.ProcessEnv): Promise<Live> {
   const socket = findSocket(options, env)
   const view = () => viewDaemon(socket, systemClock.now() / 1000)
@@ -20,7 +20,7 @@ export async function lookLive(options: DaemonOptions, intervalMs: number, env: 
   return liveBetween(before, await view())
 }
 
-/** What happened between two moments. */
+/** The changes between two moments. */
 export function liveBetween(before: DaemonView, now: DaemonView): Live {
   const rate = (name: string, component_id: string, more: Record<string, string> = {}) =>
     rateOf(before, now, `sluice_component_${name}_events_total`, { component_id, ...more })

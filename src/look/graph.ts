@@ -7,22 +7,22 @@ import { loadDaemonConfig } from '../terminal/local-part.js'
 import { wrap } from '../terminal/wrap.js'
 import { type Live, lookLive } from './graph-live.js'
 
-/** One component and what its events go to. */
+/** One component of the graph. */
 interface Box {
   readonly id: string
   readonly type: string
   readonly kind: string
-  /** What it does at this moment, where a daemon was asked: a line each. */
+  /** Its live values, one per line; empty without a daemon. */
   readonly live: readonly string[]
-  /** It is held up. */
+  /** Whether it is blocked. */
   readonly held: boolean
 }
 interface Arrow {
   readonly from: Box
   readonly to: Box
-  /** The side output that it leads from; undefined: the main one. */
+  /** The side output that it starts from; undefined for the main output. */
   readonly output: string | undefined
-  /** Events a second; undefined: nobody was asked. */
+  /** Events per second; undefined without a daemon. */
   readonly flow: string | undefined
 }
 interface Topology {
@@ -36,7 +36,7 @@ export const FORMAT_NAMES = Object.keys(FORMATS)
 export interface GraphOptions {
   readonly config: string
   readonly format: string | undefined
-  /** With the numbers of the daemon that runs it. */
+  /** Shows the live values of the running daemon. */
   readonly live: boolean
   readonly socket: string | undefined
   readonly interval: string | undefined
@@ -74,7 +74,7 @@ function topologyOf(config: Config, live: Live | undefined): Topology {
   return { boxes, arrows }
 }
 
-/** A tree from each source; what several lead to is drawn once, and named where it comes again. */
+/** A tree for each source. A component with several inputs is drawn once, and only named at its other places. */
 function text({ boxes, arrows }: Topology, width: number): string {
   const drawn = new Set<Box>()
   const lines: string[] = []

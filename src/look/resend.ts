@@ -17,16 +17,16 @@ import { usualConfig, usualSocket } from './daemon-socket.js'
 import { aboutDaemon } from './daemon-view.js'
 
 export interface ResendOptions {
-  /** Undefined: that of the daemon of this machine. */
+  /** Undefined: the one of the daemon on this machine. */
   readonly config: string | undefined
-  /** Undefined: the one that has dead letters. */
+  /** Undefined: the one that has rejected events. */
   readonly destination: string | undefined
   readonly dryRun: boolean
-  /** Of dead letters; none: the file of the destination. */
+  /** Dead-letter files; if empty, the file of the destination. */
   readonly files: readonly string[]
 }
 
-/** Sends dead letters again. Resolves with the exit code: 0 when the destination has taken all of them. */
+/** Sends rejected events again. Resolves with the exit code: 0 if the destination accepted all of them. */
 export async function resend(options: ResendOptions, io: Io): Promise<number> {
   const config = await configOf(options.config, io)
   const ids = chosen(config, options)
@@ -87,7 +87,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   }
 }
 
-/** The configuration that was named, or that of the daemon of this machine with the data_dir of that. */
+/** The given configuration, or that of this machine's daemon with the data_dir of that daemon. */
 async function configOf(path: string | undefined, { env }: Io): Promise<Config> {
   if (path !== undefined) return loadDaemonConfig(path, env)
   const socket = usualSocket(env)
@@ -96,7 +96,7 @@ async function configOf(path: string | undefined, { env }: Io): Promise<Config> 
   return { ...(await loadDaemonConfig(about.config, env)), dataDir: about.data_dir }
 }
 
-/** Ids of the components that are meant; several only for a dry run. Throws UsageError when that is not clear. */
+/** Ids of the selected components; several only for a dry run. Throws UsageError if the selection is ambiguous. */
 function chosen(config: Config, { destination, files, dryRun }: ResendOptions): string[] {
   const { dataDir } = config
   if (destination !== undefined) return [find(config, destination).id]
@@ -107,7 +107,7 @@ function chosen(config: Config, { destination, files, dryRun }: ResendOptions): 
   throw new UsageError(`say which one with --destination ${meant.join(' | ')}`, 'resend')
 }
 
-/** The destinations, and the processors that keep what they could not process. */
+/** The destinations, and the processors that keep events they could not process. */
 function keepers({ processors, destinations }: Config): ComponentConfig[] {
   return [...destinations, ...processors.filter(({ onError }) => onError === 'dead_letter')]
 }
@@ -136,7 +136,7 @@ async function survey(files: readonly string[], id: string, io: Io): Promise<num
   return code
 }
 
-/** Writes what became of a file; whether all of it was taken. */
+/** Prints the result for a file; returns whether all of it was accepted. */
 function tell({ sent, refused, left }: Resent, file: string, id: string, io: Io): boolean {
   const again = [...refused.values()].reduce((sum, n) => sum + n, 0)
   const parts = [`${sent} sent`]

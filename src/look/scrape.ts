@@ -1,4 +1,4 @@
-/** The Prometheus text of a daemon, read back. */
+/** Parses the Prometheus text of a daemon. */
 
 export interface Series {
   readonly labels: Readonly<Record<string, string>>
@@ -26,18 +26,18 @@ export class Scrape {
     }
   }
 
-  /** All series of a metric, those with these labels. */
+  /** All series of a metric that have these labels. */
   all(name: string, labels: Readonly<Record<string, string>> = {}): readonly Series[] {
     const series = this.#series.get(name) ?? []
     return series.filter(one => Object.entries(labels).every(([label, value]) => one.labels[label] === value))
   }
 
-  /** Their sum; 0 when there is none. */
+  /** The sum of the series; 0 if there are none. */
   sum(name: string, labels: Readonly<Record<string, string>> = {}): number {
     return this.all(name, labels).reduce((sum, { value }) => sum + value, 0)
   }
 
-  /** Their sums by the value of a label. */
+  /** The sums of the series by the value of a label. */
   by(label: string, name: string, labels: Readonly<Record<string, string>> = {}): Map<string, number> {
     const sums = new Map<string, number>()
     for (const { labels: own, value } of this.all(name, labels))

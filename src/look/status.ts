@@ -15,7 +15,10 @@ import { noticesOf } from './troubles/orphan.js'
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
-/** One screen: what is wrong and what to do about it, notices, then what it is doing. 1 when something is wrong. */
+/**
+ * Prints one screen: problems and what to do about them, notices, then the current activity. Resolves with 1 if there
+ * is a problem.
+ */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const view = await viewDaemon(findSocket(options, io.env), systemClock.now() / 1000)
   const troubles = troublesOf(view)
@@ -49,7 +52,7 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
         lines.push(...wrap(`${mark} ${printable(what)}`, width, '  ').map(line => paint(color, line)))
         if (detail !== undefined) lines.push(...wrap(`  ${printable(detail)}`, width, '  '))
       }
-      // A command is never broken: it is there to be copied.
+      // A command is never wrapped, since it may be copied.
       lines.push(...wrap(`  ${printable(todo)}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
     }
   }
@@ -71,7 +74,7 @@ interface Group extends Pick<Trouble, 'todo' | 'commands'> {
   readonly all: Trouble[]
 }
 
-/** What has the same advice stands together, and the advice once. */
+/** Groups problems with the same advice, which is shown once. */
 function grouped(troubles: readonly Trouble[]): Group[] {
   const groups = new Map<string, Group>()
   for (const trouble of troubles) {

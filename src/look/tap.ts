@@ -10,14 +10,14 @@ import { ask, type DaemonOptions, findSocket } from './daemon-socket.js'
 import { viewDaemon } from './daemon-view.js'
 
 export interface TapOptions extends DaemonOptions {
-  /** Undefined: the user wants to know what there is. */
+  /** Undefined: list what can be tapped. */
   readonly component: string | undefined
   readonly limit: string | undefined
   readonly where: string | undefined
   readonly discarded: boolean
 }
 
-/** Events as they leave a component, until there are enough of them or the call is interrupted. */
+/** Prints events as they leave a component, until the limit is reached or the command is interrupted. */
 export async function tap(options: TapOptions, io: Io): Promise<number> {
   const { component, limit, where, discarded } = options
   if (component === undefined) return listComponents(options, io)
@@ -46,12 +46,12 @@ export async function tap(options: TapOptions, io: Io): Promise<number> {
   return EXIT.done
 }
 
-/** An id has no dot in it but that of a side output, and no slash. */
+/** An id contains no slash, and a dot only before a side output. */
 function isFile(component: string): boolean {
   return /\/|\.ya?ml$/.test(component) || existsSync(component)
 }
 
-/** What can be tapped, by the configuration or else by the daemon itself. */
+/** Lists what can be tapped, from the configuration or from the daemon itself. */
 async function listComponents({ config, socket }: DaemonOptions, io: Io): Promise<number> {
   const all =
     config === undefined ? await running(findSocket({ config, socket }, io.env)) : await configured(config, io)

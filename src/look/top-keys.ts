@@ -5,17 +5,20 @@ import { printable } from '../lib/printable.js'
 import { ask } from './daemon-socket.js'
 import { type DaemonView, short, table } from './daemon-view.js'
 
-/** The keys of one throttle over a while. */
+/** The keys of one throttle in a period of time. */
 export interface ThrottleKeys extends KeyCounts {
   readonly id: string
-  /** How long it was counted. */
+  /** Length of the period. */
   readonly seconds: number
 }
 
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
 
-/** Lets the throttles of a daemon count by key for so long, or until the signal aborts; without one it comes back at once. */
+/**
+ * Makes the throttles of a daemon count by key for `ms`, or until the signal aborts. Returns immediately if there are
+ * none.
+ */
 export async function keysOf(
   socket: string,
   { scrape }: DaemonView,
@@ -37,11 +40,11 @@ async function keysOfOne(
   const query = new URLSearchParams({ component: id, for: String(ms) })
   const answer = await ask(socket, `/keys?${query}`, signal)
   const text = await textOf(answer)
-  // Another configuration may have taken its place.
+  // A reload may have replaced it.
   return answer.statusCode === 200 ? { id, seconds: ms / 1000, ...(JSON.parse(text) as KeyCounts) } : undefined
 }
 
-/** A table for each throttle of which something came: its busiest keys. */
+/** A table of the busiest keys for each throttle that had events. */
 export function keyLines(throttles: readonly ThrottleKeys[], width: number): string[] {
   return throttles.flatMap(({ id, seconds, exact, keys }) => {
     if (keys.length === 0) return []

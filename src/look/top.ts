@@ -14,16 +14,16 @@ import { managedLine } from './troubles/managed.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
-  /** Screens before it ends; undefined: until it is interrupted. */
+  /** Number of screens before it ends; undefined: until it is interrupted. */
   readonly count: string | undefined
 }
 
 const SHOWN_REASONS = 8
 const SHOWN_BACKLOG = 3
-/** Lines of the worst trouble. */
+/** Lines shown of the worst problem. */
 const SHOWN_OF_TROUBLE = 4
 
-/** Live rates of every component, screen by screen; in a pipe one after the other. */
+/** Shows live rates of every component, screen by screen; in a pipe, one after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
   const intervalMs = intervalOf(options.interval ?? '1s', 'top')
   const count = options.count === undefined ? Number.POSITIVE_INFINITY : Number(options.count)
@@ -39,7 +39,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
     let before = await view()
     for (let shown = 0; shown < count; shown++) {
       const counting = keysOf(socket, before, intervalMs, ended.signal)
-      // The next look notices if the daemon is gone.
+      // The next request notices if the daemon is gone.
       counting.catch(() => {})
       await sleep(intervalMs, ended.signal)
       if (ended.signal.aborted) break
@@ -55,7 +55,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   return EXIT.done
 }
 
-/** The screen in the place of the one before, without a moment between them: as much of it as there is room for. */
+/** Redraws the screen in place without flicker, as much of it as fits. */
 function redrawn(text: string, height: number, first: boolean): string {
   const lines = text
     .trimEnd()
@@ -64,7 +64,7 @@ function redrawn(text: string, height: number, first: boolean): string {
   return `${first ? '\x1b[2J' : ''}\x1b[H${lines.map(line => `${line}\x1b[K\n`).join('')}\x1b[J`
 }
 
-/** What happened between two moments. */
+/** The changes between two moments. */
 export function screen(before: DaemonView, now: DaemonView, width: number, keys: readonly ThrottleKeys[] = []): string {
   const seconds = Math.max(now.at - before.at, 0.001)
   const rows = now.components.map(({ id }) => {

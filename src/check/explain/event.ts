@@ -15,35 +15,35 @@ import type { Frame } from '../../lib/lines/line-splitter.js'
 import { systemClock } from '../../lib/time.js'
 import { UsageError } from '../../terminal/command-line.js'
 
-/** One event as the source would give it. */
+/** One event as the source would read it. */
 export interface ReadEvent {
   readonly batch: EventBatch
   /** How it was read, in words. */
   readonly as: string
-  /** A field that the source sets on such an event, which is not known here: `.file`. */
+  /** A field that the source would set, but whose value is unknown here: `.file`. */
   readonly unset?: string | undefined
-  /** How many come behind it. */
+  /** Number of events after it. */
   readonly more: number
 }
 
 const MOST_LINE_BYTES = 64 * 1024 * 1024
-/** By the types of sources: what they set on events of lines. */
+/** By type of source: the field it sets on events from lines. */
 const SET_BY_SOURCE = new Map([
   ['file', '.file'],
   ['tcp', '.peer'],
   ['http', '.peer'],
 ])
-/** Fields that say where a line came from. */
+/** Fields that name the origin of a line. */
 const OF_ORIGIN = ['file', 'peer']
 
-/** How objects of JSON are read, of sources too that are not asked how to read a line. */
+/** Reads JSON objects; for sources that have no option for reading lines. */
 export const AS_OBJECTS: SplitOptions = {
   decode: JSON_OBJECTS,
   max_line_bytes: MOST_LINE_BYTES,
   partial_line_timeout: 0,
 }
 
-/** The first event of `bytes`. */
+/** Reads the first event of `bytes`. */
 export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, wanted: WantedNames): ReadEvent {
   const host = hostname()
   const made = source.definition.linesOf?.(source.options, bytes, host)
@@ -58,14 +58,14 @@ export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, want
   return { batch, as: made?.of ?? readAs(batch), unset, more: behind(frames) }
 }
 
-/** Whether the first of the lines is an event as `sluice tap` shows those of a source that does not read JSON. */
+/** Whether the first line is an event in the format of `sluice tap`, from a source that does not read JSON. */
 export function isTapped(source: string, codec: Codec, lines: Buffer): boolean {
   const end = lines.indexOf('\n')
   const line = end < 0 ? lines : lines.subarray(0, end)
   return line.length > 0 && readTapped(source, codec, framesOf(AS_OBJECTS, line), new WantedNames()) !== undefined
 }
 
-/** An event of lines that are not JSON, when it is given as `sluice tap` shows it. */
+/** Reads an event in the format of `sluice tap`, whose original line was not JSON. */
 function readTapped(source: string, codec: Codec, frames: Frame[], wanted: WantedNames): ReadEvent | undefined {
   const { chunk, starts, ends } = frames[0]!
   const given = tappedFields(chunk.subarray(starts[0], ends[0]))
@@ -80,7 +80,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const letter = lineOf(given)
   if (letter?.codec.form !== 'message') return undefined
   const batch = firstOf([frameOf(letter)], originOf(letter, source, wanted), letter.receivedAt)
-  // The line has to make the same event again: with more in it what is given is a line that is JSON itself.
+  // The line must produce the same event again. If it produces more fields, the input is a JSON line itself.
   const fields = batch.fields(0)
   const same = Object.entries(given).every(([name, value]) => fields[name] === value)
   return same ? { batch, as: 'the text of an event as sluice tap shows it', more } : undefined
@@ -91,7 +91,7 @@ function canHave(fields: EventFields | undefined, names: readonly string[]): boo
   return fields === undefined || names.every(name => fields.names.includes(name) || fields.others?.test(name))
 }
 
-/** Undefined when it says nothing of where a line came from, as the events of lines do. */
+/** Undefined if it does not name the origin of a line, as events from lines do. */
 function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   if (json[0] !== 0x7b) return undefined
   try {
@@ -103,7 +103,7 @@ function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-/** The line that a text's event was made of, as of a dead letter with it. */
+/** The original line of an event, as in a rejected event. */
 function lineOf(given: Record<string, unknown>): Letter | undefined {
   const event = { host: hostname(), timestamp: new Date(systemClock.wall()).toISOString(), ...given }
   const record = Buffer.from(JSON.stringify({ reason: '', line: 'raw' in given ? 'raw' : 'message', event }))
@@ -117,7 +117,7 @@ function framesOf(options: SplitOptions, bytes: Buffer): Frame[] {
   return frames
 }
 
-/** How many events come behind the first. */
+/** Number of events after the first. */
 function behind(frames: readonly Frame[]): number {
   return frames.reduce((sum, { length }) => sum + length, -1)
 }

@@ -23,37 +23,37 @@ import { type ExplainProcessor, explainerOf } from './processor.js'
 
 export interface ExplainOptions {
   readonly config: string
-  /** JSON, a line, the name of a file, or - for standard input. */
+  /** JSON, a line, a file name, or - for standard input. */
   readonly event: string
   readonly source: string | undefined
   readonly json: boolean
 }
 
-/** What one component does with the event; without an explanation the event does not get there. */
+/** What one component does with the event. Without an explanation, the event does not reach it. */
 interface Step extends Partial<Explanation> {
   readonly id: string
   readonly kind: string
   readonly type: string
-  /** What it comes from: `limit_app`, `limit_app.discarded`. */
+  /** The output it comes from: `limit_app`, `limit_app.discarded`. */
   readonly input: string
   readonly depth: number
   /** The event after this step; processors only. */
   readonly event?: Fields
   readonly isChanged?: boolean
-  /** What is done with it besides; destinations only. */
+  /** How it is delivered; destinations only. */
   readonly delivery?: string
 }
 
-/** A pipeline may be a net: then an event comes to the same component by many ways. */
+/** Limit of steps: components may be connected in many ways, and an event may reach one repeatedly. */
 const MOST_STEPS = 1000
 const LONGEST_SHOWN = 500
 
-/** Tells how one event would go through, and why. 1 when it reaches no destination. */
+/** Explains how one event would pass through the pipeline. Resolves with 1 if it reaches no destination. */
 export async function explain(options: ExplainOptions, io: Io): Promise<number> {
   return explainIn(await loadDaemonConfig(options.config, io.env), options, io)
 }
 
-/** The same with a configuration that was read. */
+/** Like `explain`, with a configuration that was already read. */
 export async function explainIn(config: Config, options: Omit<ExplainOptions, 'config'>, io: Io): Promise<number> {
   const source = sourceOf(config, options.source)
   const wanted = new WantedNames()
@@ -96,18 +96,18 @@ function isFile(name: string): boolean {
   try {
     return !name.includes('\n') && statSync(name).isFile()
   } catch {
-    // An event is no name of a file, and may be too long for one.
+    // The event is not a file name; it may be too long for one.
     return false
   }
 }
 
-/** What explains each component, by id. */
+/** The explanations by component id. */
 interface Explainers {
   readonly processors: ReadonlyMap<string, ExplainProcessor>
   readonly destinations: ReadonlyMap<string, Explain>
 }
 
-/** All names that they read are known before there is an event. */
+/** All the names that they read are known before the event is read. */
 async function explainersOf(config: Config, wanted: WantedNames): Promise<Explainers> {
   const contextOf = (id: string) => ({
     id,
@@ -127,7 +127,7 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
   return { processors, destinations }
 }
 
-/** Every component that the event comes to, each behind what it comes from, and those that it does not. */
+/** Every component that the event reaches, in order, and those that it does not reach. */
 async function stepsFrom(
   { id }: { id: string },
   config: Config,
@@ -171,7 +171,7 @@ function eventAfter(before: EventBatch, after: EventBatch): Pick<Step, 'event' |
   return { event, isChanged: jsonText(event) !== jsonText(before.fields(0)) }
 }
 
-/** Says of a field that is missing here alone how to give it. */
+/** If the field is missing only because its value is unknown here, adds how to provide it. */
 function withUnset(finding: Finding, unset: string | undefined): Finding {
   const { value, parts } = finding
   const how = `the source sets it: give an event as sluice tap shows it, or {"message":"…","${unset?.slice(1)}":"…"}`

@@ -10,21 +10,21 @@ import { Stage } from '../../flow/stage.js'
 import { after } from '../../lib/time.js'
 import { formatDuration } from '../../lib/units.js'
 
-/** What a processor does with one event, and the events that leave it for that. */
+/** What a processor does with one event, and the events that it emits for it. */
 export interface ProcessorStep extends Explanation {
   readonly left: EventBatch | undefined
 }
 
 export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
 
-/** How long a processor may take over one event, its start included. */
+/** Time limit of a processor for one event, including its start. */
 const LONGEST_MS = 30_000
 
 type Context = Omit<ComponentContext, 'metrics'>
 
 /**
- * Explains a processor by running it, in its stage, on a batch of one event that is the first that it sees. The names that
- * it reads are known when this resolves.
+ * Explains a processor by running it in its stage on a batch of one event, the first that it sees. When this resolves,
+ * the names that it reads are known.
  */
 export async function explainerOf(
   config: ComponentConfig<'processor'>,

@@ -18,12 +18,12 @@ export interface Way {
   readonly throttle: string
   readonly sources: readonly ComponentConfig<'source'>[]
   readonly processors: readonly ComponentConfig<'processor'>[]
-  /** Ids of those that read an output, by the output (`app_logs`, `wanted.discarded`). */
+  /** Ids of the components that read each output (`app_logs`, `wanted.discarded`). */
   readonly readers: ReadonlyMap<string, readonly string[]>
 }
 
 type Fields = { field(path: FieldPath): FieldReader }
-/** Whether an event goes on by the main output, rather than by `discarded`. `now` is the time of the event. */
+/** Whether an event leaves by the main output, rather than by `discarded`. `now` is the time of the event. */
 type Passes = (batch: EventBatch, i: number, now: number) => boolean
 
 interface Stage {
@@ -36,7 +36,7 @@ const PASSING = new Set<number>([PASS, EXCLUDED, FAIL_OPEN, LATE])
 /** The time is that of the events. */
 export const STOPPED_CLOCK = { now: () => 0, wall: () => 0 }
 
-/** All ways from the sources to a throttle. */
+/** All paths from the sources to a throttle. */
 export function wayTo(config: Config, throttleId: string): Way {
   const sources = new Map(config.sources.map(source => [source.id, source]))
   const processors = new Map(config.processors.map(processor => [processor.id, processor]))
@@ -62,9 +62,9 @@ export function wayTo(config: Config, throttleId: string): Way {
   }
 }
 
-/** Applies what stands before a throttle to one event after the other. */
+/** Applies the components before a throttle to one event after the other. */
 export class Before {
-  /** Events that no way brought to the throttle, and of these the ones that each processor was the last to discard. */
+  /** Events that did not reach the throttle on any path, and by processor those that it was the last to discard. */
   held = 0
   readonly heldBy = new Map<string, number>()
   readonly #way: Way
@@ -80,7 +80,7 @@ export class Before {
     for (const { enter } of this.#stages.values()) enter?.(batch)
   }
 
-  /** How often event `i` of a source reaches the throttle: once for each way that lets it pass. */
+  /** How often event `i` of a source reaches the throttle: once for each path that lets it pass. */
   arrivals(source: string, batch: EventBatch, i: number, now: number): number {
     let last = ''
     const follow = (output: string): number => {

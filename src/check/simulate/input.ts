@@ -9,18 +9,18 @@ import { AS_OBJECTS, isTapped } from '../explain/event.js'
 import type { Way } from './before.js'
 import type { Replay } from './replay.js'
 
-/** One input of a simulation, and the source whose events it has. */
+/** An input of a simulation, and the source that its events belong to. */
 export interface Input {
-  /** `-`: standard input. */
+  /** `-` means standard input. */
   readonly path: string
   readonly source: ComponentConfig<'source'>
 }
 
 const READ_BYTES = 256 * 1024
-/** How much is read to tell what the first line is. */
+/** Bytes that are read to determine the format of the first line. */
 const FIRST_LINE_BYTES = 64 * 1024
 
-/** The inputs, each as PATH or SOURCE=PATH. */
+/** The inputs, each given as PATH or SOURCE=PATH. */
 export function inputsOf(given: readonly string[], way: Way): Input[] {
   return (given.length > 0 ? given : ['-']).map(text => {
     const [, id, path] = /^([^=]+)=(.*)$/s.exec(text) ?? []
@@ -29,7 +29,7 @@ export function inputsOf(given: readonly string[], way: Way): Input[] {
   })
 }
 
-/** The source where it does not matter which one it is: all decode alike and feed the same components. */
+/** The source, if it makes no difference which one it is: all decode alike and feed the same components. */
 function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'source'> {
   const [first] = sources
   const kinds = new Set(
@@ -47,7 +47,7 @@ function onlySource({ sources, readers, throttle }: Way): ComponentConfig<'sourc
   )
 }
 
-/** Replays one input as its source would read it: the decisions, piece by piece. */
+/** Replays one input as its source would read it. Yields the decisions in pieces. */
 export async function* replayed(replay: Replay, { path, source }: Input, io: Io): AsyncGenerator<string> {
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
   const chunks = chunksOf(path === '-' ? io.stdin : createReadStream(path, { highWaterMark: READ_BYTES }))
@@ -65,7 +65,7 @@ async function* chunksOf(stream: AsyncIterable<unknown>): AsyncGenerator<Buffer,
   for await (const chunk of stream) yield Buffer.from(chunk as Buffer)
 }
 
-/** What comes first, with at least one whole line of usual length. */
+/** The first chunks, with at least one complete line of usual length. */
 async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Buffer> {
   let first: Buffer = Buffer.alloc(0)
   while (!first.includes('\n') && first.length < FIRST_LINE_BYTES) {
@@ -76,7 +76,7 @@ async function firstLines(chunks: AsyncGenerator<Buffer, undefined>): Promise<Bu
   return first
 }
 
-/** The lines that a source makes of its input, where that is not what it reads. */
+/** The lines that a source generates from its input, if these differ from what it reads. */
 async function* madeLines(
   { definition, options }: ComponentConfig<'source'>,
   first: Buffer,

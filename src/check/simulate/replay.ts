@@ -32,52 +32,52 @@ const OUTCOMES: Record<Decision, Outcome> = {
   [TOO_LATE]: DISCARDED,
 }
 const NAMES = ['pass', 'discard', 'excluded'] as const
-/** The fields of so many events are looked at, and so many are shown, where something is missing. */
+/** If a field is missing: how many events are searched for field names, and how many names are shown. */
 const SAMPLED_EVENTS = 1000
 const MOST_FIELDS = 30
 
 export interface ReplayOptions {
-  /** What the events pass before the throttle. Undefined: nothing. */
+  /** The components before the throttle; undefined if there are none. */
   readonly way?: Way
   readonly wantsDecisions: boolean
 }
 
-/** Replays events through a throttle and what is before it, each event at its own time. */
+/** Replays events through a throttle and the components before it, each event at its own time. */
 export class Replay {
-  /** Events that were read. */
+  /** Number of events read. */
   read = 0
-  /** Events that reached the throttle. One that gets there in several ways counts several times. */
+  /** Events that reached the throttle. One that reaches it on several paths counts several times. */
   events = 0
-  /** Lines that are not what the decoding of their source expects. */
+  /** Lines that the decoding of their source could not read. */
   undecoded = 0
   readonly outcomes: [passed: number, discarded: number, excluded: number] = [0, 0, 0]
-  /** Events without a time of their own that reached the throttle. */
+  /** Events that reached the throttle without a time of their own. */
   timeless = 0
-  /** Events that are earlier than the one before, and by how much at most. */
+  /** Events that are earlier than the previous one, and the largest difference. */
   backwards = 0
   furthestBackMs = 0
-  /** Events of keys beyond `max_keys`: passed all the same, and discarded. */
+  /** Events of keys beyond `max_keys`: passed uncounted, and discarded. */
   failedOpen = 0
   refused = 0
-  /** Events later than is allowed, where the throttle has windows in the time of the events. */
+  /** Events that are later than allowed, if the throttle has windows in event time. */
   late = 0
   readonly keys: KeyTally
   readonly times = new TimeTally()
-  /** Names of fields of the first events. */
+  /** Field names of the first events. */
   readonly fields = new Set<string>()
   readonly before: Before | undefined
   readonly #decider: Decider | EventDecider
   readonly #wanted = new WantedNames()
   readonly #timePath: FieldPath
   readonly #time: FieldReader
-  /** Slot of the field that events have from their origin where the line has none. */
+  /** Slot of the timestamp, which events get from their origin if the line has none. */
   readonly #timestamp: number
   readonly #key: FieldReader | undefined
   readonly #wantsDecisions: boolean
   readonly #ack = new Ack(() => {})
   #origin: Origin | undefined
   #receivedAt = 0
-  /** The time of the event before, and whether that was read from one. */
+  /** The time of the previous event, and whether it was read from an event. */
   #now = 0
   #hasTime = false
 
@@ -96,18 +96,18 @@ export class Replay {
     this.keys = new KeyTally(options.window, options.window_mode === 'aligned')
   }
 
-  /** Whether the throttle has the time and, where it has one, the key of at least one event. */
+  /** Whether at least one event had the time and, if the throttle has a key, the key. */
   get isSound(): boolean {
     return this.#hasTime && (this.#key === undefined || this.keys.size > 0)
   }
 
-  /** What follows comes from here, in an order of its own. `receivedAt` tells the year where lines do not. */
+  /** Starts an origin, whose events have an order of their own. `receivedAt` gives the year if the lines have none. */
   enter(origin: Omit<Origin, 'wanted'>, receivedAt = 0): void {
     this.#origin = { ...origin, wanted: this.#wanted }
     this.#receivedAt = receivedAt
   }
 
-  /** Decides the events of a frame; the decisions as JSON lines, when those are wanted. */
+  /** Decides the events of a frame. Returns the decisions as JSON lines if they are wanted. */
   replay(frame: Frame | undefined): string {
     if (!frame) return ''
     const origin = this.#origin!
@@ -138,7 +138,7 @@ export class Replay {
     return decisions
   }
 
-  /** The decision on event `i` at the present time. */
+  /** The decision on event `i` at the current time. */
   #decide(batch: EventBatch, i: number): string {
     const decider = this.#decider
     const now = this.#now
@@ -158,7 +158,7 @@ export class Replay {
     return `{"n":${this.read},"decision":"${NAMES[outcome]}","bucket":${bucket}}\n`
   }
 
-  /** The time that event `i` says; NaN where it says none. A line that has none has the time when it was read. */
+  /** The time of event `i`; NaN if it has none. A line without a time gets the time at which it was read. */
   #timeOf(batch: EventBatch, i: number): number {
     const isOwn = this.#timePath.text !== '.timestamp' || batch.hasOwn(i, this.#timestamp)
     return isOwn ? eventTime(this.#time, batch, i) : Number.NaN

@@ -3,7 +3,7 @@ import type { Simulation } from './simulate.js'
 import { count, keyName, numbers, percent, remarks, subject, timeText } from './summary.js'
 import { DISCARDED, EXCLUDED, PASSED } from './tally.js'
 
-/** The result of a simulation as a page that needs nothing beside itself: no script, no other file. */
+/** Renders the result of a simulation as a self-contained page: no scripts, no other files. */
 
 const SHOWN_KEYS = 100
 const WIDTH = 960
@@ -45,7 +45,7 @@ function escaped(text: string): string {
   return text.replace(/[&<>"']/g, char => `&#${char.charCodeAt(0)};`)
 }
 
-/** The page; `madeAt` is the present, in milliseconds since the epoch. */
+/** The page; `madeAt` is the current time in milliseconds since the epoch. */
 export function reportPage(simulation: Simulation, madeAt: number): string {
   const { component, replay } = simulation
   const title = escaped(`What ${component} would have passed`)
@@ -76,7 +76,7 @@ function totals({ replay }: Simulation): string {
   return `<ul class="totals"><li><i>events</i> <b>${number(replay.events)}</b></li>${items.join('')}</ul>`
 }
 
-/** A step of 1, 2 or 5 times a power of ten, so that about `ticks` of them reach `most`. */
+/** A step of 1, 2 or 5 times a power of ten, so that about `ticks` steps reach `most`. */
 function niceStep(most: number, ticks: number): number {
   const rough = Math.max(most / ticks, 1)
   const power = 10 ** Math.floor(Math.log10(rough))

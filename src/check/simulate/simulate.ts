@@ -29,21 +29,24 @@ export interface SimulateOptions {
   readonly inputs: readonly string[]
 }
 
-/** Decisions go out in pieces of about this many characters. */
+/** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
-/** Until an event has the time and the key, so many characters of decisions wait: without any, none is written. */
+/**
+ * Decisions are held back up to this many characters until an event has the time and the key. If none has, nothing is
+ * written.
+ */
 const HELD_LENGTH = 64 * 1024 * 1024
 
-/** What was simulated, for those who show the result. */
+/** The data that the summary and the report show. */
 export interface Simulation {
   readonly component: string
   readonly config: string
-  /** The throttle in words: pairs of a name and a text; and the options that the command line changed. */
+  /** The throttle as pairs of a name and a text, and the options that the command line changed. */
   readonly throttle: readonly (readonly [string, string])[]
   readonly changed: readonly string[]
   readonly inputs: readonly string[]
   readonly time: string
-  /** Undefined: the throttle has one bucket for all. */
+  /** Undefined if the throttle has a single bucket. */
   readonly key: string | undefined
   readonly way: Way
   readonly replay: Replay
@@ -58,7 +61,7 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
   const changes = changesOfFlags({ limit, window, key, exclude }, 'simulate', io)
   const way = wayTo(config, options.component)
   const inputs = inputsOf(options.inputs, way)
-  // Whatever cannot work is told before the work begins.
+  // Report unusable files before the work begins.
   for (const { path } of inputs) if (path !== '-') checkReadable(path)
   if (options.report !== undefined) checkWritable(options.report)
 
@@ -93,7 +96,7 @@ export async function simulate(options: SimulateOptions, io: Io): Promise<number
   return EXIT.done
 }
 
-/** The options of the throttle that is meant. */
+/** The options of the selected throttle. */
 function throttleOf(config: Config, { component: id, config: path }: SimulateOptions): ThrottleOptions {
   const found = config.processors.find(processor => processor.id === id)
   if (found?.type === throttle.type) return found.options as ThrottleOptions
@@ -112,7 +115,7 @@ function checkReadable(path: string): void {
   if (statSync(path).isDirectory()) throw new Error(`cannot read ${path}: it is a folder`)
 }
 
-/** Throws when a file cannot be written there. */
+/** Throws if a file cannot be written there. */
 function checkWritable(path: string): void {
   const stat = statSync(path, { throwIfNoEntry: false })
   if (stat?.isDirectory()) throw new UsageError(`--report: ${path} is a folder; give the name of a file`, 'simulate')

@@ -8,12 +8,12 @@ import type { Way } from './before.js'
 import type { Simulation } from './simulate.js'
 import { DISCARDED, EXCLUDED, type KeyCounts, type KeyTally, PASSED } from './tally.js'
 
-/** The result of a simulation as a person reads it on a terminal. */
+/** Formats the result of a simulation for a terminal. */
 
 const SHOWN_KEYS = 20
 const NAME_WIDTH = 11
 const USUAL_COLUMNS = 80
-/** A key is never squeezed below this, however narrow the terminal. */
+/** A key is never shortened below this, however narrow the terminal is. */
 const SHORTEST_KEY = 12
 
 export interface SummaryStyle {
@@ -32,7 +32,7 @@ export const percent = (part: number, whole: number) => `${whole === 0 ? '0.0' :
 
 export const timeText = (ms: number) => new Date(ms).toISOString()
 
-/** The throttle in words: pairs of a name and a text. */
+/** The throttle as pairs of a name and a text. */
 export function describeThrottle(options: ThrottleOptions): (readonly [string, string])[] {
   const { limit, window, key_field, exclude, window_mode, max_keys, on_max_keys } = options
   const { time_field, allowed_lateness = LATENESS.allowed_lateness, on_late = LATENESS.on_late } = options
@@ -51,7 +51,7 @@ const UNITS = [
   ['second', 1000],
 ] as const
 
-/** The length of a window, exactly: `90 seconds`. */
+/** The exact length of a window: `90 seconds`. */
 function windowText(ms: number): string {
   const [unit, size] = UNITS.find(([, size]) => ms % size === 0) ?? (['millisecond', 1] as const)
   return `${ms / size} ${unit}${ms === size ? '' : 's'}`
@@ -74,7 +74,7 @@ function conditionText(condition: Condition): string {
   }
 }
 
-/** What was counted and what a reader should know of it, as pairs of a name and a text. */
+/** Counts and notes, as pairs of a name and a text. */
 export function remarks({ replay, time, way }: Simulation): (readonly [string, string])[] {
   const { before, undecoded, times, timeless, backwards, furthestBackMs, failedOpen, refused, late } = replay
   const { span } = times
@@ -110,12 +110,12 @@ function undecodedText(undecoded: number, { sources }: Way): string {
   return `${count(undecoded, 'line')} not ${names.join(' or ')}`
 }
 
-/** How a source reads lines; undefined: it is not asked. */
+/** How a source reads lines; undefined if it has no such option. */
 function decodingOf(options: unknown): Codec | undefined {
   return (options as { decode?: Codec }).decode
 }
 
-/** Why the numbers would say nothing about the throttle. */
+/** Why the numbers are meaningless for the throttle. */
 export function problems({ replay, time, key, way }: Simulation): string[] {
   const { events, timeless, outcomes, keys, undecoded, fields } = replay
   if (events === 0) return []
@@ -129,7 +129,7 @@ export function problems({ replay, time, key, way }: Simulation): string[] {
   return [...found, ...(lines ? [lines] : []), have]
 }
 
-/** What was simulated: pairs of a name and a text. */
+/** The input of the simulation, as pairs of a name and a text. */
 export function subject({
   component,
   config,
@@ -148,7 +148,7 @@ export function subject({
   ]
 }
 
-/** What was applied before the throttle: decoding other than that of JSON, and processors. */
+/** What was applied before the throttle: decoding other than JSON, and processors. */
 function wayText({ sources, processors }: Way): string {
   const decoding = sources.flatMap(({ id, options }) => {
     const codec = decodingOf(options)
@@ -157,7 +157,7 @@ function wayText({ sources, processors }: Way): string {
   return [...decoding, ...processors.map(({ id, type }) => `${id} (${type})`)].join(', ')
 }
 
-/** The summary, with its line ends. */
+/** The summary including line ends. */
 export function summaryText(simulation: Simulation, style: SummaryStyle): string {
   const { events, outcomes } = simulation.replay
   const columns = style.columns ?? USUAL_COLUMNS
@@ -181,7 +181,7 @@ export function summaryText(simulation: Simulation, style: SummaryStyle): string
     .join('')
 }
 
-/** Breaks a text that stands behind a name at spaces. */
+/** Wraps a text that follows a name at spaces. */
 function wrapped(text: string, columns: number): string {
   const lines = ['']
   for (const word of text.split(/(?<=\S) (?=\S)/)) {
@@ -197,7 +197,7 @@ export function inputName(input: string): string {
   return input === '-' ? 'standard input' : input
 }
 
-/** The keys of which most was discarded, a line each. */
+/** The keys with the most discarded events, one line each. */
 export function keyTable(tally: KeyTally, style: SummaryStyle): string[] {
   const columns = style.columns ?? USUAL_COLUMNS
   const bold = (text: string) => (style.colour ? `\x1b[1m${text}\x1b[22m` : text)
@@ -219,7 +219,7 @@ export function keyTable(tally: KeyTally, style: SummaryStyle): string[] {
 
 export const numbers = (key: KeyCounts) => [key.events, key.passed, key.discarded, key.excluded, key.busiest]
 
-/** A key in one line: what is no visible character is escaped. */
+/** The key on one line, with invisible characters escaped. */
 export function keyName({ key }: Pick<KeyCounts, 'key'>): string {
   if (key === undefined) return DEFAULT_BUCKET_NAME
   const visible = key
@@ -232,14 +232,14 @@ const WIDE =
   /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]|\p{Emoji_Presentation}/u
 const NO_WIDTH = /\p{M}/u
 
-/** Columns of a terminal that `text` takes, as far as that can be known. */
+/** Columns that `text` takes on a terminal, as far as that can be determined. */
 function displayWidth(text: string): number {
   let width = 0
   for (const char of text) width += char < '\u0300' ? 1 : WIDE.test(char) ? 2 : NO_WIDTH.test(char) ? 0 : 1
   return width
 }
 
-/** Exactly `width` columns: filled, or cut. */
+/** Pads or cuts to exactly `width` columns. */
 function padded(text: string, width: number): string {
   const own = displayWidth(text)
   if (own <= width) return text + ' '.repeat(width - own)

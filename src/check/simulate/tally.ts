@@ -2,7 +2,7 @@ import type { EventBatch } from '../../core/event/batch.js'
 import type { FieldReader } from '../../core/event/field-reader.js'
 import { BucketKey, hashBytes, KeyTable } from '../../throttle/buckets.js'
 
-/** What a simulation counts: by key, and over time. Memory is bounded whatever comes. */
+/** Counts of a simulation by key and over time, in bounded memory. */
 
 export const PASSED = 0
 export const DISCARDED = 1
@@ -19,13 +19,13 @@ export interface Counts {
 export interface KeyCounts extends Counts {
   /** Undefined: the default bucket. */
   readonly key: string | undefined
-  /** Most events of the key, excluded ones aside, in one window; a limit as high discards none of them. */
+  /** Most events of the key in one window, not counting excluded ones. With a limit this high, none is discarded. */
   readonly busiest: number
   /** When that window opened. */
   readonly busiestAt: number
 }
 
-/** Numbers for each key, in one array: events by outcome, then the window that is open and the busiest one. */
+/** Numbers for each key, in one array: events by outcome, then the open window and the busiest one. */
 const OPENED = 3
 const DEMAND = 4
 const BUSIEST = 5
@@ -33,19 +33,21 @@ const BUSIEST_AT = 6
 const STRIDE = 7
 
 const MOST_KEYS = 250_000
-/** Keys that are no UTF-8 text, or long, are shown by so much of them. */
+/** Longer keys, and keys that are not valid UTF-8, are shown up to this length. */
 const SHOWN_LENGTH = 100
 
 export const DEFAULT_BUCKET = 0
 const OTHERS = 1
 
-/** Counts by key. Ids: 0 is the default bucket, 1 all keys beyond the first 250,000, then the keys. */
+/**
+ * Counts by key. Ids: 0 is the default bucket, 1 stands for all keys beyond the first 250,000, then follow the keys.
+ */
 export class KeyTally {
   readonly #windowMs: number
   readonly #aligned: boolean
   readonly #keys = new KeyTable()
   readonly #key = new BucketKey()
-  /** Texts of keys whose bytes are not their text. */
+  /** Texts of keys whose bytes differ from their text. */
   readonly #texts = new Map<number, string>()
   #columns = new Float64Array(STRIDE * 64)
   /** Whether there were more keys than fit. */
@@ -56,7 +58,7 @@ export class KeyTally {
     this.#aligned = aligned
   }
 
-  /** The id of the key that `field` finds in an event. */
+  /** The id of the key that `field` reads from an event. */
   id(batch: EventBatch, i: number, field: FieldReader | undefined): number {
     const key = this.#key
     if (!field) return DEFAULT_BUCKET
@@ -97,7 +99,7 @@ export class KeyTally {
     this.#columns = larger
   }
 
-  /** How many keys there were, the default bucket aside. */
+  /** Number of keys, not counting the default bucket. */
   get size(): number {
     return this.#keys.size
   }
@@ -119,7 +121,7 @@ export class KeyTally {
     }
   }
 
-  /** The `most` keys of which most was discarded (then: most events), and the sum of all others. */
+  /** The `most` keys with the most discarded events (then with the most events), and the sum of all others. */
   top(most: number): {
     readonly keys: readonly KeyCounts[]
     readonly others: (Counts & { readonly keys: number }) | undefined
@@ -150,12 +152,12 @@ function shortened(text: string): string {
   return text.length > SHOWN_LENGTH ? `${text.slice(0, SHOWN_LENGTH)}…` : text
 }
 
-/** Bins of time that are wide enough for all of them to hold what there was. */
+/** Number of bins. Their width adapts so that they cover the whole time range. */
 const BINS = 240
 
-/** Events by outcome over time: the bins get wider as the time goes on. */
+/** Events by outcome over time. The bins get wider as the time range grows. */
 export class TimeTally {
-  /** Milliseconds of a bin: a power of two. */
+  /** Width of a bin in milliseconds, a power of two. */
   binMs = 1
   /** Number of the first bin, counted from the epoch. */
   #first = 0
@@ -193,12 +195,12 @@ export class TimeTally {
     this.#high = high
   }
 
-  /** The earliest and the latest time; undefined when there was none. */
+  /** The earliest and the latest time; undefined if there was none. */
   get span(): { readonly from: number; readonly to: number } | undefined {
     return this.#low <= this.#high ? { from: this.#low, to: this.#high } : undefined
   }
 
-  /** The bins from the first used to the last used one. */
+  /** The bins from the first used one to the last used one. */
   bins(): { readonly start: number; readonly counts: readonly number[] }[] {
     const { span, binMs } = this
     if (!span) return []

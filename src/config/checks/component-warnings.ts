@@ -8,10 +8,10 @@ import type { Problems } from '../yaml/problems.js'
 import type { Explainer } from './diagnostics.js'
 import { sourcesOf } from './upstream.js'
 
-/** Sources of which the fields are listed in one warning. */
+/** Number of sources whose fields a warning lists. */
 const SHOWN_SOURCES = 3
 
-/** Reports options that hold and have a consequence that is easily overlooked, as the components know them. */
+/** Reports valid options with a consequence that is easily overlooked. The components provide these warnings. */
 export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Problems): void {
   for (const draft of drafts.values()) {
     const { config, entry, kind, id } = draft
@@ -23,7 +23,7 @@ export function checkComponents(drafts: ReadonlyMap<string, Draft>, warnings: Pr
   }
 }
 
-/** Reports options that name a field which no event that reaches the component can have. */
+/** Reports options that name a field which no event reaching the component can have. */
 export function checkFields(drafts: ReadonlyMap<string, Draft>, warnings: Problems, explainer: Explainer): void {
   for (const draft of drafts.values()) {
     const used = draft.config?.definition.usesFields?.(draft.config.options as never) ?? []
@@ -58,7 +58,7 @@ interface SourceFields extends EventFields {
   readonly codec: Codec | undefined
 }
 
-/** The fields of all these sources; undefined where one of them can have any, or is not known. */
+/** The fields of all these sources; undefined if one of them can have any field or is unknown. */
 function fieldsOf(sources: readonly Draft[]): SourceFields[] | undefined {
   const all: SourceFields[] = []
   for (const { id, config } of sources) {
@@ -76,7 +76,7 @@ function shownFields({ id, names, others, codec }: SourceFields): string {
   return `${id}${how} has ${listed}${advice}`
 }
 
-/** A value that came from the environment is shown as it stands in the file. */
+/** Shows a value that came from the environment as it is written in the file. */
 function withoutEnvironment(node: ConfigNode, message: string): string {
   if (node.kind !== 'scalar' || !node.environment || typeof node.value !== 'string' || node.value === '') return message
   return message.replaceAll(node.value, node.environment.text)

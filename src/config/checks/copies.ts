@@ -3,8 +3,8 @@ import { SECTIONS } from '../schema.js'
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * How often one event is copied. A component that can be reached in several ways gets an event once for each, so a chain
- * of components that each read the two before them doubles the copies at every level.
+ * Limits how often one event is copied. A component that can be reached in several ways gets an event once for each of
+ * them, so if components each read the two before them, the copies double at every level.
  */
 
 /** A component that reads another one. */
@@ -13,17 +13,17 @@ export interface Connection {
   readonly output: string | undefined
 }
 
-/** Of each component, those that read it. There are no cycles. */
+/** The readers of each component. There are no cycles. */
 export type Connections = ReadonlyMap<Draft, readonly Connection[]>
 
-/** Copies of one event are refused beyond both of these: large configurations have many without harm. */
+/** Copies of one event are rejected only beyond both limits: large configurations have many without harm. */
 const MOST_COPIES = 1000
 const MOST_FOR_EACH_CONNECTION = 4
-/** Counts stop here. */
+/** Counting stops here. */
 const COUNTLESS = 1e12
 const SHOWN = 6
 
-/** Refuses sources of which an event would be copied too often. */
+/** Rejects sources whose events would be copied too often. */
 export function checkCopies(connections: Connections, problems: Problems): void {
   let total = 0
   for (const readers of connections.values()) total += readers.length
@@ -41,11 +41,11 @@ export function checkCopies(connections: Connections, problems: Problems): void 
   }
 }
 
-/** By component, how many copies are made of one event that it sends, in all components behind it. */
+/** For each component, how many copies of one of its events are made in all components downstream. */
 function countCopies(connections: Connections): Map<Draft, number> {
   const copies = new Map<Draft, number>()
   for (const start of connections.keys()) {
-    // By hand rather than by recursion: a chain may be longer than the stack is deep.
+    // Iterative: the components may be nested deeper than the stack allows.
     const trail = [{ draft: start, next: 0 }]
     for (let top = trail.at(-1); top; top = trail.at(-1)) {
       const readers = connections.get(top.draft)!
@@ -60,7 +60,7 @@ function countCopies(connections: Connections): Map<Draft, number> {
   return copies
 }
 
-/** An event leaves by one output: that with the most copies counts. */
+/** An event leaves by one output: the one with the most copies counts. */
 function copiesOf(readers: readonly Connection[], copies: ReadonlyMap<Draft, number>): number {
   const byOutput = new Map<string | undefined, number>()
   for (const { reader, output } of readers) {
@@ -70,7 +70,7 @@ function copiesOf(readers: readonly Connection[], copies: ReadonlyMap<Draft, num
   return Math.max(0, ...byOutput.values())
 }
 
-/** The first components with several inputs on the way that makes the most copies. */
+/** The first components with several inputs on the path that makes the most copies. */
 function joinsBehind(source: Draft, connections: Connections, copies: ReadonlyMap<Draft, number>): string[] {
   const joins: string[] = []
   for (let at: Draft | undefined = source; at && joins.length < SHOWN; ) {

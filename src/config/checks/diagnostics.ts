@@ -6,23 +6,23 @@ import { type ConfigNode, locate, type Path, type Place, placeOf, type ScalarNod
 import type { Problems } from '../yaml/problems.js'
 import { knownElsewhere, noteOn } from './foreign-names.js'
 
-/** From the issues of a schema to sentences with a place. */
+/** Turns the issues of a schema into sentences with a place. */
 
 type Issue = z.core.$ZodIssue
 
-/** A schema's value, or its issues. */
+/** A parsed value, or its issues. */
 export type Checked<T> = { readonly value: T } | { readonly issues: readonly Issue[] }
 
-/** An issue of unknown keys also has the known ones. */
+/** An issue of unknown keys, extended with the known ones. */
 type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonly string[] }
 
-/** Runs `schema`. The issues have no message unless the schema brings one of its own. */
+/** Parses `value` with `schema`. Issues have no message unless the schema provides one. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
   const result = schema.safeParse(value, { error: annotate })
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 
-/** Adds what only the schema at hand knows; what is set on a raw issue stays on the finished one. */
+/** Adds what only the schema in question knows. Properties set on a raw issue remain on the final one. */
 function annotate(issue: z.core.$ZodRawIssue): string {
   const schema = issue.inst as z.core.$ZodType | undefined
   const shape = issue.code === 'unrecognized_keys' && schema ? shapeOf(schema) : undefined
@@ -33,11 +33,11 @@ function annotate(issue: z.core.$ZodRawIssue): string {
   return ''
 }
 
-/** What is being explained: the part of the document that was checked, and where it stands. */
+/** The part of the document that was checked, with its place. */
 export interface Subject {
   readonly node: ConfigNode
   readonly path: Path
-  /** The key in front of it. */
+  /** The key of the part. */
   readonly key: Place | undefined
 }
 
@@ -50,18 +50,18 @@ export class Explainer {
     this.#nearest = nearest
   }
 
-  /** Which of `candidates` somebody meant who wrote `name`. */
+  /** The candidate that was probably meant by `name`. */
   meant(name: string, candidates: readonly string[]): string | undefined {
     return knownElsewhere(name, candidates) ?? this.#nearest.find(name, candidates)
   }
 
-  /** `name` in quotes is not among `candidates`: `; did you mean "x"?`, or nothing. */
+  /** Returns `; did you mean "x"?` for a quoted `name` that is not among `candidates`, or an empty string. */
   suggestion(name: string, candidates: readonly string[]): string {
     const near = this.meant(name, candidates)
     return near === undefined ? '' : `; did you mean ${JSON.stringify(near)}?`
   }
 
-  /** Tells every issue. `unknown` says what is wrong with a key that is not known at the top of the subject. */
+  /** Reports every issue. `unknown` describes an unknown key at the top of the subject. */
   explain(
     issues: readonly Issue[],
     subject: Subject,
@@ -138,12 +138,12 @@ export class Explainer {
   }
 }
 
-/** What was wanted, behind the statement that it is not there. */
+/** The requirement, worded to follow the statement that the value is missing. */
 function behind(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 
-/** The branch of a union that was meant: the one that takes this kind of value, with the fewest faults in it. */
+/** The branch of a union that was meant: the one that accepts this kind of value and has the fewest faults. */
 export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   let best: readonly Issue[] | undefined
   for (const branch of branches) {
@@ -155,12 +155,12 @@ export function nearestBranch(branches: readonly (readonly Issue[])[]): readonly
   return best
 }
 
-/** The branch of a union that takes one of several words. */
+/** The branch of a union that accepts one of several words. */
 function wordsBranch(branches: readonly (readonly Issue[])[]): readonly Issue[] | undefined {
   return branches.find(([issue]) => issue?.code === 'invalid_value' && issue.values.length > 1)
 }
 
-/** A literal that differs distinguishes two variants of a mapping, so it weighs most. */
+/** A literal that differs has the highest weight, since it distinguishes two variants of a mapping. */
 function faults(branch: readonly Issue[]): number {
   return branch.reduce((sum, { code }) => sum + (code === 'invalid_value' ? 100 : 1), 0)
 }
@@ -177,7 +177,7 @@ const TYPES: Readonly<Record<string, string>> = {
   null: 'empty',
 }
 
-/** What the value has to be, as in "must be a whole number". */
+/** What the value must be, as in "must be a whole number". */
 function requirement(issue: Issue): string {
   switch (issue.code) {
     case 'invalid_type':
@@ -203,7 +203,7 @@ function requirement(issue: Issue): string {
   }
 }
 
-/** The values that distinguish the variants of a mapping, when none of them was given. */
+/** The values that distinguish the variants of a mapping, if none of them was given. */
 function issueOptions(issue: Issue): readonly unknown[] | undefined {
   return issue.code === 'invalid_union' && 'options' in issue ? issue.options : undefined
 }
@@ -232,7 +232,7 @@ function format(issue: z.core.$ZodIssueInvalidStringFormat): string {
   return `must be a valid ${issue.format.replaceAll('_', ' ')}`
 }
 
-/** What a value is instead: `text`, `a list`. */
+/** The kind of the actual value: `text`, `a list`. */
 function kindOf(node: ConfigNode, issue: Issue): string {
   if (node.kind !== 'scalar') return node.kind === 'list' ? 'a list' : 'a mapping'
   const wantsText = issue.code === 'invalid_type' && issue.expected === 'string'
@@ -249,7 +249,7 @@ function kindOf(node: ConfigNode, issue: Issue): string {
 
 const SHOWN_LENGTH = 60
 
-/** A scalar as its file has it: `"fixd"`, or `${MODE}` for what came from the environment. */
+/** A scalar as it is written in its file: `"fixd"`, or `${MODE}` if it came from the environment. */
 export function shown(node: ConfigNode): string | undefined {
   if (node.kind !== 'scalar') return undefined
   const text = node.environment?.text ?? node.value
@@ -258,7 +258,7 @@ export function shown(node: ConfigNode): string | undefined {
   return node.environment ? short : JSON.stringify(short)
 }
 
-/** Everything in a part of the document that came from the environment. */
+/** All values from the environment in a part of the document. */
 function environmentValues(node: ConfigNode): string[] {
   if (node.kind === 'scalar') return [...(node.environment?.values ?? [])]
   const children = node.kind === 'list' ? node.items : [...node.entries.values()].map(entry => entry.value)
@@ -266,8 +266,8 @@ function environmentValues(node: ConfigNode): string[] {
 }
 
 /**
- * Whether the variable behind `node` should be read as the number or boolean it looks like: the option did not take
- * its text, for want of another type.
+ * Whether the variable in `node` should be read as the number or boolean that it looks like, because the option
+ * requires another type than text.
  */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false

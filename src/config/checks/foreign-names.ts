@@ -2,8 +2,8 @@ const LEVEL =
   'the level is set in the environment, as in SLUICE_LOG_LEVEL=debug (under systemd: Environment=SLUICE_LOG_LEVEL=debug)'
 
 /**
- * Names that Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry Collector have for options, sections
- * and types of this configuration. A nearest-name search cannot find them. With a dot: an option in an option.
+ * Names in Vector, Fluent Bit, Fluentd, Filebeat, Logstash and the OpenTelemetry Collector for options, sections and
+ * types of this configuration. A search for similar names cannot find them. A dot denotes an option inside an option.
  */
 export const MEANT: Readonly<Record<string, readonly string[]>> = {
   // Sections and settings.
@@ -289,7 +289,7 @@ export const MEANT: Readonly<Record<string, readonly string[]>> = {
   bytes: ['text', 'raw'],
 }
 
-/** What stands in the place of options that have no counterpart: by name, with an option that is known beside it. */
+/** Advice for options that have no counterpart: by name, together with an option that exists beside it. */
 const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[] = [
   [/^(log_?)?level$/, 'format', LEVEL],
   [/^(log_level|loglevel|log\.level|logging|verbosity|debug)$/, 'data_dir', LEVEL],
@@ -326,13 +326,13 @@ const NOTES: readonly (readonly [names: RegExp, beside: string, note: string])[]
   ],
 ]
 
-/** What to do about an option that does not exist here; `known` are those that do. */
+/** Advice for an option that does not exist here; `known` are the options that do. */
 export function noteOn(name: string, known: readonly string[]): string | undefined {
   const lower = name.toLowerCase()
   return NOTES.find(([names, beside]) => names.test(lower) && known.includes(beside))?.[2]
 }
 
-/** Which of `candidates` has the name `name` in another log shipper; undefined: none. */
+/** The candidate that another log shipper calls `name`; undefined if there is none. */
 export function knownElsewhere(name: string, candidates: Iterable<string>): string | undefined {
   const lower = name.toLowerCase()
   if (!Object.hasOwn(MEANT, lower)) return undefined

@@ -17,15 +17,15 @@ interface Output {
   readonly draft: Draft
   readonly option: string
   readonly path: string
-  /** The path as it may be shown: not what comes from the environment. */
+  /** The path as it may be shown, without values from the environment. */
   readonly shown: string
   readonly place: Place
 }
 
 /**
- * Checks the files that destinations write to: each belongs to one destination, and no source whose events come there
- * reads it again. With `onThisMachine` links are followed,
- * and what exists must be a regular file.
+ * Checks the files that destinations write to: each must belong to a single destination, and no source whose events
+ * reach it may read it. With `onThisMachine`, symbolic links are resolved, and a path that exists must be a regular
+ * file.
  */
 export function checkOutputs(
   drafts: ReadonlyMap<string, Draft>,
@@ -58,7 +58,10 @@ export function checkOutputs(
   }
 }
 
-/** Destinations that write to the file of one before them, by links too. Of a configuration whose files are permitted. */
+/**
+ * Destinations that write to the same file as an earlier one, including through links. For configurations whose files
+ * are permitted.
+ */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {
@@ -78,7 +81,7 @@ export function sharedOutputs(destinations: readonly ComponentConfig<'destinatio
   })
 }
 
-/** A remote file system may not answer, and would stop the process that waits for it. What links there hide is seen while it runs. */
+/** A remote file system may not respond and would block this process. Links on it are resolved at runtime. */
 function isLocal(path: string): boolean {
   return fileSystems.mountOf(path) === undefined
 }
@@ -94,7 +97,7 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
   return typeof path === 'string' ? path : undefined
 }
 
-/** A source that reads what comes of its own events would never come to an end. */
+/** A source that reads its own events would never finish. */
 function tellReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
@@ -121,7 +124,7 @@ function tellReadAgain(
   warnings.add(output.place, pathOf(output), text)
 }
 
-/** Patterns that cannot be used are reported when the source is created. */
+/** Unusable patterns are reported when the source is created. */
 function testOf({ reads }: AnyDefinition, options: unknown, onThisMachine: boolean): (path: string) => boolean {
   try {
     return reads?.(options as never, onThisMachine) ?? (() => false)
@@ -144,13 +147,13 @@ function pathOf({ draft, option }: Output): string[] {
   return [SECTIONS[draft.kind], draft.id, option]
 }
 
-/** Tells what keeps `data_dir` from being a folder of its own; `place` is that of the option, or of the document. */
+/** Reports why `data_dir` cannot be used as a folder of its own; `place` is that of the option or of the document. */
 export function checkDataDir(dataDir: string, place: ConfigNode, problems: Problems): void {
   const wrong = statsOf(dataDir)?.isDirectory() === false ? 'it is not a folder' : kernelFolder(dataDir)
   if (wrong !== undefined) problems.add(place, ['data_dir'], `${fileText(place, dataDir)} cannot be used: ${wrong}`)
 }
 
-/** `path`, or its option as it stands in the file where that refers to the environment. */
+/** The path, or the option as it is written in the file if it refers to the environment. */
 function fileText(node: ConfigNode | undefined, path: string): string {
   return (node?.kind === 'scalar' && node.environment?.text) || path
 }
@@ -163,7 +166,7 @@ function notRegular(path: string, shown: string): string | undefined {
   return why && `${shown} cannot be written: ${why}`
 }
 
-/** Undefined: it does not exist, or cannot be examined. The start of the daemon reports what is wrong then. */
+/** Undefined if it does not exist or cannot be examined; the daemon reports that on start. */
 function statsOf(path: string): Stats | undefined {
   try {
     return statSync(path)

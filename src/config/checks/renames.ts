@@ -3,7 +3,7 @@ import { SECTIONS } from '../schema.js'
 import { locate, type MapNode, placeOf } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
-/** Checks that old ids are those of nobody: `renamed_from` of components, and `discard_orphans`. */
+/** Checks that the old ids in `renamed_from` and `discard_orphans` are not in use. */
 export function checkRenames(
   drafts: ReadonlyMap<string, Draft>,
   discarded: readonly string[],

@@ -6,8 +6,8 @@ import { type ConfigNode, locate, type MapNode, type Path } from '../yaml/node.j
 import type { Problems } from '../yaml/problems.js'
 
 /**
- * Looks into the files of certificates and keys that a configuration names. What is broken is a problem; what is not
- * there, or not for this user, may be there where the configuration is going to be used, and is a warning.
+ * Checks the files of certificates and keys that a configuration names. A broken file is a problem. A missing or
+ * unreadable file is a warning, since it may exist where the configuration will be used.
  */
 export function checkTlsFiles(
   root: MapNode,
@@ -31,7 +31,7 @@ export function checkTlsFiles(
   if (service?.tls && section) check(section.value, ['service'], service.tls)
 }
 
-/** What came from the environment is not shown: its place in the configuration is. */
+/** Replaces values from the environment by the place of their option. */
 function withoutEnvironment(node: ConfigNode, tls: TlsPaths, text: string): string {
   return TLS_OPTIONS.reduce((shown, option) => {
     const { node: value } = locate(node, ['tls', option])

@@ -8,10 +8,10 @@ import type { Problems } from '../yaml/problems.js'
 import { type Connection, type Connections, checkCopies } from './copies.js'
 import { type Explainer, shown } from './diagnostics.js'
 
-/** Longer cycles are shown with their middle left out. */
+/** Longer cycles are shown without their middle. */
 const SHOWN_STEPS = 10
 
-/** One input that leads to a component that exists. */
+/** An input that leads to an existing component. */
 interface Edge {
   readonly to: Draft
   readonly output: string | undefined
@@ -19,7 +19,7 @@ interface Edge {
   readonly node: ConfigNode
 }
 
-/** Tells what is wrong with how the components are connected; as a warning, what nobody reads. */
+/** Reports problems in how the components are connected, and warns of outputs that nothing reads. */
 export function checkTopology(
   drafts: ReadonlyMap<string, Draft>,
   problems: Problems,
@@ -27,9 +27,9 @@ export function checkTopology(
   explainer: Explainer,
 ): void {
   const edges = new Map<Draft, Edge[]>()
-  /** Ids of which somebody reads what they pass on. */
+  /** Ids of components whose output is read. */
   const read = new Set<string>()
-  // An input that is not there may be meant for the one that nobody reads.
+  // An unknown input may be a misspelled id of a component that seems unread.
   let unknown = false
   const readable = [...drafts.values()].filter(({ kind }) => kind !== 'destination').map(({ id }) => id)
   for (const draft of drafts.values()) {
@@ -43,7 +43,7 @@ export function checkTopology(
       const wrong = seen.has(text) ? 'is listed twice' : to ? fault(to, output) : missing()
       if (wrong !== undefined) problems.add(node, [...pathOf(draft), 'inputs', item], wrong)
       else if (to) found.push({ to, output, item, node })
-      // Where a route has outputs of its own, nobody has to read the main one.
+      // If a route has outputs of its own, the main one may remain unread.
       if (output !== DISCARDED) read.add(id)
       seen.add(text)
     }
@@ -62,7 +62,7 @@ function pathOf(draft: Draft): [string, string] {
   return [SECTIONS[draft.kind], draft.id]
 }
 
-/** What is wrong with reading `output` of `to`, or undefined. */
+/** Why `output` of `to` cannot be read, or undefined. */
 function fault(to: Draft, output: string | undefined): string | undefined {
   if (to.kind === 'destination') return destinationFault(to, output)
   if (output === undefined || !to.config) return undefined
@@ -74,7 +74,7 @@ function fault(to: Draft, output: string | undefined): string | undefined {
   return `${to.id} (type ${to.config.type}) has no side output of this name; it has ${names}`
 }
 
-/** The same of a destination: what it refuses can be read, where it is not dropped. */
+/** The same for a destination: only its rejected events can be read, if they are not dropped. */
 function destinationFault({ id, config }: Draft, output: string | undefined): string | undefined {
   if (output !== REJECTED)
     return `${id} is a destination: nothing comes out of it but what it refuses, as ${id}.${REJECTED}`
@@ -82,7 +82,7 @@ function destinationFault({ id, config }: Draft, output: string | undefined): st
   return `${id} drops what it refuses: without on_reject: discard it could be read here`
 }
 
-/** In the direction that events take. */
+/** The connections in the direction of the events. */
 function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections {
   const connections = new Map<Draft, Connection[]>([...edges.keys()].map(draft => [draft, []]))
   for (const [reader, inputs] of edges)
@@ -90,12 +90,14 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/** Reports one cycle of each knot of components, at the input that closes it; whether there is one. */
+/**
+ * Reports one cycle for each group of components in cycles, at the input that closes it. Returns whether there is one.
+ */
 function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
   for (const start of edges.keys()) {
-    // By hand rather than by recursion: a chain may be longer than the stack is deep.
+    // Iterative: the components may be nested deeper than the stack allows.
     const trail: { draft: Draft; next: number }[] = [{ draft: start, next: 0 }]
     const onTrail = new Map<Draft, number>([[start, 0]])
     while (trail.length > 0 && !done.has(start)) {
@@ -120,7 +122,7 @@ function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Proble
   return reported.size > 0
 }
 
-/** Two that read what there is one of would take each other's bytes. */
+/** Two sources that read the same single stream would take each other's bytes. */
 function tellSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
@@ -132,7 +134,7 @@ function tellSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problem
   }
 }
 
-/** In the direction that events take: `a -> b -> a`. `cycle` has each component behind the one that reads it. */
+/** In the direction of the events: `a -> b -> a`. In `cycle`, each component follows the one that reads it. */
 function showCycle(cycle: readonly Draft[]): string {
   const ids = cycle.map(({ id }) => id).reverse()
   ids.push(ids[0]!)

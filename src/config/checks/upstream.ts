@@ -4,7 +4,7 @@ import { splitInput } from '../yaml/input.js'
 /** The sources whose events reach a component. */
 export function sourcesOf(draft: Draft, drafts: ReadonlyMap<string, Draft>): Draft[] {
   const seen = new Set([draft])
-  // Grows while it is gone through.
+  // The set grows during this loop.
   for (const { inputs } of seen) {
     for (const { text } of inputs) {
       const input = drafts.get(splitInput(text)[0])

@@ -1,15 +1,15 @@
 import { SECTIONS } from '../sections.js'
 
 /**
- * Secrets of an account in the configuration of a published pipeline: `auth.key`, `proxy.auth.password` and the values of
- * `headers` refer to them as `${secret:NAME}`. Whoever runs the pipeline puts the value in. Everybody who can read the pipeline sees its configuration,
- * so no key may stand there itself.
+ * Secrets of an account in the configuration of a published pipeline: `auth.key`, `proxy.auth.password` and the values
+ * of `headers` refer to them as `${secret:NAME}`. The runner of the pipeline inserts the values. Everyone who can read
+ * the pipeline sees its configuration, so it must not contain keys itself.
  */
 
 export const SECRET_NAME = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/
 
 type Document = Readonly<Record<string, unknown>>
-/** Where a value stands in a document. */
+/** The path of a value in a document. */
 type Path = readonly string[]
 
 export interface SecretFault {
@@ -17,41 +17,44 @@ export interface SecretFault {
   readonly message: string
 }
 
-/** The name by which the value of a secret is found among environment variables. */
+/** The name of the environment variable that holds the value of a secret. */
 export const secretVariable = (name: string): string => `secret:${name}`
 
 const REFERENCE = '${secret:'
 const VARIABLES = '(?:\\$\\{(?:secret:)?[A-Za-z_][A-Za-z0-9_.-]*\\})+'
 const REFERS = new RegExp(`^${VARIABLES}$`)
-/** Also behind a word that is no secret, as in `Bearer ${secret:NAME}`. */
+/** Also after a prefix that is not secret, as in `Bearer ${secret:NAME}`. */
 const REFERS_IN_HEADER = new RegExp(`^(?:[A-Za-z][A-Za-z0-9_-]*(?:[=:] ?| ))?${VARIABLES}$`)
 
-/** Headers whose values are not secret by their meaning. */
+/** Headers whose values are by definition not secret. */
 const PUBLIC_HEADERS = new Set(
   'accept accept-charset accept-language cache-control content-language content-type from origin referer traceparent user-agent x-requested-with x-scope-orgid'.split(
     ' ',
   ),
 )
 
-/** Shown in place of a literal key. Neither a key nor a header can have this value, so it cannot be saved by mistake. */
+/** Shown in place of a literal key. It is invalid as a key and as a header, so it cannot be saved by mistake. */
 export const HIDDEN = '••••••••'
 
 const HOW =
   'is a literal value, and everybody who can read the pipeline would see it; save it as a secret of the account (sluice api set-secret NAME, or PUT /v3/secret/NAME), and write ${secret:NAME} here'
 
-/** The names of all secrets that a configuration refers to, sorted. */
+/** The sorted names of all secrets that a configuration refers to. */
 export function secretNamesIn(config: unknown): string[] {
   const names = new Set<string>()
   for (const { value } of textsIn(config, [])) for (const name of referencesIn(value)) names.add(name)
   return [...names].sort()
 }
 
-/** Keys that stand in a configuration themselves. */
+/** Reports keys that are written literally in a configuration. */
 export function literalSecrets(config: Document): SecretFault[] {
   return literalsIn(config).map(path => ({ path: path.join('.'), message: HOW }))
 }
 
-/** References that are no names, or stand where a value would be shown: in logs, metrics, file names. */
+/**
+ * Reports references with invalid names, and references at places where the value would be shown: in logs, metrics and
+ * file names.
+ */
 export function misplacedSecrets(config: Document): SecretFault[] {
   const held = new Set(holdersIn(config).map(({ path }) => path.join('.')))
   return textsIn(config, []).flatMap(({ path, value }) => {
@@ -74,18 +77,18 @@ export function misplacedSecrets(config: Document): SecretFault[] {
   })
 }
 
-/** A literal key, and where it stands. */
+/** A literal key and its place. */
 export interface Literal {
   readonly path: Path
   readonly value: string
 }
 
-/** The same configuration with literal keys hidden; the same object when there are none. */
+/** The configuration with literal keys hidden; the same object if there are none. */
 export function hideLiterals<C extends Document>(config: C): C {
   return takeLiterals(config).config
 }
 
-/** A configuration with its literal keys hidden, and these. The same object when there are none. */
+/** The configuration with its literal keys hidden, and the keys. The same object if there are none. */
 export function takeLiterals<C extends Document>(config: C): { config: C; literals: readonly Literal[] } {
   const literals = literalsIn(config).map(path => ({ path, value: memberAt(config, path) as string }))
   return {
@@ -97,7 +100,7 @@ export function takeLiterals<C extends Document>(config: C): { config: C; litera
   }
 }
 
-/** The configuration with these values at their places; the same object when there are none. */
+/** The configuration with the keys at their places; the same object if there are none. */
 export function withLiterals<C extends Document>(config: C, literals: readonly Literal[]): C {
   if (literals.length === 0) return config
   const copy = structuredClone(config)
@@ -124,7 +127,7 @@ const KEYS: readonly Path[] = [
   ['proxy', 'auth', 'password'],
 ]
 
-/** The options of all components that may hold secrets. */
+/** All options of components that may hold secrets. */
 function holdersIn(config: Document): { path: Path; value: unknown; header?: string }[] {
   return Object.values(SECTIONS).flatMap(section =>
     membersOf(config[section]).flatMap(([id, component]) => {
@@ -146,8 +149,8 @@ function holdersIn(config: Document): { path: Path; value: unknown; header?: str
 }
 
 /**
- * The names that a text refers to; `$${` stands for a literal `${`. Looked for in one pass: a regular expression would look
- * for the end of each reference again, and take minutes for a text of many that do not end.
+ * The names that a text refers to; `$${` stands for a literal `${`. Scans once: a regular expression would search for
+ * the end of each reference again, and take minutes for a text with many unfinished ones.
  */
 function referencesIn(text: string): string[] {
   const names: string[] = []

@@ -4,7 +4,7 @@ import { type FileId, OutOfReach, type Reach } from '../../core/options/reach.js
 import { finalPath } from '../../lib/files/final-path.js'
 import { isBelow, type Permitted, patternMatches } from './permitted.js'
 
-/** The bounds of a component that a configuration from elsewhere has, while it runs. */
+/** The limits at runtime of a component of a published pipeline. */
 export class LimitedReach implements Reach {
   readonly #permitted: Permitted
 
@@ -31,12 +31,14 @@ export class LimitedReach implements Reach {
 
   deniedAddress(address: string, port: number): string | undefined {
     const { urls, addresses } = this.#permitted
-    // Addresses that the operator has listed may lead wherever their names lead.
+    // Addresses that the operator has listed may resolve to any IP address.
     return urls === 'all' ? addresses?.denied(address, port) : undefined
   }
 }
 
-/** The folder of a file, or the one in front of the first wildcard, may be a link of the operator's own. */
+/**
+ * Resolves symbolic links in the folder of a file, or in the path before the first wildcard: the operator may use them.
+ */
 function finalPattern(pattern: string): string {
   const wildcard = pattern.search(/[*?]/)
   if (wildcard < 0) return join(finalPath(dirname(pattern)), basename(pattern))

@@ -9,27 +9,27 @@ import { LimitedReach } from './limited-reach.js'
 import { permittedBy, type SecretPlace } from './managed-options.js'
 import { refusedBy } from './permitted.js'
 
-/** The source that stands in a published pipeline for whatever there is. */
+/** The input in a published pipeline that stands for all local sources. */
 const INGEST = 'ingest'
 
 type Document = Readonly<Record<string, unknown>>
 type Options = Pick<LoadOptions, 'env' | 'components' | 'onThisMachine'>
 
 /**
- * Configurations made of a local part and of what a service publishes. Local are all settings, the environment, and the
- * sources of the local part; `ingest` in a published document stands for them. A source of the document with the id of
- * a local one gives way to it, every other one has to be permitted by the section `managed`, as has whatever else the
- * document names on this machine.
+ * Combines the local part of a configuration with a published document. Settings, the environment and the sources of
+ * the local part are local; `ingest` in the document stands for those sources. A source of the document with the id of
+ * a local one is replaced by it. All other sources, and all other things on this machine that the document names, must
+ * be permitted by the section `managed`.
  */
 export class ManagedConfig {
   /** The local part. */
   readonly local: Config
   readonly #path: string | undefined
-  /** The local part stays as it is until it is read again as a whole, whatever becomes of its files. */
+  /** The texts of the local part. They stay in use until all of it is read again, even if its files change. */
   readonly #texts: readonly ConfigText[]
   readonly #options: Options
 
-  /** `path` of the local part; undefined: there is none. Throws ConfigError. */
+  /** `path` of the local part; undefined if there is none. Throws ConfigError. */
   constructor(path: string | undefined, options: Options) {
     this.#path = path
     this.#options = options
@@ -37,7 +37,7 @@ export class ManagedConfig {
     this.local = this.#load({ ...options, partial: true })
   }
 
-  /** The whole of it; `name` stands for the document in messages. Throws ConfigError. */
+  /** The complete configuration; `name` is the name of the document in messages. Throws ConfigError. */
   with(document: unknown, name: string): Config {
     const { allow_env } = this.local.managed
     const { env } = this.#options
@@ -66,7 +66,7 @@ export class ManagedConfig {
       throw new ConfigError(
         refused.map(fault => problem(name, fault.path, `${fault.message}; see "managed" in the local configuration`)),
       )
-    // Files are examined only when all of them are permitted: what else is on this machine must not be reported.
+    // Files are examined only if all of them are permitted: nothing about other files on this machine may be reported.
     if (this.#options.onThisMachine) this.#load({ ...this.#options, addition })
     const reach = new LimitedReach(permitted)
     const bounded = <T extends { id: string }>(all: readonly T[]) =>
@@ -83,7 +83,7 @@ export class ManagedConfig {
     return loadTexts(this.#texts, this.#path, options)
   }
 
-  /** The values of the secrets that the document refers to, as this machine has them. */
+  /** The values, on this machine, of the secrets that the document refers to. */
   #secrets(document: unknown, name: string): Record<string, string> {
     const { secrets } = this.local.managed
     const misplaced = isMapping(document) ? misplacedSecrets(document) : []
@@ -101,7 +101,7 @@ export class ManagedConfig {
     return values
   }
 
-  /** The components of the document, with local sources for its own. */
+  /** The components of the document, with its sources replaced by the local ones. */
   #adapted(document: unknown, name: string): Document {
     if (!isMapping(document)) throw new ConfigError([problem(name, '', 'must be a mapping')])
     const ids = this.local.sources.map(({ id }) => id)

@@ -16,7 +16,7 @@ const secretPlace = z
     if (Object.keys(place).length !== 1) refuse(context, 'needs exactly one of file, credential and env')
   })
 
-/** What a pipeline that a service publishes may do on this machine: the section `managed`, which is local. */
+/** The local section `managed`: what a published pipeline may do on this machine. */
 export const managedOptions = z.strictObject({
   allow_files: names(
     'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. A pattern of its own must lie within one of them.',
@@ -46,7 +46,7 @@ export const managedOptions = z.strictObject({
 export type SecretPlace = z.output<typeof secretPlace>
 export type ManagedOptions = z.output<typeof managedOptions>
 
-/** The same as what refusedBy asks for; `dataDir` of the daemon. */
+/** The permissions for `refusedBy`; `dataDir` is that of the daemon. */
 export function permittedBy(options: ManagedOptions, dataDir: string): Permitted {
   return {
     files: options.allow_files,

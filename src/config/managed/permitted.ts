@@ -9,23 +9,23 @@ import type { ComponentConfig, Config } from '../load.js'
 import type { Fault } from '../parse-options.js'
 import { deliverySchema, SECTIONS } from '../schema.js'
 
-/** What a configuration that comes from elsewhere may reach on this machine and from it. */
+/** What a published pipeline may access on this machine and from it. */
 export interface Permitted {
-  /** Patterns of absolute paths: `*` stands for any part of a name, `**` for any number of folders. */
+  /** Patterns of absolute paths: `*` matches any part of a name, `**` any number of folders. */
   readonly files: readonly string[]
-  /** Folders whose files are refused whatever `files` says. */
+  /** Folders whose files are always denied, whatever `files` says. */
   readonly never: readonly string[]
-  /** What addresses of http must begin with; these may resolve to any IP address. */
+  /** Allowed prefixes of http URLs. Their hosts may resolve to any IP address. */
   readonly urls: readonly string[] | 'all'
-  /** Which IP addresses may be connected to where `urls` is 'all'; undefined: every one. */
+  /** Which IP addresses may be connected to if `urls` is 'all'; undefined allows every one. */
   readonly addresses?: AddressRules | undefined
-  /** Addresses to listen on, as they are written. */
+  /** Addresses to listen on, as written. */
   readonly listen: readonly string[]
   /** Names of systemd credentials. */
   readonly credentials: readonly string[]
 }
 
-/** Everything that a configuration names and may not reach. */
+/** Everything that a configuration names but must not access. */
 export function refusedBy(
   permitted: Permitted,
   config: Pick<Config, 'sources' | 'processors' | 'destinations'>,
@@ -47,12 +47,12 @@ export function refusedBy(
 
 interface Named {
   readonly path: readonly string[]
-  /** Undefined: the option does not say. */
+  /** Undefined if the option does not declare what it accesses. */
   readonly reaches: Exclude<Reached, 'nothing'> | undefined
   readonly value: string
 }
 
-/** Everything outside that the options of a component name. */
+/** Everything outside the process that the options of a component name. */
 function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
   const parts: [z.ZodType, unknown][] = [[definition.options, options]]
   if (delivery) parts.push([deliverySchema(definition), delivery])
@@ -67,7 +67,7 @@ function namedBy({ definition, options, delivery }: ComponentConfig): Named[] {
 
 const UNKNOWN = 'this option cannot be used in a published pipeline'
 
-/** What is wrong with a value; undefined: nothing. */
+/** Why a value is denied; undefined if it is allowed. */
 const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Permitted) => string | undefined> = {
   files(path, { files, never }) {
     if (never.some(folder => isBelow(resolve(path), folder)))
@@ -89,7 +89,7 @@ const RULES: Record<Exclude<Reached, 'nothing'>, (value: string, permitted: Perm
     credentials.includes(value) ? undefined : `${value} is not among the credentials that it may use`,
 }
 
-/** The IP address that a URL holds, or that its name stands for without asking anybody. */
+/** The IP address in a URL, or the one its name stands for without a lookup. */
 function literalAddress(url: string): { host: string | undefined; port: number } {
   const { hostname, protocol, port } = new URL(url)
   const name = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '')
@@ -107,15 +107,15 @@ function valuesAt(value: unknown, path: readonly string[]): string[] {
   return [isAddress ? listenText(value as ListenAddress) : String(value)]
 }
 
-/** `path` may be a pattern itself: what is a sign in it stands for itself here, and nothing leads upwards. */
+/** `path` may be a pattern itself. Its wildcards are compared literally, and it must not lead upwards. */
 function isWithin(path: string, patterns: readonly string[]): boolean {
-  // Braces may hide a way out: `/var/log/{a,../../etc/passwd}`.
+  // Braces could hide a step upwards: `/var/log/{a,../../etc/passwd}`.
   if (/(^|[/{,])\.\.($|[/},])/.test(path)) return false
   const name = resolve(path)
   return patterns.some(pattern => patternMatches(pattern, name))
 }
 
-/** Whether an absolute path is the folder or something in it. */
+/** Whether an absolute path is the folder or inside it. */
 export function isBelow(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith('/') ? folder : `${folder}/`)
 }
@@ -136,7 +136,7 @@ function patternOf(pattern: string): Pattern {
   return new Pattern(`^${text}$`, '')
 }
 
-/** The same origin, and a path that begins with that of the prefix. */
+/** Whether the origin is the same and the path begins with that of the prefix. */
 function beginsWith(value: string, prefix: string): boolean {
   try {
     const [url, allowed] = [new URL(value), new URL(prefix)]

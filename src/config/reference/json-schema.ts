@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { AnyDefinition } from '../../core/component.js'
 import { configSchema } from '../schema.js'
 
-/** JSON Schema of what may be written, for editors; the reference is made from it, too. */
+/** Creates the JSON Schema of a configuration, for editors. The reference is made from it as well. */
 
 export interface JsonSchema {
   type?: string | string[]
@@ -31,13 +31,13 @@ export interface JsonSchema {
   [key: string]: unknown
 }
 
-/** Pieces that stand in many places are defined once, by their title. */
+/** Schemas that occur in many places are defined once, by their title. */
 const SHARED: readonly string[] = ['duration', 'size', 'codec', 'encoding']
 
-/** Shorter schemas are easier to read where they are. */
+/** Shorter schemas are repeated, which is easier to read. */
 const LEAST_SHARED = 200
 
-/** What an option's input side is, without the bounds that only say "a safe integer". */
+/** The schema of what users write, without limits that only express "a safe integer". */
 export function inputSchema(schema: z.ZodType): JsonSchema {
   const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema
   return rewrite(json, node => {
@@ -48,7 +48,7 @@ export function inputSchema(schema: z.ZodType): JsonSchema {
   })
 }
 
-/** The JSON Schema of a whole configuration, its components distinguished by `type`. */
+/** The JSON Schema of a whole configuration; components are distinguished by `type`. */
 export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   const shared: Record<string, JsonSchema> = {
     variable: {
@@ -57,7 +57,7 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
       pattern: '^\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}$',
     },
   }
-  // Left out: a daemon needs sources and destinations, and the file of a service alone does not.
+  // `required` is removed: a daemon needs sources and destinations, but the file of a service does not.
   const { $schema, required, ...schema } = rewrite(inputSchema(configSchema(components)), (node, inUnion) =>
     hoist(inUnion ? node : orVariable(node), shared),
   )
@@ -65,7 +65,7 @@ export function jsonSchema(components: readonly AnyDefinition[]): JsonSchema {
   return { $schema, ...whole, $defs: shared } as JsonSchema
 }
 
-/** A copy in which options that several components have, such as those of delivery, are defined once in `shared`. */
+/** Copies the schema. Options that several components have, such as those of delivery, are moved to `shared`. */
 function shareRepeated(schema: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema {
   const counts = new Map<string, number>()
   const nameOf = (name: string, option: JsonSchema) => `${name} ${JSON.stringify(option)}`
@@ -77,7 +77,7 @@ function shareRepeated(schema: JsonSchema, shared: Record<string, JsonSchema>): 
   const share = (name: string, option: JsonSchema): JsonSchema => {
     const key = nameOf(name, option)
     if (counts.get(key) === 1 || key.length < LEAST_SHARED) return withOptions(option, share)
-    // Another option of this name has the place.
+    // Another option has this name already.
     if (shared[name] && homes.get(name) !== key) return withOptions(option, share)
     homes.set(name, key)
     shared[name] ??= withOptions(option, share)
@@ -86,7 +86,7 @@ function shareRepeated(schema: JsonSchema, shared: Record<string, JsonSchema>): 
   return withOptions(schema, share)
 }
 
-/** The alternatives, items and values in which options of a schema may stand. */
+/** Keywords whose values contain schemas with options. */
 const INNER = ['anyOf', 'oneOf', 'allOf', 'items', 'additionalProperties'] as const
 
 function eachOption(node: JsonSchema, see: (name: string, option: JsonSchema) => void): void {
@@ -115,7 +115,7 @@ function withOptions(node: JsonSchema, change: (name: string, option: JsonSchema
   return copy
 }
 
-/** A variable may stand in the place of a number, a boolean or one of several words. */
+/** Allows a variable in place of a number, a boolean or one of several words. */
 function orVariable(node: JsonSchema): JsonSchema {
   const words = node.enum?.every(value => typeof value === 'string')
   if (!words && node.type !== 'integer' && node.type !== 'number' && node.type !== 'boolean') return node
@@ -135,7 +135,7 @@ function hoist(node: JsonSchema, shared: Record<string, JsonSchema>): JsonSchema
   return { ...rest, $ref: `#/$defs/${title}` }
 }
 
-/** A copy in which `change` was applied to every schema, the inner ones first. */
+/** A copy in which `change` was applied to every schema, innermost first. */
 function rewrite(
   node: JsonSchema,
   change: (node: JsonSchema, inUnion: boolean) => JsonSchema,

@@ -7,7 +7,7 @@ import { deliveryOptions } from '../../core/options/delivery-options.js'
 import { commonSchema, deliverySchema, inputs, KINDS, SECTIONS, settings } from '../schema.js'
 import { inputSchema, type JsonSchema } from './json-schema.js'
 
-/** The reference of the configuration as Markdown, made from the schemas. */
+/** Generates the reference of the configuration as Markdown from the schemas. */
 
 const ABOUT: Readonly<Record<Kind, string>> = {
   source: 'Where events come from.',
@@ -166,7 +166,7 @@ function optionTable(schema: z.ZodType): string {
   return table.map(row => `| ${row.join(' | ')} |`).join('\n')
 }
 
-/** The options of a mapping, those of inner mappings behind it as `batch.max_events`. */
+/** The options of a mapping. Those of inner mappings follow it, as `batch.max_events`. */
 function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   const { required = [] } = schema
   return Object.entries(schema.properties ?? {}).flatMap(([key, option]) => {
@@ -182,7 +182,7 @@ function rowsOf(schema: JsonSchema, prefix = ''): Row[] {
   })
 }
 
-/** The options of the mappings that an option may be. What only some of its variants have says so. */
+/** The options of mappings that are possible values of an option. An option of only some variants says so. */
 function innerRows(option: JsonSchema, prefix: string): Row[] {
   if (option.title !== undefined) return []
   const list = option.items && !option.items.title ? innerRows(option.items, prefix.replace(/\.$/, '[].')) : []
@@ -205,7 +205,7 @@ function isConstant(variant: JsonSchema, row: Row, prefix: string): boolean {
   return variant.properties?.[row.name.slice(prefix.length)]?.const !== undefined
 }
 
-/** `With type: token.` for the variant that has this value. */
+/** `With type: token.` for the variant with this value. */
 function whenText(variant: JsonSchema): string {
   const [name, schema] =
     Object.entries(variant.properties ?? {}).find(([, { const: value }]) => value !== undefined) ?? []

@@ -2,12 +2,12 @@ import { plainValue, replaceVariables } from './environment.js'
 import { type ConfigNode, type Entry, type Path, type Place, SourceText } from './node.js'
 import type { Problems } from './problems.js'
 
-/** Values nested deeper are refused, as in a file. */
+/** Deeper nesting is rejected, as in a file. */
 const MAX_DEPTH = 64
 
 /**
- * A configuration that is a value already, as a tree. Its places are the order of its values, so that problems come in
- * that order; only their paths mean something. Without `env` a text is what it is, `${NAME}` and all.
+ * Converts a configuration that is already a value to a tree. Offsets are the order of the values, which sorts
+ * problems; only paths have a meaning. Without `env`, texts are literal, including `${NAME}`.
  */
 export function readDocument(
   document: unknown,

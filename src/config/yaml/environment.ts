@@ -1,7 +1,7 @@
 /**
- * `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in values that were parsed already, so
- * nothing in a variable can change the structure of the document. `${secret:NAME}` is a secret of an account, which whoever
- * runs a published pipeline adds to the variables.
+ * Replaces `${NAME}` and `${NAME:-default}` in configuration values. They are replaced in parsed values, so a variable
+ * cannot change the structure of the document. `${secret:NAME}` is a secret of an account, which the runner of a
+ * published pipeline adds to the variables.
  */
 
 const REFERENCE = /^([A-Za-z_][A-Za-z0-9_]*|secret:[A-Za-z][A-Za-z0-9_.-]{0,63})(?::-(.*))?$/s
@@ -9,15 +9,15 @@ const SECRET = 'secret:'
 
 export interface Replaced {
   readonly value: string
-  /** What the variables were replaced with, in order. */
+  /** The values of the variables, in order. */
   readonly values: readonly string[]
-  /** Whether the text is one reference and nothing else. */
+  /** Whether the text is a single reference. */
   readonly whole: boolean
-  /** What is wrong with the references. */
+  /** Problems of the references. */
   readonly faults: readonly string[]
 }
 
-/** Replaces the references in `text`; undefined when there are none. `$${` stands for a literal `${`. */
+/** Replaces the references in `text`; undefined if there are none. `$${` stands for a literal `${`. */
 export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced | undefined {
   let at = text.indexOf('${')
   if (at === -1) return undefined
@@ -62,7 +62,7 @@ export function replaceVariables(text: string, env: NodeJS.ProcessEnv): Replaced
   return { value: value + text.slice(from), values, whole, faults: [...new Set(faults)] }
 }
 
-/** As in a shell, the default also stands in for a variable that is set to nothing. */
+/** As in a shell, the default also replaces an empty variable. */
 function lookUp(name: string, fallback: string | undefined, env: NodeJS.ProcessEnv): string | undefined {
   const value = Object.hasOwn(env, name) ? env[name] : undefined
   return fallback === undefined ? value : value || fallback
@@ -81,12 +81,12 @@ export function plainValue(text: string): number | boolean | undefined {
   return FALSE.test(text) ? false : undefined
 }
 
-/** So many characters in a row reveal something of a value. */
+/** A substring of this length reveals something of a value. */
 const RUN = 4
 
 /**
- * Whether `message` says something of values that must not be shown: a run of their characters, one of them as a word,
- * or something quoted that occurs in one. Rather too often than too rarely.
+ * Whether `message` reveals a secret value: it contains a substring of a value, a value as a word, or a quoted text
+ * that occurs in a value. Prefers false positives.
  */
 export function reveals(message: string, values: readonly string[]): boolean {
   const quoted = [...message.matchAll(/"([^"]+)"|'([^']+)'|`([^`]+)`/g)].map(match => match[1] ?? match[2] ?? match[3]!)

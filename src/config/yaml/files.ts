@@ -4,21 +4,21 @@ import { readdirSync, readFileSync, statSync } from '../../lib/files/remote/guar
 
 const YAML_FILE = /^[^.].*\.ya?ml$/
 
-/** The files of a configuration: the one that is named, or all YAML files of the folder. Throws when there is none such. */
+/** The files of a configuration: the named one, or all YAML files of a folder. Throws if the path does not exist. */
 export function configFiles(path: string): string[] {
   if (!statSync(path).isDirectory()) return [path]
   const names = readdirSync(path).filter(name => YAML_FILE.test(name))
   return names.sort().map(name => join(path, name))
 }
 
-/** Short, and another one for other files or texts. */
+/** A short hash of the names and texts of files. */
 export function digestOf(files: readonly { readonly file: string; readonly text: string | Buffer }[]): string {
   const digest = createHash('sha256')
   for (const { file, text } of files) digest.update(`${file}\0${Buffer.byteLength(text)}\0`).update(text)
   return digest.digest('hex').slice(0, 12)
 }
 
-/** The digest of a configuration as its files are now; undefined when they cannot be read. */
+/** The current digest of a configuration; undefined if its files cannot be read. */
 export function digestOfFiles(path: string): string | undefined {
   try {
     return digestOf(configFiles(path).map(file => ({ file, text: readFileSync(file) })))
@@ -27,7 +27,7 @@ export function digestOfFiles(path: string): string | undefined {
   }
 }
 
-/** Changes whenever a file of the configuration is written, replaced or switched to another; cheaper than the digest. */
+/** A text that changes when a file of the configuration is written, replaced or switched. Cheaper than the digest. */
 export function stateOfFiles(path: string): string {
   try {
     return configFiles(path)

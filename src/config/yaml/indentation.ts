@@ -4,8 +4,8 @@ import type { ConfigNode, Entry, MapNode } from './node.js'
 import type { Problems } from './problems.js'
 
 /**
- * A document whose structure is right and not what its author meant, since lines are indented too little or too much:
- * each such place is reported, and the document is given as it was meant, so that it makes no further errors.
+ * Corrects documents that are valid YAML but wrongly indented. Reports each such place, and returns the document as it
+ * was probably meant, which avoids follow-up errors.
  */
 export function withIndentationMeant(root: MapNode, components: readonly AnyDefinition[], problems: Problems): MapNode {
   if (root.flow) return root
@@ -34,7 +34,7 @@ export function withIndentationMeant(root: MapNode, components: readonly AnyDefi
   return { ...root, entries }
 }
 
-/** The components of a section, with the options that stand beside them; sections in it are put into `top`. */
+/** The components of a section, without the options beside them. Sections inside it are moved to `top`. */
 function readSection(
   section: string,
   node: MapNode,
@@ -86,7 +86,7 @@ function isSectionValue(node: ConfigNode): boolean {
   )
 }
 
-/** The mapping with one more entry; what was empty becomes one. */
+/** The mapping with one more entry; an empty value becomes a mapping. */
 function extended(node: ConfigNode, entry: Entry, name: string): MapNode {
   const entries = new Map(node.kind === 'map' ? node.entries : [])
   entries.set(name, entry)

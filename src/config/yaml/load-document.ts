@@ -2,7 +2,7 @@ import { parseDocument } from 'yaml'
 import { ConfigError } from '../../core/errors.js'
 import { readFileSync } from '../../lib/files/remote/guarded-fs.js'
 
-/** A YAML file as the plain value it is, with `${NAME}` left alone; throws ConfigError where it is not YAML. */
+/** Reads a YAML file as a plain value without replacing `${NAME}`; throws ConfigError if it is not YAML. */
 export function loadDocument(path: string): Record<string, unknown> {
   const document = parseDocument(readFileSync(path).toString(), { version: '1.2', prettyErrors: true })
   const problems = document.errors.map(({ message, linePos }) => {

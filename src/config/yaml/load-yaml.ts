@@ -27,23 +27,26 @@ import {
 import type { Problems } from './problems.js'
 import { entryParts, misindented, type Part, topParts } from './salvage-yaml.js'
 
-/** Values nested deeper are refused: no configuration needs them, and reading them could overflow the stack. */
+/** Deeper nesting is rejected: no configuration needs it, and reading it could overflow the stack. */
 const MAX_DEPTH = 64
-/** Values that all aliases of a file may stand for together. */
+/** Limit of the values that all aliases of a file stand for together. */
 const MAX_ALIASED = 10_000
 
-/** What could be read of a text. */
+/** The readable content of a text. */
 export interface ReadYaml {
   readonly root: ConfigNode | undefined
-  /** Whether the structure of the whole text is right. */
+  /** Whether the structure of the whole text is valid. */
   readonly sound: boolean
-  /** Whether every component is known by its id at least, also where what stands in it is not. */
+  /** Whether the ids of all components are known, even if their content is not. */
   readonly named: boolean
 }
 
 type Parsed = ReturnType<typeof parseYaml>
 
-/** Reads YAML 1.2 text into a tree. Where its structure is wrong, what can be relied on. Tells `problems` everything. */
+/**
+ * Reads YAML 1.2 text into a tree. If its structure is wrong, returns the parts that are reliable. Adds all errors to
+ * `problems`.
+ */
 export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, problems: Problems): ReadYaml {
   const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
   const shielded = shieldReferences(source.text)
@@ -90,7 +93,7 @@ export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, pro
 function parseYaml(text: string) {
   return parseDocument(text, {
     prettyErrors: false,
-    // Its check is quadratic, and here both places are reported.
+    // The parser's check is quadratic, and here both places are reported.
     uniqueKeys: false,
     stringKeys: true,
     resolveKnownTags: false,
@@ -104,7 +107,7 @@ function isSound({ errors, warnings }: Parsed): boolean {
 
 const isSection = (name: string): boolean => Object.values<string>(SECTIONS).includes(name)
 
-/** The parts of a text of which each is right, or wrong, for itself; undefined where that is not known. */
+/** Divides a text into parts that are valid or invalid independently of each other; undefined if that is impossible. */
 function soundParts(text: string): { part: Part; document: Parsed }[] | undefined {
   const parts = topParts(text)?.flatMap(part => {
     const document = parseYaml(part.text)
@@ -114,7 +117,7 @@ function soundParts(text: string): { part: Part; document: Parsed }[] | undefine
   return parts?.some(({ document }) => !isSound(document)) ? parts : undefined
 }
 
-/** Puts what was read of a part to the parts before it; undefined: it cannot be read. */
+/** Adds the content of a part to the previous parts. Returns undefined if it cannot be read. */
 function putPart(
   entries: Map<string, Entry>,
   [name = '', id]: readonly string[],
@@ -138,7 +141,7 @@ function putPart(
   entries.set(name, { key: earlier?.key ?? found?.key ?? key, value })
 }
 
-/** Reports the errors of a document. `text` is given where its structure is wrong. */
+/** Reports the errors of a document. `text` is given if its structure is wrong. */
 function tellErrors(document: Parsed, source: SourceText, problems: Problems, text?: string): void {
   if (text !== undefined) {
     const { offset, message } = structuralError(document, text)
@@ -147,7 +150,7 @@ function tellErrors(document: Parsed, source: SourceText, problems: Problems, te
   }
   const reported = new Set<number>()
   for (const error of [...document.errors, ...document.warnings]) {
-    // One mistake often makes several errors in its line; the first is the one to look at.
+    // One mistake often causes several errors in a line; only the first is useful.
     const offset = Math.min(error.pos[0], source.text.length)
     const { line } = source.place(offset)
     if (!reported.has(line)) problems.add({ source, offset }, [], sentence(error))
@@ -157,7 +160,7 @@ function tellErrors(document: Parsed, source: SourceText, problems: Problems, te
 
 const INDENTATION = new Set(['BAD_INDENT', 'BLOCK_AS_IMPLICIT_KEY', 'MULTILINE_IMPLICIT_KEY', 'MISSING_CHAR'])
 
-/** The first error of a document whose structure is wrong, at the place where it can be mended. Others follow from it. */
+/** The first error of a document whose structure is wrong, at the place to correct. Other errors follow from it. */
 function structuralError(document: Parsed, text: string): { offset: number; message: string } {
   const error = [...document.errors, ...document.warnings].find(({ code }) => !(code in RECOVERED))!
   const at = error.pos[0]
@@ -176,7 +179,7 @@ function structuralError(document: Parsed, text: string): { offset: number; mess
   return { offset: found.offset, message: `the indentation does not fit the lines above; use ${spaces} before this` }
 }
 
-/** Where the quote or the bracket was opened that should have been closed before `at`. */
+/** The position of the quote or bracket that should have been closed before `at`. */
 function openedAt({ contents }: Parsed, at: number, quote: boolean): number | undefined {
   let opened: number | undefined
   const inspect = (_key: unknown, node: { range?: readonly number[] | null }) => {
@@ -190,8 +193,8 @@ function openedAt({ contents }: Parsed, at: number, quote: boolean): number | un
   return opened
 }
 
-// A reference holds characters that mean something in YAML ("{" in [a, ${B}], "," or ": " in a default). While the
-// document is parsed, characters that never stand in a text take their places, one for one: all offsets stay.
+// References contain characters with a meaning in YAML ("{" in [a, ${B}], "," or ": " in a default). During parsing,
+// each is replaced by one character that never occurs in a text, which keeps all offsets.
 const SHIELDED = '{}[],:#'
 const SHIELDS = '\uFDD0\uFDD1\uFDD2\uFDD3\uFDD4\uFDD5\uFDD6'
 const UNSHIELDED_REFERENCE = /\$\{[A-Za-z_][A-Za-z0-9_]*(?::-[^}"'\r\n]*)?\}/g
@@ -207,15 +210,15 @@ function unshield(text: string): string {
   return text.replace(/[\uFDD0-\uFDD6]/g, character => SHIELDED[SHIELDS.indexOf(character)]!)
 }
 
-/** Turns the parser's nodes into ours: aliases followed, variables replaced, duplicate keys reported. */
+/** Converts the nodes of the parser: resolves aliases, replaces variables and reports duplicate keys. */
 class TreeReader {
   readonly #source: SourceText
   readonly #env: NodeJS.ProcessEnv
   readonly #problems: Problems
   readonly #shielded: boolean
-  /** False: an anchor may be in a part of the text that cannot be read. */
+  /** If false, an anchor may be in an unreadable part of the text. */
   readonly #whole: boolean
-  /** Anchors so far; undefined while the anchored value is being read. */
+  /** Known anchors; undefined while the anchored value is being read. */
   readonly #anchors = new Map<string, ConfigNode | undefined>()
   #aliased = 0
 
@@ -312,7 +315,7 @@ function scalar(at: Place, value: ScalarNode['value'], broken = false): ScalarNo
   return { kind: 'scalar', ...at, value, environment: undefined, broken, size: 1 }
 }
 
-/** Errors behind which the structure of the document is still right. */
+/** Errors that leave the structure of the document intact. */
 const RECOVERED: Readonly<Record<string, true>> = {
   BAD_DQ_ESCAPE: true,
   BAD_SCALAR_START: true,
@@ -346,7 +349,7 @@ const SENTENCES: Readonly<Record<string, string>> = {
 const OPEN_QUOTE = 'the quote that opens here is not closed'
 const OPEN_BRACKET = 'the bracket that opens here is not closed'
 
-/** What is wrong in words of our own: the parser's quote the document, and so perhaps a secret. */
+/** Messages of our own: those of the parser quote the document, which may contain secrets. */
 function sentence(error: YAMLError): string {
   if (/Flow (map|sequence) in block collection/.test(error.message)) return OPEN_BRACKET
   if (error.message.startsWith('Missing closing')) return OPEN_QUOTE

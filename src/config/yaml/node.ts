@@ -1,8 +1,8 @@
-/** A configuration document as a tree that knows where each value stands. Files of a folder share one tree. */
+/** A configuration document as a tree with the place of each value. All files of a folder share one tree. */
 
 export type Path = readonly (string | number)[]
 
-/** One text of configuration, for turning offsets into lines and columns. */
+/** A text of a configuration, which maps offsets to lines and columns. */
 export class SourceText {
   readonly file: string
   readonly text: string
@@ -13,7 +13,7 @@ export class SourceText {
     this.text = text
   }
 
-  /** 1-based line and column (in UTF-16 units, as editors count). */
+  /** 1-based line and column, in UTF-16 units as in editors. */
   place(offset: number): { line: number; column: number } {
     this.#starts ??= lineStarts(this.text)
     let low = 0
@@ -33,24 +33,24 @@ function lineStarts(text: string): number[] {
   return starts
 }
 
-/** Where something stands. */
+/** A position in a text. */
 export interface Place {
   readonly source: SourceText
   readonly offset: number
 }
 
-/** A value that (in part) came from the environment. It is never shown: messages show `text`. */
+/** A value that came from the environment, at least in part. It is never shown: messages show `text`. */
 export interface FromEnvironment {
-  /** As it stands in the file, `${NAME}` and all. */
+  /** As written in the file, with `${NAME}`. */
   readonly text: string
-  /** What the variables were replaced with. */
+  /** The values of the variables. */
   readonly values: readonly string[]
-  /** The number or boolean that the whole of an unquoted `${NAME}` reads as. */
+  /** If the whole value is an unquoted `${NAME}`: the number or boolean that it looks like. */
   readonly plain: number | boolean | undefined
 }
 
 interface NodeBase extends Place {
-  /** Values in it, itself included, aliases counted at each use. */
+  /** Number of values in it, including itself; aliases count at each use. */
   readonly size: number
 }
 
@@ -58,13 +58,13 @@ export interface ScalarNode extends NodeBase {
   readonly kind: 'scalar'
   value: string | number | boolean | null
   readonly environment: FromEnvironment | undefined
-  /** Something about it was reported already: whatever else is wrong with its value is a consequence. */
+  /** A problem was already reported for it: further ones are consequences. */
   readonly broken: boolean
 }
 
 export interface ListNode extends NodeBase {
   readonly kind: 'list'
-  /** Written in brackets rather than one item a line. */
+  /** Written in brackets, not one item per line. */
   readonly flow: boolean
   readonly items: readonly ConfigNode[]
 }
@@ -82,7 +82,7 @@ export interface Entry {
 
 export type ConfigNode = ScalarNode | ListNode | MapNode
 
-/** The plain value of a tree. Every call makes a new one. */
+/** The plain value of a tree. Each call creates a new one. */
 export function toValue(node: ConfigNode): unknown {
   if (node.kind === 'scalar') return node.value
   if (node.kind === 'list') return node.items.map(toValue)
@@ -91,12 +91,12 @@ export function toValue(node: ConfigNode): unknown {
   return value
 }
 
-/** What a path leads to: the node if it is there, and the entry or item it, or its nearest parent, is. */
+/** The target of a path. */
 export interface Located {
   readonly node: ConfigNode | undefined
-  /** The key in front of the node or of its nearest parent; undefined for a list item and for the root. */
+  /** The key of the node or of its nearest parent; undefined for list items and the root. */
   readonly key: Place | undefined
-  /** The node or its nearest parent. */
+  /** The node, or its nearest existing parent. */
   readonly nearest: ConfigNode
 }
 
@@ -113,7 +113,7 @@ export function locate(root: ConfigNode, path: Path, rootKey?: Place): Located {
   return { node: nearest, key, nearest }
 }
 
-/** Where to point at for a located value: at the value, or at its key when the value starts on a later line or is empty. */
+/** The place to report for a located value: the value, or its key if the value starts on a later line or is empty. */
 export function placeOf({ node, key, nearest }: Located): Place {
   if (!key) return nearest
   if (!node) return key

@@ -1,7 +1,7 @@
 import { formatProblem, type Problem } from '../../core/errors.js'
 import { type Path, type Place, pathText } from './node.js'
 
-/** Collects what is wrong in a configuration, to be reported at once. */
+/** Collects the problems of a configuration. */
 export class Problems {
   readonly #found = new Map<string, { problem: Problem; offset: number }>()
 
@@ -16,7 +16,7 @@ export class Problems {
     if (!this.#found.has(text)) this.#found.set(text, { problem, offset: at.offset })
   }
 
-  /** By file, and in each from top to bottom. */
+  /** Sorted by file, and by position in each file. */
   list(): Problem[] {
     const found = [...this.#found.values()]
     found.sort((a, b) =>

@@ -1,10 +1,10 @@
 /**
- * The parts of a YAML text whose structure is wrong somewhere: each is parsed by itself, so that one mistake does not
- * hide the others. A part is the whole text with everything else blank: offsets stay.
+ * Divides a YAML text whose structure is wrong into parts that are parsed separately, so one mistake does not hide
+ * others. A part is the whole text with everything else blanked out, which keeps offsets.
  */
 export interface Part {
   readonly text: string
-  /** The key at the top, and the key below it where the part is one entry of a section. */
+  /** The top-level key, and the key below it if the part is one entry of a section. */
   readonly path: readonly string[]
   /** Of the last key of the path. */
   readonly offset: number
@@ -13,15 +13,15 @@ export interface Part {
 interface Line {
   readonly start: number
   readonly end: number
-  /** Spaces before the text; undefined for a line without any, or with a comment only. */
+  /** Number of leading spaces; undefined for a line that is blank or only has a comment. */
   readonly indent: number | undefined
-  /** Without the spaces and a comment behind it. */
+  /** Without leading spaces and a trailing comment. */
   readonly text: string
 }
 
 const KEY = /^([\p{L}_][\p{L}\p{N}_.-]*)\s*:(?=\s|$)/u
 
-/** Divides a text at the keys at its top; undefined where it does not consist of such. */
+/** Divides a text at its top-level keys; undefined if it does not consist of them. */
 export function topParts(text: string): Part[] | undefined {
   const lines = linesOf(text).filter(({ indent }) => indent !== undefined)
   const parts: Part[] = []
@@ -38,7 +38,7 @@ export function topParts(text: string): Part[] | undefined {
   return parts
 }
 
-/** Divides the part of a section into one for each of its entries; undefined where it cannot be divided. */
+/** Divides the part of a section into its entries; undefined if that is impossible. */
 export function entryParts(part: Part): Part[] | undefined {
   const [head, ...lines] = linesOf(part.text).filter(({ indent }) => indent !== undefined)
   const depth = lines[0]?.indent
@@ -58,7 +58,7 @@ export function entryParts(part: Part): Part[] | undefined {
   return parts
 }
 
-/** The first line whose indentation fits no line above it, and the number of spaces that would. */
+/** The first line whose indentation matches no line above it, and the number of spaces that would. */
 export function misindented(text: string): { offset: number; spaces: number } | undefined {
   const open: number[] = []
   let above: Line | undefined
@@ -99,7 +99,7 @@ function linesOf(text: string): Line[] {
     const whole = text.slice(start, end).trimEnd()
     const shown = whole.trimStart() === '' || /^\s*#/.test(whole) ? '' : whole.replace(/\s+#.*$/, '')
     const indent = shown === '' ? undefined : /^ */.exec(shown)![0].length
-    // A tab may stand for any number of spaces: the line belongs to what is above it.
+    // A tab may stand for any number of spaces: the line belongs to the one above it.
     const deep = shown.slice(indent).startsWith('\t') ? Number.MAX_SAFE_INTEGER : indent
     lines.push({ start, end, indent: deep, text: shown.slice(indent ?? 0) })
     start = end
@@ -107,7 +107,7 @@ function linesOf(text: string): Line[] {
   return lines
 }
 
-/** `text` with everything blank but the given ranges. */
+/** Blanks out everything in `text` except the given ranges. */
 function only(text: string, ranges: readonly (readonly [from: number, to: number])[]): string {
   let kept = ''
   let at = 0

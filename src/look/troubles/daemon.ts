@@ -7,20 +7,20 @@ import { orphanTroubles } from './orphan.js'
 import { positionTroubles } from './position.js'
 import { tlsTroublesOf } from './tls.js'
 
-/** Something that wants somebody's attention, and what to do about it. */
+/** A problem, and what to do about it. */
 export interface Trouble {
   readonly what: string
-  /** Since when, how often and so on. */
+  /** Since when, how often and similar facts. */
   readonly detail?: string
   readonly todo: string
-  /** Commands that `todo` speaks of, each to be typed as it is. */
+  /** Commands that `todo` mentions, each ready to be typed. */
   readonly commands?: readonly string[]
 }
 
 const FULL_SHARE = 0.8
-/** Reasons of discards that lose nothing which is wanted. */
+/** Reasons for discarding events that are not wanted. */
 const NOT_LOST = new Set(['throttled', 'filtered', GIVEN_BACK])
-/** What is no dead letter either. */
+/** Reasons that leave no rejected event either. */
 const LOST_FROM_BUFFER: Readonly<Record<string, string>> = {
   buffer_full: 'They are lost, because when_full is drop_newest. With block the sources would wait.',
   buffer_corrupt: 'They are lost: the files of the buffer were damaged. The log names them.',
@@ -31,7 +31,7 @@ const DISCARDED = 'sluice_component_discarded_events_total'
 
 const REFUSED = 'They are lost: the destination rejected them, and on_reject is discard.'
 
-/** What is wrong with the daemon, the worst first. */
+/** The problems of the daemon, worst first. */
 export function troublesOf(view: DaemonView): Trouble[] {
   const { scrape, failing } = view
   const troubles: Trouble[] = []
@@ -107,7 +107,7 @@ export function troublesOf(view: DaemonView): Trouble[] {
   for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
     if (value === 0 || NOT_LOST.has(reason)) continue
-    // Those are in the dead-letter queue, or went where `.rejected` leads.
+    // These are in the dead-letter queue, or went to the readers of `.rejected`.
     if (scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason }) > 0) continue
     const lost = component_kind === 'destination' ? REFUSED : OF_OPTIONS
     troubles.push({

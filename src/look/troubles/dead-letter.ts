@@ -5,7 +5,7 @@ import { formatDuration } from '../../lib/units.js'
 import { counted, type DaemonView } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 
-/** Events that lie in the dead-letter queues now, with the commands that send them again. */
+/** Events in the dead-letter queues, with the commands that send them again. */
 export function deadLetterTroubles({ scrape, about }: Pick<DaemonView, 'scrape' | 'about'>): Trouble[] {
   const unwritable = scrape.all('sluice_dead_letters_unwritable').filter(({ value }) => value > 0)
   const blocked = unwritable.map(({ labels }) => ({
@@ -31,7 +31,8 @@ export function deadLetterTroubles({ scrape, about }: Pick<DaemonView, 'scrape' 
 export function resendCommand(id: string, about: DaemonView['about']): string {
   const config = about?.config ?? 'FILE'
   const words = ['sluice', 'resend', '--config', config, '--destination', id]
-  // The configuration may mean another folder here: it can be relative, or come from the environment of the daemon.
+  // The configuration may name another folder here, since it can be relative or come from the environment of the
+  // daemon.
   if (about && dataDirHere(about.config) !== about.data_dir) words.push(deadLetterPath(about.data_dir, id))
   return words.map(quoted).join(' ')
 }
@@ -46,7 +47,7 @@ function dataDirHere(config: string | undefined): string | undefined {
   }
 }
 
-/** For a POSIX shell. */
+/** Quotes a word for a POSIX shell. */
 function quoted(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`
 }

@@ -2,7 +2,7 @@ import { formatDuration } from '../../lib/units.js'
 import { clockTime, type DaemonView, type DestinationView } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 
-/** Destinations that do not deliver, with how their outage has gone so far. */
+/** Destinations that do not deliver, with the course of their outage. */
 export function destinationTroubles({ scrape, destinations, wall }: DaemonView): Trouble[] {
   return destinations
     .filter(({ state }) => state !== 'ready' && state !== 'stopped')

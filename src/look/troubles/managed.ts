@@ -2,14 +2,14 @@ import { formatDuration } from '../../lib/units.js'
 import type { DaemonView } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 
-/** A service that is restarted or updated is away for less. */
+/** A service that is restarted or updated is unreachable for less than this. */
 const AWAY_S = 60
 
 type View = Pick<DaemonView, 'managed' | 'wall'>
 
 const ago = (seconds: number) => formatDuration(Math.max(1, Math.round(seconds)) * 1000)
 
-/** Which pipeline and revision a managed daemon runs, and when the service answered last. */
+/** The pipeline and revision that a managed daemon runs, and when the service last responded. */
 export function managedLine({ managed, wall }: View): string | undefined {
   if (!managed) return undefined
   const { pipeline, service, revision, published, last_contact } = managed
@@ -19,7 +19,7 @@ export function managedLine({ managed, wall }: View): string | undefined {
   return `Pipeline ${pipeline}, ${runs}${newer}; ${contact} with ${service}`
 }
 
-/** A revision that cannot run, and a service that cannot be reached. */
+/** Reports a revision that cannot run, and a service that cannot be reached. */
 export function managedTroublesOf({ managed }: View): Trouble[] {
   if (!managed) return []
   const { service, revision, refused, refusal, unreachable_seconds = 0, unreachable, report_problem } = managed

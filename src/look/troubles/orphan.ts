@@ -2,17 +2,17 @@ import { adviceFor, type OrphanKind } from '../../engine/state/orphans.js'
 import { counted, type DaemonView, short } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 
-/** What a component left that is not configured any more. */
+/** Describes the data of a component that is not configured any more. */
 const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
   checkpoint: () => 'saved positions',
   buffer: events => (events > 0 ? `a buffer with ${counted(events, 'event')}` : 'a buffer that cannot be read now'),
   dead_letters: events => counted(events, 'dead letter'),
 }
 
-/** Events that nothing delivers. */
+/** Events that no destination delivers. */
 export const orphanTroubles = (view: DaemonView): Trouble[] => orphansIn(view, kind => kind !== 'checkpoint')
 
-/** What is worth knowing and costs no events: positions of sources that were removed, perhaps on purpose. */
+/** Data whose removal costs no events: positions of sources that may have been removed on purpose. */
 export const noticesOf = (view: DaemonView): Trouble[] => orphansIn(view, kind => kind === 'checkpoint')
 
 function orphansIn({ scrape }: DaemonView, isWanted: (kind: string) => boolean): Trouble[] {

@@ -1,10 +1,10 @@
 import type { DaemonView } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 
-/** A position that was not saved for this long, with something to save, is stuck. */
+/** If there is something to save, a position that was not saved for this long is stuck. */
 const OLD_S = 60
 
-/** Sources whose positions cannot be saved, or were not for a long time, and buffers of which the same is true. */
+/** Sources and buffers whose positions cannot be saved, or were not saved for a long time. */
 export function positionTroubles(view: DaemonView): Trouble[] {
   return [...sourceTroubles(view), ...bufferTroubles(view)]
 }

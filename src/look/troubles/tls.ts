@@ -2,7 +2,7 @@ import { formatDuration } from '../../lib/units.js'
 import { counted, type DaemonView } from '../daemon-view.js'
 import type { Trouble } from './daemon.js'
 
-/** Refusals that are longer ago are history. */
+/** Older refusals are not reported. */
 const RECENT_S = 3600
 const DAY_S = 86_400
 const SOON_S = 7 * DAY_S
