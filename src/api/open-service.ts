@@ -16,13 +16,16 @@ export interface OpenOptions {
 export interface OpenService {
   readonly service: Service
   readonly state: ServiceState
-  /** Writes down what is only in memory, and lets go of the store. */
+  /** Writes data that is only in memory, and closes the store. */
   close(): Promise<void>
 }
 
 const MINUTE_MS = 60_000
 
-/** Opens the store in `dataDir` and the service over it; StoreError SLUICE_STORE_IN_USE while another process has it. */
+/**
+ * Opens the store in `dataDir` and the service on top of it. Throws StoreError SLUICE_STORE_IN_USE if another process
+ * has it open.
+ */
 export async function openService(options: OpenOptions): Promise<OpenService> {
   const { dataDir, limits, random, ...rest } = options
   const state = await openState(dataDir, random, options.log)

@@ -4,7 +4,7 @@ import { apiCommands } from './commands/api.js'
 import { CONFIG, lookCommands } from './commands/look.js'
 import { serviceCommands } from './commands/service.js'
 
-/** Every command. The help, and whatever else describes the command line, is made from this table. */
+/** Every command. Help, completion and the manual page are generated from this table. */
 export const commands: readonly Command[] = [
   command({
     name: 'run',

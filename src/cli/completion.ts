@@ -15,10 +15,10 @@ const SHELLS: Readonly<Record<string, (model: CommandLineModel) => string>> = {
   fish: fishCompletion,
 }
 
-/** What `sluice completion` can write. */
+/** The possible arguments of `sluice completion`. */
 export const COMPLETIONS = [...Object.keys(SHELLS), 'ids'] as const
 
-/** Which components `sluice completion ids` lists, by the name of its option. */
+/** Filters the components that `sluice completion ids` lists, by the value of its option. */
 const KINDS: Readonly<Record<string, (box: { kind: string; type: string }) => boolean>> = {
   component: () => true,
   source: ({ kind }) => kind === 'source',
@@ -30,7 +30,7 @@ export interface CompletionOptions extends DaemonOptions {
   readonly of: string | undefined
 }
 
-/** Writes the script for a shell, or what that asks for while somebody types: ids, a line each. */
+/** Writes the script for a shell, or the ids that these scripts request, one per line. */
 export async function completion(
   what: string,
   { of = 'component', ...options }: CompletionOptions,
@@ -60,7 +60,7 @@ async function boxesOf(options: DaemonOptions, env: Io['env']): Promise<readonly
   if (options.config === undefined) return (await viewDaemon(findSocket(options, env), systemClock.now())).components
   const { sources, processors, destinations } = await loadDaemonConfig(options.config, env)
   const boxes = [...sources, ...processors, ...destinations]
-  // Side outputs that somebody reads can be tapped by their name.
+  // Side outputs with a reader can be tapped by name.
   const sides = boxes.flatMap(({ inputs }) => inputs.filter(input => input.includes('.')))
   return [...boxes, ...sides.map(id => ({ id, kind: 'output', type: '' }))]
 }

@@ -11,7 +11,7 @@ import type { Command, Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { manPage } from './man.js'
 
-/** What `sluice docs config` writes, by file name. */
+/** The output of `sluice docs config` by file name. */
 export function generatedFiles(known: readonly AnyDefinition[] = components): Readonly<Record<string, string>> {
   return {
     'schema.json': `${JSON.stringify(jsonSchema(known), null, 2)}\n`,
@@ -30,7 +30,7 @@ export function docs(io: Pick<Io, 'stdout'>, folder: string = join(packageFolder
   return EXIT.done
 }
 
-/** Writes the manual page; its date is that of SOURCE_DATE_EPOCH where that is set, so that a build can be repeated. */
+/** Writes the manual page. Its date is SOURCE_DATE_EPOCH if set, for reproducible builds. */
 export function man(commands: readonly Command[], io: Pick<Io, 'stdout' | 'env'>): number {
   const seconds = Number(io.env.SOURCE_DATE_EPOCH || Number.NaN)
   const time = Number.isSafeInteger(seconds) ? seconds * 1000 : systemClock.wall()

@@ -2,11 +2,11 @@
 import { holdSignals } from '../terminal/held-signals.js'
 
 /**
- * The entry of the program, and the only place that ends the process. It imports nothing that takes time to load before the signals are in hand: until a process
- * has a handler, SIGHUP ends it.
+ * The entry point of the program, and the only place that ends the process. It imports nothing slow before the signals
+ * are handled: without a handler, SIGHUP ends the process.
  */
 
-// With an argument, even an undefined one, process.exit replaces the exit code that the program has set.
+// With any argument, even undefined, process.exit overrides process.exitCode.
 const exit = (code?: number) => (code === undefined ? process.exit() : process.exit(code))
 await holdSignals(process.argv.slice(2), exit)
 const { runProgram } = await import('./program.js')

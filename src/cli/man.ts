@@ -1,7 +1,7 @@
 import type { Command } from '../terminal/command-line.js'
 import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } from '../terminal/help.js'
 
-/** The manual page, made from the tables that make `--help`. */
+/** Generates the manual page from the same tables as `--help`. */
 
 const FILES = [
   ['/etc/sluice/sluice.yaml', 'The configuration of the daemon, where the unit for systemd expects it.'],
@@ -9,7 +9,7 @@ const FILES = [
   ['/var/lib/sluice', 'Checkpoints, disk buffers, dead letters, and the socket of the daemon (sluice.sock).'],
 ] as const
 
-/** Text in roff: nothing in it is taken for an instruction, and quotes and dashes stay those of a terminal. */
+/** Escapes text for roff: nothing is interpreted as a request, and quotes and dashes stay ASCII. */
 function plain(text: string): string {
   return text
     .replaceAll('\\', '\\e')
@@ -25,7 +25,7 @@ function plain(text: string): string {
 
 const bold = (text: string) => `\\fB${plain(text)}\\fR`
 
-/** Running text: what stands between backquotes is bold. Broken into short lines, which become paragraphs again. */
+/** Running text: parts in backquotes are bold. It is broken into short lines, which roff fills again. */
 function prose(text: string): string {
   const roff = text
     .split(/`([^`]+)`/)
@@ -34,7 +34,7 @@ function prose(text: string): string {
   return roff.replace(/(.{60,80}?) (?=\S{1,40})/g, '$1\n').replace(/^\./gm, '\\&.')
 }
 
-/** A usage line: what is typed as it stands is bold, what a value is put for is not. */
+/** A usage line: literal words are bold, placeholders are not. */
 function synopsis(command: Command): string {
   const words = usage(command).split(' ')
   return words
@@ -60,7 +60,7 @@ function section(command: Command): string {
   ].join('')
 }
 
-/** The whole page in roff; `day` as in 2031-02-03. */
+/** The complete page in roff; `day` as in 2031-02-03. */
 export function manPage(commands: readonly Command[], version: string, day: string): string {
   return [
     `.TH SLUICE 1 ${day} "sluice ${plain(version)}" "User Commands"\n`,

@@ -6,12 +6,12 @@ import { endProcess } from '../terminal/end.js'
 import { textStderr } from '../terminal/stderr.js'
 import { commands } from './commands.js'
 
-/** The process: its streams, its last resort for errors, its end. */
+/** Sets up the process: its streams, the handling of unexpected errors, and its end. */
 
-/** How long handles that a finished command left open may keep the process. */
+/** How long handles that a finished command left open may keep the process alive. */
 const LEFTOVER_MS = 250
 
-/** Does what the arguments say, and sees the process to its end. */
+/** Runs the command in the arguments and ends the process. */
 export async function runProgram(exit: (code?: number) => never): Promise<void> {
   const { argv, env, stdout, stderr } = process
   const args = argv.slice(2)
@@ -21,10 +21,10 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     output.write(`${describe(error, env)}\n`)
     void endProcess(() => exit(EXIT.failed), output)
   })
-  // A reader that left early (`| head`) wants no more; events that have nowhere to go are a failure.
+  // A reader that exits early (`| head`) has read enough, but events without a destination are a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') throw error
-    // A run that writes events to it listens as well, and ends in order.
+    // A run that writes events to stdout has its own listener and ends gracefully.
     if (stdout.listenerCount('error') > 1) return
     if (!ships(args)) exit(EXIT.done)
     output.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
@@ -36,7 +36,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     stdout,
     stderr: output,
     env,
-    // Opened by those who read it only.
+    // Opened only by commands that read it.
     get stdin() {
       return process.stdin
     },
@@ -44,7 +44,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
   const problem = nodeProblem()
   if (problem) stderr.write(`sluice: ${problem}\n`)
   process.exitCode = problem ? EXIT.failed : await dispatch(args, commands, io)
-  // A reader may take its time, as a pager does; what a run could not write is read again after the next start.
+  // A reader such as a pager may take its time. Events that a run could not write are read again after the next start.
   const limitMs = ships(args) ? LEFTOVER_MS : undefined
   for (const stream of [stdout, stderr]) await flushed(stream, limitMs)
   setTimeout(() => void endProcess(exit, output), LEFTOVER_MS).unref()

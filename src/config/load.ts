@@ -54,7 +54,7 @@ export interface Config {
   readonly tests: readonly ConfigTest[]
   /** Whether it is the local part of a managed daemon, to be completed with the published pipeline. */
   readonly isLocalPart: boolean
-  /** What a pipeline from elsewhere may do here. */
+  /** What a published pipeline may do on this machine. */
   readonly managed: ManagedOptions
   /** The section `service`; undefined if there is none. */
   readonly service: (Omit<ServiceOptions, 'data_dir'> & { readonly dataDir: string }) | undefined

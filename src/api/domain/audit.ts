@@ -7,10 +7,10 @@ import type { Principal } from './keys/principal.js'
 import { type AuditRecord, at } from './records.js'
 
 const DAY_MS = 86_400_000
-/** Entries looked at before others get their turn. */
+/** Entries processed before other work gets a turn. */
 const PORTION = 500
 
-/** What was done, by whom. Entries are written together with the change they record, and never changed. */
+/** Records who did what. An entry is written together with the change it records, and never modified. */
 export class Audit {
   readonly #context: Context
 
@@ -18,7 +18,7 @@ export class Audit {
     this.#context = context
   }
 
-  /** Newest first. Of the account acted in; at enterprise scope what concerns no account. */
+  /** Newest first. Entries of the account acted in, or of the enterprise itself at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AuditDocument>> {
     requireScope(principal, principal.account ? 'account:manage' : 'enterprise:manage')
     return this.#context.pageBackwards<AuditRecord>(
@@ -27,7 +27,7 @@ export class Audit {
     )
   }
 
-  /** Removes what is older than is kept. */
+  /** Removes entries older than the retention period. */
   async forgetOld(): Promise<void> {
     const { store, clock, limits } = this.#context
     const oldest = clock.wall() - limits.auditDays * DAY_MS
@@ -38,7 +38,7 @@ export class Audit {
       const last = entries.at(-1)!.key
       const old = entries.filter(({ value }) => timeOfId((value as AuditRecord).id) < oldest)
       if (old.length > 0) await store.write(old.map(({ key }) => ({ key, value: undefined })))
-      // The rest of an account's entries is younger still.
+      // All other entries of this account are newer.
       after = old.at(-1)?.key === last ? last : `${last.slice(0, last.lastIndexOf('/'))}/~`
     }
   }

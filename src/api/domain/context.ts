@@ -13,27 +13,27 @@ import { type AuditRecord, at } from './records.js'
 import { Turns } from './turns.js'
 
 export interface ServiceLimits {
-  /** Requests of one key. */
+  /** Requests with one key. */
   readonly requestsPerKey: Rate
-  /** Tries with a key that does not exist, from one address. Who has a right key is not held up. */
+  /** Attempts with unknown keys from one address. Requests with a valid key are not limited by it. */
   readonly failedTries: Rate
   readonly accounts: number
-  /** Of one account, as are the next ones. */
+  /** Per account, as are the next ones. */
   readonly users: number
   readonly serviceAccounts: number
   readonly pipelines: number
   readonly secrets: number
   readonly daemons: number
-  /** Daemons that one user or service account may register. */
+  /** New daemons that one user or service account may register. */
   readonly newDaemons: Rate
-  /** Changes that one user or service account may make, and all of an account. */
+  /** Changes by one user or service account, and by all of an account. */
   readonly changes: Rate
   readonly changesOfAccount: Rate
   readonly keysPerUser: number
-  /** Kept for each pipeline; the published one always is. */
+  /** Retained revisions per pipeline; the published one is always retained. */
   readonly revisions: number
   readonly configBytes: number
-  /** Sources, processors and destinations of a pipeline. */
+  /** Sources, processors and destinations of one pipeline. */
   readonly components: number
   readonly auditDays: number
 }
@@ -59,19 +59,19 @@ export const DEFAULT_LIMITS: ServiceLimits = {
 
 export interface ServiceOptions {
   readonly store: Store
-  /** Of the keyed hash that keys are stored as. */
+  /** The key of the HMAC under which access keys are stored. */
   readonly secret: Buffer
   readonly clock: Clock
   readonly random: (bytes: number) => Buffer
   readonly log: Logger
-  /** What pipelines may be made of. */
+  /** The component types that pipelines may use. */
   readonly components: readonly AnyDefinition[]
   readonly limits?: Partial<ServiceLimits>
-  /** Whether it looks after itself by timers; otherwise `tick` and `sweep` are for the caller. */
+  /** Whether to run periodic tasks with timers; otherwise the caller must call `tick` and `sweep`. */
   readonly background?: boolean
 }
 
-/** Records of a page together: clients that do not read what they ask for hold its text in memory. */
+/** Limit of the records of a page: a client that does not read its responses keeps their text in memory. */
 const PAGE_BYTES = 1024 * 1024
 
 const ENDS = /\.(?:remove|revoke)$/
@@ -86,7 +86,7 @@ export class Context {
   readonly log: Logger
   readonly limits: ServiceLimits
   readonly ids: Ids
-  /** By account, or by enterprise for what belongs to none. */
+  /** By account, or by enterprise for entities that belong to no account. */
   readonly turns = new Turns()
   readonly #pages = new WeakMap<readonly Entry[], Page<unknown>>()
   readonly #changes: RateLimiter
@@ -106,10 +106,10 @@ export class Context {
     this.ids = new Ids(clock, random)
   }
 
-  /** Now, or so much later. */
+  /** The current time, or `laterMs` after it. */
   time(laterMs = 0): string {
     const ms = Math.floor(this.clock.wall()) + laterMs
-    // Every request asks, many in the same millisecond.
+    // Cached, since every request asks for it, many in the same millisecond.
     if (ms !== this.#timeMs) {
       this.#timeMs = ms
       this.#time = new Date(ms).toISOString()
@@ -117,12 +117,12 @@ export class Context {
     return this.#time
   }
 
-  /** Undefined: missing. The type is what was written under such keys. */
+  /** Undefined if it is missing. The type is that of the values written under such keys. */
   async read<T>(key: string): Promise<T | undefined> {
     return (await this.store.get(key)) as T | undefined
   }
 
-  /** Durable when it resolves; ApiError 409 when something was changed in between. */
+  /** Resolves when the changes are durable. Throws ApiError 409 if something was modified in between. */
   async write(changes: readonly Change[], expected: readonly Expected[] = []): Promise<void> {
     try {
       await this.store.write(changes, expected)
@@ -139,13 +139,13 @@ export class Context {
     return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1 }))
   }
 
-  /** The newest first. */
+  /** Newest first. */
   async pageBackwards<T>(prefix: string, { limit, after }: PageQuery): Promise<Page<T>> {
     const from = after === undefined ? {} : { after: prefix + after }
     return this.#pageOf(prefix, limit, await this.store.list(prefix, { ...from, limit: limit + 1, reverse: true }))
   }
 
-  /** The same page for the same entries: what is made of a page can be kept with it. */
+  /** Returns the same page for the same entries, which allows caching what is derived from it. */
   #pageOf<T>(prefix: string, limit: number, entries: readonly Entry[]): Page<T> {
     const known = this.#pages.get(entries)
     if (known) return known as Page<T>
@@ -156,7 +156,7 @@ export class Context {
     return page
   }
 
-  /** Not more than a page may have, and always the first. */
+  /** As many entries as fit on a page, and at least one. */
   #asFit(entries: readonly Entry[]): readonly Entry[] {
     let bytes = 0
     const end = entries.findIndex(({ value }, i) => {
@@ -166,15 +166,15 @@ export class Context {
     return end < 0 ? entries : entries.slice(0, end)
   }
 
-  /** Throws 409 when a list has `most` entries already. */
+  /** Throws 409 if the list already has `most` entries. */
   async room(prefix: string, most: number, what: string): Promise<void> {
     const entries = await this.store.list(prefix, { limit: most })
     if (entries.length >= most) throw tooMany(most, what)
   }
 
   /**
-   * The entry of the audit log for what is written along with it. Details hold no secret. Throws ApiError 429 when there
-   * were too many changes: each one stays in the store for a long time, also when it is undone.
+   * Creates the audit entry to be written along with a change. Details must not contain secrets. Throws ApiError 429
+   * after too many changes: each one stays in the store for a long time, even if it is undone.
    */
   audit(principal: Principal, action: string, target: { type: string; id: string }, details: Details = {}): Change {
     const { type, subject, keyId, enterpriseId, address, requestId } = principal
@@ -192,7 +192,7 @@ export class Context {
   }
 
   #countChange({ subject, account, enterpriseId }: Principal, action: string): void {
-    // What ends something undoes an earlier change, and nobody must be able to keep a key from being revoked.
+    // Revoking or removing something is never limited: no one must be able to prevent that a key is revoked.
     if (ENDS.test(action)) return
     const own = this.#changes.take(subject.id)
     const state = own.allowed ? this.#changesOfAccounts.take(account?.id ?? enterpriseId) : own

@@ -1,7 +1,4 @@
-/**
- * What follows from something that never changes, and that comes out of the store as the same object for a while: kept
- * as long as that is.
- */
+/** Caches values derived from immutable objects, such as those that the store returns, as long as the objects exist. */
 export class Derived<R extends object, T> {
   readonly #known = new WeakMap<R, T>()
   readonly #derive: (from: R) => T

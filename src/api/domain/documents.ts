@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { ROLES, SCOPES } from './accounts/scopes.js'
 
-/** What the service answers with, in the names of the API. Optional is only what is shown once. */
+/** The documents of responses, with the names of the API. Only what is shown once is optional. */
 
 export const id = z
   .string()
@@ -29,7 +29,7 @@ export const userDocument = z
   .meta({ id: 'User' })
 export type UserDocument = z.output<typeof userDocument>
 
-/** A user with a first key, to be handed to that person. */
+/** A user with a first key, to be passed to that person. */
 export const invitedUserDocument = userDocument
   .extend({ key: freshKey, key_id: id, expires_at: time.nullable() })
   .meta({ id: 'InvitedUser' })
@@ -115,7 +115,7 @@ export const pipelineDocument = z
   .meta({ id: 'Pipeline' })
 export type PipelineDocument = z.output<typeof pipelineDocument>
 
-/** A pipeline whose revision was published just now. */
+/** A pipeline with the revision that was just published. */
 export const publishedPipelineDocument = pipelineDocument
   .extend({
     service_bounds: z
@@ -149,7 +149,7 @@ export const secretDocument = z
   .meta({ id: 'Secret' })
 export type SecretDocument = z.output<typeof secretDocument>
 
-/** What a daemon runs. */
+/** The revision for a daemon to run. */
 export const publishedDocument = z
   .object({ id, account_id: id, title: z.string(), revision: z.int(), config, published_at: time })
   .meta({ id: 'PublishedPipeline' })
@@ -192,14 +192,14 @@ export const auditDocument = z
   .meta({ id: 'AuditEntry' })
 export type AuditDocument = z.output<typeof auditDocument>
 
-/** A part of a list; `next` is the `after` of the rest, null at the end. */
+/** A page of a list; `next` is the `after` of the following page, null on the last one. */
 export interface Page<T> {
   readonly items: readonly T[]
   readonly next: string | null
   readonly limit: number
 }
 
-/** What `sluice admin init --json` prints. */
+/** Output of `sluice admin init --json`. */
 export interface InitResult {
   readonly enterprise: { readonly id: string }
   readonly account: { readonly id: string; readonly short_id: string }

@@ -1,20 +1,20 @@
 import type { Principal } from './keys/principal.js'
 
-/** One thing wrong in what was sent: `config.processors.limit.window`, `title`. */
+/** One problem of a request; the path is as in `config.processors.limit.window`, `title`. */
 export interface Fault {
   readonly path: string
   readonly message: string
 }
 
-/** What the service refuses, as it answers: `{"code","message","errors"}`. No message shows a key. */
+/** An error response of the service: `{"code","message","errors"}`. No message contains a key. */
 export class ApiError extends Error {
   readonly status: number
-  /** Stable, in snake case; programs decide by it. */
+  /** Stable and in snake case; programs may depend on it. */
   readonly code: string
   readonly errors: readonly Fault[]
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** Who asked, where that was known already: the answer is an authenticated one then. */
+  /** The caller, if already known; then the response has the headers of authenticated ones. */
   readonly principal: Principal | undefined
 
   constructor(
@@ -37,12 +37,12 @@ export class ApiError extends Error {
   }
 }
 
-/** For what is not there, and for what is another account's: nobody can tell the two apart. */
+/** For entities that do not exist and for those of other accounts: callers cannot distinguish the two. */
 export function notFound(what: string): ApiError {
   return new ApiError(404, 'not_found', `there is no such ${what}`)
 }
 
-/** Authentication failed. `problem` stands in the code: `token_expired`. */
+/** Authentication failed. `problem` is part of the code: `token_expired`. */
 export function unauthorized(problem: string, message: string): ApiError {
   return new ApiError(401, `token_${problem}`, message, { headers: { 'www-authenticate': 'Token realm="sluice"' } })
 }

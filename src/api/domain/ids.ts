@@ -5,10 +5,10 @@ export const ID = /^[0-9a-f]{24}$/
 
 const SHORT_ALPHABET = '0123456789abcdefghijklmnopqrstuvwxyz'
 const SHORT_LENGTH = 9
-/** The last byte value below which each letter is as likely as any other. */
+/** Larger byte values are dropped, which makes all letters equally likely. */
 const FAIR = 256 - (256 % SHORT_ALPHABET.length)
 
-/** Makes ids: 6 bytes of time and 6 of chance, so that lists are in the order in which things were made. */
+/** Creates ids of 6 bytes of time and 6 random bytes, so lists are sorted by creation time. */
 export class Ids {
   readonly #clock: Clock
   readonly #random: (bytes: number) => Buffer
@@ -19,13 +19,13 @@ export class Ids {
     this.#random = random
   }
 
-  /** Greater than every one before it in this process. */
+  /** Greater than all previous ones in this process. */
   next(): string {
     this.#last = Math.max(Math.floor(this.#clock.wall()), this.#last + 1)
     return this.#last.toString(16).padStart(12, '0') + this.#random(6).toString('hex')
   }
 
-  /** 9 letters and digits; the caller sees to it that no other account has them. */
+  /** 9 letters and digits; the caller must check that they are unique. */
   short(): string {
     let text = ''
     while (text.length < SHORT_LENGTH) {
@@ -37,7 +37,7 @@ export class Ids {
   }
 }
 
-/** When an id was made, in milliseconds since the epoch. */
+/** When an id was created, in milliseconds since the epoch. */
 export function timeOfId(id: string): number {
   return Number.parseInt(id.slice(0, 12), 16)
 }

@@ -4,11 +4,11 @@ import { trimKey } from '../../http/auth/auth-options.js'
 import { ENTERPRISE_SCOPES, ROLES, SCOPES } from './accounts/scopes.js'
 import { HEALTHS, time } from './documents.js'
 
-/** What the service takes, every part of it bounded. */
+/** The inputs of requests. Every part is limited in size. */
 
 const DAY_MS = 86_400_000
 const LONGEST_TITLE = 200
-/** Control characters, and those that turn text around. */
+/** Control characters, and characters that change the direction of text. */
 const UNSHOWABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u
 
 const text = (most: number) =>
@@ -28,7 +28,7 @@ const email = z
   .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
   .transform(value => value.toLowerCase())
 
-/** A duration, or a number of seconds. */
+/** A duration or a number of seconds. */
 function period(least: number, most: number) {
   return z
     .union(
@@ -147,7 +147,7 @@ export const reportInput = z.strictObject({
 })
 export type ReportInput = z.output<typeof reportInput>
 
-/** Which part of a list. */
+/** Selects a page of a list. */
 export const pageQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(50),
   after: z.string().min(1).max(200).optional().describe('`next` of the page before.'),

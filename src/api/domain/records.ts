@@ -3,7 +3,10 @@ import type { AuditDocument, DaemonDocument } from './documents.js'
 import type { TokenType } from './keys/principal.js'
 import type { Sealed } from './secrets/sealer.js'
 
-/** What the store holds, and under which keys. Nothing here is, or leads to, an access key: only its keyed hash. */
+/**
+ * The records of the store and their keys. Access keys cannot be derived from anything in it: only their keyed hashes
+ * are stored.
+ */
 
 export interface EnterpriseRecord {
   readonly id: string
@@ -30,10 +33,10 @@ export interface UserRecord {
   readonly created_at: string
 }
 
-/** A key as its owner knows it. */
+/** A key as listed for its owner. */
 export interface KeyRef {
   readonly id: string
-  /** Where its KeyRecord is. */
+  /** Leads to its KeyRecord. */
   readonly hash: string
   readonly created_at: string
   readonly expires_at: string | null
@@ -49,7 +52,7 @@ export interface ServiceAccountRecord {
   readonly created_at: string
   /** null: revoked. */
   readonly key: KeyRef | null
-  /** The one before, while it is in its grace. */
+  /** The previous key during its grace period. */
   readonly old_key: KeyRef | null
 }
 
@@ -57,11 +60,14 @@ export interface UserKeyRecord extends KeyRef {
   readonly title: string
   /** null: not narrowed. */
   readonly scopes: readonly Scope[] | null
-  /** The key that it was made with, of the same user; revoking that one ends this one too. Missing in old records. */
+  /** The key it was created with, of the same user; revoking that one also revokes this one. Missing in old records. */
   readonly parent_id?: string | null
 }
 
-/** Found by the hash of a key; says whose it is. It stays for a while after its end: the answer can then say why it ended. */
+/**
+ * The owner of a key, found by the hash of the key. It is kept for a while after its end, to explain why the key does
+ * not work.
+ */
 export interface KeyRecord {
   readonly id: string
   readonly type: TokenType
@@ -73,11 +79,14 @@ export interface KeyRecord {
   readonly created_at: string
   readonly expires_at: string | null
   readonly revoked_at: string | null
-  /** Of the first key of a user: the latest end of keys made with it, null for none. Others give their own end. */
+  /**
+   * For the first key of a user: the latest end of keys created with it, null for none. Other keys pass on their own
+   * end.
+   */
   readonly gives_until?: string | null
 }
 
-/** A literal key of a configuration, encrypted. The configuration has a mark in its place. */
+/** An encrypted literal key of a configuration, which has a placeholder in its place. */
 export interface SealedLiteral {
   readonly path: readonly string[]
   readonly sealed: Sealed
@@ -89,12 +98,12 @@ export interface PipelineRecord {
   readonly account_id: string
   readonly title: string
   readonly config: Readonly<Record<string, unknown>>
-  /** Of a configuration that an earlier version saved; new ones have none. */
+  /** For a configuration saved by an earlier version; new ones have none. */
   readonly literals?: readonly SealedLiteral[]
   readonly revision: number
   readonly published_revision: number | null
   readonly published_at: string | null
-  /** Counts every change; the ETag. */
+  /** Incremented by every change; the source of the ETag. */
   readonly version: number
   readonly created_at: string
   readonly updated_at: string
@@ -110,9 +119,9 @@ export interface RevisionRecord {
   readonly created_by: { readonly id: string; readonly email: string }
 }
 
-/** A secret of an account. Its value is encrypted. */
+/** A secret of an account, with its encrypted value. */
 export interface SecretRecord {
-  /** Another one each time a value is saved. */
+  /** Changes each time a value is saved. */
   readonly id: string
   readonly name: string
   readonly sealed: Sealed
@@ -127,10 +136,10 @@ export type DaemonRecord = Omit<DaemonDocument, 'published_revision' | 'behind' 
   readonly registered_at?: string
 }
 
-/** Stands for the account where something belongs to the enterprise itself. */
+/** In place of an account id for entities of the enterprise itself. */
 const NO_ACCOUNT = 'enterprise'
 
-/** Keys of the store. Those that end in a slash are prefixes of lists. */
+/** Keys of the store. Those that end with a slash are prefixes of lists. */
 export const at = {
   initialized: 'initialized',
   enterprise: (id: string) => `enterprise/${id}`,
@@ -154,7 +163,7 @@ export const at = {
   allKeys: 'key/',
   key: (hash: string) => `key/${hash}`,
   keyEnds: 'key-end/',
-  /** In the order in which keys end, or have ended. */
+  /** Sorted by the time when keys end or have ended. */
   keyEnd: (time: string, id: string) => `key-end/${time}/${id}`,
   keyUse: (id: string) => `key-use/${id}`,
   allPipelines: 'pipeline/',
@@ -162,14 +171,14 @@ export const at = {
     account === undefined ? `pipeline/${enterprise}/` : `pipeline/${enterprise}/${account}/`,
   pipeline: (enterprise: string, account: string, id: string) => `pipeline/${enterprise}/${account}/${id}`,
   allRemovedPipelines: 'removed-pipeline/',
-  /** Until the files of its run are removed, too. */
+  /** Exists until the files of its run are removed as well. */
   removedPipeline: (id: string) => `removed-pipeline/${id}`,
   revisions: (pipeline: string) => `revision/${pipeline}/`,
   revision: (pipeline: string, revision: number) => `revision/${pipeline}/${String(revision).padStart(10, '0')}`,
-  /** Whether all revisions were counted and their literal keys encrypted, see prepare-revisions.ts. */
+  /** Whether the migration in prepare-revisions.ts is complete. */
   revisionsPrepared: 'revisions-prepared',
   allRevisionBytes: 'revision-bytes/',
-  /** What the revisions of a pipeline take. */
+  /** Size of the revisions of a pipeline. */
   revisionBytes: (account: string, pipeline: string) => `revision-bytes/${account}/${pipeline}`,
   secrets: (account: string) => `secret/${account}/`,
   secret: (account: string, name: string) => `secret/${account}/${name}`,

@@ -23,28 +23,29 @@ import { Secrets } from './secrets/secrets.js'
 export type { InitOptions } from './accounts/first-steps.js'
 export type { ServiceLimits, ServiceOptions } from './context.js'
 
-/** How often what is only in memory is written down, and how many times that until it is looked at what is old. */
+/** How often data in memory is written to the store, and after how many of these intervals old data is removed. */
 const TICK_MS = 10_000
 const USES_EVERY = 6
 const SWEEP_EVERY = 360
 
-/** Numbers for metrics. */
+/** Counts for metrics. */
 export interface ServiceCounts {
   /** Refused keys by problem: missing, malformed, unknown, expired, revoked. */
   readonly refusedKeys: Readonly<Record<string, number>>
   readonly authenticated: number
   readonly rateLimited: number
-  /** Daemons that made room for new ones, and new ones that were refused. */
+  /** Daemons that were removed to make room for new ones, and new ones that were refused. */
   readonly daemonsEvicted: number
   readonly daemonsRefused: number
-  /** As of the last look, which is taken every hour. */
+  /** As of the last hourly check. */
   readonly keysExpiringSoon: number
   readonly keysExpired: number
 }
 
 /**
- * Everything the service knows how to do, without HTTP. Each method takes the principal first, checks scope, role and
- * visibility itself, and writes its audit entry with the change. Inputs are what the schemas of inputs.ts give.
+ * All functions of the service, independent of HTTP. Each method takes the principal first, checks scope, role and
+ * visibility itself, and writes its audit entry together with the change. Inputs must be parsed by the schemas of
+ * inputs.ts.
  */
 export class Service {
   readonly accounts: Accounts
@@ -91,12 +92,15 @@ export class Service {
     return service
   }
 
-  /** At once where it can; throws or rejects with ApiError 401 with token_missing, token_malformed, token_unknown, token_expired or token_revoked; 403; 429. */
+  /**
+   * Synchronous if possible. Throws or rejects with ApiError 401 (token_missing, token_malformed, token_unknown,
+   * token_expired or token_revoked), 403 or 429.
+   */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.authenticate(request)
   }
 
-  /** Makes the first enterprise, account, manager and keys; ApiError 409 already_initialized. */
+  /** Creates the first enterprise, account, manager and keys; throws ApiError 409 already_initialized. */
   init(options: InitOptions = {}): Promise<InitResult> {
     return initialize(this.#context, this, options)
   }
@@ -106,7 +110,7 @@ export class Service {
     return (await this.#context.read(at.initialized)) !== undefined
   }
 
-  /** What this token is. */
+  /** Describes the token. */
   token(principal: Principal): TokenDocument {
     const { type, subject, account, enterpriseId, role, scopes, expiresAt, keyId, delegated } = principal
     return {
@@ -131,20 +135,20 @@ export class Service {
     return { ...counted, keysExpiringSoon: expiringSoon, keysExpired: expired }
   }
 
-  /** Writes down what is only in memory (last uses, reports). */
+  /** Writes data that is only in memory (last uses, reports). */
   async flush(): Promise<void> {
     await this.fleet.flush()
     await this.#keys.flush()
   }
 
-  /** Warns of keys that expire, and forgets what is too old. */
+  /** Warns of keys that expire soon, and removes old data. */
   async sweep(): Promise<void> {
     await this.#keyEnds.look()
     await this.fleet.forgetOld()
     await this.audit.forgetOld()
   }
 
-  /** Ends what it does by itself, and flushes as far as that is possible. The store stays open. */
+  /** Stops periodic tasks, and flushes if possible. The store stays open. */
   async close(): Promise<void> {
     this.#stopTicking()
     await this.#busy

@@ -1,4 +1,4 @@
-/** Lets work with the same key happen one after the other, and all other work at the same time. */
+/** Runs work with the same key one after the other, and all other work concurrently. */
 export class Turns {
   readonly #last = new Map<string, Promise<unknown>>()
 

@@ -18,11 +18,11 @@ import type { Route } from './route.js'
 import { allRoutes } from './routes.js'
 import { Sender } from './sender.js'
 
-/** The HTTP of the service: every route, authentication in front of each, envelopes around what they say. */
+/** The HTTP server of the service: all routes, authentication, and response envelopes. */
 
 export interface AppOptions extends Required<HttpTimeouts> {
   readonly service: Service
-  /** Undefined: this process takes no events. */
+  /** Undefined: this process accepts no events. */
   readonly ingest?: Ingest | undefined
   readonly log: Logger
   readonly counts?: RequestCounts
@@ -31,16 +31,16 @@ export interface AppOptions extends Required<HttpTimeouts> {
   readonly clock?: Clock
   readonly maxBody: number
   readonly trustedProxies: readonly string[]
-  /** Bounds the connections. */
+  /** Limits the connections. */
   readonly connections: Connections
   readonly tls?: TlsOptions | undefined
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
-/** Longer parts of a path are of no id. */
+/** A longer path parameter cannot be an id. */
 const LONGEST_PARAM = 100
 
-/** The app, ready to listen. */
+/** Builds the app, ready to listen. */
 export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
   const { log, service, counts = new RequestCounts() } = options
   const sender = new Sender(log, counts, options.clock ?? systemClock, options.requestLog)
@@ -71,7 +71,7 @@ export async function buildApp(options: AppOptions): Promise<FastifyInstance> {
     done(expect === undefined || /^100-continue$/i.test(expect) ? undefined : unexpected())
   })
   app.setNotFoundHandler(async request => {
-    // Nobody needs a key to learn that there is no such path; a key that is sent is checked all the same.
+    // Unknown paths are reported without a key, but a key that is sent is checked anyway.
     if (request.headers.authorization !== undefined) await enter(request)
     throw new ApiError(404, 'not_found', 'there is no such path')
   })
@@ -109,7 +109,7 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
       sender.refuse(error, request, reply)
     },
   } as const
-  // A request without a Host is answered by the app, too, with its id.
+  // The app also answers requests without a Host header, which gives them a request id.
   const server = { requireHostHeader: false, ...timeoutOptions(options) }
   const app = (
     tls ? fastify({ ...common, https: { ...server, ...tls } }) : fastify({ ...common, http: server })
@@ -129,12 +129,12 @@ function create(options: AppOptions, sender: Sender): FastifyInstance {
   return app
 }
 
-/** Of the client. What a trusted proxy passed on is whatever the client has written, unless the proxy looks at it. */
+/** The address of the client. A trusted proxy may pass on anything that the client has written. */
 function addressOf({ ip, raw }: FastifyRequest): string {
   return isIP(ip) === 0 ? (raw.socket.remoteAddress ?? '') : ip
 }
 
-/** Refuses what is no request that the app could answer. */
+/** Answers input that is not a request the app could handle. */
 function refuseBare(
   socket: Socket,
   status: number,
@@ -155,7 +155,7 @@ const BARE: Readonly<Record<number, string>> = {
   431: 'the headers are too large',
 }
 
-/** Finds out who asks, at once where that is possible; throws, or rejects with, what the service refuses. */
+/** Authenticates a request, synchronously if possible. Throws or rejects if the service refuses it. */
 type Enter = (request: FastifyRequest) => Promise<void> | undefined
 
 function serve(
@@ -195,7 +195,7 @@ function serve(
   })
 }
 
-/** Answers 405 to what no route of a path is for. */
+/** Responds with 405 to methods that no route of a path supports. */
 function refuseOtherMethods(app: FastifyInstance, routes: readonly Route[], enter: Enter): void {
   for (const path of new Set(routes.map(({ path }) => path))) {
     const own: string[] = routes.filter(route => route.path === path).map(({ method }) => method)

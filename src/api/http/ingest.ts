@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Principal } from '../domain/keys/principal.js'
 
-/** What became of a request with events. */
+/** The response to a request with events. */
 export interface IngestAnswer {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
@@ -10,13 +10,14 @@ export interface IngestAnswer {
 }
 
 /**
- * Takes the events of requests and runs them through published pipelines. It is called after authentication, before
- * any byte of the body was read, for POST requests only. It checks the scope and the visibility of the pipeline itself.
+ * Accepts the events of requests and runs them through published pipelines. It is called after authentication, for POST
+ * requests only, before the body is read. It checks the scope and the visibility of the pipeline itself.
  */
 export interface Ingest {
   /**
-   * Reads the body of `request` (its headers have the content type, encoding and idempotency-key) and answers once the
-   * events are safe. Throws ApiError or Refusal for what it refuses, Gone when the client went away; what is left of the body then is read past by the caller.
+   * Reads the body of `request` (whose headers have the content type, encoding and idempotency-key) and resolves once
+   * the events are stored durably. Throws ApiError or Refusal if it refuses the request, and Gone if the client has
+   * disconnected; the caller discards the rest of the body.
    */
   ingest(principal: Principal, pipelineId: string, request: IncomingMessage): Promise<IngestAnswer>
 }

@@ -11,21 +11,21 @@ import { accountOf } from '../domain/keys/principal.js'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** What its body holds, until it is answered; undefined where no body is read. */
+    /** Memory reserved for the body until the request is answered; undefined if no body is read. */
     lease: Lease | undefined
   }
 }
 
-/** No document that anybody means is nested deeper; what walks through one may be recursive. */
+/** No legitimate document is nested deeper. The limit makes recursion over documents safe. */
 const DEEPEST = 64
 
-/** What the bodies of all requests under way may take, if that is not less than LARGEST of the largest size. */
+/** Limit of the bodies of all unanswered requests, but at least LARGEST bodies of the maximum size. */
 const MOST_BYTES = 32 * 1024 * 1024
 const LARGEST = 8
 
 /**
- * Makes the app of `plugin` read bodies as JSON of up to `maxBytes`, and refuse all others. An empty body is none. What bodies
- * take in memory until their requests are answered is bounded, and shared out among the accounts.
+ * Makes the app of `plugin` parse bodies as JSON of up to `maxBytes`, and reject all others. An empty body counts as
+ * none. The memory of bodies whose requests are unanswered is limited and shared fairly among the accounts.
  */
 export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
   const bytes = Math.max(MOST_BYTES, LARGEST * maxBytes)
@@ -47,7 +47,7 @@ export function takeJson(plugin: FastifyInstance, maxBytes: number): void {
   })
 }
 
-/** Makes the app of `plugin` leave bodies alone, whatever they are. */
+/** Makes the app of `plugin` leave bodies of any type unread. */
 export function leaveBody(plugin: FastifyInstance): void {
   plugin.removeAllContentTypeParsers()
   plugin.addContentTypeParser('*', (_request, _payload, done) => done(null, undefined))
@@ -76,7 +76,7 @@ function parseBody(body: Buffer): unknown {
   return value
 }
 
-/** Without recursion: the value may be nested as deeply as its text is long. */
+/** Iterative: the value may be nested as deeply as its text is long. */
 function checkShape(value: unknown): void {
   let level: unknown[] = [value]
   for (let depth = 0; level.length > 0; depth++) {

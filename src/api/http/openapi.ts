@@ -3,11 +3,11 @@ import { packageVersion } from '../../lib/version.js'
 import { SCOPE_MEANINGS } from '../domain/accounts/scopes.js'
 import { type Answer, bodyOf, errorDocument, paramsOf, type Route } from './route.js'
 
-/** The OpenAPI 3.1 document, made from the routes. */
+/** Generates the OpenAPI 3.1 document from the routes. */
 
 type Json = Record<string, unknown>
 
-/** What routes may refuse with, when they have what the condition says. The contract test shows each of them. */
+/** Errors of all routes for which the condition holds. The contract test triggers each of them. */
 const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
   { status: 400, text: 'The request is not valid; `errors` lists every fault.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
@@ -30,7 +30,7 @@ function takesInput({ body, query, stream }: Route): boolean {
   return Boolean(body ?? query ?? stream)
 }
 
-/** The statuses that are refusals of this route, with their descriptions. */
+/** The error statuses of a route with their descriptions. */
 export function refusalsOf(route: Route): Map<number, string> {
   const found = new Map<number, string>()
   for (const { status, text, when } of COMMON) if (when(route)) found.set(status, text)
@@ -54,11 +54,11 @@ const AUTH_HEADERS: Readonly<Record<string, string>> = {
   'ratelimit-reset': 'Seconds until all are there again.',
 }
 
-/** Collects the named schemas of a document, so that each stands in it once. */
+/** Collects named schemas, which appear once in the document. */
 class Schemas {
   readonly named: Json = {}
 
-  /** The schema as JSON Schema 2020-12, what has an id as a reference. */
+  /** The schema as JSON Schema 2020-12; schemas with an id become references. */
   of(schema: z.ZodType, io: 'input' | 'output'): Json {
     const { $schema, $defs, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json
     for (const [name, named] of Object.entries(($defs ?? {}) as Json)) this.named[name] ??= this.#relink(named)
@@ -70,7 +70,7 @@ class Schemas {
     if (typeof node !== 'object' || node === null) return node
     const copy: Json = {}
     for (const [key, value] of Object.entries(node)) {
-      // The bounds of every whole number say nothing. An id of zod's is a name here, not a resource of its own.
+      // The limits of safe integers carry no information. An id of zod is a name here, not the URI of a resource.
       if (value === Number.MAX_SAFE_INTEGER || value === Number.MIN_SAFE_INTEGER) continue
       if (key === 'id' && typeof value === 'string' && Object.hasOwn(node, 'type')) continue
       copy[key] = key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : this.#relink(value)
@@ -79,7 +79,7 @@ class Schemas {
   }
 }
 
-/** The document of these routes. It is the same for every call. */
+/** Creates the document of these routes. It is identical for every call. */
 export function openApi(routes: readonly Route[]): Json {
   const schemas = new Schemas()
   const paths: Record<string, Json> = {}

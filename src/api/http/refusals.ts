@@ -4,16 +4,16 @@ import { Gone, Refusal } from '../../http/server/refusal.js'
 import { ApiError } from '../domain/errors.js'
 import { StoreError } from '../store/store.js'
 
-/** From whatever was thrown to the envelope of refusals. */
+/** Converts errors to error responses. */
 
-/** What the framework refuses by itself, by its code. */
+/** Errors of the framework by code. */
 const BY_FRAMEWORK: Readonly<Record<string, readonly [status: number, code: string, message: string]>> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: [415, 'unsupported_content', 'send the body as content-type: application/json'],
   FST_ERR_BAD_URL: [404, 'not_found', 'there is no such path'],
   FST_ERR_MAX_PARAM_LENGTH: [404, 'not_found', 'there is no such path'],
 }
 
-/** The refusal that an error amounts to; an unexpected error is logged, and answered with 500. */
+/** The response for an error. Unexpected errors are logged and answered with 500. */
 export function refusalFor(error: unknown, log: Logger, requestId: string): ApiError {
   if (error instanceof ApiError) return error
   if (error instanceof Gone) return new ApiError(400, 'incomplete', 'the body did not come whole')

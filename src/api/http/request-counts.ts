@@ -1,4 +1,4 @@
-/** What the app counts for the metrics, as plain numbers. */
+/** Counts of the app for metrics, as plain numbers. */
 
 export interface RequestCount {
   readonly method: string
@@ -8,7 +8,7 @@ export interface RequestCount {
   seconds: number
 }
 
-/** Requests by method, route and status. Bounded: routes are those that are declared. */
+/** Requests by method, route and status. Bounded, since only declared routes count. */
 export class RequestCounts {
   readonly #byKey = new Map<string, RequestCount>()
 

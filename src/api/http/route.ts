@@ -5,35 +5,35 @@ import type { Page } from '../domain/documents.js'
 import type { Principal } from '../domain/keys/principal.js'
 import type { Service } from '../domain/service.js'
 
-/** How a route is declared: what the app serves and the OpenAPI document are made from the same table. */
+/** Declares routes: both the app and the OpenAPI document are made from the same table. */
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'DELETE'
 
-/** A request that is authenticated and whose parts hold. */
+/** An authenticated request whose parts are valid. */
 export interface Call<Q = unknown, B = unknown> {
   readonly service: Service
   readonly principal: Principal
-  /** The parts of the path in braces. */
+  /** The parameters of the path. */
   readonly params: Readonly<Record<string, string>>
   readonly query: Q
   readonly body: B
   readonly request: FastifyRequest
 }
 
-/** What a handler gives back; the app puts it into the envelope. */
+/** The result of a handler; the app adds the envelope. */
 export interface Reply {
-  /** Without it the only status that the route declares. */
+  /** Default: the only status that the route declares. */
   readonly status?: number
   readonly headers?: Readonly<Record<string, string>>
-  /** One thing. */
+  /** A single entity. */
   readonly one?: unknown
-  /** A part of a list. */
+  /** A page of a list. */
   readonly page?: Page<unknown>
-  /** Sent as it is, without an envelope. */
+  /** Sent without an envelope. */
   readonly raw?: unknown
 }
 
-/** An answer that is not an error. */
+/** A success response. */
 export interface Answer {
   readonly description: string
   /** `meta.type` and the schema of `data`; undefined: no body. */
@@ -48,32 +48,32 @@ export interface Route<Q extends z.ZodObject = z.ZodObject, B extends z.ZodObjec
   readonly method: Method
   /** As in OpenAPI: `/v3/pipeline/{id}`. */
   readonly path: string
-  /** Unique, for generated clients. */
+  /** Unique; generated clients use it as a name. */
   readonly operation: string
   readonly tag: string
   readonly summary: string
   readonly description?: string
-  /** What the key needs; undefined: any key will do. */
+  /** The scope that the key needs; undefined: any valid key. */
   readonly scope?: Scope
   readonly query?: Q
   readonly body?: B
-  /** Whether the body may be left out. */
+  /** Whether the body is optional. */
   readonly bodyOptional?: true
-  /** The request has a body that the handler reads itself; the media types it may have. */
+  /** The handler reads the body itself; these are its allowed media types. */
   readonly stream?: readonly string[]
-  /** Request headers, by name. */
+  /** Request headers by name. */
   readonly headers?: Readonly<Record<string, string>>
   readonly answers: Readonly<Record<number, Answer>>
-  /** What it refuses beside what every route does: the status, and the codes with their meaning. */
+  /** Errors in addition to those of every route: statuses, with their codes and meanings. */
   readonly refusals?: Readonly<Record<number, Readonly<Record<string, string>>>>
   handle(call: Call<z.output<Q>, z.output<B>>): Promise<Reply>
 }
 
-/** Declares a route: `handle` sees the types of its schemas, the table forgets them. */
+/** Declares a route. `handle` gets the types of its schemas; the table of routes does not need them. */
 export const route = <Q extends z.ZodObject, B extends z.ZodObject>(declared: Route<Q, B>): Route =>
   declared as unknown as Route
 
-/** The names in braces. */
+/** The names of the path parameters. */
 export function paramsOf(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name!)
 }
@@ -83,14 +83,14 @@ const pageMeta = z.object({
   next: z.string().nullable().describe('The `after` of the next page; null at the end.'),
 })
 
-/** The schema of the body of an answer; undefined: no body. */
+/** The schema of a response body; undefined: no body. */
 export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
   if (one) return z.object({ meta: z.object({ type: z.literal(one[0]) }), data: one[1] })
   if (list) return z.object({ meta: z.object({ type: z.literal(list[0]), page: pageMeta }), data: z.array(list[1]) })
   return raw
 }
 
-/** The envelope of every refusal. */
+/** The envelope of all error responses. */
 export const errorDocument = z
   .object({
     code: z.string().describe('Stable, in snake case: programs decide by it.'),

@@ -16,9 +16,9 @@ import { Unread } from './unread.js'
 declare module 'fastify' {
   interface FastifyRequest {
     principal: Principal | undefined
-    /** When it came, on the clock of the sender. */
+    /** When it arrived, on the clock of the sender. */
     began: number
-    /** The path as it is declared. */
+    /** The path as declared in the route. */
     route: string
   }
 }
@@ -27,13 +27,13 @@ const JSON_TYPE = 'application/json; charset=utf-8'
 
 const UNWRITTEN = JSON.stringify({ code: 'failed', message: 'the reply could not be written', errors: [] })
 
-/** Puts answers into their envelopes, with the headers of every answer, and counts and logs them. */
+/** Sends responses in their envelopes with the common headers, and counts and logs them. */
 export class Sender {
   readonly #log: Logger
   readonly #counts: RequestCounts
   readonly #clock: Clock
   readonly #requestLevel: 'info' | 'debug'
-  /** The same page object always is the same text. */
+  /** The same page object always has the same text. */
   readonly #pages = new WeakMap<Page<unknown>, string>()
   readonly #unread = new Unread()
   #closing = false
@@ -45,7 +45,7 @@ export class Sender {
     this.#clock = clock
   }
 
-  /** From now on each answer is the last of its connection: an idle one would keep the server from its end. */
+  /** From now on, each response ends its connection: idle connections would prevent the server from stopping. */
   close(): void {
     this.#closing = true
   }
@@ -54,7 +54,7 @@ export class Sender {
     request.began = this.#clock.now()
   }
 
-  /** `usual` is the status where the handler says nothing of it. */
+  /** `usual` is the status unless the handler sets one. */
   answer(request: FastifyRequest, reply: FastifyReply, route: Route, result: Reply, usual: number): void {
     const { status = usual, headers, one, page, raw } = result
     const { answers } = route
@@ -66,7 +66,7 @@ export class Sender {
     this.#send(request, reply, status, request.principal, headers, text)
   }
 
-  /** Whatever was thrown. What is left of a body is read past, so that the client gets to see the answer. */
+  /** Sends the response for an error. The rest of a body is discarded, which lets the client read the response. */
   refuse(error: unknown, request: FastifyRequest, reply: FastifyReply): void {
     const refusal = refusalFor(error, this.#log, request.id)
     const { status, code, message, errors, headers } = refusal
@@ -85,7 +85,7 @@ export class Sender {
     return text
   }
 
-  /** A reply that cannot be written, as with a header that has an invalid character, becomes one with status 500. */
+  /** A reply that cannot be written, for example because of an invalid character in a header, becomes a status 500. */
   #send(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -101,7 +101,7 @@ export class Sender {
     if (this.#closing) reply.header('connection', 'close')
     if (text !== undefined && principal) this.#unread.hold(accountOf(principal), text.length, reply.raw)
     try {
-      // Not to a client that has gone.
+      // The client may have disconnected.
       if (!reply.raw.destroyed) reply.send(text)
     } catch (error) {
       this.#failed(request, error)
@@ -140,13 +140,13 @@ export class Sender {
   }
 }
 
-/** The id in the path. Anything else that was sent there is not logged: it may be a key. */
+/** The id in the path. Nothing else that was sent there is logged, since it may be a key. */
 function idOf({ params }: FastifyRequest): string | undefined {
   const { id } = (params ?? {}) as { id?: string }
   return id !== undefined && ID.test(id) ? id : undefined
 }
 
-/** Who the service took the client for, and what is left of its requests. */
+/** Sets headers for the identity of the caller and its remaining requests. */
 function setIdentity(reply: FastifyReply, { subject, account, enterpriseId, rate }: Principal): void {
   reply.header('x-auth-subject-id', subject.id).header('x-auth-subject-email', headerText(subject.email))
   reply.header('x-auth-enterprise-id', enterpriseId).header('x-auth-access-type', 'access')

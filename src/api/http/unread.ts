@@ -2,14 +2,14 @@ import type { ServerResponse } from 'node:http'
 import { onReplyOver } from '../../http/server/reply.js'
 import { ApiError } from '../domain/errors.js'
 
-/** Shorter answers are not counted: the number of connections bounds them. */
+/** Shorter responses are not counted: the number of connections limits them. */
 const SHORT = 16 * 1024
-/** Of all answers that their clients have not read yet. */
+/** Limit of all responses that clients have not read yet. */
 const MOST_BYTES = 64 * 1024 * 1024
-/** One account may hold so many times what is left, so that something is left for the next one. */
+/** One account may hold at most this many times the memory that is left, which leaves some for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
-/** Bounds what answers hold in memory whose clients do not read them. */
+/** Limits the memory of responses that clients do not read. */
 export class Unread {
   #bytes = 0
   readonly #byAccount = new Map<string, number>()
@@ -19,7 +19,7 @@ export class Unread {
     this.#most = most
   }
 
-  /** Throws ApiError 503 when there is no room for an answer of so many bytes. */
+  /** Throws ApiError 503 if there is no room for a response of this size. */
   check(account: string, bytes: number): void {
     if (bytes <= SHORT) return
     const left = this.#most - this.#bytes - bytes
@@ -28,7 +28,7 @@ export class Unread {
     throw new ApiError(503, 'overloaded', message, { headers: { 'retry-after': '1' } })
   }
 
-  /** Counts an answer until it is read, or its connection is gone. */
+  /** Counts a response until it is sent or its connection is closed. */
   hold(account: string, bytes: number, response: ServerResponse): void {
     if (bytes <= SHORT) return
     this.#add(account, bytes)

@@ -4,7 +4,7 @@ import { syncFolder, writeAtomic } from '../../lib/files/atomic-file.js'
 import { type Damage, readLog, writeLog } from './level-log.js'
 import { StoreError } from './store.js'
 
-/** A log that has incomplete writes between complete ones. */
+/** A log with incomplete writes between complete ones. */
 export interface TornLog {
   readonly file: string
   readonly records: readonly Buffer[]
@@ -12,9 +12,9 @@ export interface TornLog {
 }
 
 /**
- * Checks LevelDB's write-ahead logs in `path`, which must be done before LevelDB opens it: LevelDB drops damaged blocks
- * and the valid records in them, reports nothing, and deletes the log. Throws StoreError SLUICE_STORE_DAMAGED when a record
- * that was complete cannot be read any more. Changes nothing.
+ * Checks the write-ahead logs of LevelDB in `path`. This must happen before LevelDB opens them: it drops damaged blocks
+ * including the valid records in them, reports nothing, and deletes the log. Throws StoreError SLUICE_STORE_DAMAGED if
+ * a record that was complete cannot be read any more. Changes nothing.
  */
 export async function findTornLogs(path: string): Promise<TornLog[]> {
   const torn: TornLog[] = []
@@ -29,7 +29,7 @@ export async function findTornLogs(path: string): Promise<TornLog[]> {
   return torn
 }
 
-/** Replaces a log by one with its complete records only. The original stays beside it, as NAME.damaged. */
+/** Replaces a log with one that has only its complete records. The original is kept beside it as NAME.damaged. */
 export async function repairLog(path: string, { file, records }: TornLog): Promise<void> {
   const original = `${file}.damaged`
   const repaired = `${file}.repaired`

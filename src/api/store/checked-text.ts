@@ -2,9 +2,9 @@ import { crc32 } from 'node:zlib'
 import { StoreError } from './store.js'
 
 /**
- * The text of a value in LevelDB: a checksum of key and value in 8 hexadecimal digits, a space, and the value as JSON. LevelDB
- * does not verify the checksums of its tables when it reads, and that cannot be turned on from Node.js. Values that were
- * saved without a checksum, by earlier versions, are plain JSON, which never begins like that.
+ * The text of a value in LevelDB: a checksum of key and value in 8 hexadecimal digits, a space, and the value as JSON.
+ * LevelDB does not verify the checksums of its tables when reading, and Node.js cannot enable that. Values saved
+ * without a checksum by earlier versions are plain JSON, which never begins like that.
  */
 
 const CHECKED = /^[0-9a-f]{8} /
@@ -14,7 +14,7 @@ export function checkedText(key: string, json: string): string {
   return `${sumOf(key, json)} ${json}`
 }
 
-/** The JSON of a stored text. Throws StoreError SLUICE_STORE_DAMAGED when it is not what was saved under the key. */
+/** The JSON of a stored text. Throws StoreError SLUICE_STORE_DAMAGED if it is not what was saved under the key. */
 export function jsonOf(key: string, text: string): string {
   if (!CHECKED.test(text)) {
     if (isJson(text)) return text

@@ -11,10 +11,10 @@ import { StoreError, type StoreHealth } from './store.js'
 export type Level = ClassicLevel<string, string>
 type Operation = { type: 'put'; key: string; value: string } | { type: 'del'; key: string }
 
-/** Beside the size of the logs, what LevelDB needs to open: a manifest, a log, tables that are merged. */
+/** Space that LevelDB needs to open in addition to the size of the logs: a manifest, a log, merged tables. */
 const ROOM_TO_OPEN = 1024 * 1024
 const PROBE = 'room.probe'
-/** How often it is tried to open it again while nobody writes. */
+/** Interval of attempts to open it again while there are no writes. */
 const TRY_EVERY_MS = 10_000
 
 export function unusable(path: string, error: unknown): StoreError {
@@ -22,7 +22,7 @@ export function unusable(path: string, error: unknown): StoreError {
   return new StoreError('SLUICE_STORE_UNUSABLE', `the store ${path} cannot be used: ${errorText(error)}`, error)
 }
 
-/** Opens LevelDB, after a check of its logs. Throws StoreError. */
+/** Opens LevelDB after checking its logs. Throws StoreError. */
 export async function openLevel(path: string, log?: Logger): Promise<Level> {
   try {
     await rm(join(path, PROBE), { force: true })
@@ -35,7 +35,7 @@ export async function openLevel(path: string, log?: Logger): Promise<Level> {
         'removed incomplete writes from the log of the store and kept all complete ones; the original is beside it as .damaged',
       )
     }
-    // Not before: it opens by itself in the next turn of the event loop.
+    // Created only now: it opens itself in the next turn of the event loop.
     const level: Level = new ClassicLevel(path)
     await level.open()
     return level
@@ -44,11 +44,11 @@ export async function openLevel(path: string, log?: Logger): Promise<Level> {
   }
 }
 
-/** Throws SLUICE_STORE_IN_USE while a process has the store open. Neither reads nor changes what is in it. */
+/** Throws SLUICE_STORE_IN_USE if a process has the store open. Neither reads nor changes its content. */
 export async function requireUnused(path: string): Promise<void> {
   const level: Level = new ClassicLevel(path)
   try {
-    // LevelDB takes its lock, and then finds that the store exists.
+    // LevelDB takes its lock before it notices that the store exists.
     await level.open({ createIfMissing: false, errorIfExists: true })
     await level.close()
   } catch (error) {
@@ -65,20 +65,21 @@ function explained(path: string, error: unknown): StoreError {
 }
 
 /**
- * LevelDB, which is opened again after a write has failed and before the next one. A failed write may leave a part of a
- * record at the end of the log. LevelDB would append behind it, and could not read what it appended after a crash. When it is
- * opened again, it reads its log, moves all complete records into tables, and begins a new log.
+ * A LevelDB that is opened again after a failed write, before the next one. A failed write may leave a part of a record
+ * at the end of the log. LevelDB would append to it, and could not read the appended records after a crash. When it is
+ * opened again, it reads its log, moves all complete records into tables, and starts a new log.
  *
- * While the disk is full it stays open for reading and refuses writes: it is closed only when there is room to open it.
+ * While the disk is full, it stays open for reading and rejects writes: it is closed only when there is room to open it
+ * again.
  */
 export class LevelDatabase {
   readonly #path: string
   readonly #log: Logger | undefined
-  /** Called when it was opened again: a write that failed may have been complete on the disk. */
+  /** Called when it was opened again: a write that failed may be on the disk nevertheless. */
   reopened: () => void = () => {}
-  /** Undefined: it could not be opened again. */
+  /** Undefined if it could not be opened again. */
   #level: Level | undefined
-  /** Why nothing may be written before it was opened again. */
+  /** Why it must be opened again before the next write. */
   #failure: unknown
   #opening: Promise<void> | undefined
   /** Whether reads wait until it is open again. */
@@ -89,9 +90,9 @@ export class LevelDatabase {
   #stopTrying: (() => void) | undefined
   #failedWrites = 0
   #reopens = 0
-  /** The lock file of what is open. */
+  /** Identifies the lock file of the open database. */
   #lock: string | undefined
-  /** It was removed or replaced while it is open. */
+  /** The folder was removed or replaced while it is open. */
   #isAway = false
 
   static async open(path: string, log: Logger | undefined): Promise<LevelDatabase> {
@@ -125,7 +126,9 @@ export class LevelDatabase {
     }
   }
 
-  /** One writer at a time. Resolves when it is synced; when it rejects, it is not known whether it is on the disk. */
+  /**
+   * Only one write at a time. Resolves when it is synced. If it rejects, it is unknown whether the data is on the disk.
+   */
   async write(operations: Operation[]): Promise<void> {
     try {
       await this.#requireInPlace()
@@ -135,11 +138,11 @@ export class LevelDatabase {
       } catch (error) {
         if (this.#closed) throw error
         this.#failedWrites++
-        // The cause may be over, and the same operations once more have the same result.
+        // The problem may be over, and repeating the same operations has the same result.
         await this.#openAgain()
         await this.#batch(operations)
       }
-      // LevelDB goes on writing to files that were removed.
+      // LevelDB continues to write to files that were removed.
       await this.#requireInPlace()
     } catch (error) {
       this.#failedWrites++
@@ -163,7 +166,7 @@ export class LevelDatabase {
     }
   }
 
-  /** Throws StoreError when what is open is no longer what is at its path. */
+  /** Throws StoreError if the open database is no longer the one at its path. */
   async #requireInPlace(): Promise<void> {
     const lock = await lockIn(this.#path)
     if (lock === undefined || this.#lock === undefined || lock === this.#lock) {
@@ -179,7 +182,7 @@ export class LevelDatabase {
     throw new StoreError('SLUICE_STORE_UNUSABLE', message)
   }
 
-  /** For work that may fail while the database is opened again, such as a backup. */
+  /** For work that may fail when the database is opened again, such as a backup. */
   current(): Level {
     if (!this.#level) throw unusable(this.#path, this.#failure)
     return this.#level
@@ -224,8 +227,8 @@ export class LevelDatabase {
 }
 
 /**
- * What distinguishes one lock file of LevelDB from another: it stays as long as the store, and no other file gets its inode while it
- * is open. Empty: there is none. Undefined: that cannot be found out, and is no reason to refuse changes.
+ * Identifies the lock file of LevelDB: it exists as long as the store, and no other file gets its inode while it is
+ * open. Empty if it is missing. Undefined if this cannot be determined, which is no reason to reject writes.
  */
 async function lockIn(path: string): Promise<string | undefined> {
   try {
@@ -242,7 +245,7 @@ function unwritable(path: string, error: unknown): StoreError {
   return new StoreError('SLUICE_STORE_UNUSABLE', message, error)
 }
 
-/** Throws what the file system says when it has no room for what opening the store writes. */
+/** Throws the error of the file system if there is no room to open the store. */
 async function requireRoom(path: string): Promise<void> {
   const probe = join(path, PROBE)
   try {

@@ -1,22 +1,22 @@
 /**
- * The format of LevelDB's write-ahead log: records in one or more fragments, which do not cross the borders of blocks of
- * 32 KiB. A fragment has a header of 7 bytes: masked CRC-32C of type and payload (4), length of the payload (2), type (1).
- * What is left of a block that has no room for a header is zero.
+ * The format of LevelDB's write-ahead log: records of one or more fragments, which do not cross the boundaries of 32
+ * KiB blocks. A fragment has a header of 7 bytes: masked CRC-32C of type and payload (4), length of the payload (2),
+ * type (1). The rest of a block without room for a header is zero.
  */
 
 const BLOCK = 32 * 1024
 const HEADER = 7
 const [FULL, FIRST, MIDDLE, LAST] = [1, 2, 3, 4]
-/** Sequence number and count that each batch begins with. */
+/** Each batch begins with a sequence number and a count. */
 const SMALLEST_BATCH = 12
 
-/** A range of bytes between valid records that holds no valid record. */
+/** A range of bytes between valid records that contains no valid record. */
 export interface Damage {
   readonly offset: number
   readonly bytes: number
   /**
-   * Whether these are the first bytes of a record that was never written completely. Such a write was answered with an
-   * error. Anything else was a complete record once.
+   * Whether these are the first bytes of a record that was never written completely, and whose write was answered with
+   * an error. Anything else was a complete record once.
    */
   readonly incomplete: boolean
 }
@@ -24,20 +24,20 @@ export interface Damage {
 export interface LogContents {
   readonly records: readonly Buffer[]
   /**
-   * Ranges before the last valid record. What follows the last valid record is not among them: it is a write that was
-   * interrupted, and LevelDB leaves it out.
+   * Ranges before the last valid record. Bytes after the last valid record are not included: they are an interrupted
+   * write, which LevelDB ignores.
    */
   readonly damages: readonly Damage[]
 }
 
 /**
  * Reads all valid records, wherever they begin: a writer that continues after an incomplete record loses track of the
- * borders of blocks, and LevelDB's own recovery then drops valid records without reporting it.
+ * block boundaries, and LevelDB's own recovery then silently drops valid records.
  */
 export function readLog(log: Buffer): LogContents {
   const records: Buffer[] = []
   const damages: Damage[] = []
-  /** Where the bytes begin that belong to no valid record, and where the last valid record ends. */
+  /** The start of the bytes that belong to no valid record, and the end of the last valid record. */
   let unread = 0
   let validTo = 0
   let fragments: Buffer[] = []
@@ -72,7 +72,7 @@ export function readLog(log: Buffer): LogContents {
   return { records, damages: damages.filter(({ offset }) => offset < validTo) }
 }
 
-/** The bytes of a log that has these records. */
+/** Serializes records to a log. */
 export function writeLog(records: readonly Buffer[]): Buffer {
   const parts: Buffer[] = []
   let used = 0
@@ -110,14 +110,14 @@ function isValid(log: Buffer, at: number): boolean {
   return log.readUInt32LE(at) === masked(crc32c(log, at + 6, at + HEADER + size))
 }
 
-/** The length of the zeros at the end of a block that a valid fragment follows; undefined where there are none. */
+/** The length of the zeros at the end of a block that are followed by a valid fragment; undefined if there are none. */
 function paddingAt(log: Buffer, at: number): number | undefined {
   for (let length = 1; length < HEADER && log[at + length - 1] === 0; length++)
     if (isValid(log, at + length)) return length
   return undefined
 }
 
-/** Where the next record begins behind damage. */
+/** The start of the next record after damage. */
 function nextRecord(log: Buffer, from: number): number | undefined {
   for (let at = from; at + HEADER <= log.length; at++) {
     const type = log[at + 6]
@@ -127,8 +127,8 @@ function nextRecord(log: Buffer, from: number): number | undefined {
 }
 
 /**
- * Whether a range holds nothing but the beginnings of records: complete fragments, then a fragment that says that it is
- * longer than what is there. Several failed writes in a row leave several of them.
+ * Whether a range contains only beginnings of records: complete fragments, then a fragment that is longer than the
+ * rest. Several failed writes in a row leave several of them.
  */
 function isIncomplete(log: Buffer, from: number, end: number): boolean {
   let at = from
@@ -139,7 +139,7 @@ function isIncomplete(log: Buffer, from: number, end: number): boolean {
   return next !== undefined && isIncomplete(log, next, end)
 }
 
-/** How many failed writes are assumed to be between two beginnings at most, in sequence numbers. */
+/** Most failed writes assumed between two beginnings, in sequence numbers. */
 const MOST_FAILED = 100_000n
 const SEQUENCE = 8
 
@@ -168,7 +168,7 @@ const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
   return value
 })
 
-/** CRC-32C (Castagnoli) of a range; Node.js has only the CRC-32 of zlib. */
+/** CRC-32C (Castagnoli) of a range. Node.js only has the CRC-32 of zlib. */
 function crc32c(bytes: Buffer, from: number, to: number): number {
   let crc = 0xffffffff
   for (let i = from; i < to; i++) crc = TABLE[(crc ^ bytes[i]!) & 0xff]! ^ (crc >>> 8)

@@ -17,15 +17,16 @@ import {
 } from './store.js'
 
 /**
- * The store in LevelDB. What it rests on:
- * - One process has it open: LevelDB's own lock, which ends with the process however that ends.
- * - A write is one batch, synced before it resolves; after a kill its log is read again up to the last whole batch.
- * - After a write has failed, nothing is written before the database was opened again (`level-database.ts`).
- * - Writes that come while one is being synced share the next batch. Each is judged by what is before it in the batch.
- * - What is remembered of reads is forgotten before a write resolves.
+ * The store in LevelDB. It relies on these facts:
+ * - Only one process has it open: LevelDB's own lock, which is released when the process ends in any way.
+ * - A write is one batch, synced before it resolves. After a kill, the log is read up to the last complete batch.
+ * - After a failed write, the database is opened again before the next write (`level-database.ts`).
+ * - Writes that arrive while one is being synced share the next batch. Each is checked against the ones before it in
+ * the batch.
+ * - The cache of reads is invalidated before a write resolves.
  */
 
-/** Of reads, in each of two generations. */
+/** Size of each of the two generations of cached reads. */
 const READS_BYTES = 32 * 1024 * 1024
 /** Entries that a backup copies at a time. */
 const COPIED_AT_ONCE = 500
@@ -37,7 +38,7 @@ interface Waiting {
   readonly failed: (error: unknown) => void
 }
 
-/** Opens the store in the folder `path`, which is made if it is missing. */
+/** Opens the store in the folder `path`, which is created if it is missing. */
 export async function openLevelStore(path: string, log?: Logger): Promise<Store> {
   try {
     await makeFolder(path, 0o700)
@@ -80,7 +81,7 @@ class LevelStore implements Store {
     if (known) return known
     const { generation } = this.#reads
     const { after, limit = -1, reverse = false } = options
-    // The character behind the slash that ends the prefix.
+    // The character after the slash that ends the prefix.
     const end = `${prefix.slice(0, -1)}0`
     const range = reverse
       ? { gt: prefix, lt: after !== undefined && after < end ? after : end }
@@ -100,7 +101,7 @@ class LevelStore implements Store {
   }
 
   async #writeAll(): Promise<void> {
-    // Whoever writes in the same turn of the loop is in the first batch.
+    // Writes of the same event loop turn share the first batch.
     await undefined
     while (this.#waiting.length > 0) {
       const group = this.#waiting
@@ -133,7 +134,7 @@ class LevelStore implements Store {
       )
       if (operations.length > 0) await this.#database.write(operations)
     } catch (error) {
-      // What of it is on disk is not known: the write is not acknowledged, and nothing that was read before is relied on.
+      // It is unknown which part is on disk: the write is not acknowledged, and cached reads are dropped.
       this.#changed([...texts.keys()])
       const failure = unusable(this.#path, error)
       for (const { failed } of group) failed(failure)
@@ -152,7 +153,7 @@ class LevelStore implements Store {
     for (const { prefix, changed } of this.#watches) if (keys.some(key => key.startsWith(prefix))) changed()
   }
 
-  /** The texts of everything that is expected in a group. */
+  /** The texts of everything that a group expects. */
   async #present(group: readonly Waiting[]): Promise<Map<string, string | undefined>> {
     const keys = [...new Set(group.flatMap(({ expected }) => expected.map(({ key }) => key)))]
     if (keys.length === 0) return new Map()

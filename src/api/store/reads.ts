@@ -1,9 +1,9 @@
 import { Recent } from './recent.js'
 import type { Entry, ListOptions } from './store.js'
 
-/** Weight of an entry beside its text. */
+/** Weight of an entry in addition to its text. */
 const OWN_BYTES = 200
-/** Parts of one list that are remembered. */
+/** Limit of cached parts of one list. */
 const MOST_PARTS = 32
 
 interface Lists {
@@ -12,8 +12,8 @@ interface Lists {
 }
 
 /**
- * What was read lately, for a store with one process. A read that began before a write ended must not be remembered
- * after it, as `generation` shows.
+ * Caches recent reads, for a store of a single process. A read that began before a write ended must not be cached after
+ * it; `generation` detects that.
  */
 export class Reads {
   readonly #values: Recent<unknown>
@@ -56,7 +56,7 @@ export class Reads {
     this.#lists.clear()
   }
 
-  /** These keys were written, or may have been. */
+  /** Invalidates keys that were written, or may have been. */
   forget(keys: Iterable<string>): void {
     this.#generation++
     for (const key of keys) {

@@ -1,6 +1,6 @@
 /**
- * Keeps what was used lately, up to a weight, in two generations: what was not asked for while one of them filled up is
- * dropped with it. No entry costs more than its place in a map.
+ * A cache of recently used entries up to a total weight, in two generations: entries that are not used while a
+ * generation fills up are dropped with the previous one. An entry costs no more than its place in a map.
  */
 export class Recent<T> {
   readonly #most: number
@@ -8,7 +8,7 @@ export class Recent<T> {
   #old = new Map<string, { value: T; weight: number }>()
   #weight = 0
 
-  /** `most` is the weight of one generation. */
+  /** `most` is the maximum weight of one generation. */
   constructor(most: number) {
     this.#most = most
   }

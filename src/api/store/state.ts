@@ -11,14 +11,15 @@ import { requireUnused } from './level-database.js'
 import { type Store, StoreError } from './store.js'
 
 /**
- * The service's data_dir: the folder `store`, and the file `secret` that keys are hashed with. They belong together: the
- * store has a check of the secret, and none is made up for a store that has one. A backup holds both.
+ * The data_dir of the service: the folder `store`, and the file `secret`, the key of the access key hashes. They belong
+ * together: the store contains a check value of the secret, and a new secret is never created for a store that has one.
+ * A backup includes both.
  */
 
 export interface ServiceState {
   readonly store: Store
   readonly secret: Buffer
-  /** Copies both to a new folder, while the service runs; `more` adds to that folder. */
+  /** Copies both to a new folder while the service runs; `more` can add to that folder. */
   backup(path: string, more?: (path: string) => Promise<void>): Promise<void>
   close(): Promise<void>
 }
@@ -26,7 +27,10 @@ export interface ServiceState {
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
-/** Opens it, or makes it where there is none; StoreError, SLUICE_STORE_IN_USE while another process has it. */
+/**
+ * Opens the state, or creates it if there is none. Throws StoreError SLUICE_STORE_IN_USE if another process has it
+ * open.
+ */
 export async function openState(
   dataDir: string,
   random: (bytes: number) => Buffer,
@@ -96,7 +100,7 @@ async function backUp(
   try {
     await store.backup(join(path, 'store'))
     await more?.(path)
-    // Last: a backup without it is not whole, and is not restored.
+    // Written last: a backup without it is incomplete and cannot be restored.
     await writeAtomic(join(path, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {
     await rm(path, { recursive: true, force: true })
@@ -105,9 +109,9 @@ async function backUp(
 }
 
 /**
- * Puts a backup into `dataDir`, which must not hold a store; with `replace` what it holds is kept beside it. The backup
- * is opened and checked before anything is put in place. `folders` beside the store are put back too, where the backup
- * has them.
+ * Puts a backup into `dataDir`, which must not contain a store. With `replace`, its content is kept beside the new one.
+ * The backup is opened and checked before anything is changed. `folders` beside the store are restored too, if the
+ * backup has them.
  */
 export async function restoreState(
   backup: string,
@@ -134,7 +138,7 @@ export async function restoreState(
     await checkCopy(beside('store'), secret, backup)
     for (const name of names) await syncTree(beside(name))
     if (options.replace) await setAside(dataDir, names)
-    // The store comes last: without it a restore that was interrupted is not taken for a whole one.
+    // The store comes last: without it, an interrupted restore does not look complete.
     for (const name of names.reverse()) await rename(beside(name), join(dataDir, name))
     await writeAtomic(join(dataDir, 'secret'), `${secret.toString('hex')}\n`)
   } catch (error) {

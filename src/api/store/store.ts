@@ -1,6 +1,7 @@
 /**
- * Where the service keeps what it knows. Keys are paths, `pipeline/ACCOUNT/ID`; values are JSON. Small on purpose, so
- * that a database server can stand in for the embedded one. test/unit/api/store.test.ts runs against any of them.
+ * The storage of the service. Keys are paths, `pipeline/ACCOUNT/ID`; values are JSON. The interface is small, which
+ * allows replacing the embedded database by a database server. test/unit/api/store.test.ts runs against any
+ * implementation.
  */
 
 export interface Entry {
@@ -8,37 +9,40 @@ export interface Entry {
   readonly value: unknown
 }
 
-/** `value` undefined: removes the key. */
+/** `value` undefined removes the key. */
 export interface Change {
   readonly key: string
   readonly value: unknown
 }
 
-/** What was read, and must still be so; undefined: that there is nothing. */
+/** A value that was read and must be unchanged; undefined: the key must not exist. */
 export type Expected = Entry
 
 export interface ListOptions {
-  /** Begins behind this key (in front of it with `reverse`); it need not exist. */
+  /** Starts after this key (before it with `reverse`), which need not exist. */
   readonly after?: string | undefined
   readonly limit?: number | undefined
   readonly reverse?: boolean | undefined
 }
 
 export interface Store {
-  /** Undefined: missing. What comes out is shared: nobody changes it. */
+  /** Undefined if missing. Results are shared and must not be modified. */
   get(key: string): Promise<unknown>
-  /** In the order of the keys. `prefix` ends in a slash. */
+  /** In the order of the keys. `prefix` ends with a slash. */
   list(prefix: string, options?: ListOptions): Promise<readonly Entry[]>
   /**
-   * All of it or nothing; resolves when it is durable. Rejects with StoreError SLUICE_STORE_CONFLICT, and changes
-   * nothing, when something of `expected` is not so any more. After any other rejection it may have been saved or not.
+   * Writes all changes or none; resolves when they are durable. Rejects with StoreError SLUICE_STORE_CONFLICT, changing
+   * nothing, if something in `expected` has changed. After any other rejection it is unknown whether they were saved.
    */
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
-  /** Hears of every write that changes keys under `prefix`, which ends in a slash, before it resolves or fails. */
+  /**
+   * Calls `changed` for every write of keys under `prefix`, which ends with a slash, before the write resolves or
+   * fails.
+   */
   watch(prefix: string, changed: () => void): void
-  /** Removes from the disk what was overwritten or removed, which otherwise stays there for a while. */
+  /** Removes overwritten and deleted values from the disk, where they otherwise remain for a while. */
   compact(): Promise<void>
-  /** Copies everything, as it is at one moment, to a new folder that a store can be opened from. */
+  /** Copies a consistent snapshot to a new folder, from which a store can be opened. */
   backup(path: string): Promise<void>
   health(): StoreHealth
   close(): Promise<void>
@@ -47,9 +51,9 @@ export interface Store {
 export interface StoreHealth {
   /** Whether the last write was saved. */
   readonly writable: boolean
-  /** Tries to write that failed. */
+  /** Failed attempts to write. */
   readonly failedWrites: number
-  /** Reads of records that were not what was saved. */
+  /** Reads of records that differ from what was saved. */
   readonly damagedReads: number
   /** How often it was opened again after a failed write. */
   readonly reopens: number

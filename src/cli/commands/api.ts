@@ -5,7 +5,7 @@ const ENVIRONMENT =
   'The address is in SLUICE_URL, the key in SLUICE_ACCESS_KEY, a file of authorities to trust in SLUICE_CA_FILE, unless options say so.'
 const PRINTS = `Prints the answer of the service: for people on a terminal, else as JSON. ${ENVIRONMENT}`
 
-/** Options of every call. */
+/** Options of every API call. */
 const CONNECTION = {
   url: { type: 'string', value: 'URL', text: 'Address of the service, as in http://127.0.0.1:8080.' },
   'key-file': { type: 'string', value: 'FILE', text: 'File with the access key.' },
@@ -44,7 +44,7 @@ const LISTS: readonly {
   },
 ]
 
-/** Calls of the service. The longer names come first: the first that fits is taken. */
+/** Calls of the service. Longer names come first, since the first match wins. */
 export const apiCommands: readonly Command[] = [
   command({
     name: 'fleet',

@@ -4,7 +4,7 @@ import { DAEMON_OPTIONS } from '../../terminal/daemon-options.js'
 const FOUND =
   'The daemon is found by its configuration, or at the usual places. Only its user, and root, may look into it.'
 
-/** The configuration that a command is about. */
+/** The configuration option of a command. */
 export const CONFIG = {
   type: 'string',
   short: 'c',
@@ -14,7 +14,7 @@ export const CONFIG = {
   text: 'The configuration: a YAML file, or a folder of them.',
 } as const
 
-/** Commands that look into a configuration, and try it out. */
+/** Commands that inspect a configuration or a daemon, or try a configuration out. */
 export const lookCommands: readonly Command[] = [
   command({
     name: 'test',

@@ -9,7 +9,7 @@ const CONFIG = {
   text: 'The configuration with the section `service`.',
 } as const
 
-/** Commands that run the service, and administer it on its machine. */
+/** Commands that run the service or administer it on its machine. */
 export const serviceCommands: readonly Command[] = [
   command({
     name: 'serve',

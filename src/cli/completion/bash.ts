@@ -21,7 +21,7 @@ function commandCase({ name, options, takes }: CommandModel): string {
   ].join('')
 }
 
-/** The completion for bash, 4.2 or newer; needs no package of completions. */
+/** The completion for bash 4.2 or newer; does not need the package bash-completion. */
 export function bashCompletion({ commands, first, second }: CommandLineModel): string {
   const twoWords = commands.filter(({ name }) => name.includes(' ')).map(({ name }) => quoted(name))
   const followers = [...second].map(

@@ -35,7 +35,7 @@ function commandLines({ name, options, takes, operand }: CommandModel): string {
 const words = (condition: string, list: readonly WordModel[]) =>
   list.map(({ word, summary }) => complete(condition, `-f -a ${word}`, `-d ${quoted(brief(summary))}`)).join('')
 
-/** The completion for fish, 3.0 or newer. */
+/** The completion for fish 3.0 or newer. */
 export function fishCompletion({ commands, first, second }: CommandLineModel): string {
   const twoWords = commands.filter(({ name }) => name.includes(' ')).map(({ name }) => quoted(name))
   return `# Completion of sluice for fish. Made by: sluice completion fish

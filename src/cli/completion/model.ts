@@ -1,11 +1,11 @@
 import type { Command, OptionSpec, Takes } from '../../terminal/command-line.js'
 
-/** The command line as a shell completes it, made from the table of commands. */
+/** A model of the command line for shell completion, made from the table of commands. */
 
 export interface OptionModel {
   readonly long: string
   readonly short: string | undefined
-  /** What the value is called; undefined: it takes none. */
+  /** Name of the value; undefined: it takes none. */
   readonly value: string | undefined
   readonly takes: Takes | undefined
   readonly text: string
@@ -16,10 +16,10 @@ export interface CommandModel {
   readonly name: string
   readonly summary: string
   readonly options: readonly OptionModel[]
-  /** What the operands are; undefined: nothing that could be completed. */
+  /** The kind of the operands; undefined: nothing to complete. */
   readonly takes: Takes | undefined
   readonly operand: string | undefined
-  /** Whether there may be more than one operand. */
+  /** Whether there may be several operands. */
   readonly many: boolean
 }
 
@@ -30,9 +30,9 @@ export interface WordModel {
 
 export interface CommandLineModel {
   readonly commands: readonly CommandModel[]
-  /** What may stand first, without `help` and options. */
+  /** Possible first words, without `help` and options. */
   readonly first: readonly WordModel[]
-  /** What may stand behind the first word of a command with two. */
+  /** Possible second words by first word. */
   readonly second: ReadonlyMap<string, readonly WordModel[]>
 }
 
@@ -77,7 +77,7 @@ export function commandLineModel(commands: readonly Command[]): CommandLineModel
   return { commands: commands.map(commandModel), first: [...first.values()], second }
 }
 
-/** The first sentence, without its full stop: descriptions in a list of candidates are short. */
+/** The first sentence without its full stop: descriptions in a list of candidates should be short. */
 export function brief(text: string): string {
   const end = text.search(/[.;](\s|$)/)
   return end === -1 ? text : text.slice(0, end)

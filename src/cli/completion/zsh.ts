@@ -4,7 +4,7 @@ import { brief, type CommandLineModel, type CommandModel, type OptionModel, type
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 const escaped = (text: string) => text.replace(/[[\]:\\]/g, '\\$&')
 
-/** What `_arguments` does for a value. */
+/** The action of `_arguments` for a value. */
 function action(takes: Takes | undefined): string {
   if (takes === undefined) return ' '
   if (takes === 'file') return '_files'
@@ -31,7 +31,7 @@ function commandCase({ name, options, takes, operand, many }: CommandModel): str
 const described = (words: readonly WordModel[]) =>
   words.map(({ word, summary }) => quoted(`${word}:${escaped(brief(summary))}`)).join('\n        ')
 
-/** The completion for zsh: as a file `_sluice` of its function path, or sourced behind compinit. */
+/** The completion for zsh: a file `_sluice` in its function path, or sourced after compinit. */
 export function zshCompletion({ commands, first, second }: CommandLineModel): string {
   const twoWords = commands.filter(({ name }) => name.includes(' ')).map(({ name }) => quoted(name))
   const followers = [...second].map(

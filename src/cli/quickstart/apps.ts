@@ -1,12 +1,14 @@
 import { closeSync, openSync, renameSync, statSync, writeSync } from 'node:fs'
 import { systemClock } from '../../lib/time.js'
 
-/** The load of the quickstart: four apps that write JSON lines to one file, one of which goes wild now and then. */
+/**
+ * Generates the load of the quickstart: four apps write JSON lines to one file, and one of them goes wild now and then.
+ */
 
 const TICK_MS = 100
-/** The file is rotated at this size, so that a forgotten quickstart fills no disk. */
+/** The file is rotated at this size, which protects the disk from a forgotten quickstart. */
 const MOST_BYTES = 4 * 1024 * 1024
-/** `batch` writes at its wild rate for WILD_MS out of each PERIOD_MS, for the first time after FIRST_MS. */
+/** `batch` writes at its wild rate for WILD_MS in each PERIOD_MS, for the first time after FIRST_MS. */
 const PERIOD_MS = 15_000
 const WILD_MS = 4000
 const FIRST_MS = 3000
@@ -26,7 +28,7 @@ export const APPS: readonly App[] = [
   { name: 'batch', rate: 1, wildRate: 300, messages: ['row imported', 'row skipped: no such customer'] },
 ]
 
-/** The lines that the apps have written when `ms` have passed since they started, by app. */
+/** Number of lines that the app has written `ms` after its start. */
 export function writtenBy(app: App, ms: number): number {
   if (app.wildRate === undefined) return Math.floor((ms * app.rate) / 1000)
   const since = ms - FIRST_MS
@@ -35,7 +37,7 @@ export function writtenBy(app: App, ms: number): number {
   return Math.floor((wildMs * app.wildRate + (ms - wildMs) * app.rate) / 1000)
 }
 
-/** Writes what the apps log to `path`, until the returned function is called. */
+/** Writes the logs of the apps to `path` until the returned function is called. */
 export function startApps(path: string, failed: (error: Error) => void): () => void {
   const began = systemClock.now()
   const written = APPS.map(() => 0)

@@ -3,9 +3,9 @@ import { createServer } from 'node:net'
 import { basename, join, relative } from 'node:path'
 import type { OwnService } from './service.js'
 
-/** What the quickstart runs: a configuration that its user can continue with. */
+/** Plans the quickstart: a configuration that the user can continue with. */
 
-/** Logs that machines have, the busiest first. */
+/** Common log files, busiest first. */
 export const USUAL_LOGS = [
   '/var/log/syslog',
   '/var/log/messages',
@@ -21,7 +21,7 @@ export const USUAL_LOGS = [
   '/var/log/pacman.log',
   '/var/log/install.log',
 ]
-/** A larger log is followed from its end, so that nobody waits for it. */
+/** A larger log is read from its end, which avoids a long wait. */
 const FROM_BEGINNING_BYTES = 32 * 1024 * 1024
 /** Events per second of each app. */
 export const LIMIT = 20
@@ -34,17 +34,17 @@ export interface Plan {
   /** Absolute path of the quickstart's folder. */
   readonly folder: string
   readonly log: string
-  /** None of the usual logs was readable, so `log` is a file of the package. */
+  /** Whether no common log was readable, so `log` is a file of the package. */
   readonly fallback: boolean
   readonly readFrom: 'beginning' | 'end'
-  /** Events go to SLUICE_URL. */
+  /** Whether events go to SLUICE_URL. */
   readonly http: boolean
-  /** Otherwise to a service that runs beside the daemon, or to a file where none could be started. */
+  /** Otherwise, the service that runs beside the daemon; without one, events go to a file. */
   readonly service?: Pick<OwnService, 'url' | 'account' | 'ingest' | 'keyFile' | 'received'>
   readonly port: number
 }
 
-/** What to run with the first of `candidates` that is readable and not empty, else with `fallback`. */
+/** Plans to run with the first of `candidates` that is readable and not empty, or else with `fallback`. */
 export function makePlan(
   candidates: readonly string[],
   fallback: string,
@@ -63,7 +63,7 @@ export function makePlan(
   }
 }
 
-/** The size of a regular file that may be read; 0 for any other. */
+/** The size of a readable regular file; 0 for anything else. */
 function readableSize(path: string): number {
   try {
     accessSync(path, constants.R_OK)
@@ -74,7 +74,7 @@ function readableSize(path: string): number {
   }
 }
 
-/** The configuration of `plan`, as its user would write it. */
+/** The configuration of `plan`, in the style of a user. */
 export function planYaml(plan: Plan): string {
   return `# sluice quickstart replaces this file at each start. Copy it to continue with it, and change the copy.
 data_dir: ${quote(join(plan.folder, 'state'))}
@@ -121,17 +121,17 @@ ${more}`
 `
 }
 
-/** A YAML string that means `text`: single quotes protect all but themselves, and no variable is replaced. */
+/** Quotes `text` as a YAML string: inside single quotes only these need escaping; variables are escaped too. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", "''").replaceAll('${', () => '$${')}'`
 }
 
-/** The glob pattern that matches `path` and nothing else. */
+/** The glob pattern that matches only `path`. */
 function literal(path: string): string {
   return path.replace(/[\\*?[\]{}()!+@|]/g, '\\$&')
 }
 
-/** The first port from `first` on that nobody listens on. */
+/** The first free port from `first` on. */
 export async function freePort(first = FIRST_PORT): Promise<number> {
   for (let port = first; port < first + PORTS; port++) if (await isFree(port)) return port
   throw new Error(`no port between ${first} and ${first + PORTS - 1} is free`)
@@ -145,13 +145,13 @@ function isFree(port: number): Promise<boolean> {
   })
 }
 
-/** Where what passes goes, in a few words. */
+/** A short description of the receiver. */
 export function receiverOf({ http, service, folder }: Plan, env: NodeJS.ProcessEnv): string {
   if (http) return hostOf(env.SLUICE_URL)
   return service ? `the service at ${service.url}` : relative(process.cwd(), join(folder, 'passed.log'))
 }
 
-/** An address without what may be secret in it. */
+/** The host of a URL, without parts that may be secret. */
 function hostOf(url = ''): string {
   try {
     return new URL(url).origin
@@ -160,7 +160,7 @@ function hostOf(url = ''): string {
   }
 }
 
-/** What a person reads before the run begins, in lines that fit a terminal of 80 columns as far as paths allow. */
+/** The text shown before the run begins; its lines fit 80 columns unless paths are too long. */
 export function announce(plan: Plan, env: NodeJS.ProcessEnv): string {
   const here = (path: string) => relative(process.cwd(), path)
   const { service, log, folder } = plan

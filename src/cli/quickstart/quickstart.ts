@@ -15,7 +15,10 @@ import { LiveView } from './view.js'
 const SERVICE_PORT = 8080
 const VIEW_MS = 1000
 
-/** Throttles made-up apps, and ships them with a log of this machine. Resolves with the exit code when the user ends it. */
+/**
+ * Throttles simulated apps, and ships them with a log of this machine. Resolves with the exit code when the user ends
+ * it.
+ */
 export async function quickstart(io: Io): Promise<number> {
   const folder = join(process.cwd(), FOLDER)
   makeFolderSync(folder, 0o700)
@@ -60,7 +63,7 @@ async function runPlan(plan: Plan, io: Io): Promise<number> {
   return code
 }
 
-/** The time of day where the user is, as in 14:03:12. */
+/** Local time of day as in 14:03:12. */
 function timeText(ms: number): string {
   return new Date(ms).toTimeString().slice(0, 8)
 }

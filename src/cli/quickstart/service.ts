@@ -7,22 +7,22 @@ import type { InitResult } from '../../api/domain/documents.js'
 import { Client } from '../../client/client.js'
 import { callControl } from '../../serve/control.js'
 
-/** A service of one's own for the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
+/** The service of the quickstart: a process beside the daemon, with an account, a key and a pipeline. */
 export interface OwnService {
   readonly url: string
   readonly account: string
-  /** Where the key of the service account is, for its owner alone. */
+  /** File with the key of the service account, readable by its owner only. */
   readonly keyFile: string
-  /** Where the daemon sends. */
+  /** The ingest URL for the daemon. */
   readonly ingest: string
-  /** What the published pipeline writes to. */
+  /** The file that the published pipeline writes to. */
   readonly received: string
   stop(): Promise<void>
 }
 
 const READY_MS = 30_000
 const STOP_MS = 10_000
-/** Events per second of each app that the published pipeline passes: more than the daemon sends. */
+/** Events per second of each app that the published pipeline passes; the daemon sends fewer. */
 const LIMIT = 100
 
 interface Made {
@@ -30,7 +30,7 @@ interface Made {
   readonly pipeline: string
 }
 
-/** Starts the service on `port` with its state in `folder`; the first time it makes all that a daemon needs. */
+/** Starts the service on `port` with its state in `folder`. The first time, creates everything that a daemon needs. */
 export async function startOwnService(folder: string, port: number, env: NodeJS.ProcessEnv): Promise<OwnService> {
   const dataDir = join(folder, 'service')
   const config = join(folder, 'service.yaml')
@@ -62,7 +62,9 @@ export async function startOwnService(folder: string, port: number, env: NodeJS.
   }
 }
 
-/** A process of its own, out of reach of the terminal's Ctrl-C: it is needed until the daemon has sent everything. */
+/**
+ * Starts a separate process that does not get the terminal's Ctrl-C: it is needed until the daemon has sent everything.
+ */
 async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<ChildProcess> {
   const main = fileURLToPath(new URL('../main.js', import.meta.url))
   const child = fork(main, ['serve', '--config', config], {
@@ -84,7 +86,7 @@ async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<Chi
   throw new Error(`the service did not start:\n${log.trimEnd()}`)
 }
 
-/** The account, the keys and the pipeline, as an operator would make them. */
+/** Creates the account, the keys and the pipeline as an operator would. */
 async function furnish(dataDir: string, url: string, keyFile: string, received: string): Promise<Made> {
   const made = (await callControl(dataDir, 'init', {}))!.body as InitResult
   const keep = (path: string, key: string) => writeFileSync(path, `${key}\n`, { mode: 0o600 })

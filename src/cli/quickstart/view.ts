@@ -6,7 +6,7 @@ import { formatDuration } from '../../lib/units.js'
 import { APPS } from './apps.js'
 import { LIMIT } from './plan.js'
 
-/** What the quickstart shows while it runs: a line each second, and a summary at the end. Nothing is wider than 80 columns. */
+/** The output of the quickstart: a line each second, and a summary at the end, at most 80 columns wide. */
 
 const HEAD_EVERY = 20
 const MOST_KEYS = 100
@@ -18,11 +18,11 @@ interface Sum {
   heldBack: number
 }
 
-/** Where the counts come from. */
+/** The source of the counts. */
 export interface Counts {
-  /** Counts by key what the throttle decides, from now on. */
+  /** Starts to count the throttle's decisions by key. */
   watch(): KeyWatch | undefined
-  /** Events that were read from the log of the machine. */
+  /** Number of events read from the log of the machine. */
   read(): number
 }
 
@@ -41,7 +41,7 @@ export class LiveView {
     this.#watch = counts.watch()
   }
 
-  /** What happened since the last call, as text that ends with a line end. `time`: as in 14:03:12. */
+  /** The events since the last call as text with a line end. `time` as in 14:03:12. */
   next(time: string): string {
     const { by, read } = this.#advance()
     const cells = APPS.map(({ name }) => padded(by.get(name)?.passed ?? 0, name))
@@ -73,7 +73,7 @@ export class LiveView {
     return { by, read: this.#read - before }
   }
 
-  /** The whole run in a table. */
+  /** The whole run as a table. */
   summary(ms: number, { delivered, undelivered }: Totals, receiver: string, config: string): string {
     this.#advance()
     const row = (name: string, passed: string, heldBack: string, why = '') =>

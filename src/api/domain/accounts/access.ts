@@ -3,14 +3,14 @@ import { ID } from '../ids.js'
 import type { Principal } from '../keys/principal.js'
 import type { Scope } from './scopes.js'
 
-/** The checks that stand in front of everything. */
+/** Access checks that precede every operation. */
 
 export function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return
   throw forbidden('scope_missing', `this key does not have the scope ${scope}`)
 }
 
-/** The account acted in; 403 at enterprise scope. */
+/** Returns the account acted in. Throws 403 at enterprise scope. */
 export function requireAccount(principal: Principal): { readonly id: string; readonly shortId: string } {
   if (principal.account) return principal.account
   throw forbidden(
@@ -19,7 +19,7 @@ export function requireAccount(principal: Principal): { readonly id: string; rea
   )
 }
 
-/** An enterprise token that acts for its enterprise and not within an account. */
+/** Requires an enterprise token that acts for its enterprise, not within an account. */
 export function requireEnterprise(principal: Principal): void {
   if (principal.type !== 'enterprise_service_account') {
     throw forbidden('enterprise_token_required', 'only the key of an enterprise service account may do this')
@@ -30,14 +30,14 @@ export function requireEnterprise(principal: Principal): void {
   requireScope(principal, 'enterprise:manage')
 }
 
-/** Nobody gives to others what the own key does not have. Everybody has keys of their own. */
+/** No one can grant scopes that their own key lacks. `user:key` is exempt, since every user may have keys. */
 export function requireGrant(principal: Principal, scopes: Iterable<Scope>): void {
   const beyond = [...scopes].filter(scope => scope !== 'user:key' && !principal.scopes.has(scope))
   if (beyond.length === 0) return
   throw forbidden('scope_exceeded', `this key cannot give what it does not have: ${beyond.join(', ')}`)
 }
 
-/** An id as a path has it; what is none cannot exist. */
+/** Requires an id of the right form. Anything else cannot exist. */
 export function requireId(id: string, what: string): void {
   if (!ID.test(id)) throw notFound(what)
 }

@@ -19,7 +19,7 @@ export class Accounts {
     this.#users = users
   }
 
-  /** Of the enterprise; enterprise tokens only, without delegation. */
+  /** Accounts of the enterprise. Enterprise tokens only, without delegation. */
   async list(principal: Principal, page: PageQuery): Promise<Page<AccountDocument>> {
     requireEnterprise(principal)
     return mapPage(await this.#context.page<AccountRecord>(at.accounts(principal.enterpriseId), page), show)
@@ -41,7 +41,7 @@ export class Accounts {
     })
   }
 
-  /** Another account, to be written. */
+  /** Prepares another account; the caller writes the changes. */
   async make(
     enterpriseId: string,
     title: string,
@@ -69,7 +69,9 @@ export class Accounts {
     return show(await this.#current(principal))
   }
 
-  /** The beta gate; `feature` unknown: 404. A manager's personal key only. */
+  /**
+   * Enables or disables a beta feature. Throws 404 if the feature is unknown. Requires the personal key of a manager.
+   */
   async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<AccountDocument> {
     const { id } = requireAccount(principal)
     if (principal.role !== 'manager') {

@@ -2,12 +2,15 @@ import type { ApiError } from '../errors.js'
 import { forbidden } from '../errors.js'
 import type { AccountRecord } from '../records.js'
 
-/** Processors in beta: an account's manager has to enable them there before a pipeline with one can be published. */
+/**
+ * Processors in beta. A manager of the account has to enable the feature before pipelines that use them can be
+ * published.
+ */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },
 }
 
-/** The features that processors of these types need and the account does not have. */
+/** The features that processors of these types require and the account lacks. */
 export function missingFeatures(account: AccountRecord, types: Iterable<string>): string[] {
   const used = new Set(types)
   return Object.entries(FEATURES).flatMap(([name, { processor }]) =>

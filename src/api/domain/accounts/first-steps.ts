@@ -14,7 +14,7 @@ export interface InitOptions {
   readonly managerEmail?: string | undefined
 }
 
-/** Makes the first enterprise, account, manager and keys, in one write; ApiError 409 already_initialized. */
+/** Creates the first enterprise, account, manager and keys in one write. Throws ApiError 409 already_initialized. */
 export async function initialize(
   context: Context,
   parts: { accounts: Accounts; users: Users; serviceAccounts: ServiceAccounts },

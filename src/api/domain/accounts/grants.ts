@@ -7,19 +7,19 @@ import { type AccountRecord, at, type KeyRecord, type ServiceAccountRecord, type
 import { ROLE_SCOPES } from './scopes.js'
 
 /**
- * What each key gives, by its hash. Remembered until anything is written that a grant is made from, so that what
- * changed acts at the next request; a grant that was being read while that was written is not remembered.
+ * Caches what each key grants, by its hash. Writing any record that grants are made from clears the cache, so changes
+ * apply to the next request. A grant that was being read during such a write is not cached.
  */
 
 type Given = 'type' | 'subject' | 'enterpriseId' | 'account' | 'scopes' | 'role' | 'keyId' | 'expiresAt' | 'givesUntil'
 
 export interface Grant extends Pick<Principal, Given> {
   readonly hash: Buffer
-  /** The key was ended, or what it belongs to is gone. */
+  /** The key has ended, or its subject is gone. */
   readonly revoked: boolean
 }
 
-/** Of each of two generations. */
+/** Of each of the two generations. */
 const MOST_REMEMBERED = 10_000
 const MADE_FROM = [at.allKeys, at.allUsers, at.allServiceAccounts, at.allAccounts]
 
@@ -37,13 +37,13 @@ export class Grants {
     for (const prefix of MADE_FROM) context.store.watch(prefix, forget)
   }
 
-  /** As far as it is remembered. */
+  /** The grant, if it is cached. */
   known(hash: Buffer): Grant | undefined {
     const found = this.#known.get(hash.toString('latin1'))?.value
     return found && timingSafeEqual(found.hash, hash) ? found : undefined
   }
 
-  /** Of dead keys, too; undefined: nobody has this key. */
+  /** Includes ended keys. Undefined if the key is unknown. */
   async read(hash: Buffer): Promise<Grant | undefined> {
     const known = this.#known
     const record = await this.#keys.find(hash)
@@ -94,7 +94,7 @@ function subjectOf(record: ServiceAccountRecord | UserRecord): Principal['subjec
   return { id, email: 'role' in record ? record.email : serviceAccountEmail(id), title }
 }
 
-/** The address that stands for a service account wherever one of a subject is shown. */
+/** The address of a service account wherever the address of a subject is shown. */
 export function serviceAccountEmail(id: string): string {
   return `${id}@service-account.invalid`
 }

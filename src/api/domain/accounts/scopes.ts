@@ -1,4 +1,4 @@
-/** What keys may do, and which role of a user gives what. */
+/** The scopes of keys, and the scopes of each user role. */
 
 export const SCOPES = [
   'pipeline:read',
@@ -13,7 +13,7 @@ export type Scope = (typeof SCOPES)[number]
 export const ROLES = ['manager', 'editor', 'viewer'] as const
 export type Role = (typeof ROLES)[number]
 
-/** What each scope allows, for documentation. */
+/** Documentation of each scope. */
 export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
   'pipeline:read': 'Read pipelines, their revisions and the names of secrets, see the fleet, report to it.',
   'pipeline:write': 'Create, change, publish, roll back and delete pipelines; save and delete secrets.',
@@ -26,17 +26,17 @@ export const SCOPE_MEANINGS: Readonly<Record<Scope, string>> = {
 const VIEWER: readonly Scope[] = ['pipeline:read', 'user:key']
 const EDITOR: readonly Scope[] = ['pipeline:read', 'pipeline:write', 'ingest:write', 'user:key']
 
-/** What a user may do at all. A personal key never gives more than that. */
+/** All scopes of a user by role. A personal key never grants more. */
 export const ROLE_SCOPES: Readonly<Record<Role, readonly Scope[]>> = {
   viewer: VIEWER,
   editor: EDITOR,
   manager: [...EDITOR, 'account:manage'],
 }
 
-/** What a service account of an account can be given; it administers nothing. */
+/** The scopes available to a service account of an account. It cannot administer anything. */
 export const SERVICE_SCOPES = ['pipeline:read', 'pipeline:write', 'ingest:write'] as const satisfies readonly Scope[]
 
-/** What one of the enterprise can be given. */
+/** The scopes available to a service account of the enterprise. */
 export const ENTERPRISE_SCOPES = [
   ...SERVICE_SCOPES,
   'account:manage',

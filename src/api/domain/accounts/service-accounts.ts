@@ -10,7 +10,7 @@ import { requireEnterprise, requireGrant, requireId, requireScope } from './acce
 import { serviceAccountEmail } from './grants.js'
 import { ENTERPRISE_SCOPES, type Scope, SERVICE_SCOPES } from './scopes.js'
 
-/** Whose service accounts: of an account, or, with null, of the enterprise itself. */
+/** The owner of service accounts: an account, or the enterprise itself if `accountId` is null. */
 interface Owner {
   readonly enterpriseId: string
   readonly accountId: string | null
@@ -22,7 +22,7 @@ export interface MadeServiceAccount {
   readonly changes: readonly Change[]
 }
 
-/** Of the account acted in; at enterprise scope those of the enterprise. Each has one key. */
+/** Service accounts of the account acted in, or of the enterprise at enterprise scope. Each has one key. */
 export class ServiceAccounts {
   readonly #context: Context
   readonly #keys: Keys
@@ -59,7 +59,7 @@ export class ServiceAccounts {
     })
   }
 
-  /** A service account and its key, to be written. */
+  /** Prepares a service account and its key; the caller writes the changes. */
   make(
     { enterpriseId, accountId }: Owner,
     title: string | undefined,
@@ -81,7 +81,10 @@ export class ServiceAccounts {
     return { record, key: made.key, changes: [{ key: keyOf(record), value: record }, ...made.changes] }
   }
 
-  /** A new key; also for one whose key was revoked. The old one stops at once, or after the grace that is asked for. */
+  /**
+   * Issues a new key, also if the old one was revoked. The old one ends immediately, or after the requested grace
+   * period.
+   */
   async rotate(principal: Principal, id: string, input: RotateInput): Promise<KeyedServiceAccountDocument> {
     const owner = ownerFor(principal)
     const context = this.#context
@@ -103,7 +106,7 @@ export class ServiceAccounts {
     })
   }
 
-  /** Its key (and one within a grace) stops at once. */
+  /** Revokes its key, and one in a grace period, immediately. */
   async revoke(principal: Principal, id: string): Promise<void> {
     await this.#end(principal, id, 'service_account.revoke', before => ({ ...before, key: null, old_key: null }))
   }
@@ -175,7 +178,7 @@ function ownerFor(principal: Principal): Owner {
   return { enterpriseId: principal.enterpriseId, accountId: principal.account?.id ?? null }
 }
 
-/** Without a wish, everything that its kind can have and the caller has. */
+/** By default all scopes that its kind can have and the caller has. */
 function grantedScopes(principal: Principal, { accountId }: Owner, wanted: readonly Scope[] | undefined): Scope[] {
   const possible: readonly Scope[] = accountId === null ? ENTERPRISE_SCOPES : SERVICE_SCOPES
   const errors = (wanted ?? []).flatMap((scope, i) =>

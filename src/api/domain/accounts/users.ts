@@ -10,7 +10,7 @@ import { type AccountRecord, at, type UserKeyRecord, type UserRecord } from '../
 import { requireAccount, requireGrant, requireId, requireScope } from './access.js'
 import { ROLE_SCOPES } from './scopes.js'
 
-/** How long the key works that a new user begins with. */
+/** Validity of a new user's first key. */
 const INVITATION_MS = 7 * 86_400_000
 
 export interface MadeUser {
@@ -38,7 +38,7 @@ export class Users {
     return show(await this.#read(principal, id))
   }
 
-  /** With a first key, for that person to make their own with. */
+  /** Creates a user with a first key, with which that person can create others. */
   async create(principal: Principal, input: UserInput): Promise<InvitedUserDocument> {
     const account = manages(principal)
     requireGrant(principal, ROLE_SCOPES[input.role])
@@ -56,7 +56,10 @@ export class Users {
     })
   }
 
-  /** A user and a first key, to be written. `expires_in` null: the key has no end. `givesUntil` of whoever makes it. */
+  /**
+   * Prepares a user and a first key; the caller writes the changes. With `expires_in` null, the key does not expire.
+   * `givesUntil` is that of the creator's key.
+   */
   make(
     account: Pick<AccountRecord, 'id' | 'enterprise_id'>,
     input: Omit<UserInput, 'expires_in' | 'title'> & {
@@ -83,13 +86,13 @@ export class Users {
     return { record, changes, document: { ...show(record), ...first.shown } }
   }
 
-  /** Acts on the keys of the user at once. */
+  /** Takes effect on the keys of the user immediately. */
   async update(principal: Principal, id: string, input: UserUpdate): Promise<UserDocument> {
     const account = manages(principal)
     const context = this.#context
     return context.turns.take(account.id, async () => {
       const before = await this.#read(principal, id)
-      // Neither a role that has more than the own key may be given, nor may one be taken away.
+      // A role with more scopes than the own key has can neither be assigned nor removed.
       requireGrant(principal, [...ROLE_SCOPES[before.role], ...ROLE_SCOPES[input.role]])
       const record: UserRecord = { ...before, role: input.role, title: input.title ?? before.title }
       const expected = record.role === 'manager' ? [] : await this.#otherManager(before)
@@ -101,7 +104,7 @@ export class Users {
     })
   }
 
-  /** Another first key, for who has lost theirs. */
+  /** Issues another first key to a user who lost theirs. */
   async invite(principal: Principal, id: string, input: InvitationInput): Promise<InvitedUserDocument> {
     const account = manages(principal)
     const context = this.#context
@@ -117,7 +120,7 @@ export class Users {
     })
   }
 
-  /** With all keys. */
+  /** Removes the user and all their keys. */
   async remove(principal: Principal, id: string): Promise<void> {
     const account = manages(principal)
     const context = this.#context
@@ -140,7 +143,7 @@ export class Users {
     })
   }
 
-  /** What ends with it is the invitation, not the user: keys made with it may last as long as `givesUntil`. */
+  /** Only the invitation expires, not the user: keys created with it may last until `givesUntil`. */
   #firstKey(record: UserRecord, expiresIn: number | null | undefined, givesUntil: string | null) {
     const made = this.#keys.make({
       type: 'personal',
@@ -166,7 +169,7 @@ export class Users {
     return record
   }
 
-  /** That there goes on being a manager, if this user is not one any more. */
+  /** Expects that another manager remains, if this user is one. */
   async #otherManager(user: UserRecord): Promise<Expected[]> {
     if (user.role !== 'manager') return []
     const users = await this.#context.store.list(at.users(user.enterprise_id, user.account_id))

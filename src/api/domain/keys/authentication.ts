@@ -9,16 +9,16 @@ import { isKey, isOver, type Keys } from './keys.js'
 import type { Principal } from './principal.js'
 import { RateLimiter, rateHeaders } from './rate-limiter.js'
 
-/** From the headers of one request to who asks. What changed in the store acts at the next request. */
+/** Identifies the caller from the headers of a request. Changes in the store apply to the next request. */
 
 export interface AuthenticateRequest {
   readonly authorization?: string | undefined
   /** x-delegate-account-id. */
   readonly delegateAccountId?: string | undefined
-  /** Of the client, as far as proxies are trusted. */
+  /** Of the client, if it comes through trusted proxies. */
   readonly address: string
   readonly requestId?: string | undefined
-  /** The same object for all requests of a connection, most of which come with the same key. */
+  /** Identifies the connection; most of its requests have the same key. */
   readonly connection?: object | undefined
 }
 
@@ -27,9 +27,9 @@ interface Brought {
   readonly hash: Buffer
 }
 
-/** How nearly everybody writes it. */
+/** The usual spelling. */
 const USUAL_START = 'Token '
-/** Longer headers hold no key. */
+/** A longer header contains no key. */
 const LONGEST_HEADER = 200
 
 export class Authentication {
@@ -39,7 +39,7 @@ export class Authentication {
   readonly #context: Context
   readonly #keys: Keys
   readonly #grants: Grants
-  /** By connection, what came last. */
+  /** The last header of each connection. */
   readonly #brought = new WeakMap<object, Brought>()
   readonly #requests: RateLimiter
   readonly #failures: RateLimiter
@@ -52,7 +52,7 @@ export class Authentication {
     this.#failures = new RateLimiter(context.limits.failedTries, context.clock)
   }
 
-  /** At once, where what the key gives is remembered and nothing else has to be read. */
+  /** Synchronous if the grant of the key is cached and nothing else has to be read. */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     const hash = this.#hashOf(request)
     const known = this.#grants.known(hash)
@@ -92,7 +92,7 @@ export class Authentication {
     return request.delegateAccountId === undefined ? principal : this.#delegate(principal, request.delegateAccountId)
   }
 
-  /** Hashing costs more than all the rest: a key is hashed again only when it is not the one that came before it. */
+  /** Hashing costs more than everything else, so the hash of the previous request of the connection is reused. */
   #hashOf(request: AuthenticateRequest): Buffer {
     const { connection, authorization = '' } = request
     if (!connection) return this.#keys.hash(this.#keyOf(request))
@@ -149,7 +149,7 @@ export class Authentication {
     return unauthorized(problem, message)
   }
 
-  /** The same for what may be guessing: after too many from one address, it has to wait. */
+  /** The error for a key that may be guessed. After too many from one address, the address has to wait. */
   #guessed({ address }: AuthenticateRequest, problem: string, message: string): ApiError {
     const error = this.#refuse(problem, message)
     const state = this.#failures.take(networkOf(address))

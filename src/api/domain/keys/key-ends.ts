@@ -4,20 +4,20 @@ import { at, type KeyRecord } from '../records.js'
 import type { KeyEnd } from './keys.js'
 
 const DAY_MS = 86_400_000
-/** How long the service remembers why a key does not work. */
+/** How long the service can explain why a key does not work. */
 const REMEMBERED_MS = 30 * DAY_MS
-/** Warned of at most so long before, and not before this share of a key's life is left. */
+/** Warns at most this long before the end, and only when less than this share of the key's life is left. */
 const WARNED_MS = 7 * DAY_MS
 const WARNED_SHARE = 0.2
 const PORTION = 500
 
-/** Looks at keys in the order of their ends: warns of those that come, and forgets those that are long past. */
+/** Checks keys in the order of their expiry: warns of those about to expire, and forgets those long expired. */
 export class KeyEnds {
-  /** As of the last look. */
+  /** As of the last check. */
   expiringSoon = 0
   expired = 0
   readonly #context: Context
-  /** Whole days left when a key was last warned of. */
+  /** By key: whole days that were left at the last warning. */
   #warned = new Map<string, number>()
 
   constructor(context: Context) {
@@ -61,7 +61,7 @@ export class KeyEnds {
     return until - this.#context.clock.wall() <= Math.min(WARNED_MS, (until - from) * WARNED_SHARE)
   }
 
-  /** Once a day for each key. */
+  /** Warns at most once a day for each key. */
   #warn({ id, type, subject_id, account_id, expires_at }: KeyRecord, end: string): number {
     const days = Math.floor((Date.parse(end) - this.#context.clock.wall()) / DAY_MS)
     if (this.#warned.get(id) !== days) {

@@ -8,8 +8,8 @@ import { at, type KeyRecord, type KeyRef } from '../records.js'
 import type { TokenType } from './principal.js'
 
 /**
- * Access keys. The key itself leaves this file once, to be shown; what is kept is its HMAC. A key that has an end, or has
- * ended, is also found by that time.
+ * Access keys. The key itself is returned once, to be shown; only its HMAC is stored. Keys that expire or have ended
+ * are also indexed by that time.
  */
 
 const RANDOM_BYTES = 20
@@ -20,12 +20,12 @@ const PREFIXES: Readonly<Record<TokenType, string>> = {
 }
 const KEY = /^(sts|ste|sta)_[0-9a-f]{40}$/
 
-/** Whether a text looks like a key at all. */
+/** Whether a text has the form of a key. */
 export function isKey(text: string): boolean {
   return KEY.test(text)
 }
 
-/** Found under `key-end/TIME/ID`. */
+/** Stored under `key-end/TIME/ID`. */
 export interface KeyEnd {
   readonly hash: string
 }
@@ -36,14 +36,14 @@ export interface NewKey {
   readonly enterpriseId: string
   readonly accountId: string | null
   readonly scopes: readonly Scope[] | null
-  /** null: it has no end. */
+  /** null: it does not expire. */
   readonly expiresAt: string | null
-  /** Of first keys, see KeyRecord. */
+  /** For first keys, see KeyRecord. */
   readonly givesUntil?: string | null
 }
 
 export interface MadeKey {
-  /** To be shown, once. */
+  /** To be shown once. */
   readonly key: string
   readonly ref: KeyRef
   readonly changes: readonly Change[]
@@ -52,7 +52,7 @@ export interface MadeKey {
 export class Keys {
   readonly #context: Context
   readonly #secret: KeyObject
-  /** When keys were last used, as far as it is not written down. */
+  /** Last uses of keys that have not been written to the store yet. */
   #uses = new Map<string, string>()
 
   constructor(context: Context, secret: Buffer) {
@@ -60,7 +60,7 @@ export class Keys {
     this.#secret = createSecretKey(secret)
   }
 
-  /** The changes make it usable. */
+  /** The changes make the key valid once they are written. */
   make({ type, subjectId, enterpriseId, accountId, scopes, expiresAt, givesUntil }: NewKey): MadeKey {
     const context = this.#context
     const key = PREFIXES[type] + context.random(RANDOM_BYTES).toString('hex')
@@ -84,18 +84,18 @@ export class Keys {
     return { key, ref, changes: [{ key: at.key(hash), value: record }, ...endOf(ref)] }
   }
 
-  /** What is kept of a key, and what it is found by. */
+  /** The form in which a key is stored and found. */
   hash(key: string): Buffer {
     return createHmac('sha256', this.#secret).update(key).digest()
   }
 
-  /** Whose key has this hash, dead ones too; undefined: nobody's. */
+  /** The record of the key with this hash, including ended ones; undefined if there is none. */
   async find(hash: Buffer): Promise<KeyRecord | undefined> {
     const record = await this.#context.read<KeyRecord>(at.key(hash.toString('hex')))
     return record && timingSafeEqual(Buffer.from(record.hash, 'hex'), hash) ? record : undefined
   }
 
-  /** Ends a key now, or with `graceMs` then, unless it ends earlier by itself; `left` is what goes on that long. */
+  /** Ends a key now or after `graceMs`, unless it expires earlier; `left` is the key that remains valid until then. */
   async end(ref: KeyRef | null, graceMs = 0): Promise<{ changes: readonly Change[]; left: KeyRef | null }> {
     const record = ref && (await this.#context.read<KeyRecord>(at.key(ref.hash)))
     if (!ref || !record || record.revoked_at !== null || isOver(ref.expires_at, this.#context.time())) {
@@ -120,7 +120,7 @@ export class Keys {
     return { id, created_at, expires_at, last_used_at: used ?? null }
   }
 
-  /** Writes the last uses down. */
+  /** Writes the last uses to the store. */
   async flush(): Promise<void> {
     if (this.#uses.size === 0) return
     const uses = this.#uses
@@ -134,14 +134,14 @@ export class Keys {
   }
 }
 
-/** Where a key is found by the time of its end. */
+/** The index entry of a key by its end. */
 function endOf({ id, hash, expires_at }: KeyRef): Change[] {
   return expires_at === null ? [] : [{ key: at.keyEnd(expires_at, id), value: { hash } satisfies KeyEnd }]
 }
 
 /**
- * The end of a new key: `wantedMs` from now, else `usualMs`, and never later than `givesUntil`, the latest end that the
- * key can give which it is made with. Throws 403 when it was asked to be later.
+ * The end of a new key: `wantedMs` from now, or `usualMs` by default, and never later than `givesUntil`, the latest end
+ * that the creating key may give. Throws 403 if a later end was requested.
  */
 export function endOfNew(
   context: Pick<Context, 'time'>,
@@ -159,7 +159,7 @@ export function endOfNew(
   )
 }
 
-/** Times of one form compare as texts. */
+/** Timestamps of the same format can be compared as text. */
 export function isOver(expiresAt: string | null, now: string): boolean {
   return expiresAt !== null && expiresAt <= now
 }

@@ -1,7 +1,7 @@
 import { BoundedMap } from '../../../lib/bounded-map.js'
 import type { Clock } from '../../../lib/time.js'
 
-/** `limit` in any `windowMs`, all of them at once if need be. */
+/** Allows `limit` uses in any window of `windowMs`, including all of them at once. */
 export interface Rate {
   readonly limit: number
   readonly windowMs: number
@@ -10,16 +10,16 @@ export interface Rate {
 export interface RateState extends Rate {
   readonly allowed: boolean
   readonly remaining: number
-  /** Until all of `limit` is there again. */
+  /** Time until all of `limit` is available again. */
   readonly resetMs: number
-  /** Until one more is allowed; 0 while one is. */
+  /** Time until one more use is allowed; 0 if one is. */
   readonly waitMs: number
 }
 
-/** Most keys in memory. Beyond that, the key that was added first is forgotten. */
+/** Limit of keys in memory. Beyond it, the key that was added first is dropped. */
 const MOST_KEYS = 100_000
 
-/** Uses that follow each other within this part of a window are counted together, and expire with the last of them. */
+/** Uses within this fraction of a window are counted together, and expire with the last of them. */
 const PARTS = 20
 
 interface Uses {
@@ -28,15 +28,15 @@ interface Uses {
   count: number
 }
 
-/** The uses of a key that lie within a window before now, oldest first. */
+/** The uses of a key within the last window, oldest first. */
 interface Used {
   readonly uses: Uses[]
   count: number
 }
 
 /**
- * Counts by key, without timers. The limit holds for every window wherever it begins: an allowance that refills steadily
- * would let nearly twice as many pass within the first one.
+ * Counts uses by key, without timers. The limit holds for every window, wherever it begins: a token bucket that refills
+ * steadily would allow nearly twice as many in its first window.
  */
 export class RateLimiter {
   readonly rate: Rate
@@ -49,7 +49,7 @@ export class RateLimiter {
     this.#known = new BoundedMap(most)
   }
 
-  /** Takes one, if there is one left. */
+  /** Takes one use if any is left. */
   take(key: string): RateState {
     const now = this.#clock.now()
     const { limit, windowMs } = this.rate
@@ -80,7 +80,7 @@ export class RateLimiter {
 
 const seconds = (ms: number) => String(Math.max(1, Math.ceil(ms / 1000)))
 
-/** The headers that say how many requests a client has left. */
+/** The RateLimit headers, which show the remaining requests of a client. */
 export function rateHeaders(state: RateState): Record<string, string> {
   return {
     'ratelimit-limit': String(state.limit),

@@ -11,14 +11,14 @@ import type { Principal } from './principal.js'
 
 type Owner = Pick<UserRecord, 'id' | 'enterprise_id' | 'account_id'>
 
-/** The list that a user sees of the own keys. */
+/** Changes of the list of a user's keys. */
 export const keyChanges = {
   put: ({ enterprise_id, account_id, id }: Owner, record: UserKeyRecord): Change => ({
     key: at.userKey(enterprise_id, account_id, id, record.id),
     value: record,
   }),
 
-  /** Makes room for one more key: forgets expired ones where the list is full, and throws when that gives none. */
+  /** Makes room for one more key: removes expired ones if the list is full, and throws if there are none. */
   async room(context: Context, { enterprise_id, account_id, id }: Owner): Promise<Change[]> {
     const entries = await context.store.list(at.userKeys(enterprise_id, account_id, id))
     const most = context.limits.keysPerUser
@@ -32,7 +32,7 @@ export const keyChanges = {
   },
 }
 
-/** Personal keys of the user who asks. */
+/** Personal keys of the calling user. */
 export class UserKeys {
   readonly #context: Context
   readonly #keys: Keys
@@ -64,7 +64,7 @@ export class UserKeys {
       const record: UserKeyRecord = { ...made.ref, title: input.title ?? '', scopes, parent_id: principal.keyId }
       const user = at.user(owner.enterprise_id, owner.account_id, owner.id)
       const expected = await context.read(user)
-      // Neither a user who was removed meanwhile gets a new key, nor the holder of a key that was revoked.
+      // Neither a user who was removed in the meantime nor the holder of a revoked key may get a new key.
       if (expected === undefined) throw notFound('user')
       const own = at.userKey(owner.enterprise_id, owner.account_id, owner.id, principal.keyId)
       const parent = await context.read(own)
@@ -83,7 +83,7 @@ export class UserKeys {
     })
   }
 
-  /** With all keys that were made with it, but not the one that asks. */
+  /** Revokes a key and all keys created with it, except the key of the caller. */
   async revoke(principal: Principal, id: string): Promise<void> {
     const owner = requireUser(principal)
     requireId(id, 'key')
@@ -100,7 +100,7 @@ export class UserKeys {
         changes.push(...(await this.#keys.end(one)).changes)
         changes.push({ ...keyChanges.put(owner, one), value: undefined })
       }
-      // It takes the place of the one that it was made with.
+      // It takes the place of the key that it was created with.
       if (kept) changes.push(keyChanges.put(owner, { ...kept, parent_id: record.parent_id ?? null }))
       const details = ended.length > 0 ? { also_revoked: ended.map(({ id }) => id).join(' ') } : {}
       const audited = context.audit(principal, 'user_key.revoke', { type: 'user_key', id }, details)
@@ -113,7 +113,7 @@ export class UserKeys {
   }
 }
 
-/** The keys that end with `revoked`: those made with it, and so on. `asking` stays, with the keys made with it. */
+/** The keys that end together with `revoked`: those created with it, recursively. `asking` and its descendants stay. */
 function madeWith(
   revoked: UserKeyRecord,
   all: readonly UserKeyRecord[],
@@ -147,7 +147,7 @@ function requireUser(principal: Principal): Owner {
   }
 }
 
-/** null: whatever the role gives. A key that is narrowed makes keys as narrow as itself. */
+/** null: all scopes of the role. A narrowed key creates keys that are narrowed alike. */
 function grantedScopes(principal: Principal, wanted: readonly Scope[] | undefined): readonly Scope[] | null {
   if (wanted) {
     requireGrant(principal, wanted)

@@ -2,19 +2,19 @@ import { createHash } from 'node:crypto'
 import { ApiError } from '../errors.js'
 import type { PipelineRecord } from '../records.js'
 
-/** Of everything that a pipeline shows. */
+/** Changes with everything that a pipeline shows. */
 export function pipelineTag({ version }: PipelineRecord, missingSecrets: readonly string[]): string {
   const missing = createHash('sha256').update(missingSecrets.join()).digest('hex').slice(0, 8)
   return missingSecrets.length === 0 ? `"v${version}"` : `"v${version}-${missing}"`
 }
 
-/** Of what daemons take: other drafts do not change it. */
+/** Changes with what daemons receive, but not with drafts. */
 export function publishedTag({ published_revision, published_at, title }: PipelineRecord): string {
   const mark = createHash('sha256').update(`${published_at} ${title}`).digest('hex').slice(0, 8)
   return `"r${published_revision}-${mark}"`
 }
 
-/** Throws 412 when `ifMatch` is given and does not name `etag`. Weak tags never match. */
+/** Throws 412 if `ifMatch` is given and does not contain `etag`. Weak tags never match. */
 export function requireMatch(ifMatch: string | undefined, etag: string): void {
   if (ifMatch === undefined || ifMatch.trim() === '*') return
   if (ifMatch.split(',').some(tag => tag.trim() === etag)) return

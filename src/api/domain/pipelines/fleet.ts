@@ -8,25 +8,25 @@ import { RateLimiter, rateHeaders } from '../keys/rate-limiter.js'
 import { at, type DaemonRecord, type PipelineRecord } from '../records.js'
 import { KnownDaemons, SILENT_MS } from './known-daemons.js'
 
-/** A daemon that has not reported for so long is forgotten. */
+/** Daemons that have not reported for this long are removed. */
 const FORGOTTEN_MS = 30 * 86_400_000
-/** Entries looked at before others get their turn. */
+/** Entries processed before other work gets a turn. */
 const PORTION = 500
 
 /**
- * Which daemon runs what. A report is worth little once the next one is there, so reports are kept in memory and written
- * down together every few seconds; a kill costs those seconds' worth, until the next report.
+ * The reports of daemons. A report loses its value when the next one arrives, so reports are kept in memory and written
+ * together every few seconds. If the process is killed, those are missing until the next report.
  */
 export class Fleet {
   readonly #context: Context
-  /** undefined: to be removed. */
+  /** Undefined: to be removed. */
   #unwritten = new Map<string, DaemonRecord | undefined>()
-  /** Daemons by account; filled when an account is first met. */
+  /** Daemons by account; filled when an account is first used. */
   readonly #known = new Map<string, KnownDaemons>()
   readonly #registrations: RateLimiter
-  /** Daemons that made room for new ones. */
+  /** Number of daemons that were removed to make room for new ones. */
   evicted = 0
-  /** Reports of new daemons that were refused: there were too many at a time, or the account has too many. */
+  /** Number of refused reports of new daemons: too many at a time, or too many in the account. */
   refused = 0
 
   constructor(context: Context) {
@@ -34,7 +34,7 @@ export class Fleet {
     this.#registrations = new RateLimiter(context.limits.newDaemons, context.clock)
   }
 
-  /** Daemons of the account's pipelines, of all accounts at enterprise scope. */
+  /** Daemons of the account's pipelines, or of all accounts at enterprise scope. */
   async list(principal: Principal, page: PageQuery): Promise<Page<DaemonDocument>> {
     requireScope(principal, 'pipeline:read')
     await this.flush()
@@ -50,7 +50,7 @@ export class Fleet {
     return { items, next: entries.length > limit ? shown.at(-1)!.key.slice(prefix.length) : null, limit }
   }
 
-  /** Needs `pipeline:read`, and is not for viewers; kept in memory first, written every few seconds. */
+  /** Requires `pipeline:read`; viewers are not allowed. Stored in memory first, and written every few seconds. */
   async report(principal: Principal, input: ReportInput): Promise<DaemonDocument> {
     requireScope(principal, 'pipeline:read')
     if (principal.role === 'viewer') {
@@ -83,7 +83,9 @@ export class Fleet {
     return this.#show(record, enterpriseId, accountId)
   }
 
-  /** Throws where another daemon cannot be added. Where there are too many, one that is not known to be real goes. */
+  /**
+   * Throws if another daemon cannot be added. If the account is full, a daemon that is not known to be real is removed.
+   */
   #admit({ subject, account }: Principal, known: KnownDaemons): void {
     const { clock, limits, log } = this.#context
     const rate = this.#registrations.take(subject.id)
@@ -107,7 +109,7 @@ export class Fleet {
     }
   }
 
-  /** Writes down what was reported. */
+  /** Writes the reports to the store. */
   async flush(): Promise<void> {
     if (this.#unwritten.size === 0) return
     const reports = this.#unwritten
@@ -120,7 +122,7 @@ export class Fleet {
     }
   }
 
-  /** Removes daemons that have not reported for long, and those whose pipeline is gone. */
+  /** Removes daemons that have not reported for a long time, and those whose pipeline is gone. */
   async forgetOld(): Promise<void> {
     const { store } = this.#context
     const oldest = this.#context.time(-FORGOTTEN_MS)

@@ -1,9 +1,9 @@
 import type { Entry } from '../../store/store.js'
 import type { DaemonRecord } from '../records.js'
 
-/** A daemon that has not reported for so long is silent. */
+/** A daemon without a report for this long counts as silent. */
 export const SILENT_MS = 5 * 60_000
-/** A daemon counts as real when it has reported for so long: whoever invents ids has to keep reporting for all of them. */
+/** A daemon counts as real after reporting for this long: whoever invents ids has to keep reporting for all of them. */
 const CONFIRMED_MS = 30_000
 
 interface Known {
@@ -11,7 +11,7 @@ interface Known {
   reportedMs: number
 }
 
-/** The daemons of one account, so that a report costs no read of the store. */
+/** The daemons of one account, kept in memory, which saves reads of the store for each report. */
 export class KnownDaemons {
   readonly #daemons = new Map<string, Known>()
 
@@ -19,7 +19,7 @@ export class KnownDaemons {
     for (const { key, value } of entries) {
       const { registered_at, reported_at } = value as DaemonRecord
       const reportedMs = Date.parse(reported_at)
-      // Records without a time of registration are older than it.
+      // Records without a registration time are from an earlier version.
       this.#daemons.set(key, { registeredMs: registered_at ? Date.parse(registered_at) : 0, reportedMs })
     }
   }
@@ -40,7 +40,7 @@ export class KnownDaemons {
     return known?.registeredMs ?? nowMs
   }
 
-  /** Forgets the daemon that a new one may replace, and returns it; undefined when all are real and report. */
+  /** Removes and returns a daemon that a new one may replace; undefined if all are real and still report. */
   evict(nowMs: number): string | undefined {
     const isConfirmed = ({ registeredMs, reportedMs }: Known) => reportedMs - registeredMs >= CONFIRMED_MS
     const all = [...this.#daemons]

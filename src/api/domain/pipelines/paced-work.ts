@@ -1,19 +1,22 @@
 import { sleep, systemClock } from '../../../lib/time.js'
 import { ApiError } from '../errors.js'
 
-/** Of one account; more are refused. */
+/** Limit per account; further work is refused. */
 const MOST_WAITING = 100
 
 /**
- * Work that occupies the event loop for a while, such as checking a configuration. It is done one piece after the other,
- * the accounts by turns, and after each piece the process belongs to everybody else for as long as that piece took. Who is
- * alone with a small piece waits for nothing.
+ * Runs work that blocks the event loop for a while, such as checking a configuration. One piece runs after the other,
+ * and accounts take turns. After each piece, other work gets as much time as the piece took. A single small piece
+ * starts immediately.
  */
 export class PacedWork {
   readonly #waiting = new Map<string, (() => void)[]>()
   #working = false
 
-  /** Throws what `work` throws; ApiError 429 when too much of the account waits. What `work` waits for is not paced. */
+  /**
+   * Rejects with the errors of `work`, or with ApiError 429 if too much work of the account is waiting. Asynchronous
+   * parts of `work` are not paced.
+   */
   do<T>(account: string, work: () => T | Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const run = () => {
@@ -42,7 +45,7 @@ export class PacedWork {
     this.#working = false
   }
 
-  /** Of the account whose turn it is; it goes behind the others then. */
+  /** Takes work of the account whose turn it is, and moves the account to the end of the queue. */
   #take(): (() => void) | undefined {
     const [first] = this.#waiting
     if (!first) return undefined

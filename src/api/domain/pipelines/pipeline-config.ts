@@ -6,14 +6,14 @@ import { type AnyDefinition, defineSource } from '../../../core/component.js'
 import { ConfigError } from '../../../core/errors.js'
 import { ApiError, type Fault } from '../errors.js'
 
-/** The source that pipelines have by themselves. */
+/** The source that every pipeline has implicitly. */
 export const INGEST = 'ingest'
-/** More faults than anybody reads at once are left out. */
+/** Limit of reported faults. */
 const MOST_FAULTS = 100
 const LONGEST_MESSAGE = 500
 const MOST_LEVELS = 64
 
-/** Stands for the source where a pipeline is only checked. */
+/** Stands in for the source when a pipeline is only checked. */
 const standIn = defineSource({
   type: INGEST,
   summary: 'Events that are sent to the pipeline.',
@@ -24,7 +24,7 @@ const standIn = defineSource({
   },
 })
 
-/** The source `ingest` of a definition that can run, for `parseDocument`. */
+/** The source `ingest` with a definition that can run, for `parseDocument`. */
 export function ingestSource<D extends AnyDefinition<'source'>>(
   definition: D,
   options: unknown = {},
@@ -33,9 +33,9 @@ export function ingestSource<D extends AnyDefinition<'source'>>(
 }
 
 /**
- * Checks the configuration of a pipeline by the schema of the daemon. References to the environment stay text: whoever
- * runs it has them. With `literals` keys may stand in it themselves, as in what was saved earlier. Throws ApiError 400 with
- * a place for everything that is wrong.
+ * Checks the configuration of a pipeline with the schemas of the daemon. References to the environment stay as they
+ * are, since only the runner has the values. With `literals`, literal keys are accepted, as in revisions saved by
+ * earlier versions. Throws ApiError 400 with the place of every fault.
  */
 export function checkPipelineConfig(
   config: Readonly<Record<string, unknown>>,
@@ -43,7 +43,7 @@ export function checkPipelineConfig(
   most: { readonly bytes: number; readonly components: number },
   { literals = false }: { literals?: boolean } = {},
 ): Config {
-  // First of all: what is nested without end cannot even be written as JSON.
+  // Must come first: a value of unlimited depth cannot even be serialized.
   if (isDeeper(config, MOST_LEVELS)) {
     throw invalid([{ path: 'config', message: `must not be nested deeper than ${MOST_LEVELS} levels` }])
   }

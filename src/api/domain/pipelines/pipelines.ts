@@ -24,23 +24,23 @@ import { checkPipelineConfig } from './pipeline-config.js'
 import { RevisionSizes } from './revision-sizes.js'
 import { RevisionWrites } from './revision-writes.js'
 
-/** A document with the strong ETag of what it shows, quotes and all. */
+/** A document with its strong ETag, including the quotes. */
 export interface Tagged<T> {
   readonly document: T
   readonly etag: string
 }
 
-/** Hears of every publish, and with undefined of a pipeline that was deleted. */
+/** Called on every publish, and with undefined when a pipeline is deleted. */
 export type PublishListener = (pipelineId: string, published: PublishedDocument | undefined) => void
 
-/** Pipelines read at a time where all of them are looked at. */
+/** Pipelines per read when all of them are processed. */
 const PORTION = 20
 const LARGEST_REVISION = 9_999_999_999
 const LATER_SECONDS = '10'
 
 /**
- * Pipelines: a draft, and what was saved of it as revisions that never change. One of them is published. Saving the
- * same again makes no revision; publishing an earlier one rolls back.
+ * Pipelines: a draft and its saved, immutable revisions, one of which is published. Saving an unchanged draft creates
+ * no revision; publishing an earlier revision is a rollback.
  */
 export class Pipelines {
   readonly #context: Context
@@ -48,9 +48,9 @@ export class Pipelines {
   readonly #listeners = new Set<PublishListener>()
   readonly #secrets: Secrets
   readonly #literals: Literals
-  /** What the saved revisions take. */
+  /** Disk usage of the saved revisions. */
   readonly sizes = new RevisionSizes()
-  /** What whoever runs pipelines in this service bounds of a configuration. */
+  /** Reports options of a configuration that are limited where this service runs the pipeline. */
   boundsOf: (pipeline: string, config: PipelineRecord['config']) => Promise<readonly Fault[]> = async () => []
   readonly #writes: RevisionWrites
   readonly #checks = new PacedWork()
@@ -65,7 +65,7 @@ export class Pipelines {
     this.#writes = new RevisionWrites(context, this.sizes)
   }
 
-  /** At enterprise scope those of all accounts. The same object as long as nothing changes. */
+  /** Includes all accounts at enterprise scope. Returns the same object while nothing changes. */
   async list(principal: Principal, page: PageQuery): Promise<Page<PipelineDocument>> {
     requireScope(principal, 'pipeline:read')
     if (principal.account === undefined && principal.type !== 'enterprise_service_account') requireEnterprise(principal)
@@ -111,7 +111,7 @@ export class Pipelines {
     return this.#tagged(await this.#read(principal, id))
   }
 
-  /** `ifMatch`: the header as it came; 412 when the pipeline has another ETag. 400 with `config.…` places. */
+  /** `ifMatch` is the raw header; throws 412 if the pipeline has another ETag, and 400 with paths below `config`. */
   async update(
     principal: Principal,
     id: string,
@@ -167,7 +167,7 @@ export class Pipelines {
     })
   }
 
-  /** The latest revision, or an earlier one: rolls back. 403 feature_not_enabled. */
+  /** Publishes the latest revision, or an earlier one as a rollback. Throws 403 feature_not_enabled. */
   async publish(
     principal: Principal,
     id: string,
@@ -181,7 +181,7 @@ export class Pipelines {
       requireMatch(ifMatch, pipelineTag(before, await this.#missing(before)))
       const number = input.revision ?? before.revision
       const revision = await this.#revision(before, number)
-      // What was right when it was saved need not be any more: the schema may have changed since.
+      // A saved revision may have become invalid: the schema may have changed since.
       const { processors } = await this.#check(account.id, this.#configOf(revision), { literals: true })
       const gate = at.account(before.enterprise_id, before.account_id)
       const owner = await context.read<AccountRecord>(gate)
@@ -241,8 +241,8 @@ export class Pipelines {
   }
 
   /**
-   * What a daemon takes; 409 not_published. Keys that stand in what was published earlier go to service accounts, as which
-   * daemons act, and not to people.
+   * The revision for daemons; throws 409 not_published. Literal keys of old revisions are only shown to service
+   * accounts, which daemons use, and hidden from people.
    */
   async published(principal: Principal, id: string): Promise<Tagged<PublishedDocument>> {
     requireScope(principal, 'pipeline:read')
@@ -252,16 +252,16 @@ export class Pipelines {
     return { document: shown, etag: publishedTag(record) }
   }
 
-  /** What the service itself runs for a request of `ingest:write`; 503 not_published. */
+  /** The revision that the service itself runs, for a request with `ingest:write`; throws 503 not_published. */
   async forIngest(principal: Principal, id: string): Promise<PublishedDocument> {
     requireScope(principal, 'ingest:write')
     const record = await this.#read(principal, id)
-    // Whoever sends keeps its events until somebody publishes, where 409 would make it give them up.
+    // Senders retry after a 503, but would drop their events after a 409.
     if (record.published_revision === null) throw notPublished(503, { 'retry-after': LATER_SECONDS })
     return this.#published(record)
   }
 
-  /** Every published pipeline of everybody, or of an account, for the service's own engine. */
+  /** All published pipelines, or those of one account, for the engine in the service. */
   async *allPublished(prefix: string = at.allPipelines): AsyncGenerator<PublishedDocument, void, undefined> {
     let after: string | undefined
     for (;;) {
@@ -276,13 +276,13 @@ export class Pipelines {
     }
   }
 
-  /** The configuration of any revision, for the service's own engine; undefined: it is gone. */
+  /** The configuration of any revision, for the engine in the service; undefined if it is gone. */
   async configOf(id: string, revision: number): Promise<RevisionRecord['config'] | undefined> {
     const found = await this.#context.read<RevisionRecord>(at.revision(id, revision))
     return found && this.#configOf(found)
   }
 
-  /** Pipelines that were removed, and whose files were not yet. */
+  /** Removed pipelines whose files have not been removed yet. */
   async *removed(): AsyncGenerator<string, void, undefined> {
     const entries = await this.#context.store.list(at.allRemovedPipelines)
     for (const { key } of entries) yield key.slice(at.allRemovedPipelines.length)
@@ -292,7 +292,7 @@ export class Pipelines {
     await this.#context.write([{ key: at.removedPipeline(id), value: undefined }])
   }
 
-  /** The returned function ends it. */
+  /** The returned function removes the listener. */
   onPublish(listener: PublishListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
@@ -303,7 +303,7 @@ export class Pipelines {
       try {
         listener(id, published)
       } catch (error) {
-        // It is published all the same.
+        // The revision is published nevertheless.
         this.#context.log.error({ err: error, pipeline: id }, 'what was published could not be passed on')
       }
     }
@@ -315,7 +315,7 @@ export class Pipelines {
     return this.#checks.do(account, () => checkPipelineConfig(config, this.#components, limits, options))
   }
 
-  /** The secrets that the draft or the published revision refers to and that do not exist. */
+  /** The secrets that the draft or the published revision refers to, but that do not exist. */
   async #missing(record: PipelineRecord): Promise<string[]> {
     const { id, account_id, revision, published_revision } = record
     const draft = this.#literals.open(record, keyOf(record))

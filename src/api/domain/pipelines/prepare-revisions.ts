@@ -5,13 +5,14 @@ import { at, type PipelineRecord, type RevisionRecord } from '../records.js'
 import type { Literals } from '../secrets/literals.js'
 import { revisionSize } from './revision-sizes.js'
 
-/** Pipelines, and revisions of one, that are read at a time. */
+/** Pipelines, and revisions of a pipeline, per read. */
 const PORTION = 10
 
 /**
- * Prepares what earlier versions stored, once: counts the revisions of every pipeline, and encrypts literal keys in them.
- * What a kill interrupts is done again at the next start. Old texts are removed from the files of the store before it
- * counts as done. When the store cannot be written, the service runs all the same, and tries again at its next start.
+ * Migrates data of earlier versions once: counts the revisions of every pipeline, and encrypts literal keys in them. If
+ * the process is killed, the migration is repeated at the next start. It counts as done after the old texts have been
+ * removed from the files of the store. If the store cannot be written, the service runs anyway and retries at its next
+ * start.
  */
 export async function prepareRevisions(context: Context, literals: Literals): Promise<void> {
   const { store, log } = context

@@ -2,14 +2,14 @@ import type { Store } from '../../store/store.js'
 import { ApiError } from '../errors.js'
 import { at, type RevisionRecord } from '../records.js'
 
-/** Whether an account may save so many more bytes. */
+/** Whether an account may store this many more bytes. */
 export type HasRoom = (account: string, bytes: number) => boolean
 
-/** What the saved revisions of each account take in the store. Counted in memory, and in the store by pipeline. */
+/** Disk usage of the saved revisions of each account: counted in memory, and stored by pipeline. */
 export class RevisionSizes {
   readonly #pipelines = new Map<string, Map<string, number>>()
   readonly #accounts = new Map<string, number>()
-  /** Without it nothing is bounded but the number of revisions. */
+  /** By default only the number of revisions is limited. */
   hasRoom: HasRoom = () => true
 
   async load(store: Store): Promise<void> {
@@ -19,7 +19,7 @@ export class RevisionSizes {
     }
   }
 
-  /** Of all pipelines. */
+  /** The sum over all pipelines. */
   get all(): number {
     let bytes = 0
     for (const own of this.#accounts.values()) bytes += own
@@ -30,19 +30,19 @@ export class RevisionSizes {
     return this.#accounts.get(account) ?? 0
   }
 
-  /** Throws ApiError 409 when an account that saves so many bytes more would have too many. */
+  /** Throws ApiError 409 if `more` bytes would exceed the limit of the account. */
   requireRoom(account: string, more: number): void {
     if (more <= 0 || this.hasRoom(account, more)) return
     const message = `the pipelines of this account take all the disk space that they may use; the saved revisions take ${this.of(account)} bytes of it, the rest is buffers, dead letters and idempotency keys. Delete pipelines that are not needed`
     throw new ApiError(409, 'account_disk_full', message)
   }
 
-  /** What the revisions of a pipeline take when they take so many bytes more, or less. */
+  /** The size of a pipeline's revisions after adding `more` bytes, which may be negative. */
   after(account: string, pipeline: string, more: number): number {
     return Math.max(0, (this.#pipelines.get(account)?.get(pipeline) ?? 0) + more)
   }
 
-  /** What was written; undefined: the pipeline is gone. */
+  /** Records what was written; undefined: the pipeline is gone. */
   set(account: string, pipeline: string, bytes: number | undefined): void {
     const own = this.#pipelines.get(account) ?? new Map<string, number>()
     const before = own.get(pipeline) ?? 0

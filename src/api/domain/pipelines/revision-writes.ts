@@ -4,13 +4,13 @@ import type { Principal } from '../keys/principal.js'
 import { at, type PipelineRecord, type RevisionRecord } from '../records.js'
 import { type RevisionSizes, revisionSize } from './revision-sizes.js'
 
-/** What has to be written, and what to call when that is done. */
+/** Changes to write, and a callback for when they are written. */
 interface Write {
   readonly changes: readonly Change[]
   readonly done: () => void
 }
 
-/** The changes of the store that add and remove revisions, with what their pipeline takes then. */
+/** Creates the changes of the store that add and remove revisions, including the size of their pipeline. */
 export class RevisionWrites {
   readonly #context: Context
   readonly #sizes: RevisionSizes
@@ -20,7 +20,7 @@ export class RevisionWrites {
     this.#sizes = sizes
   }
 
-  /** A new revision; the one that it leaves no room for is removed. Throws ApiError 409 when the account has no room. */
+  /** Adds a revision and removes the one that it leaves no room for. Throws ApiError 409 if the account has no room. */
   async add(pipeline: PipelineRecord, { subject }: Principal): Promise<Write> {
     const { id, account_id, revision, config, updated_at, published_revision } = pipeline
     const value: RevisionRecord = {

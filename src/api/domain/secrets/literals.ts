@@ -2,13 +2,15 @@ import { HIDDEN, takeLiterals, withLiterals } from '../../../config/managed/acco
 import type { SealedLiteral } from '../records.js'
 import type { Sealer } from './sealer.js'
 
-/** A record with a configuration in which earlier versions left literal keys. */
+/** A record with a configuration that may contain literal keys from earlier versions. */
 interface Holder {
   readonly config: Readonly<Record<string, unknown>>
   readonly literals?: readonly SealedLiteral[]
 }
 
-/** Literal keys in configurations that earlier versions saved: encrypted in the store as secrets of accounts are. */
+/**
+ * Literal keys in configurations that earlier versions saved. In the store they are encrypted like secrets of accounts.
+ */
 export class Literals {
   readonly #sealer: Sealer
 
@@ -16,7 +18,10 @@ export class Literals {
     this.#sealer = sealer
   }
 
-  /** The record with all literal keys encrypted; the same object when there are none. `place` is its key in the store. */
+  /**
+   * Encrypts all literal keys in the record; returns the same object if there are none. `place` is its key in the
+   * store.
+   */
   seal<R extends Holder>(record: R, place: string): R {
     const { config, literals } = takeLiterals(record.config)
     const found = literals.filter(({ value }) => value !== HIDDEN)
@@ -25,7 +30,10 @@ export class Literals {
     return { ...record, config, literals: [...(record.literals ?? []), ...sealed] }
   }
 
-  /** The configuration with its literal keys. One that cannot be decrypted stays hidden: nothing can run with it. */
+  /**
+   * The configuration with its literal keys. A key that cannot be decrypted stays hidden, so the configuration cannot
+   * run.
+   */
   open({ config, literals = [] }: Holder, place: string): Holder['config'] {
     const found = literals.flatMap(({ path, sealed }) => {
       const value = this.#sealer.open(sealed, placeOf(place, path))

@@ -2,11 +2,11 @@ import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hkdfSync
 
 /** Text encrypted with AES-256-GCM. */
 export interface Sealed {
-  /** Tells which key it is encrypted with, and nothing else of it. */
+  /** Identifies the encryption key without revealing anything about it. */
   readonly key_id: string
   /** 12 random bytes, never used twice; base64, as is `data`. */
   readonly nonce: string
-  /** The encrypted text, and its authentication tag of 16 bytes. */
+  /** The encrypted text followed by its authentication tag of 16 bytes. */
   readonly data: string
 }
 
@@ -15,7 +15,7 @@ const KEY_BYTES = 32
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Encrypts what is stored, with a key derived from the secret beside the store. */
+/** Encrypts stored texts with a key derived from the secret beside the store. */
 export class Sealer {
   readonly #key: KeyObject
   readonly #keyId: string
@@ -28,7 +28,7 @@ export class Sealer {
     this.#random = random
   }
 
-  /** `place` names what the text belongs to: moved to another place it cannot be decrypted. */
+  /** `place` binds the text to its record: it cannot be decrypted at another place. */
   seal(text: string, place: string): Sealed {
     const nonce = this.#random(NONCE_BYTES)
     const cipher = createCipheriv(CIPHER, this.#key, nonce, { authTagLength: TAG_BYTES })
@@ -37,7 +37,7 @@ export class Sealer {
     return { key_id: this.#keyId, nonce: nonce.toString('base64'), data: data.toString('base64') }
   }
 
-  /** Undefined: it was encrypted with another key or for another place, or is damaged. */
+  /** Undefined if it was encrypted with another key or for another place, or is damaged. */
   open({ key_id, nonce, data }: Sealed, place: string): string | undefined {
     if (key_id !== this.#keyId) return undefined
     try {

@@ -9,23 +9,23 @@ import type { Principal } from '../keys/principal.js'
 import { at, type SecretRecord } from '../records.js'
 import type { Sealer } from './sealer.js'
 
-/** The secrets that a configuration refers to, for whoever runs it. */
+/** The secrets that a configuration refers to, for the runner of the pipeline. */
 export interface ConfigSecrets {
-  /** Another one for other values. */
+  /** Changes with the values. */
   readonly version: string
   readonly names: readonly string[]
-  /** By name. Throws when one is missing, or cannot be decrypted. */
+  /** Values by name. Throws if one is missing or cannot be decrypted. */
   values(): Readonly<Record<string, string>>
 }
 
-/** Hears of a secret that was saved or removed. */
+/** Called when a secret was saved or removed. */
 export type SecretListener = (accountId: string, enterpriseId: string, name: string) => void
 
 const NONE: ConfigSecrets = { version: '', names: [], values: () => ({}) }
 
 /**
- * Secrets of accounts, which pipelines refer to by name: written, replaced, removed, and never shown. In the store they are
- * encrypted.
+ * Secrets of accounts, which pipelines refer to by name. They can be written, replaced and removed, but never read
+ * through the API. In the store they are encrypted.
  */
 export class Secrets {
   readonly #context: Context
@@ -43,7 +43,7 @@ export class Secrets {
     return mapPage(await this.#context.page<SecretRecord>(at.secrets(requireAccount(principal).id), page), show)
   }
 
-  /** Saves a secret, or another value of it. */
+  /** Creates a secret or replaces its value. */
   async set(principal: Principal, name: string, { value }: SecretInput): Promise<SecretDocument> {
     requireScope(principal, 'pipeline:write')
     const account = requireAccount(principal)
@@ -73,7 +73,7 @@ export class Secrets {
     })
   }
 
-  /** Pipelines that refer to it do not run any more. */
+  /** Pipelines that refer to it stop running. */
   async remove(principal: Principal, name: string): Promise<void> {
     requireScope(principal, 'pipeline:write')
     const account = requireAccount(principal)
@@ -98,7 +98,7 @@ export class Secrets {
     return (await this.#read(accountId, name)) !== undefined
   }
 
-  /** The names that a configuration refers to and the account does not have. */
+  /** The names that a configuration refers to but the account does not have. */
   async missing(accountId: string, config: object): Promise<string[]> {
     const names = this.#names.of(config)
     const records = await Promise.all(names.map(name => this.#read(accountId, name)))
@@ -116,7 +116,7 @@ export class Secrets {
     }
   }
 
-  /** The returned function ends it. */
+  /** The returned function removes the listener. */
   onChange(listener: SecretListener): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)

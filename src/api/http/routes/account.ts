@@ -3,7 +3,7 @@ import { accountDocument, createdAccountDocument, tokenDocument } from '../../do
 import { accountInput, featureInput, pageQuery } from '../../domain/inputs.js'
 import { type Route, route } from '../route.js'
 
-/** The token itself, accounts, features. */
+/** Routes of the token itself, accounts and features. */
 export const accountRoutes: readonly Route[] = [
   route({
     method: 'GET',

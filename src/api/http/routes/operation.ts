@@ -8,7 +8,7 @@ import { type Route, route } from '../route.js'
 
 const TAKEN = ['application/x-ndjson', 'application/json', 'text/plain'] as const
 
-/** Daemons, the audit log. */
+/** Routes of daemons and the audit log. */
 export const operationRoutes: readonly Route[] = [
   route({
     method: 'GET',
@@ -53,7 +53,7 @@ export const operationRoutes: readonly Route[] = [
   }),
 ]
 
-/** Events come in here; `ingest` undefined: this process takes none. */
+/** The route that accepts events; `ingest` undefined: this process accepts none. */
 export function ingestRoute(ingest: Ingest | undefined): Route {
   return route({
     method: 'POST',

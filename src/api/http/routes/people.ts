@@ -23,7 +23,7 @@ const full = (most: number, what: string) => ({
 })
 const KEYS_FULL = full(DEFAULT_LIMITS.keysPerUser, 'personal keys of the user that have not expired')
 
-/** Service accounts and their one key. At enterprise scope they are those of the enterprise. */
+/** Service accounts and their keys. At enterprise scope, those of the enterprise. */
 const serviceAccounts: readonly Route[] = [
   route({
     method: 'GET',
@@ -113,7 +113,7 @@ const serviceAccounts: readonly Route[] = [
   }),
 ]
 
-/** Users of an account, by its managers. */
+/** Users of an account; for its managers. */
 const users: readonly Route[] = [
   route({
     method: 'GET',
@@ -198,7 +198,7 @@ const users: readonly Route[] = [
   }),
 ]
 
-/** Personal keys, by the user whose they are. */
+/** Personal keys; for the user who owns them. */
 const userKeys: readonly Route[] = [
   route({
     method: 'GET',

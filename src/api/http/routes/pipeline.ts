@@ -24,14 +24,14 @@ function tagged({ document, etag }: Tagged<unknown>): Reply {
   return { one: document, headers: { etag } }
 }
 
-/** 304 without a body when the client has this already. */
+/** Responds with 304 and no body if the client already has this version. */
 function unlessKnown({ request }: Call, thing: Tagged<unknown>): Reply {
   const known = request.headers['if-none-match']?.split(',').map(tag => tag.trim().replace(/^W\//, '')) ?? []
   const same = known.includes(thing.etag) || known.includes('*')
   return same ? { status: 304, headers: { etag: thing.etag } } : { status: 200, ...tagged(thing) }
 }
 
-/** Pipelines: drafts, revisions, publishing. */
+/** Routes of pipelines: drafts, revisions, publishing. */
 export const pipelineRoutes: readonly Route[] = [
   route({
     method: 'GET',
