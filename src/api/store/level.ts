@@ -22,7 +22,7 @@ import {
  * - A write is one batch, synced before it resolves. After a kill, the log is read up to the last complete batch.
  * - After a failed write, the database is opened again before the next write (`level-database.ts`).
  * - Writes that arrive while one is being synced share the next batch. Each is checked against the ones before it in
- * the batch.
+ *   the batch.
  * - The cache of reads is invalidated before a write resolves.
  */
 

@@ -78,12 +78,12 @@ export class Grants {
   }
 }
 
-/** Whether a key is still one of those that its subject has. Users do not count theirs. */
+/** Whether the key is still one of its subject's keys. Records of users do not list theirs. */
 function owns(subject: ServiceAccountRecord | UserRecord, { id }: KeyRecord): boolean {
   return 'role' in subject || subject.key?.id === id || subject.old_key?.id === id
 }
 
-/** Those of the subject, as far as the key is not narrowed. */
+/** The scopes of the subject, unless the key narrows them. */
 function scopesOf(subject: ServiceAccountRecord | UserRecord, { scopes }: KeyRecord) {
   const own = 'role' in subject ? ROLE_SCOPES[subject.role] : subject.scopes
   return scopes === null ? own : own.filter(scope => scopes.includes(scope))
