@@ -39,6 +39,7 @@ export class Disk extends DiskNames {
   killed(): void {
     for (const { node } of this.#open.values()) if (node instanceof FileNode) node.opened = 0
     this.#open.clear()
+    this.failedRepairs.clear()
     this.killAfter = undefined
     this.#isLast = false
   }

@@ -26,6 +26,9 @@ export const NO_FAULTS: Faults = {
   latencyMs: 2,
 }
 
+/** Calls that are needed to remove what a failed write left. */
+const REPAIRS = new Set(['read', 'ftruncate'])
+
 type Kind = 'writes' | 'syncs' | 'names' | 'reads'
 
 /** The calls about names. */
@@ -34,6 +37,8 @@ export class DiskNames {
   readonly tree = new Tree()
   faults: Faults = { ...NO_FAULTS }
   calls = 0
+  /** How many calls of the present process failed that would have repaired a file. */
+  readonly failedRepairs = new Map<string, number>()
 
   constructor(world: World) {
     this.world = world
@@ -45,6 +50,7 @@ export class DiskNames {
     const likely = this.faults[kind]
     if (likely === 0 || !this.world.random.chance(likely)) return
     this.world.say(() => `disk: ${call} ${path} fails with EIO`)
+    if (REPAIRS.has(call)) this.failedRepairs.set(path, (this.failedRepairs.get(path) ?? 0) + 1)
     throw failed('EIO', call, path)
   }
 

@@ -1,7 +1,6 @@
 import type { DestinationState } from '../../src/engine/runtime.js'
 import type { ComponentCounters } from '../../src/flow/counters.js'
-import { outputOf } from './configuration.js'
-import { type Expected, expectedOf, isWhole, marksInFiles } from './expected.js'
+import { type Expected, expectedOf, marksInFiles } from './expected.js'
 import type { Machine } from './machine.js'
 import { markOf } from './marks.js'
 import type { Topology } from './topology.js'
@@ -21,15 +20,6 @@ export function checkCounters(machine: Machine, components: Iterable<ComponentCo
         if (value > MOST_UNACKNOWLEDGED)
           machine.world.violate(`memory of ${counters.id}: ${value} bytes unacknowledged`)
   }
-}
-
-/** Failed writes of file destinations that left a part in their file. */
-export function tornWrites(components: Iterable<ComponentCounters>): number {
-  let torn = 0
-  for (const { series } of components)
-    for (const { read } of series.get('sluice_file_torn_writes_total') ?? [])
-      for (const { value } of read()) torn += value
-  return torn
 }
 
 /** Where events are that do not arrive. */
@@ -83,19 +73,6 @@ export class Outcome {
     }
     const readers = this.#topology.destinations.filter(({ inputs }) => inputs.includes(`${id}.rejected`))
     return readers.length > 0 && readers.every(reader => this.#has(reader.id, mark, written))
-  }
-
-  /** Files with more lines that are not whole than crashes and counted failures explain. */
-  torn(): string[] {
-    const files: string[] = []
-    for (const { id, kind } of this.#topology.destinations) {
-      if (kind !== 'file') continue
-      const file = this.#machine.disk.tree.files('/out').get(outputOf(id))
-      const lines = file?.content.toString('latin1').split('\n') ?? []
-      const torn = lines.filter(line => line !== '' && !isWhole(line)).length
-      if (torn > this.#machine.mayBeTorn) files.push(`${torn} torn lines in the file of ${id}`)
-    }
-    return files
   }
 
   /** Events that came more than once though nothing went wrong. */

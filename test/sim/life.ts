@@ -2,10 +2,11 @@ import { Supervisor } from '../../src/engine/supervisor.js'
 import { changes, heal } from './calamities.js'
 import { configOf } from './configuration.js'
 import { timers } from './globals.js'
-import { checkCounters, type Outcome, sayWhatIsHeld, tornWrites } from './invariants.js'
+import { checkCounters, type Outcome, sayWhatIsHeld } from './invariants.js'
 import type { Machine } from './machine.js'
 import { mount } from './patched-fs.js'
 import { type Counters, runtimeIn } from './process.js'
+import type { Tears } from './tears.js'
 import { changed, type Topology } from './topology.js'
 
 /** One process from its start to its end, and what happens to it meanwhile. */
@@ -33,6 +34,7 @@ export interface LifePlan {
 
 export class Life {
   readonly #machine: Machine
+  readonly #tears: Tears
   #topology: Topology
   #supervisor: Supervisor | undefined
   #counters: Counters | undefined
@@ -41,8 +43,9 @@ export class Life {
   #killed: Promise<void>
   #endKilled = () => {}
 
-  constructor(machine: Machine, topology: Topology) {
+  constructor(machine: Machine, topology: Topology, tears: Tears) {
     this.#machine = machine
+    this.#tears = tears
     this.#topology = topology
     this.#killed = new Promise(resolve => {
       this.#endKilled = resolve
@@ -94,8 +97,9 @@ export class Life {
   }
 
   #begin(): void {
-    const { world, disk } = this.#machine
+    const { world, disk, topics } = this.#machine
     this.#root = mount(disk)
+    for (const topic of topics.values()) topic.isSaved = () => {}
     world.isAlive = true
     world.say(() => '--- the process starts')
     world.onKilled = () => {
@@ -183,15 +187,18 @@ export class Life {
 
   #check(): void {
     if (this.#counters) checkCounters(this.#machine, this.#counters.components.values())
+    for (const topic of this.#machine.topics.values()) topic.isSaved()
   }
 
   #bury(powerFailed: boolean): void {
-    const { disk } = this.#machine
+    const { disk, topics } = this.#machine
     this.#isOver = true
-    this.#machine.mayBeTorn += 1 + (this.#counters ? tornWrites(this.#counters.components.values()) : 0)
+    this.#tears.check(this.#topology, this.#counters?.components ?? new Map())
+    for (const topic of topics.values()) topic.isSaved()
     timers.clear()
     if (powerFailed) disk.powerFailed()
     else disk.killed()
+    this.#tears.excuse(this.#topology)
     heal(this.#machine)
   }
 }

@@ -9,8 +9,6 @@ export interface Machine {
   readonly disk: Disk
   readonly topics: ReadonlyMap<string, Topic>
   readonly receivers: ReadonlyMap<string, Receiver>
-  /** Torn lines that there may be in each file: one for each crash, and what was counted. */
-  mayBeTorn: number
 }
 
 let machine: Machine | undefined

@@ -7,6 +7,7 @@ import { type Machine, useMachine } from './machine.js'
 import { promisesOrder } from './order.js'
 import { Receiver } from './receiver.js'
 import { storeLives } from './store/scenario.js'
+import { Tears } from './tears.js'
 import { Topic } from './topic.js'
 import { makeTopology, type Topology } from './topology.js'
 import { World } from './world.js'
@@ -39,7 +40,7 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
   disk.tree.root.sync()
   const topics = new Map(topology.sources.map(({ id }) => [id, new Topic(id, world)]))
   const receivers = new Map(topology.destinations.map(({ id }) => [id, new Receiver(id, world)]))
-  const machine: Machine = { world, disk, topics, receivers, mayBeTorn: 0 }
+  const machine: Machine = { world, disk, topics, receivers }
   for (const { id, kind } of topology.sources) {
     const topic = topics.get(id)!
     if (kind === 'clients') clientsOf.set(topic, new Clients(topic, world))
@@ -76,9 +77,10 @@ async function live(machine: Machine, topology: Topology): Promise<void> {
   const { random } = machine.world
   const isCalm = random.chance(0.1)
   const lives = isCalm ? 0 : 1 + random.below(3)
+  const tears = new Tears(machine)
   let current = topology
   for (let i = 0; i < lives; i++) {
-    const life = new Life(machine, current)
+    const life = new Life(machine, current, tears)
     await life.run({
       ms: random.pick([300, 2000, 8000]) * (0.2 + random.next()),
       ending: random.pick(ENDINGS),
@@ -90,9 +92,8 @@ async function live(machine: Machine, topology: Topology): Promise<void> {
     await machine.world.wait(100)
   }
   const outcome = new Outcome(machine, topology)
-  await new Life(machine, inTheEnd(current)).finish(outcome)
+  await new Life(machine, inTheEnd(current), tears).finish(outcome)
   if (isCalm) for (const text of outcome.repeated()) machine.world.violate(text)
-  for (const text of outcome.torn()) machine.world.violate(text)
 }
 
 /** Buffers may hold something whose destination has none any more. Nothing is given up for want of time. */

@@ -18,6 +18,10 @@ export class Topic {
   /** Milliseconds between two events. */
   readonly everyMs: number
   readonly sizes: readonly number[]
+  /** The position that survives everything, since it was reported as saved. */
+  saved = 0
+  /** Looks whether more of it was saved by now. */
+  isSaved = () => {}
 
   constructor(id: string, world: World) {
     const { random } = world
@@ -94,7 +98,16 @@ class TopicSource implements Source {
       this.#committed = settled.mark
       checkpoints.changed()
     })
-    checkpoints.provide(() => ({ next: this.#committed }))
+    if (next < topic.saved)
+      world.violate(`source ${this.#context.id}: position ${topic.saved} was saved, and is ${next}`)
+    const saves: { readonly at: number; readonly next: number }[] = []
+    checkpoints.provide(() => {
+      saves.push({ at: clock.wall(), next: this.#committed! })
+      return { next: this.#committed }
+    })
+    topic.isSaved = () => {
+      while (saves[0] && saves[0].at < checkpoints.savedAt) topic.saved = Math.max(topic.saved, saves.shift()!.next)
+    }
     const origin = this.#context.origin(JSON_OBJECTS)
     let isBack = false
     const wake = new AbortController()
