@@ -271,7 +271,7 @@ export class Engine {
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     // What comes again is decided again: it must not have been counted.
-    if (!over.aborted)
+    if (!over.aborted && !this.#sources.some(({ run }) => run.output.repeats))
       for (const [id, component] of this.#lasting) if (this.#successors.has(id)) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)

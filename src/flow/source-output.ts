@@ -209,6 +209,13 @@ export class SourceOutput implements Output {
     gate?.open()
   }
 
+  /** Whether components behind it have seen events that they, or their successors, get again. */
+  get repeats(): boolean {
+    if (this.gaveBack) return true
+    for (const { kept } of this.#open) if (kept) return true
+    return false
+  }
+
   /** Lets go of everybody who waits: the run is over. */
   close(): void {
     const waiting = this.#waiting

@@ -1,6 +1,6 @@
-import { appendFileSync, readdirSync } from 'node:fs'
+import { appendFileSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
@@ -206,6 +206,23 @@ for (const [how, timeout] of [
     await it.end(t)
   })
 }
+
+t.test('a throttle does not count twice what a buffer that cannot be written gives back at a reload', async t => {
+  const config = `processors: { t: { type: throttle, ${INPUTS}, limit: 9, window: 1 Hours } }
+destinations: { a: { type: collect, inputs: [t], buffer: { type: disk } } }`
+  const it = await start(t, config)
+  const inTheWay = join(it.folder, 'state', 'buffer', 'a')
+  mkdirSync(dirname(inTheWay), { recursive: true })
+  writeFileSync(inTheWay, '')
+  await it.send(3)
+  const counters = it.metrics.components.get('a')!
+  await until(() => counters.received.events === 9 && (counters.failures.get('buffer_write') ?? 0) > 1)
+  // It is not tried again for a while.
+  rmSync(inTheWay)
+  await it.replace(config)
+  await it.arrived(t)
+  await it.end(t)
+})
 
 for (const [how, another] of [
   ['fails', 'holds'],
