@@ -5,6 +5,7 @@ import { file } from '../../src/destinations/file.js'
 import { clientsSource } from './clients.js'
 import { simulatedProcessor } from './processors.js'
 import { receiverDestination } from './receiver.js'
+import { throttleOptionsOf, watchedThrottle } from './throttle.js'
 import { topicSource } from './topic.js'
 import type { DestinationSpec, ProcessorSpec, SourceSpec, Topology } from './topology.js'
 
@@ -55,6 +56,10 @@ function sourceOf(spec: SourceSpec): ComponentConfig<'source'> {
 
 function processorOf(spec: ProcessorSpec): ComponentConfig<'processor'> {
   const { deed, every, delay, concurrency, onError, version } = spec
+  if (deed === 'throttle') {
+    const config = component(watchedThrottle, spec, throttleOptionsOf(spec.throttle))
+    return { ...config, plan: watchedThrottle.plan!(config.options as never), onError }
+  }
   const config = component(simulatedProcessor, spec, { deed, every, delay, concurrency, version })
   return { ...config, plan: simulatedProcessor.plan!(config.options as never), onError }
 }

@@ -1,5 +1,6 @@
 import type { Disk } from './disk-calls.js'
 import type { Receiver } from './receiver.js'
+import type { ThrottleRecord } from './throttle.js'
 import type { Topic } from './topic.js'
 import type { World } from './world.js'
 
@@ -9,6 +10,7 @@ export interface Machine {
   readonly disk: Disk
   readonly topics: ReadonlyMap<string, Topic>
   readonly receivers: ReadonlyMap<string, Receiver>
+  readonly throttles: ReadonlyMap<string, ThrottleRecord>
 }
 
 let machine: Machine | undefined

@@ -1,5 +1,19 @@
 import type { Topology } from './topology.js'
 
+/** Whether an event may come to these inputs more than once: on several ways, or from a client that asks again. */
+export function mayRepeat({ sources, processors, destinations }: Topology, inputs: readonly string[]): boolean {
+  const seen = new Set<string>()
+  const repeats = (output: string): boolean => {
+    const owner = output.split('.')[0]!
+    if (seen.has(owner)) return true
+    seen.add(owner)
+    if (destinations.some(({ id }) => id === owner)) return true
+    if (sources.some(({ id, kind }) => id === owner && kind === 'clients')) return true
+    return processors.find(({ id }) => id === owner)?.inputs.some(repeats) ?? false
+  }
+  return inputs.some(repeats)
+}
+
 /** Whether events of a topic reach a destination in order: on one way, one request at a time, and in a buffer that stays. */
 export function promisesOrder({ sources, processors, destinations }: Topology, topic: string, id: string): boolean {
   const destination = destinations.find(one => one.id === id)!

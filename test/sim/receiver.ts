@@ -46,7 +46,8 @@ export class Receiver {
   readonly #putOff = new Set<string>()
   /** The highest number that arrived, by topic; violations are counted where order is promised. */
   readonly #last = new Map<string, number>()
-  ordered: (topic: string) => boolean = () => false
+  /** Whether an event has to come in order. */
+  ordered: (mark: string) => boolean = () => false
 
   constructor(id: string, world: World) {
     this.id = id
@@ -121,8 +122,8 @@ export class Receiver {
       const topic = mark[0]!
       const last = this.#last.get(topic) ?? -1
       const number = numberIn(mark)
-      if (number < last && this.ordered(topic))
-        this.#world.violate(`${this.id}: order: ${mark} arrived first after ${topic}${last}`)
+      if (!this.ordered(mark)) continue
+      if (number < last) this.#world.violate(`${this.id}: order: ${mark} arrived first after ${topic}${last}`)
       this.#last.set(topic, Math.max(last, number))
     }
   }

@@ -4,7 +4,7 @@ import { enter } from './globals.js'
 import { Outcome } from './invariants.js'
 import { type Ending, LAST_STOP_MS, Life } from './life.js'
 import { type Machine, useMachine } from './machine.js'
-import { promisesOrder } from './order.js'
+import { mayRepeat, promisesOrder } from './order.js'
 import { Receiver } from './receiver.js'
 import { storeLives } from './store/scenario.js'
 import { Tears } from './tears.js'
@@ -40,12 +40,25 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
   disk.tree.root.sync()
   const topics = new Map(topology.sources.map(({ id }) => [id, new Topic(id, world)]))
   const receivers = new Map(topology.destinations.map(({ id }) => [id, new Receiver(id, world)]))
-  const machine: Machine = { world, disk, topics, receivers }
+  const throttles = new Map(
+    topology.processors
+      .filter(({ deed }) => deed === 'throttle')
+      .map(({ id, inputs }) => [
+        id,
+        { fates: new Map(), changed: new Set<string>(), hasCopies: mayRepeat(topology, inputs) },
+      ]),
+  )
+  const machine: Machine = { world, disk, topics, receivers, throttles }
   for (const { id, kind } of topology.sources) {
     const topic = topics.get(id)!
     if (kind === 'clients') clientsOf.set(topic, new Clients(topic, world))
   }
-  for (const receiver of receivers.values()) receiver.ordered = topic => promisesOrder(topology, topic, receiver.id)
+  const isChanged = (mark: string) =>
+    [...throttles.values()].some(({ changed }) => changed.has(mark.replace(/[xy]$/, '')))
+  for (const receiver of receivers.values()) {
+    const inOrder = new Set([...topics.keys()].filter(topic => promisesOrder(topology, topic, receiver.id)))
+    receiver.ordered = mark => inOrder.has(mark[0]!) && !isChanged(mark)
+  }
   world.say(() => JSON.stringify(topology))
   const unhandled = (error: unknown) => world.violate(`unhandled: ${error instanceof Error ? error.stack : error}`)
   process.on('unhandledRejection', unhandled)

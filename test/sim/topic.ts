@@ -8,7 +8,7 @@ import { LowWaterMark } from '../../src/flow/low-water-mark.js'
 import { type Frame, LineSplitter } from '../../src/lib/lines/line-splitter.js'
 import { sleep } from '../../src/lib/time.js'
 import { currentMachine } from './machine.js'
-import { markOf } from './marks.js'
+import { markOf, numberIn } from './marks.js'
 import type { World } from './world.js'
 
 /** Events that come over time and can be read again from any place, such as a file or a partition of a log. */
@@ -46,7 +46,7 @@ export class Topic {
 }
 
 export function eventLine(mark: string, size: number): string {
-  return `{"id":"#${mark}#","pad":"${'.'.repeat(size)}"}\n`
+  return `{"id":"#${mark}#","k":"${numberIn(mark) % 2}","pad":"${'.'.repeat(size)}"}\n`
 }
 
 /** Memory that a batch with it counts as holding, so that few events come to the bound. */

@@ -1,5 +1,6 @@
 import type { Seeded } from '../support/seeded.js'
 import { DEEDS, type Deed } from './processors.js'
+import type { ThrottleSpec } from './throttle.js'
 
 /** What a run's pipeline is made of. A reload changes options, and never where an event has to go in the end. */
 
@@ -14,7 +15,8 @@ export interface SourceSpec {
 export interface ProcessorSpec {
   readonly id: string
   readonly inputs: readonly string[]
-  readonly deed: Deed
+  readonly deed: Deed | 'throttle'
+  readonly throttle: ThrottleSpec
   readonly every: number
   readonly delay: number
   readonly concurrency: number
@@ -62,7 +64,7 @@ export function makeTopology(random: Seeded): Topology {
     const id = `p${i}`
     const inputs = pick([...outputs.keys()])
     const isSummarized = inputs.some(input => outputs.get(input))
-    const deed = isSummarized ? 'pass' : random.pick(DEEDS)
+    const deed = isSummarized ? 'pass' : random.pick([...DEEDS, 'throttle'] as const)
     processors.push({
       id,
       inputs,
@@ -71,11 +73,17 @@ export function makeTopology(random: Seeded): Topology {
       delay: random.chance(0.4) ? 5 + random.below(60) : 0,
       concurrency: random.pick([1, 1, 3]),
       onError: random.pick(['pass', 'discard', 'dead_letter'] as const),
+      throttle: {
+        limit: 1 + random.below(4),
+        windowMs: random.pick([50, 500, 5000]),
+        mode: random.pick(['fixed', 'sliding'] as const),
+        keyed: random.chance(0.5),
+      },
       version: 0,
     })
     outputs.set(id, isSummarized || deed === 'summarize')
     if (deed === 'route') outputs.set(`${id}.chosen`, isSummarized)
-    if (deed === 'discard' && random.chance(0.5)) outputs.set(`${id}.discarded`, isSummarized)
+    if ((deed === 'discard' || deed === 'throttle') && random.chance(0.5)) outputs.set(`${id}.discarded`, isSummarized)
   }
   const destinations: DestinationSpec[] = []
   for (let i = 0; i < 1 + random.below(3); i++) {
