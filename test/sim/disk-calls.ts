@@ -1,12 +1,17 @@
 import { constants } from 'node:fs'
 import { DiskError, FileNode, FolderNode, failed, type Node } from './disk.js'
-import { DiskNames } from './disk-names.js'
+import { DiskNames, type Kind } from './disk-names.js'
 
 interface Open {
   readonly node: Node
   readonly path: string
   readonly appends: boolean
+  /** Whether no call with this descriptor succeeds any more. */
+  isDead: boolean
 }
+
+/** How likely a descriptor is useless after a call with it has failed: the file has to be opened again. */
+const DEADLY = 0.1
 
 const { O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND } = constants
 const FLAGS: Record<string, number> = {
@@ -70,7 +75,7 @@ export class Disk extends DiskNames {
       if (bits & O_TRUNC && node.size > 0) node.resize(0)
     }
     const fd = this.#nextFd++
-    this.#open.set(fd, { node, path, appends: (bits & O_APPEND) !== 0 })
+    this.#open.set(fd, { node, path, appends: (bits & O_APPEND) !== 0, isDead: false })
     return fd
   }
 
@@ -80,10 +85,21 @@ export class Disk extends DiskNames {
     return open
   }
 
-  #file(fd: number, call: string): { node: FileNode; path: string; appends: boolean } {
-    const { node, path, appends } = this.#fd(fd, call)
-    if (!(node instanceof FileNode)) throw failed('EISDIR', call, path)
-    return { node, path, appends }
+  #file(fd: number, call: string): Open & { node: FileNode } {
+    const open = this.#fd(fd, call)
+    const { node } = open
+    if (!(node instanceof FileNode)) throw failed('EISDIR', call, open.path)
+    return open as Open & { node: FileNode }
+  }
+
+  #mayFailOn(open: Open, kind: Kind, call: string): void {
+    try {
+      if (open.isDead) this.fail(call, open.path)
+      this.mayFail(kind, call, open.path)
+    } catch (error) {
+      open.isDead ||= this.world.random.chance(DEADLY)
+      throw error
+    }
   }
 
   close(fd: number): void {
@@ -93,15 +109,16 @@ export class Disk extends DiskNames {
   }
 
   read(fd: number, into: Uint8Array, from: number, length: number, at: number): number {
-    const { node, path } = this.#file(fd, 'read')
-    this.mayFail('reads', 'read', path)
-    return node.read(into, from, length, at)
+    const open = this.#file(fd, 'read')
+    this.#mayFailOn(open, 'reads', 'read')
+    return open.node.read(into, from, length, at)
   }
 
   /** Returns how much it wrote, which may be less than all. */
   write(fd: number, parts: readonly Uint8Array[], at: number | null): number {
-    const { node, path, appends } = this.#file(fd, 'write')
-    this.mayFail('writes', 'write', path)
+    const open = this.#file(fd, 'write')
+    const { node, path, appends } = open
+    this.#mayFailOn(open, 'writes', 'write')
     const start = appends || at === null ? node.size : at
     const bytes = parts.reduce((sum, { length }) => sum + length, 0)
     let size = bytes
@@ -124,15 +141,16 @@ export class Disk extends DiskNames {
   }
 
   truncate(fd: number, size = 0): void {
-    const { node, path } = this.#file(fd, 'ftruncate')
-    this.mayFail('writes', 'ftruncate', path)
-    node.resize(size)
+    const open = this.#file(fd, 'ftruncate')
+    this.#mayFailOn(open, 'writes', 'ftruncate')
+    open.node.resize(size)
   }
 
   sync(fd: number): void {
-    const { node, path } = this.#fd(fd, 'fsync')
+    const open = this.#fd(fd, 'fsync')
+    const { node } = open
     try {
-      this.mayFail('syncs', 'fsync', path)
+      this.#mayFailOn(open, 'syncs', 'fsync')
     } catch (error) {
       if (node instanceof FileNode) node.syncFailed()
       throw error
@@ -141,7 +159,9 @@ export class Disk extends DiskNames {
   }
 
   nodeOf(fd: number): Node {
-    return this.#fd(fd, 'fstat').node
+    const open = this.#fd(fd, 'fstat')
+    if (open.isDead) this.fail('fstat', open.path)
+    return open.node
   }
 
   stat(path: string, call = 'stat'): Node {

@@ -27,9 +27,9 @@ export const NO_FAULTS: Faults = {
 }
 
 /** Calls that are needed to remove what a failed write left. */
-const REPAIRS = new Set(['read', 'ftruncate'])
+const REPAIRS = new Set(['read', 'fstat', 'ftruncate'])
 
-type Kind = 'writes' | 'syncs' | 'names' | 'reads'
+export type Kind = 'writes' | 'syncs' | 'names' | 'reads'
 
 /** The calls about names. */
 export class DiskNames {
@@ -48,7 +48,10 @@ export class DiskNames {
   protected mayFail(kind: Kind, call: string, path: string): void {
     this.calls++
     const likely = this.faults[kind]
-    if (likely === 0 || !this.world.random.chance(likely)) return
+    if (likely > 0 && this.world.random.chance(likely)) this.fail(call, path)
+  }
+
+  protected fail(call: string, path: string): never {
     this.world.say(() => `disk: ${call} ${path} fails with EIO`)
     if (REPAIRS.has(call)) this.failedRepairs.set(path, (this.failedRepairs.get(path) ?? 0) + 1)
     throw failed('EIO', call, path)

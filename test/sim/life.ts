@@ -15,6 +15,9 @@ export type Ending = 'kill' | 'power' | 'stop' | 'abort'
 
 const CHECK_MS = 400
 const RESTART_MS = 1000
+/** What happens to the last process before nothing fails any more. */
+const TROUBLES = 4
+const TROUBLE_MS = 1000
 /** After its deadline a stop only writes down what there is. */
 const STOP_GRACE_MS = 5000
 /** How long the last stop may take. */
@@ -76,14 +79,17 @@ export class Life {
     this.#bury(plan.ending === 'power')
   }
 
-  /** Runs until everything is where it has to be, and ends in order. */
-  async finish(outcome: Outcome): Promise<void> {
+  /** Runs until everything is where it has to be, and ends in order. With `troubled`, not everything works at first. */
+  async finish(outcome: Outcome, troubled: boolean): Promise<void> {
     const { world } = this.#machine
     this.#begin()
     const running = this.#start(() => false)
+    if (troubled) await this.#recovers()
     const end = world.now + DRAIN_MS
     let missing = outcome.missing(1)
-    for (let ms = CHECK_MS; missing.length > 0 && world.now < end; ms = Math.min(ms * 1.3, 10_000)) {
+    // A destination on hold is not waited for by a stop.
+    const waits = () => missing.length > 0 || (troubled && this.#supervisor?.undelivered() !== 0)
+    for (let ms = CHECK_MS; waits() && world.now < end; ms = Math.min(ms * 1.3, 10_000)) {
       await world.wait(ms)
       this.#check()
       missing = outcome.missing(1)
@@ -94,6 +100,17 @@ export class Life {
     }
     await this.#end('stop', running, true)
     this.#bury(false)
+  }
+
+  /** It goes on by itself when nothing fails any more. */
+  async #recovers(): Promise<void> {
+    const { world } = this.#machine
+    for (let i = 0; i < TROUBLES; i++) {
+      await world.wait(TROUBLE_MS * world.random.next())
+      this.#check()
+      changes(this.#machine)
+    }
+    heal(this.#machine)
   }
 
   #begin(): void {

@@ -105,7 +105,7 @@ async function live(machine: Machine, topology: Topology): Promise<void> {
     await machine.world.wait(100)
   }
   const outcome = new Outcome(machine, topology)
-  await new Life(machine, inTheEnd(current), tears).finish(outcome)
+  await new Life(machine, inTheEnd(current), tears).finish(outcome, !isCalm && random.chance(0.5))
   if (isCalm) for (const text of outcome.repeated()) machine.world.violate(text)
 }
 
