@@ -1,3 +1,4 @@
+import { closeSync, fsyncSync, openSync } from 'node:fs'
 import { type FileHandle, open, rename, unlink } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
@@ -48,10 +49,26 @@ export async function syncFolder(path: string): Promise<void> {
   try {
     await folder.sync()
   } catch (error) {
-    // Some file systems do not support it; their names are durable anyway.
-    const { code } = error as NodeJS.ErrnoException
-    if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
+    throwUnlessUnsupported(error)
   } finally {
     await folder.close()
   }
+}
+
+/** As `syncFolder`, synchronously. */
+export function syncFolderSync(path: string): void {
+  const folder = openSync(path, 'r')
+  try {
+    fsyncSync(folder)
+  } catch (error) {
+    throwUnlessUnsupported(error)
+  } finally {
+    closeSync(folder)
+  }
+}
+
+/** Some file systems cannot sync a folder; their names are durable anyway. */
+function throwUnlessUnsupported(error: unknown): void {
+  const { code } = error as NodeJS.ErrnoException
+  if (code !== 'EINVAL' && code !== 'ENOTSUP') throw error
 }

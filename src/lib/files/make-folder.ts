@@ -1,7 +1,7 @@
 import { mkdirSync, statSync } from 'node:fs'
 import { mkdir, stat } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { syncFolder } from './atomic-file.js'
+import { syncFolder, syncFolderSync } from './atomic-file.js'
 
 /**
  * Create a folder and its missing parents. The option `recursive` of Node.js does the same, but never returns if a file
@@ -39,25 +39,48 @@ async function makeDurable(path: string): Promise<void> {
   try {
     await syncFolder(dirname(path))
   } catch (error) {
-    if (!NOT_SYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+    throwUnlessForbidden(error)
   }
-  if (durable.size >= MOST_DURABLE) durable.clear()
-  durable.add(path)
+  remember(path)
 }
 
+/** As `makeFolder`, synchronously. */
 export function makeFolderSync(path: string, mode = 0o777): void {
   try {
     mkdirSync(path, { mode })
+    durable.delete(resolve(path))
   } catch (error) {
-    if (isFolderSync(path)) return
-    const above = folderAbove(path, error)
-    if (!isFolderSync(above)) makeFolderSync(above, mode)
-    try {
-      mkdirSync(path, { mode })
-    } catch (error) {
-      if (!isFolderSync(path)) throw error
+    if (!isFolderSync(path)) {
+      const above = folderAbove(path, error)
+      if (!isFolderSync(above)) makeFolderSync(above, mode)
+      try {
+        mkdirSync(path, { mode })
+      } catch (error) {
+        if (!isFolderSync(path)) throw error
+      }
+      durable.delete(resolve(path))
     }
   }
+  makeDurableSync(resolve(path))
+}
+
+function makeDurableSync(path: string): void {
+  if (durable.has(path)) return
+  try {
+    syncFolderSync(dirname(path))
+  } catch (error) {
+    throwUnlessForbidden(error)
+  }
+  remember(path)
+}
+
+function throwUnlessForbidden(error: unknown): void {
+  if (!NOT_SYNCED.has((error as NodeJS.ErrnoException).code ?? '')) throw error
+}
+
+function remember(path: string): void {
+  if (durable.size >= MOST_DURABLE) durable.clear()
+  durable.add(path)
 }
 
 /** The parent of a missing folder, which has to be created first. Throws `error` if the cause is another one. */

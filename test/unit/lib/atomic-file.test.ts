@@ -1,4 +1,5 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync } from 'node:fs'
+import fs, { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, symlinkSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import t from 'tap'
 import { writeAtomic } from '../../../src/lib/files/atomic-file.js'
@@ -44,4 +45,27 @@ t.test('folders are created with those above, and what cannot be ends in an erro
     // The recursive mkdir of Node.js never returns here.
     await t.rejects(make('/proc/sluice/state'), { code: 'ENOENT' })
   }
+})
+
+t.test('the name of a new folder is synced, and those of new folders above it', t => {
+  const dir = testFolder(t)
+  const synced: string[] = []
+  const { fsyncSync } = fs
+  const put = (sync: typeof fsyncSync) => {
+    fs.fsyncSync = sync
+    syncBuiltinESMExports()
+  }
+  t.teardown(() => put(fsyncSync))
+  put(fd => {
+    synced.push(readlinkSync(`/proc/self/fd/${fd}`))
+    fsyncSync(fd)
+  })
+  makeFolderSync(join(dir, 'a', 'b'))
+  t.same(synced, [dir, join(dir, 'a')])
+  makeFolderSync(join(dir, 'a', 'b'))
+  t.equal(synced.length, 2, 'once')
+  fs.rmdirSync(join(dir, 'a', 'b'))
+  makeFolderSync(join(dir, 'a', 'b'))
+  t.equal(synced.length, 3, 'and again, when it was made again')
+  t.end()
 })
