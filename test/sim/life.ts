@@ -1,4 +1,5 @@
 import { Supervisor } from '../../src/engine/supervisor.js'
+import { makeFolderSync } from '../../src/lib/files/make-folder.js'
 import { changes, heal } from './calamities.js'
 import { configOf } from './configuration.js'
 import { timers } from './globals.js'
@@ -134,6 +135,8 @@ export class Life {
       const { metrics, ...rest } = runtimeIn(world)
       this.#counters = metrics
       try {
+        // As the daemon does for its lock.
+        makeFolderSync(`${this.#root}/data`, 0o700)
         const build = Supervisor.build(configOf(this.#topology, this.#root), { ...rest, metrics })
         this.#supervisor = await build
       } catch (error) {

@@ -146,6 +146,8 @@ patch(async, 'open', async (path, flags) => {
   return new VirtualHandle(one, fd)
 })
 
+patch(plain, 'openSync', (path, flags) => disk!.openFile(inside(path as string), flags as string))
+
 /** No mounts of this machine. */
 const readFileSync = plain.readFileSync!
 plain.readFileSync = (path, options) => {
@@ -157,9 +159,14 @@ plain.readFileSync = (path, options) => {
 type Done = (error: unknown, result?: unknown) => void
 const FIRST_FD = 1_000_000
 
+const isOurFd = (fd: unknown): fd is number => typeof fd === 'number' && fd >= FIRST_FD
+const { fsyncSync, closeSync } = plain
+plain.fsyncSync = fd => (isOurFd(fd) ? disk!.sync(fd) : fsyncSync!(fd))
+plain.closeSync = fd => (isOurFd(fd) ? disk!.close(fd) : closeSync!(fd))
+
 function patchWithDone(name: string, act: (disk: Disk, ...args: never[]) => unknown, named?: string): void {
   const real = plain[name]!
-  const isOurs = (first: unknown) => isInside(first) || (typeof first === 'number' && first >= FIRST_FD)
+  const isOurs = (first: unknown) => isInside(first) || isOurFd(first)
   const later = (args: unknown[]) => {
     const one = disk!
     return one.later(() => (act as AnyCall)(one, ...args))

@@ -35,7 +35,6 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
   const { random } = world
   const topology = makeTopology(random)
   const disk = new Disk(world)
-  disk.makeFolder('/data')
   disk.makeFolder('/out')
   disk.tree.root.sync()
   const topics = new Map(topology.sources.map(({ id }) => [id, new Topic(id, world)]))
