@@ -7,25 +7,25 @@ import type { EventFields } from './event/event-fields.js'
 
 /**
  * How a decoded line becomes an event.
- * - `object`: the line is the event itself, a JSON object. Nothing is added to it.
- * - `message`: the line is the event's message. Every line is decoded.
- * - `fields`: the line has fields. Those of its origin (file, peer, host, timestamp) are added where the line has none
- *   of the same name.
+ * - `object`: the line is the event itself, a JSON object. No field is added.
+ * - `message`: the line is the message of the event. Every line can be decoded.
+ * - `fields`: the line has fields. Fields of its origin (file, peer, host, timestamp) are added unless the line has a
+ *   field of that name.
  */
 export type Form = 'object' | 'message' | 'fields'
 
-/** Where encoded events go: bytes are written in the order in which they are added. */
+/** Receives encoded events. Bytes are written in the order of the calls. */
 export interface ByteSink {
   add(source: Buffer, start: number, end: number): void
 }
 
-/** One line and the event that it becomes. Run by the tests. */
+/** A line and the event it becomes. Run by the tests. */
 export interface CodecExample {
   readonly title: string
   /** The options as YAML, without `codec`. Empty: none. */
   readonly yaml: string
   readonly line: string
-  /** The fields that the line itself gives to the event. */
+  /** The fields that come from the line itself. */
   readonly event: Readonly<Record<string, unknown>>
 }
 
@@ -37,32 +37,32 @@ export interface CodecDefinition {
   /** More, for the reference. */
   readonly notes?: string
   /**
-   * The options besides `codec`. What they parse to is plain JSON that parses to itself: it is written into records of
-   * disk buffers and dead letters.
+   * The options besides `codec`. Parsing returns plain JSON that parses to itself: it is written into records of disk
+   * buffers and dead letters.
    */
   readonly options: z.ZodObject
   readonly examples: readonly [CodecExample, ...CodecExample[]]
   readonly form: Form
-  /** What a line has to be, with its article: `a JSON object`. */
+  /** What a line must be, with its article: `a JSON object`. */
   readonly expects: string
   /** The help text of `sluice_not_<name>_lines_total`. */
   readonly undecodedHelp: string
-  /** Whether several lines may be joined to one event by `multiline`. */
+  /** Whether `multiline` may join several lines into one event. */
   readonly joinsLines: boolean
-  /** Whether the first piece of a line that is too long is decoded. The other pieces never are. */
+  /** Whether the first piece of an over-long line is decoded. Other pieces never are. */
   readonly decodesFirstPiece?: boolean
-  /** Whether senders may put the length of a message before it (RFC 6587). */
+  /** Whether senders may prefix a message with its length (RFC 6587). */
   readonly mayBeCounted?: boolean
-  /** Whether an event without a host has the address of its sender in that place. */
+  /** Whether an event without a host gets the address of its sender instead. */
   readonly hostIsSender?: boolean
-  /** The media type of encoded events. Left out: the codec only decodes. */
+  /** The media type of encoded events. Missing if the codec only decodes. */
   readonly contentType?: string
-  /** Why events cannot be encoded with these options, where they cannot; the codec has no `encode` then. */
+  /** Why events cannot be encoded with these options; the codec then has no `encode`. */
   readonly cannotEncode?: string
   create(options: never): Codec
 }
 
-/** Declares a codec. The type of the options is forgotten: they are parsed by the schema before `create`. */
+/** Declares a codec. Erases the type of the options, which the schema parses before `create`. */
 export function defineCodec<S extends z.ZodObject>(
   definition: Omit<CodecDefinition, 'options' | 'create'> & {
     readonly options: S
@@ -74,7 +74,7 @@ export function defineCodec<S extends z.ZodObject>(
 
 export const NO_OPTIONS = z.strictObject({})
 
-/** A codec with its options. It keeps nothing of the lines that it has seen: one serves any number of sources. */
+/** A codec with its options. It is stateless: one instance serves any number of sources. */
 export abstract class Codec {
   readonly definition: CodecDefinition
   readonly name: string
@@ -94,39 +94,39 @@ export abstract class Codec {
   }
 
   /**
-   * Whether the line [start, end) of `b` can be decoded. Then `out` holds, from index `at` on, SLOT numbers for each
-   * wanted name. What `out` held there must be 0 before. Allocates nothing. The bytes are valid UTF-8, or the slots are
-   * not used.
+   * Returns whether the line [start, end) of `b` can be decoded. If so, `out` holds SLOT numbers per wanted name from
+   * index `at` on; they must be 0 before the call. Allocates nothing. If the bytes are not valid UTF-8, the slots are not
+   * used.
    *
-   * Of the form `object` the slots are those of `scanObject`. Of the form `fields` they are written by `putSlot`.
+   * For the form `object` the slots are those of `scanObject`, for `fields` those written by `putSlot`.
    */
   abstract scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean
 
-  /** All fields of a line that `scan` accepts. `receivedAt` is the wall clock in milliseconds. */
+  /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields
 
-  /** The value of a slot that was marked as one whose bytes are not its text. */
+  /** The value of a slot marked as `special`, whose bytes are not its text. */
   value(_b: Buffer, _start: number, _end: number, _name: string, _receivedAt: number): unknown {
     return undefined
   }
 
-  /** The line of an event, without a line end. Undefined: this codec only decodes. */
+  /** The line of an event, without a line end. Missing if the codec only decodes. */
   encode?(fields: Fields): string
 
-  /** Makes a message with line ends in it one line, in place. A control character stands at `end`. */
+  /** Replaces line ends within a message in place. The byte at `end` is a control character. */
   flatten?(chunk: Buffer, start: number, end: number): void
 
-  /** Writes each event of `batch`, whose lines this codec has read, as a JSON object on a line of its own. */
+  /** Writes each event of `batch`, whose lines this codec has decoded, as one line of JSON. */
   writeJson(batch: EventBatch, to: ByteSink): void {
     for (let i = 0; i < batch.length; i++) writeJsonLine(batch, i, to)
   }
 
-  /** Writes the events of `batch`, whatever codec has read them. */
+  /** Writes the events of `batch`, whichever codec decoded them. */
   write(batch: EventBatch, to: ByteSink): void {
     for (let i = 0; i < batch.length; i++) writeText(`${this.encode!(batch.fields(i))}\n`, to)
   }
 
-  /** As it stands in a configuration: also what makes two codecs the same. */
+  /** The form used in a configuration. Codecs with equal JSON are the same. */
   toJSON(): { readonly codec: string } {
     return { codec: this.name, ...this.options }
   }
@@ -135,27 +135,27 @@ export abstract class Codec {
     return this === other || JSON.stringify(this) === JSON.stringify(other)
   }
 
-  /** As text: `json`, or `csv` with its options as JSON. */
+  /** As text: `json`, or `csv` followed by its options as JSON. */
   toString(): string {
     return Object.keys(this.options).length === 0 ? this.name : `${this.name} ${JSON.stringify(this.options)}`
   }
 }
 
 /**
- * Sets `slot` of the scan whose output begins at `at`: the value is the text [start, end) or, with `special`, what
- * `Codec.value` makes of it.
+ * Sets `slot` of the scan output that begins at `at`. The value is the text [start, end) or, if `special`, the result
+ * of `Codec.value`.
  */
 export function putSlot(out: Int32Array, at: number, slot: number, start: number, end: number, special: boolean): void {
   out[at + slot * SLOT] = start + 1
   out[at + slot * SLOT + 1] = (end << 1) | (special ? 1 : 0)
 }
 
-/** The first byte of a byte order mark in UTF-8. */
+/** The first byte of a UTF-8 byte order mark. */
 export const MARK = 0xef
 
 /**
- * Where the text of a line begins that has a byte order mark in front of it: what editors put at the beginning of a file.
- * It can be at the beginning of any line, because files are joined and rotated.
+ * The start of a line's text after a byte order mark. Editors put one at the beginning of a file; since files are
+ * joined and rotated, any line can begin with one.
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
   return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start

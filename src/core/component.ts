@@ -16,15 +16,16 @@ import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
 
-/** start and stop are called by the engine only; stop may come twice, and without a start. */
+/** The engine alone calls start and stop. It may call stop twice, and without a start. */
 export interface Lifecycle {
-  /** Connects or validates. Throws DeliveryError (the engine tries again) or any error (the start fails). */
+  /** Connects or validates. Throws a DeliveryError (the engine retries) or any other error (the start fails). */
   start?(signal: AbortSignal): Promise<void>
-  /** Lets go of everything; what is pending at the deadline is given up. */
+  /** Releases all resources. Gives up pending work when `deadline` aborts. */
   stop?(deadline: AbortSignal): Promise<void>
   /**
-   * Called before `stop` when one with the same options is going to take its place, and nothing comes any more: what
-   * that one finds as `inherited`. It must keep nothing of it. Processors and destinations only.
+   * On reload, returns state for a successor with the same options, which receives it as `inherited`. Called before
+   * `stop`, when no more events arrive. The component must keep no reference to that state. Processors and
+   * destinations only.
    */
   handOver?(): HandoverState | undefined
 }
@@ -32,13 +33,16 @@ export interface Lifecycle {
 /** State that a component passes to its successor. */
 export interface HandoverState {
   readonly value: unknown
-  /** Releases it when nobody takes it. */
+  /** Releases the state if no successor takes it. */
   readonly release?: () => Promise<void>
 }
 
-/** Where a source puts its batches. */
+/** Where a source sends its batches. */
 export interface Output {
-  /** An ack for a batch to be sent here: frees its share of the budget, then calls `onSettled`. */
+  /**
+   * Creates the ack for a batch to be sent here. When settled, it frees the batch's share of the budget, then calls
+   * `onSettled`.
+   */
   ack(onSettled: (status: AckStatus) => void): Ack
   /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
   send(batch: EventBatch): Promise<void>
@@ -46,125 +50,130 @@ export interface Output {
 
 export interface Source extends Lifecycle {
   /**
-   * What it sends cannot be read again: when what is behind it is replaced while it runs, the engine sends again what
-   * came back undelivered, instead of giving it back to the source.
+   * The source cannot read its input twice. On reload, the engine itself resends the events that came back
+   * undelivered.
    */
   readonly once?: true
-  /** Why it reads nothing until an operator helps; undefined: it reads. */
+  /** Why the source is blocked until an operator intervenes; undefined: it is not blocked. */
   readonly heldBy?: string | undefined
-  /** Whoever sent the events hears that they were given back, and sends them again. */
+  /** The source answers its senders, and they resend the events that could not be delivered. */
   readonly answers?: true
   /**
-   * Runs until the input ends or the signal aborts, then resolves. A rejection is logged and counted, and the engine
-   * runs it again after a while: from its checkpoint.
+   * Reads until the input ends or the signal aborts. When it rejects, the engine logs and counts the error and runs
+   * it again from its checkpoint after a backoff.
    */
   run(out: Output, signal: AbortSignal): Promise<void>
 }
 
-/** Decides about events; flow/stage.ts does what it decides. */
+/** Decides about events; flow/stage.ts carries out the decisions. */
 export interface Processor extends Decides, Lifecycle {
-  /** Counts what is decided, by key, from now on. Of processors that decide by key; nothing is counted while nobody asks. */
+  /** Starts counting decisions by key. Only for processors that decide by key; they count nothing otherwise. */
   watchKeys?(): KeyWatch
 }
 
-/** What was decided of the events of one key. */
+/** The decisions about the events of one key. */
 export interface KeyCount {
-  /** Null: the events without one. */
+  /** Null for events without a key. */
   readonly key: string | null
   readonly passed: number
   readonly discarded: number
 }
 
 export interface KeyCounts {
-  /** False: there was so much that only a sample was counted, which stands for the rest. */
+  /** False: only a sample was counted, and scaled up. */
   readonly exact: boolean
   /** The busiest first. */
   readonly keys: readonly KeyCount[]
 }
 
 export interface KeyWatch {
-  /** Ends the counting: the `most` busiest keys since it began. */
+  /** Stops counting and returns the `most` busiest keys. */
   end(most: number): KeyCounts
 }
 
-/** One attempt at a time: retry, batching, holding and dead letters are the engine's (flow/delivery/delivery.ts). */
+/**
+ * Makes single attempts. Retries, batching, pauses and dead letters belong to the engine (flow/delivery/delivery.ts).
+ */
 export interface Destination extends Lifecycle {
   /**
-   * Resolves when all events are accepted; throws DeliveryError otherwise, and any other error is taken as `retry`.
+   * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.
    *
-   * A retry gets the same array, so what was made of a request can be kept by it, in a WeakMap. It gets another one when the
-   * request was cut, or when the answer distinguished its events.
+   * A retry gets the same array, so data derived from a request can be cached in a WeakMap. The array is a new one when the
+   * request was split, or when the response distinguished its events.
    *
-   * The bytes of a batch are valid until its acknowledgement is settled. That may be before the returned promise is: when the
-   * signal aborts, nobody waits for it any more. So copy what you need of them before the first wait (a connection,
-   * compression, a write that may be late), and touch no batch after it.
+   * The bytes of a batch are valid until its acknowledgement is settled. After the signal aborts, that may be before the
+   * returned promise settles. Copy the bytes you need before the first await (a connection, compression, a late write), and
+   * do not touch a batch after it.
    */
-  // biome-ignore lint/suspicious/noConfusingVoidType: most destinations know nothing of a request but that it was accepted
+  // biome-ignore lint/suspicious/noConfusingVoidType: most destinations return no receipt
   write(request: readonly EventBatch[], signal: AbortSignal): Promise<Receipt | void>
   /**
-   * The bytes that a request is sent as, before compression. Where they are at most `maxBytes` the request is written
-   * next, so that its encoding may be kept. Left out: about as many as were read.
+   * The size of a request as sent, in bytes before compression. If it is at most `maxBytes`, the request is written
+   * next, so its encoding may be cached. If missing, the size as read is used.
    */
   sizeOf?(request: readonly EventBatch[], maxBytes: number): number
-  /** While on hold: whether something changed (a key was replaced) so that a new attempt makes sense at once. */
+  /** While paused: whether something changed (such as a replaced key) that makes an immediate attempt worthwhile. */
   changed?(): Promise<boolean>
 }
 
-/** The request by which something was counted last; OpenMetrics shows it. */
+/** The request that last changed a counter, as an OpenMetrics exemplar. */
 export interface Exemplar {
   readonly requestId: string
   /** Wall clock in milliseconds. */
   readonly at: number
 }
 
-/** What is known of a request that was accepted. */
+/** Describes an accepted request. */
 export interface Receipt {
-  /** What the receiver calls it. */
+  /** The receiver's identifier of the request. */
   readonly requestId: string | undefined
 }
 
-/** What one component counts, as plain numbers; engine/measure/metrics.ts turns them into Prometheus series. */
+/** The counters of one component, as plain numbers. engine/measure/metrics.ts turns them into Prometheus series. */
 export interface ComponentMetrics {
-  /** A batch was taken from the component's queue: counted by the shells, for the check of the balance. */
+  /** Counts a batch taken from the component's queue. Called by the stages; the balance check uses it. */
   took(events: number, bytes: number): void
-  /** Events went on to the next components, or were accepted by the receiver. `output`: one beside the main one. */
+  /** Counts events passed to the next components or accepted by the receiver. `output` names a side output. */
   sent(events: number, bytes: number, output?: string): void
-  /** Events became part of what the component emits. */
+  /** Counts events merged into what the component emits. */
   consumed(events: number, bytes: number): void
-  /** Events of the component's own making. */
+  /** Counts events that the component created. */
   emitted(events: number, bytes: number): void
-  /** Events on purpose not passed on; `reason` is a label. */
+  /** Counts events discarded on purpose; `reason` is a label. */
   discarded(reason: string, events: number, bytes: number): void
-  /** Something went wrong without an event being lost; `kind` is a label. */
+  /** Counts an error that lost no event; `kind` is a label. */
   failed(kind: string): void
-  /** A counter of the component's own; the same object each time for the same name and labels. */
+  /** Returns a counter of the component; always the same object for the same name and labels. */
   counter(name: string, help: string, labels?: Record<string, string>): { value: number; exemplar?: Exemplar }
-  /** A gauge, read at each scrape. */
+  /** Registers a gauge, read at each scrape. */
   gauge(name: string, help: string, read: () => number, labels?: Record<string, string>): void
-  /** Gauges that come and go: read at each scrape. */
+  /** Registers a gauge whose series appear and disappear, read at each scrape. */
   gauges(name: string, help: string, read: () => Iterable<{ labels: Record<string, string>; value: number }>): void
   histogram(name: string, help: string, buckets: readonly number[]): Observer
 }
 
-/** Takes what a histogram is made of. */
+/** Records observations of a histogram. */
 export interface Observer {
   observe(value: number, exemplar?: Exemplar): void
 }
 
-/** Why a source's signal aborts at a reload. It does not mean that the daemon stops. */
+/** The abort reason of a source's signal at a reload: the daemon keeps running. */
 export const REPLACED = Symbol('replaced')
 
-/** A source's saved positions: one JSON document a source, written soon after it changed, atomically. */
+/** The saved positions of a source: one JSON document, written atomically and soon after each change. */
 export interface Checkpoints {
-  /** What was saved last; undefined: nothing; null: it was damaged. Throws StateUnreadable when it cannot be read now. */
+  /**
+   * The last saved document; undefined if there is none, null if it was damaged. Throws StateUnreadable if it cannot
+   * be read now.
+   */
   read(): unknown
-  /** How to get the committed state at the moment of writing. */
+  /** Sets the function that returns the committed state, called at each write. */
   provide(snapshot: () => unknown): void
-  /** The committed state has changed. */
+  /** Reports that the committed state has changed. */
   changed(): void
-  /** Resolves when the present state is on disk. */
+  /** Resolves when the current state is on disk. */
   flush(): Promise<void>
-  /** The file that they are saved in, for messages. */
+  /** Path of the file, for messages. */
   readonly file?: string
   /** When the state was last written (or found unchanged), wall clock in milliseconds; 0: never. */
   readonly savedAt: number
@@ -175,32 +184,35 @@ export interface ComponentContext {
   readonly log: Logger
   readonly clock: TimerClock
   readonly metrics: ComponentMetrics
-  /** A reader of a field of the events that reach this component. Call it in `create` only. */
+  /** Creates a reader for a field of the events that reach this component. Call it in `create` only. */
   field(path: FieldPath): FieldReader
-  /** The bounds of a component that a configuration from elsewhere has; undefined: there are none. */
+  /** The limits of a component in a managed configuration; undefined: unlimited. */
   readonly reach?: Reach | undefined
-  /** What `handOver` of the component gave whose place this one takes; undefined where there is none. */
+  /** State from `handOver` of the predecessor; undefined if there is none. */
   readonly inherited?: unknown
 }
 
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
-  /** The origin of lines from `path`, or of the source as a whole. */
+  /** The origin of lines from `path`, or from the source as a whole. */
   origin(codec: Codec, path?: string): Origin
-  /** Whether a file, as `device:inode` and with its time of birth, was written by a destination with events of this source. */
+  /** Whether a destination wrote events of this source to this file, given as `device:inode` and its birth time. */
   isOwnOutput?(key: string, birth: bigint): boolean
-  /** Standard input, or what stands in for it. */
+  /** Standard input, or its replacement. */
   readonly stdin: Readable
-  /** Which file systems answer; those of the process when left out. */
+  /** Which file systems respond; default: those of the process. */
   readonly fileSystems?: FileSystems | undefined
 }
 
 export interface DestinationContext extends ComponentContext {
-  /** Standard output, or what stands in for it. */
+  /** Standard output, or its replacement. */
   readonly stdout: NodeJS.WritableStream
-  /** Which file systems answer; those of the process when left out. */
+  /** Which file systems respond; default: those of the process. */
   readonly fileSystems?: FileSystems | undefined
-  /** It writes to this file until the result is called: sources do not read there what was theirs. */
+  /**
+   * Registers a file being written until the returned function is called. Sources do not read their own events from
+   * it.
+   */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
@@ -215,7 +227,7 @@ export interface Example {
   readonly title: string
   /** The component's options as YAML, without `type` and `inputs`. */
   readonly yaml: string
-  /** NDJSON lines in, and what leaves: run by the tests. Processors only. */
+  /** NDJSON lines in and out, run by the tests. Processors only. */
   readonly input?: readonly string[]
   readonly output?: readonly string[]
 }
@@ -225,50 +237,57 @@ export interface OptionWarning {
   readonly message: string
 }
 
-/** What a source makes of its input before there are events. */
+/** Lines that a source derives from its raw input. */
 export interface MadeLines {
-  /** The events, a line each, as the source reads them on. */
+  /** One line per event, in the form in which the source processes them. */
   readonly lines: Buffer
-  /** Of what, in words: `an entry of the journal`. */
+  /** What the input was, in words: `an entry of the journal`. */
   readonly of: string
 }
 
-/** The declaration of a component type: schema, text, examples and code in one place. */
+/** The declaration of a component type: schema, texts, examples and code in one place. */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
   readonly type: string
   /** One sentence. */
   readonly summary: string
-  /** More, for the reference. Rules across options that the schema checks but cannot show are described here. */
+  /** More for the reference. Describes rules across options, which the schema checks but cannot express. */
   readonly notes?: string
   readonly options: S
   readonly examples: readonly [Example, ...Example[]]
-  /** Processors only: what it can do with events, by its options. */
+  /** Processors only: what it can do with events, given its options. */
   plan?(options: z.output<S>): Plan
-  /** Processors only: every reason that a plan can have, with what it means, for the reference. */
+  /** Processors only: the meaning of every discard reason, for the reference. */
   readonly reasons?: Readonly<Record<string, string>>
-  /** Sources only: what it reads, where a process has one of it. A second source of the type is a configuration error. */
+  /**
+   * Sources only: names an input that exists once per process. A second source of this type is a configuration error.
+   */
   readonly single?: string
-  /** The files that it uses when its options name none, and the option that would name others. */
+  /** The file that is used when the options name none, and the option that names another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
-  /** Sources only: whether it reads a file of this path. Links are followed with `onThisMachine` only. */
+  /** Sources only: returns a test for the paths that it reads. Follows links only if `onThisMachine`. */
   reads?(options: z.output<S>, onThisMachine: boolean): (path: string) => boolean
-  /** Sources only: the fields that its events can have; undefined, or nothing: any. */
+  /** Sources only: the fields that its events can have; undefined: any. */
   fields?(options: z.output<S>): EventFields | undefined
-  /** The options that name fields of events. */
+  /** The options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
-  /** What `sluice validate` warns of: it holds, and hardly anybody means it. Files may be examined, and not opened. */
+  /**
+   * Warnings of `sluice validate` about options that are valid but rarely intended. May stat files but not open them.
+   */
   warnings?(options: z.output<S>): readonly OptionWarning[]
-  /** Destinations only: the option that names the file that is written to, where there is one. */
+  /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
-  /** Destinations only: defaults of the delivery options, where a destination of this type wants others. */
+  /** Destinations only: its defaults of the delivery options, if they differ. */
   readonly delivery?: DeliveryDefaults
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
-  /** Sources only: what this one would read of that which another source has read, by the saved positions of that one. */
+  /**
+   * Sources only: the inputs that it would read again although another source, with these saved positions, has read
+   * them.
+   */
   overlaps?(options: z.output<S>, saved: unknown): string[]
-  /** Destinations only: says what it would do with an event, for `sluice explain`. */
+  /** Destinations only: describes what it would do with an event, for `sluice explain`. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
-  /** Processors only: why it decides about an event as it does, for `sluice explain`. */
+  /** Processors only: the reasons for its decision about an event, for `sluice explain`. */
   findings?(options: z.output<S>, context: ComponentContext): (batch: EventBatch) => readonly Finding[]
   /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */
   linesOf?(options: z.output<S>, given: Buffer, host: string): MadeLines | undefined

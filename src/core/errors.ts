@@ -1,12 +1,12 @@
-/** Errors that carry a decision. Every one has a stable code. */
+/** Errors with stable codes. */
 
-/** One thing wrong in the configuration, with its place. */
+/** A configuration problem and its place. */
 export interface Problem {
   readonly file: string
   /** 1-based. */
   readonly line: number
   readonly column: number
-  /** The path of the option, as in `processors.limit.window`; empty for the document. */
+  /** Path of the option, such as `processors.limit.window`; empty for the document. */
   readonly path: string
   readonly message: string
 }
@@ -16,11 +16,11 @@ export function formatProblem(problem: Problem): string {
   return problem.path ? `${place}: ${problem.path}: ${problem.message}` : `${place}: ${problem.message}`
 }
 
-/** The configuration cannot be used; exit code 78. */
+/** The configuration is invalid; exit code 78. */
 export class ConfigError extends Error {
   readonly code = 'SLUICE_CONFIG'
   readonly problems: readonly Problem[]
-  /** What would have been warned of besides. */
+  /** Warnings found in the same configuration. */
   readonly warnings: readonly Problem[]
   constructor(problems: readonly Problem[], warnings: readonly Problem[] = []) {
     super(problems.map(formatProblem).join('\n'))
@@ -30,8 +30,8 @@ export class ConfigError extends Error {
 }
 
 /**
- * What a failed attempt means for its events. `retry`: waits on time. `hold`: waits on an operator (401, 403).
- * `too_large`: again in halves. `reject`: never acceptable.
+ * What a failed attempt means for its events. `retry`: try again later. `hold`: pause until an operator intervenes
+ * (401, 403). `too_large`: split the request. `reject`: never acceptable.
  */
 export type Failure = 'retry' | 'hold' | 'too_large' | 'reject'
 
@@ -44,8 +44,8 @@ export class DeliveryError extends Error {
   readonly retryAfterMs: number | undefined
   readonly requestId: string | undefined
   /**
-   * When the answer distinguished events: those, by their index in the request, that will never be accepted. Those in
-   * `again` were not taken, and `failure` says what they wait for (`reject`: nothing); all others are delivered.
+   * Indices in the request of events that will never be accepted, if the response distinguished events. Those in
+   * `again` were not accepted, and `failure` states how to treat them. All others are delivered.
    */
   readonly rejected: readonly number[] | undefined
   readonly again: readonly number[]
@@ -73,7 +73,7 @@ export class DeliveryError extends Error {
   }
 }
 
-/** A source ends its run since events were given back undelivered: it is started again, and reads them once more. */
+/** A source ends its run because events came back undelivered. It restarts and reads them again. */
 export class GivenBackError extends Error {}
 
 /** The `code` of a system error, or undefined. */
@@ -81,7 +81,7 @@ export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }
 
-/** Never throws, whatever was thrown. */
+/** The message of any thrown value. Never throws. */
 export function errorText(error: unknown): string {
   try {
     return String(error instanceof Error ? error.message : error)
@@ -90,7 +90,7 @@ export function errorText(error: unknown): string {
   }
 }
 
-/** Message and stack, for a log line about what nobody expected. Never throws: a stack is only made when it is read. */
+/** Message and stack of an unexpected error, for the log. Never throws, even if building the stack does. */
 export function errorFields(error: unknown): { error: string; stack: string | undefined } {
   let stack: string | undefined
   try {

@@ -1,6 +1,6 @@
 import { errorCode, errorText } from './errors.js'
 
-/** A document is in a format that this version does not know. */
+/** A document has a format that this version does not know. */
 export class NewerFormat extends Error {
   readonly code = 'SLUICE_NEWER_FORMAT'
 
@@ -9,14 +9,14 @@ export class NewerFormat extends Error {
   }
 }
 
-/** Throws NewerFormat when `format` is the number of a later format than `known`. */
+/** Throws NewerFormat if `format` is later than `known`. */
 export function refuseNewer(format: unknown, known: number): void {
   if (typeof format === 'number' && format > known) throw new NewerFormat(format, known)
 }
 
 /**
- * A file that holds state is there and cannot be read, now or by this version. It must not be taken for missing or
- * damaged: its content may be needed, and readable again.
+ * A state file exists but cannot be read now, or by this version. It must not be treated as missing or damaged: its
+ * content may be needed and may become readable again.
  */
 export class StateUnreadable extends Error {
   readonly code = 'SLUICE_STATE_UNREADABLE'
@@ -36,7 +36,7 @@ function remedy(cause: unknown): string {
   return 'check the disk and what the file is, or move it away to do without it'
 }
 
-/** The content of a file, undefined when there is none. Throws StateUnreadable for everything else. */
+/** The content of a file, or undefined if it does not exist. Throws StateUnreadable on any other error. */
 export async function readState(path: string, read: (path: string) => Promise<string>): Promise<string | undefined> {
   try {
     return await read(path)

@@ -1,17 +1,17 @@
 /**
- * The settlement of a batch. Invariants: every holder settles once; `onSettled` is called once, when the last holder
- * has settled, with the worst status any of them gave. Nobody settles and passes on.
+ * The acknowledgement of a batch. Invariants: every holder settles it once. `onSettled` is called once, after the last
+ * holder has settled, with the worst status of all. A holder that settles does not pass the batch on.
  */
 
-/** `errored`: not taken, to be read again. `rejected`: finally refused and accounted for. The later in this order wins. */
+/** `errored`: not accepted, to be read again. `rejected`: permanently refused and accounted for. Later ones win. */
 export type AckStatus = 'delivered' | 'rejected' | 'errored'
 
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
   /**
-   * Lets go of the chunk that the batch was born with: called as soon as nobody needs that. Not after `errored`: then
-   * a write that was given up may still be reading it.
+   * Releases the batch's original chunk, as soon as it is not needed. Not called after `errored`, because an
+   * abandoned write may still be reading it.
    */
   letGo: (() => void) | undefined
   #holders = 1
@@ -19,18 +19,18 @@ export class Ack {
   readonly #onSettled: (status: AckStatus) => void
   readonly #onShrink: ((bytes: number) => void) | undefined
 
-  /** `onShrink` gets the bytes of memory that the batch released before it settled. */
+  /** `onShrink` receives the number of bytes of memory that the batch released before it settled. */
   constructor(onSettled: (status: AckStatus) => void, onShrink?: (bytes: number) => void) {
     this.#onSettled = onSettled
     this.#onShrink = onShrink
   }
 
-  /** Whether one holder is left: then its bytes are nobody else's. */
+  /** Whether there is only one holder, which may then change the bytes. */
   get sole(): boolean {
     return this.#holders === 1
   }
 
-  /** Adds holders: one for each further copy. */
+  /** Adds a holder for each further copy. */
   fork(copies = 1): void {
     if (this.#holders === 0) throw new Error('a settled batch was forked')
     this.#holders += copies
@@ -44,7 +44,7 @@ export class Ack {
     this.#onSettled(this.#status)
   }
 
-  /** The batch holds so much less by now. */
+  /** Reports that the batch now holds this many bytes less. */
   shrink(bytes: number): void {
     this.#letGo()
     this.#onShrink?.(bytes)

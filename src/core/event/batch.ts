@@ -6,36 +6,36 @@ import { type Fields, LogEvent, lineFields } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
 
-/** What a batch costs beyond its bytes, so that many small ones are bounded too. */
+/** Fixed cost of a batch in bytes, which also bounds the number of small batches. */
 const BATCH_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
 /**
- * Events that travel and are acknowledged together: ranges of one chunk, as columns. Nothing is allocated per event
- * until somebody asks for it as an object (`event(i)`). Its bytes stay valid until the batch is settled.
+ * Events that travel and are acknowledged together: ranges of one chunk, stored as columns. No object is allocated for
+ * an event until it is requested with `event(i)`. The bytes stay valid until the batch is settled.
  *
- * Whoever holds a batch either passes it on or settles its ack. An event's size is that of its line as read, line end
- * included, whatever was changed since.
+ * The holder of a batch either passes it on or settles its ack. The size of an event is that of its line as read,
+ * including the line end, even after the event was modified.
  */
 export class EventBatch {
   readonly origin: Origin
-  /** Wall clock, milliseconds. */
+  /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly ack: Ack
   chunk: Buffer
   length: number
-  /** Bytes of the lines and their line ends. */
+  /** Size of the lines with their line ends. */
   bytes: number
   starts: Int32Array
   ends: Int32Array
   flags: Uint8Array
   #events: (LogEvent | undefined)[] | undefined
   #slots: Int32Array | undefined
-  /** Numbers per event in the slots. */
+  /** Numbers per event in `#slots`. */
   readonly #stride: number
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
   #remembers = false
-  /** Of the events that were modified: what they were before. */
+  /** The state of modified events before the modification. */
   #originals: Map<number, { readonly flags: number; readonly event: LogEvent | undefined }> | undefined
 
   constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack) {
@@ -52,17 +52,17 @@ export class EventBatch {
     if (frame.letGo) ack.letGo = frame.letGo
   }
 
-  /** What the batch keeps in memory, for the budget of unacknowledged bytes. */
+  /** Bytes of memory that the batch holds, for the budget of unacknowledged bytes. */
   get held(): number {
     return this.chunk.buffer.byteLength + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
   }
 
-  /** The size of event `i`: its line and its line end. */
+  /** The size of event `i`: its line and line end. */
   size(i: number): number {
     return this.ends[i]! - this.starts[i]! + (this.flags[i]! & LINE_END)
   }
 
-  /** Event `i` as an object, the same one each time. */
+  /** Event `i` as an object; always the same one. */
   event(i: number): LogEvent {
     this.#events ??= new Array(this.length)
     let event = this.#events[i]
@@ -74,7 +74,7 @@ export class EventBatch {
     return event
   }
 
-  /** What event `i` says, for one look: unlike that of `event(i)` it is not kept as long as the batch. */
+  /** The fields of event `i`, for a single use: unlike `event(i)`, the object is not kept with the batch. */
   fields(i: number): Fields {
     const event = this.#events?.[i]
     if (event) return event.fields
@@ -83,7 +83,7 @@ export class EventBatch {
     return lineFields(this.origin, this.receivedAt, flags, this.chunk, this.starts[i]!, this.ends[i]!)
   }
 
-  /** Replaces what event `i` says. */
+  /** Replaces the fields of event `i`. */
   modify(i: number, fields: Fields): void {
     if (this.#remembers && !this.#originals?.has(i)) {
       this.#originals ??= new Map()
@@ -93,7 +93,7 @@ export class EventBatch {
     this.flags[i]! |= MODIFIED
   }
 
-  /** Makes sure that the flags SCANNED, DECODED and INVALID of event `i` are known, and returns its flags. */
+  /** Scans event `i` if needed, which sets SCANNED, DECODED and INVALID. Returns its flags. */
   look(i: number): number {
     const flags = this.flags[i]!
     return flags & SCANNED ? flags : this.#scan(i)
@@ -116,7 +116,7 @@ export class EventBatch {
     return flags
   }
 
-  /** Looks at every event; returns how many lines the codec of the origin could not decode. */
+  /** Scans every event. Returns the number of lines that the codec could not decode. */
   scan(): number {
     if (this.origin.codec.form === 'message') return 0
     let undecoded = 0
@@ -124,12 +124,12 @@ export class EventBatch {
     return undecoded
   }
 
-  /** Whether the line of event `i` is the event itself, to which nothing of its origin is added. */
+  /** Whether the line of event `i` is the event itself, without fields from its origin. */
   isObject(i: number): boolean {
     return (this.look(i) & DECODED) !== 0 && this.origin.codec.form === 'object'
   }
 
-  /** Whether the line of event `i` has the field of this slot: its value does not come from the origin. */
+  /** Whether the line of event `i` contains the field of this slot, so the value is not from the origin. */
   hasOwn(i: number, slot: number): boolean {
     return (this.look(i) & DECODED) !== 0 && this.slotStart(i, slot) !== 0
   }
@@ -140,24 +140,30 @@ export class EventBatch {
     return isAscii(bytes) ? 'ascii' : isUtf8(bytes) ? 'utf8' : 'invalid'
   }
 
-  /** Whether every byte of the batch is ASCII: then text is decoded the cheapest way. */
+  /** Whether every byte of the batch is ASCII, which allows the fastest text decoding. */
   get ascii(): boolean {
     this.#text ??= this.#textKind()
     return this.#text === 'ascii'
   }
 
-  /** The first number in `slot` of event `i`, 0 when the name is missing (see Codec.scan). Only after `look` said DECODED. */
+  /**
+   * The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Call only if `look` returned
+   * DECODED.
+   */
   slotStart(i: number, slot: number): number {
     const slots = this.#slots ?? this.#rescan()
     return slots[i * this.#stride + slot * SLOT]!
   }
 
-  /** The second one: where the value ends, shifted left by one; the lowest bit marks text that is not its bytes. */
+  /**
+   * The second number: the end of the value, shifted left by one. The lowest bit marks text that differs from its
+   * bytes.
+   */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
-  /** Room for the slots; finds the wanted names of the lines that were decoded before the bytes moved. */
+  /** Allocates the slots, and scans again the lines that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
     const slots = new Int32Array(this.length * this.#stride)
@@ -169,7 +175,7 @@ export class EventBatch {
     return slots
   }
 
-  /** Keeps, in place, the events whose index `keep` accepts; returns how many went. */
+  /** Removes, in place, the events whose index `keep` does not accept. Returns how many. */
   retain(keep: (i: number) => boolean): number {
     const length = this.length
     let kept = 0
@@ -187,7 +193,7 @@ export class EventBatch {
     return length - kept
   }
 
-  /** Keeps, in place, the events for which `column` has 0: `count` events of so many bytes. */
+  /** Keeps, in place, the events with 0 in `column`: `count` events with a total size of `bytes`. */
   retainZeros(column: Uint8Array, count: number, bytes: number): void {
     let kept = 0
     for (let i = 0; kept < count; i++) {
@@ -208,7 +214,7 @@ export class EventBatch {
     if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
-  /** Another holder's copy of events [from, to): the bytes are shared, what one copy changes the other does not see. */
+  /** Copies events [from, to) for another holder. The copies share the bytes; modifications are separate. */
   fork(from = 0, to = this.length): EventBatch {
     this.ack.fork()
     const copy = this.#copy(from, to)
@@ -216,18 +222,18 @@ export class EventBatch {
     return copy
   }
 
-  /** From now on the batch knows what `modify` changes, for `restore`. */
+  /** Starts recording what `modify` changes, for `restore`. */
   remember(): void {
     this.#remembers = true
     this.#originals = undefined
   }
 
-  /** The indices of what was modified since `remember`. */
+  /** The indices of the events modified since `remember`. */
   modified(): Iterable<number> {
     return this.#originals?.keys() ?? []
   }
 
-  /** Takes back what was modified since `remember`. */
+  /** Undoes the modifications since `remember`. */
   restore(): void {
     for (const [i, { flags, event }] of this.#originals ?? []) {
       this.flags[i] = flags
@@ -236,12 +242,12 @@ export class EventBatch {
     this.#originals = undefined
   }
 
-  /** What events [from, to) are now. The copy is held by whoever holds this batch. */
+  /** A copy of events [from, to) in their current state, held by the holder of this batch. */
   snapshot(from = 0, to = this.length): EventBatch {
     return this.#copy(from, to)
   }
 
-  /** Event `i` is from now on what the only event of `other` is, which is a snapshot of it. */
+  /** Applies the modification of the only event of `other`, a snapshot of event `i`, to event `i`. */
   takeOver(other: EventBatch, i: number): void {
     const event = other.#events?.[0]
     if ((other.flags[0]! & MODIFIED) === 0 || !event) return
@@ -270,13 +276,13 @@ export class EventBatch {
     return copy
   }
 
-  /** A batch of the events whose index `pick` accepts (undefined: none); this one stays as it is. */
+  /** A batch of the events whose index `pick` accepts; undefined if there are none. This batch stays unchanged. */
   pick(pick: (i: number) => boolean): EventBatch | undefined {
     const copy = this.fork()
     try {
       copy.retain(pick)
     } catch (error) {
-      // What becomes of the events is decided by who holds this batch.
+      // The holder of this batch decides what happens to the events.
       copy.ack.settle('delivered')
       throw error
     }
@@ -285,7 +291,9 @@ export class EventBatch {
     return undefined
   }
 
-  /** Copies the bytes out when the events are a small part of a chunk that nobody else holds, and lets go of it. */
+  /**
+   * If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk.
+   */
   compact(): void {
     const chunk = this.chunk.buffer.byteLength
     if (chunk < 4096 || this.bytes * 4 > chunk || !this.ack.sole) return

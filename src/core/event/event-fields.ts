@@ -5,7 +5,7 @@ import type { FieldPath } from './field-path.js'
 export interface EventFields {
   /** At the top of the event. */
   readonly names: readonly string[]
-  /** More that are not known by name: a test of one, and what they are, in words. */
+  /** Further fields that are not known by name: a test for one, and their description. */
   readonly others?: { readonly test: (name: string) => boolean; readonly text: string }
 }
 
@@ -13,14 +13,14 @@ export interface EventFields {
 export interface UsedField {
   readonly option: string
   readonly path: FieldPath
-  /** What happens where no event has the field, as in "all events share one bucket". */
+  /** What happens if no event has the field, such as "all events share one bucket". */
   readonly without?: string
 }
 
-/** Fields that every line can have: it may be kept as text, or be cut (core/event/event.ts). */
+/** Fields that every line can have, because it may be kept as text or divided (core/event/event.ts). */
 const OF_A_LINE = ['message', 'host', 'timestamp', 'partial', 'raw']
 
-/** The fields of lines that `codec` reads; `own` are those that their source adds. Undefined: any. */
+/** The fields of lines that `codec` reads, with the fields `own` added by their source. Undefined: any. */
 export function fieldsOfLines({ eventFields }: Codec, own: readonly string[] = []): EventFields | undefined {
   return eventFields && { ...eventFields, names: [...new Set([...OF_A_LINE, ...eventFields.names, ...own])] }
 }

@@ -5,12 +5,12 @@ import type { Origin } from './origin.js'
 export type Fields = Record<string, unknown>
 
 /**
- * One log record as an object: the byte range of its line, and its fields, decoded on first read. Events are only
- * made where somebody needs one; the hot path works on the columns of EventBatch.
+ * A log record as an object: the byte range of its line, and its fields, decoded on first access. Created only on
+ * demand; the hot path works on the columns of EventBatch.
  */
 export class LogEvent {
   readonly origin: Origin
-  /** Wall clock, milliseconds. */
+  /** Wall clock, in milliseconds. */
   readonly receivedAt: number
   readonly flags: number
   #chunk: Buffer
@@ -28,17 +28,17 @@ export class LogEvent {
     this.#end = end
   }
 
-  /** The line as it was read, without its line end. */
+  /** The line as read, without its line end. */
   get line(): Buffer {
     return this.#chunk.subarray(this.#start, this.#end)
   }
 
-  /** False: destinations may copy the line's own bytes. */
+  /** If false, destinations may copy the bytes of the line. */
   get modified(): boolean {
     return this.#modified
   }
 
-  /** Treat as read-only: `EventBatch.modify` changes them. */
+  /** Read-only; change them with `EventBatch.modify`. */
   get fields(): Fields {
     this.#fields ??= lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
     return this.#fields
@@ -49,7 +49,7 @@ export class LogEvent {
     this.#modified = true
   }
 
-  /** A copy whose fields may be replaced without this one seeing it. */
+  /** A copy whose fields can be replaced independently. */
   clone(): LogEvent {
     const copy = new LogEvent(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
     copy.#fields = this.#fields
@@ -57,7 +57,7 @@ export class LogEvent {
     return copy
   }
 
-  /** The line's bytes now stand at `start` of `chunk`. */
+  /** Updates the position after the bytes of the line moved to `start` of `chunk`. */
   move(chunk: Buffer, start: number): void {
     this.#end = start + this.#end - this.#start
     this.#start = start
@@ -65,7 +65,7 @@ export class LogEvent {
   }
 }
 
-/** The fields of the line [start, end), newly made; `flags` are those after the line was looked at. */
+/** Decodes the fields of the line [start, end). `flags` are those after the scan. */
 export function lineFields(
   origin: Origin,
   receivedAt: number,
@@ -90,7 +90,7 @@ export function lineFields(
 
 const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
 
-/** The value of a field that does not come from the line but from where and when it was read. */
+/** The value of a field that comes from where and when the line was read. */
 export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {
   switch (name) {
     case 'file':
@@ -98,7 +98,7 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
     case 'peer':
       return origin.peer
     case 'host':
-      // Who sends without a name is known by the address.
+      // A sender without a name is identified by its address.
       return (flags & DECODED && origin.codec.definition.hostIsSender ? origin.peer : undefined) ?? origin.host
     case 'timestamp':
       return new Date(receivedAt).toISOString()
@@ -109,13 +109,13 @@ export function originField(origin: Origin, receivedAt: number, flags: number, n
   }
 }
 
-/** Which piece of a line an event is, when it is not a whole one. */
+/** Which piece of a line an event is; undefined for a whole line. */
 export function partialMark(flags: number): 'first' | 'middle' | 'last' | undefined {
   if (flags & PIECE) return flags & CONTINUES ? 'middle' : 'first'
   return flags & CONTINUES ? 'last' : undefined
 }
 
-/** Sets an own member, also one named `__proto__`. */
+/** Sets an own property, even one named `__proto__`. */
 function setOwn(fields: Fields, name: string, value: unknown): void {
   Object.defineProperty(fields, name, { value, enumerable: true, configurable: true, writable: true })
 }

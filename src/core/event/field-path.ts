@@ -3,13 +3,13 @@
 export type Segment = string | number
 
 export interface FieldPath {
-  /** As it was written. */
+  /** The path as written. */
   readonly text: string
-  /** The first is always a name: an event is an object. */
+  /** The first segment is always a name, since an event is an object. */
   readonly segments: readonly [string, ...Segment[]]
 }
 
-/** A path that cannot be read; `column` is 1-based. */
+/** A syntax error in a path; `column` is 1-based. */
 export class PathError extends Error {
   readonly column: number
   constructor(message: string, column: number) {
@@ -23,7 +23,7 @@ const LONGEST_MEANT = 100
 const QUOTED = /"(?:[^"\\]|\\.)*"/y
 const INDEX = /\[(\d{1,9})\]/y
 
-/** Reads one path that starts at `from`; returns it and the index behind it. */
+/** Parses the path that starts at `from`. Returns it and the index after it. */
 export function readFieldPath(text: string, from = 0): { path: FieldPath; end: number } {
   const segments: Segment[] = []
   let at = from
@@ -56,7 +56,7 @@ function unquote(quoted: string): string {
   return quoted.slice(1, -1).replace(/\\(.)/g, '$1')
 }
 
-/** The whole of `text` as one path; throws PathError. */
+/** Parses all of `text` as one path; throws PathError. */
 export function parseFieldPath(text: string): FieldPath {
   const meant = text.startsWith('.') ? undefined : pathMeant(text)
   if (meant !== undefined) throw new PathError(`a field path starts with a dot: write ${meant}`, 1)
@@ -65,7 +65,7 @@ export function parseFieldPath(text: string): FieldPath {
   return path
 }
 
-/** The path that was meant by `client`, `client.ip` or `$.client`. */
+/** The path that was probably meant by `client`, `client.ip` or `$.client`. */
 function pathMeant(text: string): string | undefined {
   if (text.trim() === '' || text.length > LONGEST_MEANT) return undefined
   for (const path of [text.startsWith('$.') ? text.slice(1) : `.${text}`, fieldPathText(text)]) {
@@ -78,13 +78,13 @@ function pathMeant(text: string): string | undefined {
   return undefined
 }
 
-/** The path of a field at the top of an event. */
+/** The path of a top-level field. */
 export function fieldPathText(name: string): string {
   NAME.lastIndex = 0
   return NAME.exec(name)?.[0] === name ? `.${name}` : `."${name.replace(/[\\"]/g, '\\$&')}"`
 }
 
-/** The value `segments` lead to from `value`, or undefined. Only what JSON has: own members of objects, array items. */
+/** The value at `segments` within `value`, or undefined. Follows only own properties of objects and array items. */
 export function valueAt(value: unknown, segments: readonly Segment[]): unknown {
   for (const segment of segments) {
     if (typeof value !== 'object' || value === null) return undefined

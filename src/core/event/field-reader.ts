@@ -5,7 +5,7 @@ import { originField } from './event.js'
 import { type FieldPath, type Segment, valueAt } from './field-path.js'
 import { DECODED, INVALID, MODIFIED } from './flags.js'
 
-/** What a path leads to. */
+/** The kind of the value at a path. */
 export const MISSING = 0
 export const NULL = 1
 export const STRING = 2
@@ -15,31 +15,31 @@ export const OBJECT_VALUE = 5
 export const ARRAY = 6
 export type ValueKind = 0 | 1 | 2 | 3 | 4 | 5 | 6
 
-/** A canonical whole number: its bytes are its text. */
+/** The longest integer whose digits are certain to be its canonical text. */
 const LONGEST_PLAIN_NUMBER = 15
 const EMPTY = Buffer.alloc(0)
 
 /**
- * Reads one field of the events of a batch, from the line's bytes as long as nothing changed the event. `load` moves
- * it to an event; what it says after that holds until the next `load`. One object serves every event: no allocation.
+ * Reads one field of the events of a batch, from the bytes of the line unless the event was modified. `load` moves it
+ * to an event; its properties are valid until the next `load`. One object serves all events without allocation.
  */
 export class FieldReader {
   kind: ValueKind = MISSING
-  /** Where `plain`: the UTF-8 of the value's text is bytes[start, end). */
+  /** If `plain`, the value's text in UTF-8 is bytes[start, end). */
   bytes: Buffer = EMPTY
   start = 0
   end = 0
-  /** Whether the text of the value stands in `bytes` as it is. Otherwise `text` makes it. */
+  /** Whether `bytes` contains the text of the value. If not, `text` builds it. */
   plain = false
 
   readonly #path: FieldPath
   readonly #slot: number
   readonly #isMessage: boolean
   readonly #rest: readonly Segment[]
-  /** The name of the second segment, found by a scan of the object that the first leads to. */
+  /** The name of the second segment, found by scanning the object at the first segment. */
   readonly #inner: WantedNames | undefined
   readonly #innerOut = new Int32Array(SLOT)
-  /** The value, where it is not in `bytes`. */
+  /** The value, if it is not in `bytes`. */
   #value: unknown
 
   constructor(path: FieldPath, wanted: WantedNames) {
@@ -65,7 +65,7 @@ export class FieldReader {
     return this.#loadOrigin(batch, flags)
   }
 
-  /** Of a line whose slots were written by `putSlot`. */
+  /** Loads a field of a line whose slots were written by `putSlot`. */
   #loadField(batch: EventBatch, i: number, flags: number): ValueKind {
     const start = batch.slotStart(i, this.#slot) - 1
     if (start < 0) return this.#loadOrigin(batch, flags)
@@ -78,7 +78,7 @@ export class FieldReader {
     return this.#setBytes(STRING, batch.chunk, start, end >> 1, true)
   }
 
-  /** A field that the line does not have. */
+  /** Loads a field that the line does not have. */
   #loadOrigin(batch: EventBatch, flags: number): ValueKind {
     const [name] = this.#path.segments
     const value = this.#rest.length === 0 ? originField(batch.origin, batch.receivedAt, flags, name) : undefined
@@ -102,7 +102,7 @@ export class FieldReader {
     return this.#loadText(batch.chunk, start, end >> 1, (end & 1) === 1)
   }
 
-  /** The value that is the valid JSON text [start, end). */
+  /** Loads the value whose valid JSON text is [start, end). */
   #loadText(bytes: Buffer, start: number, end: number, escaped: boolean): ValueKind {
     switch (bytes[start]) {
       case 0x22:
@@ -143,7 +143,7 @@ export class FieldReader {
     return this.kind
   }
 
-  /** The value itself. */
+  /** The value at the path. */
   value(): unknown {
     if (this.kind === MISSING) return undefined
     if (this.kind === NULL) return null
@@ -153,7 +153,7 @@ export class FieldReader {
     return JSON.parse(text)
   }
 
-  /** Strings as they are, numbers and booleans as String() says, objects and arrays as compact JSON. */
+  /** Strings unchanged, numbers and booleans as by String(), objects and arrays as compact JSON. */
   text(): string {
     if (this.plain) return this.bytes.toString('utf8', this.start, this.end)
     const value = this.value()
@@ -161,7 +161,7 @@ export class FieldReader {
     return value === undefined || value === null ? '' : String(value)
   }
 
-  /** The number that the value is, or that its text says; NaN when it says none. */
+  /** The value, or its text, as a number; NaN if it is not one. */
   number(): number {
     if (this.kind !== NUMBER && this.kind !== STRING) return Number.NaN
     if (this.kind === NUMBER && this.bytes !== EMPTY) return decimal(this.bytes, this.start, this.end)
@@ -170,10 +170,13 @@ export class FieldReader {
   }
 }
 
-/** 10^0 to 10^15: exact, and so is what Number makes of at most 15 digits, so their quotient is the nearest number. */
+/**
+ * Powers 10^0 to 10^15. They are exact, as are integers of at most 15 digits, so their quotient is the nearest
+ * number.
+ */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
-/** The JSON number [start, end), without making its text where it is short and has no exponent. */
+/** The JSON number [start, end). Builds no string if it is short and has no exponent. */
 function decimal(bytes: Buffer, start: number, end: number): number {
   const negative = bytes[start] === 0x2d
   let number = 0
@@ -193,7 +196,7 @@ function decimal(bytes: Buffer, start: number, end: number): number {
 
 const DECIMAL = /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\s*$/
 
-/** The decimal number that `text` says, white space around it allowed; NaN when it says none. */
+/** Parses a decimal number with optional white space around it; NaN if it is not one. */
 export function numberOf(text: string): number {
   return DECIMAL.test(text) ? Number(text) : Number.NaN
 }
@@ -214,7 +217,7 @@ function kindOf(value: unknown): ValueKind {
   }
 }
 
-/** Whether String(Number(text)) is the text itself. It makes neither. */
+/** Whether String(Number(text)) equals the text. Builds neither. */
 function isPlainNumber(bytes: Uint8Array, start: number, end: number): boolean {
   let p = start
   if (bytes[p] === 0x2d) p++

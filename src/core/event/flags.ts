@@ -1,8 +1,8 @@
-/** Flags of an event beyond those of its line (line-splitter.ts). They are set when the line is first looked at. */
+/** Event flags beyond those of its line (line-splitter.ts). They are set by the first scan of the line. */
 export const SCANNED = 16
-/** The codec of the origin has decoded the line. Never set where every line is text. */
+/** The codec of the origin has decoded the line. Never set for codecs that produce plain messages. */
 export const DECODED = 32
-/** The line is not valid UTF-8: its text has replacement characters, its bytes are kept under `raw`. */
+/** The line is not valid UTF-8. Its text has replacement characters; `raw` contains its bytes. */
 export const INVALID = 64
-/** The event has a LogEvent whose fields were changed. */
+/** The event has a LogEvent with modified fields. */
 export const MODIFIED = 128

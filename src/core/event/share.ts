@@ -1,6 +1,6 @@
 import type { Ack, AckStatus } from './ack.js'
 
-/** A part in the acknowledgement of a batch. Settled once; what comes later is ignored. */
+/** A share in the acknowledgement of a batch. Only the first call of `settle` counts. */
 export class Share {
   readonly #ack: Ack
   readonly #settled: (share: Share) => void

@@ -1,11 +1,11 @@
 import { z } from 'zod'
 import { byteSize, duration } from './options.js'
 
-/** What differs between the types of destinations: a file wants order and no waiting, a service wants full requests. */
+/** Defaults that differ by destination type: files need order and little waiting, services need full requests. */
 export interface DeliveryDefaults {
   readonly max_events: number
   readonly max_bytes: string
-  /** What `max_bytes` is measured in. */
+  /** Description of what `max_bytes` measures. */
   readonly bytes: string
   readonly max_wait: string
   readonly max_in_flight: number
@@ -14,39 +14,39 @@ export interface DeliveryDefaults {
 const REMOTE: DeliveryDefaults = {
   max_events: 1000,
   max_bytes: '1MB',
-  bytes: 'Bytes of one request at most, as sent, before compression.',
+  bytes: 'Maximum bytes of one request, as sent, before compression.',
   max_wait: '1 Seconds',
   max_in_flight: 4,
 }
 
-/** Defaults for destinations on the machine itself: in order, hardly waiting. */
+/** Defaults for destinations on the same machine: ordered, with little waiting. */
 export const LOCAL: DeliveryDefaults = {
   max_events: 50_000,
   max_bytes: '1MB',
-  bytes: 'Bytes of events written at a time at most, as read.',
+  bytes: 'Maximum bytes of events per write, as read.',
   max_wait: '10ms',
   max_in_flight: 1,
 }
 
-/** The side output of a destination: what it refuses for good. */
+/** The side output of a destination for events that it rejects permanently. */
 export const REJECTED = 'rejected'
 
-/** So that a buffer can be cut in files. */
+/** A smaller buffer could not be divided into segment files. */
 const SMALLEST_BUFFER = 1_000_000
 
 const BUFFER_TYPE =
-  'memory: their sources wait with them, since events are acknowledged when they are delivered. disk: in files under data_dir; events are acknowledged as soon as they are safe there, survive the end of the process, and while the destination is away the others go on.'
+  'memory: events are acknowledged when they are delivered; until then their sources wait. disk: in files under data_dir. Events are acknowledged as soon as they are safe there and survive the end of the process. While the destination is unavailable, the others continue.'
 
 const DAY_MS = 86_400_000
 
-/** A time that something waits for: at most a day, so that it fits a timer. */
+/** A waiting time of at most one day, which fits a timer. */
 function wait(fallback: string) {
   return duration()
     .refine(ms => ms <= DAY_MS, { error: 'must be at most 24 Hours', params: { constant: true } })
     .prefault(fallback)
 }
 
-/** The options that every destination has beside its own; flow/delivery/delivery.ts acts on them. */
+/** The options that every destination has besides its own, applied by flow/delivery/delivery.ts. */
 export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   return z.strictObject({
     batch: z
@@ -56,67 +56,67 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
           .min(1)
           .max(1_000_000)
           .prefault(defaults.max_events)
-          .describe('Events in one request at most.'),
+          .describe('Maximum number of events in one request.'),
         max_bytes: byteSize(1, 1024 ** 3)
           .prefault(defaults.max_bytes)
-          .describe(`${defaults.bytes} A single larger event goes alone.`),
-        max_wait: wait(defaults.max_wait).describe('How long an event waits at most for others to share its request.'),
+          .describe(`${defaults.bytes} A single larger event is sent alone.`),
+        max_wait: wait(defaults.max_wait).describe('How long an event waits, at most, for others to join its request.'),
       })
       .prefault({})
-      .describe('How events are put together into requests.'),
+      .describe('How events are batched into requests.'),
     retry: z
       .strictObject({
         initial: wait('1 Seconds').describe(
-          'The longest wait before the first retry; it doubles from there. The wait itself is random below it.',
+          'The longest wait before the first retry. It doubles with each attempt; the actual wait is a random part of it.',
         ),
         max: wait('30 Seconds').describe(
-          'The longest wait between two attempts. A longer Retry-After of the receiver is kept, up to an hour.',
+          'The longest wait between two attempts. A longer Retry-After from the receiver is honored, up to an hour.',
         ),
         max_attempts: z
           .int()
           .min(1)
           .optional()
-          .describe('Attempts after which a request is given up and goes where `on_reject` says. Without it: never.'),
+          .describe(
+            'Number of attempts after which a request is given up and handled as `on_reject` says. Default: never.',
+          ),
         max_elapsed: duration()
           .optional()
-          .describe(
-            'Time of retrying after which a request is given up and goes where `on_reject` says. Without it: never.',
-          ),
+          .describe('Retry time after which a request is given up and handled as `on_reject` says. Default: never.'),
       })
       .prefault({})
-      .describe('How failed requests are tried again. Nothing is given up by default.'),
-    timeout: wait('30 Seconds').describe('Time for one attempt, from connecting to the whole answer.'),
+      .describe('How failed requests are retried. By default, none is given up.'),
+    timeout: wait('30 Seconds').describe('Timeout of one attempt, from connecting to the complete response.'),
     max_in_flight: z
       .int()
       .min(1)
       .max(1000)
       .prefault(defaults.max_in_flight)
-      .describe('Requests on their way at the same time. 1 keeps the order.'),
+      .describe('Number of concurrent requests. 1 preserves the order of events.'),
     hold_after_refusals: z
       .int()
       .min(0)
       .max(1_000_000)
       .prefault(5)
       .describe(
-        'After this many requests that were refused as a whole, in a row and for the same reason, nothing is sent or given up until one is accepted; one is tried again at least once a minute. For 404, 405, 410 and 421 always, for other reasons while no request was accepted since the start. 0: never, all refused events go where `on_reject` says.',
+        'Pauses the destination after this many consecutive requests that were rejected as a whole for the same reason. While it is paused, no event is sent or given up, and one request is retried at least once a minute; delivery resumes when it is accepted. For 404, 405, 410 and 421 this always applies, for other reasons only until a first request was accepted. 0: never; all rejected events are handled as `on_reject` says.',
       ),
     on_reject: z
       .enum(['dead_letter', 'discard'])
       .prefault('dead_letter')
       .describe(
-        'What happens to events that the destination finally refuses: kept, or dropped. Both are counted with the reason. They are kept in a file under data_dir, from where `sluice resend` sends them again; or they go to the components that have `ID.rejected` of this destination among their inputs.',
+        'What happens to events that the destination rejects permanently. dead_letter: they are kept in a file under data_dir, from which `sluice resend` sends them again, or passed to the components that have `ID.rejected` of this destination as an input. discard: they are dropped. Both are counted with the reason.',
       ),
     buffer: z
       .discriminatedUnion('type', [
         z.strictObject({ type: z.literal('memory').describe(BUFFER_TYPE) }),
         z.strictObject({
           type: z.literal('disk').describe(BUFFER_TYPE),
-          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Bytes of its files at most.'),
+          max_bytes: byteSize(SMALLEST_BUFFER).prefault('1GB').describe('Maximum total size of its files.'),
           when_full: z
             .enum(['block', 'drop_newest'])
             .prefault('block')
             .describe(
-              'block: the sources wait. drop_newest: what comes is dropped, counted with the reason `buffer_full`. A disk that is full makes them wait in any case.',
+              'block: the sources wait. drop_newest: new events are dropped and counted with the reason `buffer_full`. If the disk is full, the sources wait in either case.',
             ),
         }),
       ])
@@ -125,8 +125,8 @@ export function deliveryOptionsWith(defaults: DeliveryDefaults) {
   })
 }
 
-/** For destinations over the network. */
+/** The delivery options of destinations over the network. */
 export const deliveryOptions = deliveryOptionsWith(REMOTE)
 
-/** Parsed: durations in milliseconds, sizes in bytes. */
+/** Parsed options: durations in milliseconds, sizes in bytes. */
 export type DeliveryOptions = z.output<typeof deliveryOptions>

@@ -8,38 +8,38 @@ import { byteSize, duration, refuse, refuseAt, regex } from './options.js'
 
 const FORMS = ['start', 'continue', 'until', 'preset'] as const
 
-/** How several lines become one event. */
+/** The option that joins several lines into one event. */
 export function multilineOption() {
   return z
     .strictObject({
       start: regex()
         .optional()
-        .describe('A line that matches begins an event; the lines that do not match belong to the one before.'),
+        .describe('A matching line begins an event; other lines belong to the event before them.'),
       continue: regex()
         .optional()
-        .describe('A line that matches belongs to the event before; the lines that do not match begin one.'),
-      until: regex().optional().describe('An event ends with the line that matches.'),
+        .describe('A matching line belongs to the event before it; other lines begin an event.'),
+      until: regex().optional().describe('A matching line ends an event.'),
       preset: z
         .union([z.enum(LANGUAGES), z.array(z.enum(LANGUAGES)).min(1)])
         .optional()
         .describe(
-          'Stack traces of a language, or of several, belong to the event before them, or make one. Where it is known how events begin, `start` is surer: it keeps messages of several lines together, too.',
+          'Stack traces of one or several languages are joined to the event before them or form one. If you know how events begin, `start` is more reliable: it also joins other messages of several lines.',
         ),
       timeout: duration()
         .prefault('1 Seconds')
         .describe(
-          'How long an event waits for more lines after the last bytes before it is delivered as it is. If it ends with an unfinished line, it waits as that line does: see `partial_line_timeout`.',
+          'How long after the last bytes an event waits for more lines before it is delivered as it is. If it ends with an unfinished line, `partial_line_timeout` applies.',
         ),
       max_lines: z
         .int()
         .min(1)
         .max(1_000_000)
         .default(1000)
-        .describe('An event of more lines is delivered in pieces, marked `partial`.'),
+        .describe('An event with more lines is delivered in pieces marked `partial`.'),
       max_bytes: byteSize(1024, 256 * 1024 * 1024)
         .optional()
         .describe(
-          'An event of more bytes is delivered in pieces, marked `partial`, cut between lines where that is possible. Default: `max_line_bytes`, in the place of which it stands.',
+          'An event with more bytes is delivered in pieces marked `partial`, divided between lines where possible. Replaces `max_line_bytes`, which is also the default.',
         ),
     })
     .superRefine((options, context) => {
@@ -52,32 +52,32 @@ export function multilineOption() {
       }
     })
     .optional()
-    .describe('Joins lines to events of several lines.')
+    .describe('Joins several lines into one event.')
 }
 
 export type MultilineOptions = NonNullable<z.output<ReturnType<typeof multilineOption>>>
 
-/** The counter of every source that cuts lines. */
+/** The counter of all sources that read lines. */
 export const PIECES = [
   'sluice_line_pieces_total',
-  'Pieces that over-long lines were cut in, without the last of each line.',
+  'Pieces of over-long lines, not counting the last piece of each line.',
 ] as const
 
-/** What a component with these options has to mention in its `notes`. */
+/** Text that every component with these options includes in its `notes`. */
 export const MULTILINE_NOTES =
-  'With `multiline` the lines of an event stay as they were read, the line ends between them too. Lines that come when their event was ' +
-  'delivered already are an event of their own, marked `partial`. Patterns see the first 4 KiB of a line, `until` the last 4 KiB.'
+  'With `multiline`, the lines of an event are kept as they were read, including the line ends between them. Lines that arrive after their event was ' +
+  'delivered form an event of their own, marked `partial`. Patterns are matched against the first 4 KiB of a line, `until` against the last 4 KiB.'
 
-/** The options that say how a source finds its events. */
+/** The options that determine how a source divides its input into events. */
 export interface SplitOptions {
   readonly decode: Codec
   readonly max_line_bytes: number
-  /** Undefined: an unfinished line waits for as long as more may come. */
+  /** Undefined: an unfinished line waits until the input ends. */
   readonly partial_line_timeout?: number | undefined
   readonly multiline?: MultilineOptions | undefined
 }
 
-/** Refuses what does not fit together. */
+/** Reports options that contradict each other. */
 export function checkSplit({ decode, multiline }: SplitOptions, context: z.RefinementCtx): void {
   if (multiline && !decode.definition.joinsLines) {
     const message = `cannot be used with decode: ${decode.name}, where every line is an event; use decode: text`
@@ -85,7 +85,7 @@ export function checkSplit({ decode, multiline }: SplitOptions, context: z.Refin
   }
 }
 
-/** Makes the splitters of a source's files or streams. */
+/** Creates the splitters for the files or streams of a source. */
 export class Splitting {
   readonly #options: SplitOptions
   readonly #joiner: Joiner | undefined
@@ -95,7 +95,7 @@ export class Splitting {
     this.#joiner = options.multiline && joinerOf(options.multiline)
   }
 
-  /** A splitter that begins where another one came to; `continues` and `carry` are those of that one. */
+  /** Creates a splitter that resumes where another one stopped, with that one's `continues` and `carry`. */
   splitter(continues = false, carry = 0): LineSplitter {
     const { max_line_bytes, multiline } = this.#options
     if (!multiline) return new LineSplitter(max_line_bytes, continues)
@@ -103,7 +103,7 @@ export class Splitting {
     return new RecordSplitter({ joiner: this.#joiner!, maxLines, maxBytes }, continues, carry)
   }
 
-  /** How long what is unfinished waits for more before it is delivered as it is. */
+  /** How long an unfinished event waits for more, in milliseconds, before it is delivered as it is. */
   patienceMs(inLine: boolean): number {
     const { partial_line_timeout = Number.POSITIVE_INFINITY, multiline } = this.#options
     if (!multiline) return partial_line_timeout
@@ -111,9 +111,9 @@ export class Splitting {
   }
 }
 
-function joinerOf({ start, continue: goesOn, until, preset }: MultilineOptions): Joiner {
+function joinerOf({ start, continue: continuation, until, preset }: MultilineOptions): Joiner {
   if (start) return startsWith(start)
-  if (goesOn) return continuesWith(goesOn)
+  if (continuation) return continuesWith(continuation)
   if (until) return endsWith(until)
   return stackTraces([preset!].flat())
 }

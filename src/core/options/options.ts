@@ -4,7 +4,7 @@ import { Pattern, PatternError } from '../../lib/pattern.js'
 import { parseDuration, parseSize } from '../../lib/units.js'
 import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.js'
 
-/** Pieces of option schemas that several components share. Each is shown in the reference by its input side. */
+/** Option schemas shared by several components. The reference shows their input types. */
 
 const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours', 'Days']
 const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
@@ -13,28 +13,28 @@ const FIELD_PATH = 'must be a field path, which starts with a dot, as in .app'
 const ADDRESS = 'must be HOST:PORT, as in 127.0.0.1:9598 or [::1]:9598, or systemd:NAME'
 
 /**
- * Adds an issue whose message is constant: it says nothing of the value, and so may be shown where the value is a
- * secret or came from the environment. With `show`, the value as it stands in the file is put behind it.
+ * Adds an issue with a constant message. It does not contain the value, so it may be shown even if the value is a
+ * secret or comes from the environment. With `show`, the value as written in the file is appended.
  */
 export function refuse(context: z.RefinementCtx, message: string, show = false): never {
   context.addIssue({ code: 'custom', message, params: { constant: true, show } })
   return z.NEVER
 }
 
-/** As `refuse`, with the value in the message. Where the value came from the environment, `general` is shown instead. */
+/** Like `refuse`, with the value in the message. Shows `general` instead if the value comes from the environment. */
 function refuseValue(context: z.RefinementCtx, message: string, general: string): never {
   context.addIssue({ code: 'custom', message, params: { general } })
   return z.NEVER
 }
 
-/** As `refuse`, of an option further in. */
+/** Like `refuse`, for a nested option. */
 export function refuseAt(context: z.RefinementCtx, path: string[], message: string): void {
   context.addIssue({ code: 'custom', message, path, params: { constant: true } })
 }
 
 const withoutUnit = (amount: number | string) => `has no unit; write ${amount}s for seconds, or ${amount}ms`
 
-/** `10 Seconds`, `10s` or `{value: 10, unit: Seconds}`; milliseconds after parsing, at least `min`. */
+/** Parses `10 Seconds`, `10s` or `{value: 10, unit: Seconds}` to milliseconds, at least `min`. */
 export function duration(min = 1) {
   const unit = z
     .string()
@@ -59,7 +59,7 @@ export function duration(min = 1) {
     })
 }
 
-/** `1MB`, `64KiB` or a number of bytes; bytes after parsing. */
+/** Parses `1MB`, `64KiB` or a number of bytes to bytes. */
 export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
   return z
     .union([z.string(), z.int()], { error: SIZE })
@@ -77,7 +77,7 @@ export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
     })
 }
 
-/** A text that nothing prints by accident: not as a string, not as JSON, not in a log or a stack trace. */
+/** Text that is never printed by accident: not as a string, in JSON, in a log or in a stack trace. */
 export class Secret {
   readonly #text: string
 
@@ -102,7 +102,7 @@ export class Secret {
   }
 }
 
-/** A key, a password; a Secret after parsing. */
+/** Parses a key or password to a Secret. */
 export function secret() {
   return z
     .string()
@@ -114,7 +114,10 @@ export function secret() {
 const withoutHost = (port: number | string) =>
   `has no host; write 127.0.0.1:${port} for programs of this machine alone, or 0.0.0.0:${port} for everybody`
 
-/** `127.0.0.1:9598`, `[::1]:9598`; port 0 means any free one. `systemd:syslog`: a socket that systemd has handed over. */
+/**
+ * Parses `127.0.0.1:9598` or `[::1]:9598`; port 0 means any free port. `systemd:syslog` is a socket inherited from
+ * systemd.
+ */
 export function listenAddress() {
   return z
     .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })
@@ -135,12 +138,12 @@ function isPort(value: unknown): boolean {
   return /^\d{1,5}$/.test(text) && Number(text) <= 65_535
 }
 
-/** `.app`, `.a."x-y"`, `.list[0]`. */
+/** Parses a field path: `.app`, `.a."x-y"`, `.list[0]`. */
 export function fieldPath() {
   return z.string().meta({ title: 'field path' }).transform(readPath)
 }
 
-/** The same, or blank: undefined after parsing. */
+/** Parses a field path; blank becomes undefined. */
 export function blankOrFieldPath() {
   return z
     .string()
@@ -158,7 +161,7 @@ function readPath(text: string, context: z.RefinementCtx): FieldPath {
   }
 }
 
-/** A regular expression as text, matched without flags but `u`. */
+/** Parses a regular expression, without flags except `u`. */
 export function regex() {
   return z
     .string()

@@ -3,15 +3,16 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 
 /**
- * What a component can reach outside of its configuration. A configuration that comes from elsewhere is bounded in it:
- * each option that takes text says what its text names, and one that does not say so is refused (config/managed/permitted.ts).
+ * What a component can access outside its configuration. A managed configuration is limited in this: every option
+ * that accepts text declares what the text names, and an option without a declaration is refused
+ * (config/managed/permitted.ts).
  */
 
 export type Reached = 'files' | 'urls' | 'listen' | 'credentials' | 'nothing'
 
 const declared = z.registry<{ reaches: Reached }>()
 
-/** Kinds of text that many components share say it by their title. */
+/** Shared kinds of text are declared by their title. */
 const BY_TITLE: Readonly<Record<string, Reached>> = {
   duration: 'nothing',
   size: 'nothing',
@@ -28,21 +29,21 @@ export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   return schema
 }
 
-/** The path of a file or a folder. */
+/** The path of a file or folder. */
 export const filePath = () => reaches('files', z.string().min(1))
 
-/** One place in the options of a component where text can stand. */
+/** A place in the options of a component that accepts text. */
 export interface TextOption {
-  /** `*` stands for any item of a list or any key of a mapping. */
+  /** `*` stands for any list item or mapping key. */
   readonly path: readonly string[]
-  /** Undefined: the option does not say. */
+  /** Undefined: not declared. */
   readonly reaches: Reached | undefined
 }
 
-/** Types that cannot name anything. */
+/** Types that cannot name a resource. */
 const HARMLESS = new Set(['enum', 'literal', 'number', 'int', 'bigint', 'boolean', 'null', 'undefined', 'never'])
 
-/** All places where text can stand. */
+/** Finds all places that accept text. */
 export function textOptions(schema: z.core.$ZodType, path: readonly string[] = []): TextOption[] {
   const found = declared.get(schema)?.reaches ?? BY_TITLE[z.globalRegistry.get(schema)?.title ?? '']
   if (found) return [{ path, reaches: found }]
@@ -69,22 +70,22 @@ export interface FileId {
   readonly ino: number
 }
 
-/** The bounds of a component while it runs. */
+/** The limits of a running component. */
 export interface Reach {
-  /** The path with all links resolved. Throws when the file must not be used. */
+  /** The path with all links resolved. Throws if the file must not be used. */
   realFile(path: string): string
-  /** Throws when the file that was opened is not the one at `path`, which `realFile` gave. */
+  /** Throws if the opened file is not the one at `path`, a result of `realFile`. */
   confirm(path: string, opened: FileId): Promise<void>
-  /** Why no connection may be made to an address; undefined: it may be made. */
+  /** Why connections to an address are denied; undefined: they are allowed. */
   deniedAddress(address: string, port: number): string | undefined
 }
 
-/** Thrown for a file beyond the bounds. */
+/** Thrown for a file outside the limits. */
 export class OutOfReach extends Error {}
 
 /**
- * Opens a file within the bounds, and any file without bounds. A link that is put in the way between the check and the
- * opening is noticed: nothing is read or written then.
+ * Opens a file within the limits; without limits, any file. Detects a link that is created between the check and the
+ * opening, and then throws before anything is read or written.
  */
 export async function openWithin(
   reach: Reach | undefined,
