@@ -188,7 +188,7 @@ async function run(count: number, rate: number, share: number, random: Seeded): 
     const wrong = [...leaks(left), ...reloads.unexpected]
     if (code !== 0) wrong.push(`exit code ${code}: ${daemon.log.slice(-2000)}`)
     if (totals?.undelivered !== 0) wrong.push(`undelivered: ${totals?.undelivered}`)
-    if (daemon.log.includes('SLUICE_CONSERVATION')) wrong.push('events are not all accounted for')
+    if (daemon.log.includes('SLUICE_CONSERVATION')) wrong.push('event counts do not add up')
     if (lost + repeated > 0) wrong.push(`${lost} events lost, ${repeated} repeated`)
     return {
       reloads: reloads.times.length,

@@ -5,7 +5,7 @@ export class NewerFormat extends Error {
   readonly code = 'SLUICE_NEWER_FORMAT'
 
   constructor(format: number, known: number) {
-    super(`it has format ${format}, and this version of Sluice reads format ${known} only`)
+    super(`it has format ${format}, but this version of Sluice reads only format ${known}`)
   }
 }
 
@@ -29,11 +29,11 @@ export class StateUnreadable extends Error {
 }
 
 function remedy(cause: unknown): string {
-  if (cause instanceof NewerFormat) return 'run the version that wrote it, or move the file away to do without it'
+  if (cause instanceof NewerFormat) return 'run the version that wrote it, or move the file away to start without it'
   const code = errorCode(cause)
-  if (code === 'EACCES' || code === 'EPERM') return 'let the user that Sluice runs as read it'
-  if (code === 'EMFILE' || code === 'ENFILE') return 'raise the limit of open files'
-  return 'check the disk and what the file is, or move it away to do without it'
+  if (code === 'EACCES' || code === 'EPERM') return 'give the user that runs Sluice permission to read it'
+  if (code === 'EMFILE' || code === 'ENFILE') return 'raise the limit on open files'
+  return 'check the disk and the file, or move it away to start without it'
 }
 
 /** The content of a file, or undefined if it does not exist. Throws StateUnreadable on any other error. */

@@ -12,7 +12,7 @@ import { StateUnreadable } from '../core/unreadable.js'
 import type { Totals } from '../engine/measure/totals.js'
 import { lockDataDir } from '../engine/state/data-dir.js'
 import { objectionTo } from '../engine/state/left-behind.js'
-import { rehearse, type WentBack } from '../engine/supervisor.js'
+import { dryRun, type WentBack } from '../engine/supervisor.js'
 import { KeptRevision } from '../fleet/kept-revision.js'
 import { ManagedPipeline } from '../fleet/managed-pipeline.js'
 import { linkTo, readPipelineUrl } from '../fleet/service-link.js'
@@ -67,7 +67,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       name: `pipeline ${where.id}`,
       link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),
       kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
-      rehearse: config => rehearse(config, around),
+      rehearse: config => dryRun(config, around),
       objectionTo: (next, before) => objectionTo(next, before, log),
       clock: systemClock,
       random: systemRandom,

@@ -63,7 +63,7 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
     try {
       const next = readLocal()
       tellWarnings(log, next.local.warnings)
-      if (next.local.dataDir !== local.local.dataDir) throw new Error('another data_dir is used after a restart only')
+      if (next.local.dataDir !== local.local.dataDir) throw new Error('data_dir can only be changed by a restart; the current one is still in use')
       const listening = await servers?.prepare(next.local.metrics)
       listening?.use()
       applied(next.local)

@@ -13,16 +13,16 @@ import { formatSize } from '../lib/units.js'
 import { encodeLetters } from './dead-letter/record.js'
 
 /**
- * Where events go that a destination refused for good: lines of JSON, one for each event (dead-letter/record.ts),
- * appended to a file of the destination. Invariants: `write` resolves when its events are on the disk, in the file that
- * had the name then; a record is whole or not there, since what a crash or a full disk left of one is cut off before
- * the next is written. The file may be moved away at any time; nobody else may write to it.
+ * The dead-letter queue of a destination: a file of JSON lines, one per rejected event (dead-letter/record.ts).
+ * Invariants: `write` resolves when its events are on disk, in the file that has the name at that moment. A record is
+ * complete or absent: the torn record left by a crash or a full disk is cut off before the next write. The file may be
+ * moved away at any time; no other process may write to it.
  */
 
 const LF = 0x0a
 const TAIL_SIZE = 64 * 1024
 
-/** Where the refused events of a destination are kept. */
+/** The path of a destination's dead-letter queue. */
 export function deadLetterPath(dataDir: string, destination: string): string {
   return join(dataDir, 'dead-letter', `${encodeURIComponent(destination)}.ndjson`)
 }
@@ -42,7 +42,7 @@ export class DeadLetterFile implements DeadLetters {
   readonly #log: Logger
   readonly #clock: Clock
   readonly #disk: DiskAllowance | undefined
-  /** The inode of the file whose name is known to survive a power failure. */
+  /** Inode of the file whose directory entry has been synced. */
   #named: number | undefined
 
   constructor(options: DeadLetterFileOptions) {
@@ -61,17 +61,21 @@ export class DeadLetterFile implements DeadLetters {
 
   async #append(request: readonly EventBatch[], error: DeliveryError): Promise<void> {
     const bytes = encodeLetters(request, error, { destination: this.#destination, wall: this.#clock.wall() })
-    // Written once more when the file was moved away meanwhile: whoever did that may have read it before.
+    // Written again if the file was moved away during the write: whoever moved it may have read it earlier.
     while (!(await this.#appendTo(bytes))) {}
   }
 
-  /** Whether the bytes are safe in the file that has the name, then. */
+  /** Appends and syncs. Returns whether the file still had the name then. */
   async #appendTo(bytes: Buffer): Promise<boolean> {
     await makeFolder(this.#folder, 0o700)
     const file = await open(this.path, 'a+', 0o600)
     try {
       const { size, torn } = await cutTornRecord(file)
-      if (torn > 0) this.#log.warn({ file: this.path, bytes: torn }, 'cut a torn record off; its events are sent again')
+      if (torn > 0)
+        this.#log.warn(
+          { file: this.path, bytes: torn },
+          'removed a torn record at the end of the file; its events are sent again',
+        )
       this.#disk?.count(this.path, () => size)
       if (this.#disk && !this.#disk.hasRoom(bytes.length)) throw noRoom(this.#disk)
       try {
@@ -83,7 +87,7 @@ export class DeadLetterFile implements DeadLetters {
         throw cause
       }
       const { ino } = await file.stat()
-      // Also when an earlier write made the file and failed here.
+      // An earlier write may have created the file and failed here, so this does not depend on creation.
       if (ino !== this.#named) await syncFolder(this.#folder)
       this.#named = ino
       return await isNamed(this.path, file)
@@ -94,11 +98,11 @@ export class DeadLetterFile implements DeadLetters {
 }
 
 function noRoom({ max }: DiskAllowance): DeliveryError {
-  const message = `buffers and dead letters take all of the ${formatSize(max)} that they may use; remove what is not needed any more, or set on_reject: discard`
+  const message = `buffers and dead letters use all of their ${formatSize(max)}; remove data that is no longer needed, or set on_reject: discard`
   return new DeliveryError(message, { failure: 'retry', reason: 'account_disk_full' })
 }
 
-/** Makes a file end with a whole record; returns its size, and how much was cut off. */
+/** Truncates a file after its last complete record. Returns its size and the number of bytes cut off. */
 export async function cutTornRecord(file: FileHandle): Promise<{ size: number; torn: number }> {
   const { size: found } = await file.stat()
   const size = await endOfRecords(file, found)
@@ -106,7 +110,7 @@ export async function cutTornRecord(file: FileHandle): Promise<{ size: number; t
   return { size, torn: found - size }
 }
 
-/** Where the last whole record ends. */
+/** The end of the last complete record. */
 async function endOfRecords(file: FileHandle, size: number): Promise<number> {
   const tail = Buffer.alloc(TAIL_SIZE)
   for (let end = size; end > 0; ) {
@@ -119,7 +123,7 @@ async function endOfRecords(file: FileHandle, size: number): Promise<number> {
   return 0
 }
 
-/** Whether `path` is the name of this file now. */
+/** Whether `path` still refers to this file. */
 async function isNamed(path: string, file: FileHandle): Promise<boolean> {
   const [own, named] = await Promise.all([file.stat(), stat(path).catch(() => undefined)])
   return named?.ino === own.ino && named.dev === own.dev

@@ -41,13 +41,13 @@ import { Taps } from './taps.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
-/** What the engine knows of a component beyond its context. */
+/** A component's context with the counters of the engine. */
 type Wide = ComponentContext & { readonly metrics: ComponentCounters }
 
 /**
  * Builds the topology of a configuration and runs it. Start: destinations, then sources; a destination that does not
- * accept yet holds its sources, nobody else. End: sources stop, streams end one after the other, deliveries finish
- * within the time allowed, checkpoints are written, and only then destinations let go.
+ * accept events yet blocks only its own sources. Shutdown: sources stop, streams end one after the other, deliveries
+ * finish within the time allowed, checkpoints are written, and finally destinations release their resources.
  */
 export class Engine {
   readonly #config: Config
@@ -63,21 +63,21 @@ export class Engine {
   /** Outputs by id, side outputs by `id.output`. */
   readonly #fanOuts = new Map<string, FanOut>()
   readonly #sources: Fed[] = []
-  /** Bytes that a source may have under way. */
+  /** Bytes that each source may have unacknowledged. */
   readonly #share: number
-  /** Those that go on when this engine has come to its end. */
+  /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
   readonly #counters = new Map<string, ComponentCounters>()
   readonly #stages = new Stages()
   /** Processors and destinations, by id. */
   readonly #lasting = new Map<string, Lifecycle>()
-  /** How many events left a processor and have not reached the next queue. */
+  /** Counts of events that left a processor and have not reached the next queue. */
   readonly #between: (() => number)[] = []
   readonly #deliveries = new Map<string, Delivery>()
-  /** Of the destinations that have one on the disk. */
+  /** The disk buffers of the destinations that have one. */
   readonly #buffers = new Map<string, DiskBuffer>()
   readonly #delivering = new AbortController()
-  /** What can be seen to stand still. */
+  /** The parts that can get stuck. */
   readonly watched: Watched[] = []
   readonly taps = new Taps(id => this.#fanOut(id), this.#fanOuts, this.#inputs, this.#between, this.#lasting)
   #failed = false
@@ -93,13 +93,13 @@ export class Engine {
     this.#outputs.connect(config)
     this.#handover = handover
     this.#wanted.clear()
-    // One listener and more for each component is no leak.
+    // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
   }
 
   /**
-   * Creates every component; throws when one cannot be. Nothing is read or sent yet. `handover` is what an engine before
-   * this one left: its sources go on here.
+   * Creates every component; throws if one cannot be created. Nothing is read or sent yet. `handover` comes from the
+   * previous engine, whose sources continue here.
    */
   static async build(config: Config, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
@@ -117,7 +117,7 @@ export class Engine {
     return engine
   }
 
-  /** Nothing comes of it: another is going to have the same counters and buffers. */
+  /** Releases everything except what the next engine shares: counters and buffers. */
   async #undo(): Promise<void> {
     for (const [id, counters] of this.#counters) if (!this.#handover?.sources.has(id)) counters.retire()
     for (const buffer of this.#buffers.values()) await buffer.close()
@@ -179,7 +179,7 @@ export class Engine {
     if (buffer) this.watched.push(watched(`${config.id} (its buffer)`, buffer, metrics))
   }
 
-  /** Where events go that a destination refuses: to who reads them, else to a file. */
+  /** Where rejected events of a destination go: to the readers of its side output, or else to a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     const output = `${id}.${REJECTED}`
@@ -215,7 +215,7 @@ export class Engine {
     }
   }
 
-  /** Of the events of a component. */
+  /** The origin of the events of a component. */
   #origin(source: string): Origin {
     return { source, host: hostname(), codec: JSON_OBJECTS, wanted: this.#wanted }
   }
@@ -235,7 +235,7 @@ export class Engine {
       stdin: this.#runtime.stdin,
       isOwnOutput: (key, birth) => this.#outputs.isOwn(config.id, key, birth),
       origin: (codec, path) => {
-        // So that it shows 0 before there are lines.
+        // Created now, so that the counter shows 0 before the first line.
         undecodedCounter(base.metrics, codec)
         return { ...this.#origin(config.id), codec, ...(path === undefined ? {} : { path }) }
       },
@@ -255,7 +255,7 @@ export class Engine {
     return fanOut
   }
 
-  /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
+  /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
@@ -270,13 +270,13 @@ export class Engine {
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
-    // What comes again is decided again: it must not have been counted.
+    // Events that were given back will be decided again, so they must not have been counted.
     if (!over.aborted && !this.#sources.some(({ run }) => run.output.repeats))
       for (const [id, component] of this.#lasting) if (this.#successors.has(id)) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
-    // What came of that is saved, too, and no save is under way any more: others may use data_dir.
+    // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
     if (!this.#leaving) this.checkpoints.close()
   }
@@ -289,7 +289,7 @@ export class Engine {
     }
   }
 
-  /** Waiting would not help: the daemon cannot do what its configuration says. */
+  /** Handles a component that cannot start. Waiting would not help: the configuration cannot be carried out. */
   #cannotStart(kind: Kind, component: string, cause: unknown): void {
     const error = errorText(cause)
     this.#runtime.log.error({ component, error }, `${kind} cannot start`)
@@ -299,18 +299,18 @@ export class Engine {
     else this.abort()
   }
 
-  /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
+  /** Stops reading. Delivers what was read until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#endSources()
-    // Then what is under way has time to come to its end: the rest is safe, and waits for the next start.
+    // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
     for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
     this.#abortAt(deadline)
   }
 
   /**
-   * The same for all but the sources among those that stay the `same`: they wait, for an engine that takes them over,
-   * and the other components leave something to their successors. Of the buffers, those that `emptied` names give out what
-   * they have; the others are taken over as they are.
+   * Stops for a replacement. Sources among the `same` components pause for the next engine; the other `same`
+   * components pass state to their successors. Buffers whose destination `emptied` accepts deliver their events; the
+   * other buffers are passed on as they are.
    */
   leave(same: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
     this.#leaving = true
@@ -331,7 +331,7 @@ export class Engine {
     else deadline.addEventListener('abort', () => this.abort(), { once: true })
   }
 
-  /** Ends everything now: what is not delivered is read again after the next start. */
+  /** Ends immediately. Undelivered events are read again after the next start. */
   abort(): void {
     this.#endSources()
     this.#delivering.abort()
@@ -345,7 +345,7 @@ export class Engine {
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.end(reason)
   }
 
-  /** After a run that `leave` has ended: what there is to go on with. */
+  /** After a run that `leave` has ended: what the next engine needs. */
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
     for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
@@ -355,7 +355,7 @@ export class Engine {
     return { ...shared, sources: this.#left, handoverStates: this.#handovers, outages }
   }
 
-  /** Lets go of everything, without a run. */
+  /** Releases everything, without a run. */
   async discard(): Promise<void> {
     this.abort()
     for (const buffer of this.#buffers.values()) await buffer.close()
@@ -371,18 +371,18 @@ export class Engine {
     return this.#failed
   }
 
-  /** Whether whatever is still to be delivered fails, or waits for an operator. */
+  /** Whether every destination with remaining events is failing or paused. */
   isStuck(): boolean {
     const open = this.states().filter(({ state }) => state !== 'stopped')
     return open.length > 0 && open.every(({ state }) => state !== 'ready')
   }
 
-  /** While it stops: whether what is left cannot be delivered in `leftMs`, and nothing would be lost without that. */
+  /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */
   isOnHold(leftMs: number): boolean {
     return isOnHold(this.#deliveries.values(), this.#sources, leftMs)
   }
 
-  /** What each destination is up to; the daemon is ready when all of them are. */
+  /** The current state of each destination; the daemon is ready when all of them are. */
   states(): DestinationState[] {
     return [...this.#deliveries].map(([id, delivery]) => destinationState(id, delivery, this.#runtime.clock))
   }
@@ -391,7 +391,7 @@ export class Engine {
     return this.#sources.flatMap(({ run }) => run.failure ?? [])
   }
 
-  /** Events read and not settled: what the next start reads again, where the source can. */
+  /** Number of events read and not settled. The next start reads them again if the source can. */
   undelivered(): number {
     const all = [...this.#runtime.metrics.components.values()]
     const held = all.map(counters => counters.held().events + counters.toRead.events)

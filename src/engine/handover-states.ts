@@ -5,13 +5,13 @@ export class HandoverStates {
   readonly #left = new Map<string, HandoverState>()
   readonly #taken = new Set<string>()
 
-  /** Takes the state of a component that has ended in order. */
+  /** Takes the state of a component that has ended normally. */
   collect(id: string, component: Lifecycle): void {
     const handoverState = component.handOver?.()
     if (handoverState) this.#left.set(id, handoverState)
   }
 
-  /** The state that a new component begins with; undefined: none. */
+  /** The state for a new component; undefined if there is none. */
   take(id: string): unknown {
     this.#taken.add(id)
     return this.#left.get(id)?.value
@@ -22,7 +22,7 @@ export class HandoverStates {
     this.#taken.clear()
   }
 
-  /** The components that took a state run. Releases what nobody took. */
+  /** The new components run. Releases states that no component took. */
   async settle(): Promise<void> {
     const rest = [...this.#left].filter(([id]) => !this.#taken.has(id))
     this.#left.clear()

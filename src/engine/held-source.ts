@@ -8,7 +8,7 @@ const RETRY_MAX_MS = 10_000
 
 type Context = Pick<SourceContext, 'log' | 'metrics' | 'checkpoints'>
 
-/** The source; one that waits when its saved positions cannot be read. */
+/** Creates the source. If its saved positions cannot be read, creates one that waits for them. */
 export async function createOrHold(create: () => Promise<Source>, context: Context, random: Random): Promise<Source> {
   try {
     return await create()
@@ -17,7 +17,7 @@ export async function createOrHold(create: () => Promise<Source>, context: Conte
   }
 }
 
-/** Throws whatever has another reason. */
+/** Throws any error with another cause. */
 function unreadable(error: unknown, { checkpoints }: Context): StateUnreadable {
   if (error instanceof NewerFormat && checkpoints.file !== undefined)
     return new StateUnreadable(checkpoints.file, error)
@@ -26,8 +26,8 @@ function unreadable(error: unknown, { checkpoints }: Context): StateUnreadable {
 }
 
 /**
- * A source whose saved positions cannot be read. It reads no events, because without its positions it would read all of
- * them again. It tries again until the positions can be read, and is an ordinary source from then on.
+ * A source whose saved positions cannot be read. It reads no events, because without its positions it would read all
+ * of them again. It retries until the positions can be read, and then behaves as an ordinary source.
  */
 class HeldSource implements Source {
   readonly #create: () => Promise<Source>
@@ -60,7 +60,7 @@ class HeldSource implements Source {
   async #try(): Promise<void> {
     try {
       this.#source = await this.#create()
-      this.#context.log.info('saved positions can be read again; the source starts')
+      this.#context.log.info('saved positions can be read again; starting the source')
     } catch (error) {
       this.#report(unreadable(error, this.#context))
     }
@@ -71,7 +71,7 @@ class HeldSource implements Source {
     metrics.failed('checkpoint')
     if (this.#reason === message) return
     this.#reason = message
-    log.error({ code, file, error: message }, 'saved positions cannot be read; the source waits and tries again')
+    log.error({ code, file, error: message }, 'cannot read the saved positions; the source waits and retries')
   }
 
   async stop(deadline: AbortSignal): Promise<void> {

@@ -1,13 +1,13 @@
 import type { Delivery, DeliveryState } from '../flow/delivery/delivery.js'
 import type { SourceRun } from './source-run.js'
 
-/** States in which a delivery does nothing by itself. */
+/** States in which a delivery makes no attempts. */
 const IDLE: readonly DeliveryState[] = ['holding', 'stopped']
 
 /**
- * While an engine stops: whether what is left waits for an operator, or for the end of a pause that takes longer than the
- * `leftMs` that the stop may still take, and nothing would be lost without it, because it is in files or buffers, or whoever
- * sent it is asked to send it again.
+ * During a shutdown: whether the remaining events wait for an operator, or for a pause longer than the remaining
+ * `leftMs`, and are safe without being delivered: they are in files or buffers, or their sender is asked to resend
+ * them.
  */
 export function isOnHold(
   all: Iterable<Delivery>,

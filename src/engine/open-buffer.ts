@@ -7,7 +7,7 @@ import { bufferFolder } from '../flow/disk-buffer/folder.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import type { Runtime } from './runtime.js'
 
-/** The buffer on the disk of a destination; undefined: it has none. */
+/** Opens the disk buffer of a destination; undefined if it has none. */
 export async function openBuffer(
   { id, delivery }: ComponentConfig,
   { dataDir }: Config,

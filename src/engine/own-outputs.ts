@@ -1,7 +1,7 @@
 import type { BigIntStats } from 'node:fs'
 import type { Config } from '../config/load.js'
 
-/** More files than this are not remembered once nobody writes to them any more. */
+/** How many files that are no longer written to are remembered. */
 const MOST_FORMER = 1000
 
 interface Written {
@@ -11,22 +11,22 @@ interface Written {
 }
 
 /**
- * The files that destinations write to, by device and inode, also after they were rotated. A source does not read those
- * that its own events come to: each would come round for ever. What a configuration shows is refused when it is
- * loaded; here is seen what links hide.
+ * The files that destinations write to, by device and inode, even after rotation. A source must not read a file that
+ * its own events reach, which would make them circulate forever. Cycles visible in the configuration are refused when
+ * it is loaded; this class detects those hidden by links.
  */
 export class OwnOutputs {
   readonly #files = new Map<string, Written>()
-  /** The destinations that events of a source reach. */
+  /** The components that events of a source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
 
-  /** The components are connected like this from now on. */
+  /** Applies the connections of a configuration. */
   connect({ sources, processors, destinations }: Config): void {
     this.#reached.clear()
     const readers = [...processors, ...destinations]
     for (const { id } of sources) {
       const reached = new Set([id])
-      // Grows while it is gone through.
+      // The set grows during the iteration.
       for (const from of reached) {
         for (const reader of readers)
           if (reader.inputs.some(input => input.split('.')[0] === from)) reached.add(reader.id)
@@ -35,7 +35,7 @@ export class OwnOutputs {
     }
   }
 
-  /** `destination` writes to this file from now on, until the result is called. */
+  /** Registers `destination` as a writer of this file until the returned function is called. */
   writes(destination: string, { dev, ino, birthtimeNs }: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void {
     const key = `${dev}:${ino}`
     const known = this.#files.get(key)
@@ -50,16 +50,16 @@ export class OwnOutputs {
       if (isOver) return
       isOver = true
       written.writers--
-      // Without a time of birth another file that gets its inode could not be distinguished from it.
+      // Without a birth time, a later file with the same inode could not be distinguished.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
       if (this.#files.size > MOST_FORMER) this.#forget()
     }
   }
 
-  /** Whether the file, known as `device:inode`, has events of this source. */
+  /** Whether the file, given as `device:inode`, contains events of this source. */
   isOwn(source: string, key: string, birth: bigint): boolean {
     const written = this.#files.get(key)
-    // While it is open nobody else gets its inode.
+    // While the file is open, its inode is not reused.
     if (!written || (written.writers === 0 && written.birth !== birth)) return false
     const reached = this.#reached.get(source)
     return reached !== undefined && [...written.destinations].some(id => reached.has(id))

@@ -11,7 +11,7 @@ import type { OwnOutputs } from './own-outputs.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
 
-/** What the engine needs from outside. */
+/** The runtime environment of the engine. */
 export interface Runtime {
   readonly log: Logger
   readonly clock: TimerClock
@@ -20,13 +20,13 @@ export interface Runtime {
   readonly stdin: Readable
   readonly stdout: Writable
   readonly env: NodeJS.ProcessEnv
-  /** Bounds buffers and dead letters beyond their own options. */
+  /** Limits buffers and dead letters in addition to their own options. */
   readonly disk?: DiskAllowance | undefined
-  /** Bounds the requests of all destinations together, beyond their own options. */
+  /** Limits the requests of all destinations together, in addition to their own options. */
   readonly requests?: RequestPool | undefined
-  /** A destination cannot start, whatever is waited for. Without this the run ends. */
+  /** Called when a destination cannot start and waiting would not help. If missing, the run ends. */
   readonly failed?: (error: Error) => void
-  /** Every destination has started. */
+  /** Called when every destination has started. */
   readonly started?: () => void
 }
 
@@ -34,28 +34,28 @@ export interface DestinationState {
   readonly id: string
   readonly state: string
   readonly reason: string | undefined
-  /** While attempts fail: when that began, how many there were, and when the last one and the next one are; ISO 8601. */
+  /** While attempts fail: when that began, their number, and when the last and the next one are. ISO 8601. */
   readonly since?: string
   readonly failures?: number
   readonly last_failure?: string
   readonly next_attempt?: string
-  /** The last one that is over, since this component started. */
+  /** The last finished outage since this component started. */
   readonly last_outage?: {
     readonly since: string
     readonly until: string
     readonly failures: number
     readonly error: string
   }
-  /** When the oldest event came that waits here. */
+  /** When the oldest waiting event was received. */
   readonly oldest_event?: string
 }
 
-/** What an engine leaves to the one that takes its place. */
+/** What an engine passes to its successor. */
 export interface EngineHandover {
   readonly checkpoints: CheckpointStore
   readonly wanted: WantedNames
   readonly outputs: OwnOutputs
-  /** Sources that go on, by id. */
+  /** Sources that keep running, by id. */
   readonly sources: ReadonlyMap<string, SourceRun>
   readonly handoverStates: HandoverStates
   readonly outages: Outages

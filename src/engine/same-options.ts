@@ -2,7 +2,10 @@ import { Codec } from '../core/codec.js'
 import { Secret } from '../core/options/options.js'
 import { Pattern } from '../lib/pattern.js'
 
-/** Whether parsed options mean the same: also secrets, patterns and codecs, which compare as equal by their properties alone. */
+/**
+ * Whether parsed options are equal, including secrets, patterns and codecs, whose properties alone do not distinguish
+ * them.
+ */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
@@ -13,7 +16,7 @@ export function sameOptions(a: unknown, b: unknown): boolean {
   if (a instanceof Pattern || b instanceof Pattern)
     return a instanceof Pattern && b instanceof Pattern && String(a) === String(b)
   const [prototype, other] = [Object.getPrototypeOf(a), Object.getPrototypeOf(b)]
-  // Of what has a class of its own nobody knows what it hides.
+  // Instances of other classes may have private state, so they never count as equal.
   if (prototype !== other || (prototype !== Object.prototype && prototype !== Array.prototype && prototype !== null))
     return false
   const names = Object.keys(a)

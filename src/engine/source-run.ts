@@ -12,7 +12,7 @@ import { formatDuration } from '../lib/units.js'
 
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 60_000
-/** A source that ran for so long is well again. */
+/** A source that ran for this long is considered to have recovered. */
 const CALM_MS = 2000
 
 export interface SourceRunParts {
@@ -24,20 +24,22 @@ export interface SourceRunParts {
   readonly random: Random
 }
 
-/** A source that does not read: it failed and is started again, or it waits for an operator. */
+/** A source that does not read: it failed and will be restarted, or it is blocked until an operator intervenes. */
 export interface SourceFailure {
   readonly id: string
   readonly state: 'failing' | 'holding'
   readonly reason: string
 }
 
-/** A source, and where its events go. */
+/** A source and the fan-out that it feeds. */
 export interface Fed {
   readonly run: SourceRun
   readonly fanOut: FanOut
 }
 
-/** One source from its start to its end: started again when it fails, and kept while what is behind it is replaced. */
+/**
+ * One source from start to end. It is restarted when it fails, and kept while the components behind it are replaced.
+ */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
   readonly source: Source
@@ -46,7 +48,7 @@ export class SourceRun {
   readonly #reading = new AbortController()
   #failure: SourceFailure | undefined
   #state: 'new' | 'runs' | 'ended' = 'new'
-  /** Ends the feeding of a fan-out. */
+  /** Ends `feed`. */
   #leave: ((failure?: Error) => void) | undefined
 
   constructor(parts: SourceRunParts) {
@@ -57,9 +59,9 @@ export class SourceRun {
     setMaxListeners(0, this.#reading.signal)
   }
 
-  /** Feeds the fan-out until the source has ended, or has left it. The fan-out ends then. */
+  /** Feeds the fan-out until the source ends or `leave` is called, then ends the fan-out. */
   async feed(fanOut: FanOut): Promise<void> {
-    // No race with the promise of the run: it would keep something of every fan-out for as long as it runs.
+    // No Promise.race with the run's promise: that would retain every fan-out for as long as the source runs.
     const left = new Promise<void>((resolve, reject) => {
       this.#leave = failure => (failure ? reject(failure) : resolve())
     })
@@ -78,7 +80,7 @@ export class SourceRun {
     this.#run().then(() => over(), over)
   }
 
-  /** Sends nothing from now on, and leaves the fan-out. `output.attach`, and then `feed`, make it go on. */
+  /** Pauses sending and leaves the fan-out. `output.attach` followed by `feed` resumes. */
   leave(): void {
     this.output.hold()
     this.#leave?.()
@@ -88,18 +90,18 @@ export class SourceRun {
     return this.#parts.counters
   }
 
-  /** Why it waits, or failed a short while ago. */
+  /** Why it is blocked, or why it failed recently. */
   get failure(): SourceFailure | undefined {
     const { config, source } = this
     return source.heldBy === undefined ? this.#failure : { id: config.id, state: 'holding', reason: source.heldBy }
   }
 
-  /** Whether it has left, and waits. */
+  /** Whether it has left its fan-out and is paused. */
   get isHeld(): boolean {
     return this.output.isHeld
   }
 
-  /** Ends the reading; `reason` is REPLACED at a reload. */
+  /** Stops reading; `reason` is REPLACED at a reload. */
   end(reason?: typeof REPLACED): void {
     if (reason !== undefined) this.output.replace()
     this.#reading.abort(reason)
@@ -124,14 +126,14 @@ export class SourceRun {
         const waitMs = backoff.next()
         const again_in = formatDuration(waitMs)
         if (error instanceof GivenBackError && output.gaveBack) {
-          // The reload ended before everything was delivered: nothing is wrong with the source.
-          const text = 'the reload left events undelivered; the source reads them again from its checkpoint'
+          // The reload ended before all events were delivered. The source itself did not fail.
+          const text = 'events were not delivered before the reload; the source reads them again from its checkpoint'
           log.info({ component: config.id, again_in }, text)
         } else {
           counters.failed('source')
           this.#failure = { id: config.id, state: 'failing', reason: errorText(error) }
           const fields = { component: config.id, code: errorCode(error), error: errorText(error), again_in }
-          log.error(fields, 'source failed and is started again from its checkpoint')
+          log.error(fields, 'source failed; it will be restarted from its checkpoint')
         }
         calm()
         await sleep(waitMs, signal)

@@ -9,44 +9,44 @@ import { Stage } from '../flow/stage.js'
 import type { TimerClock } from '../lib/time.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 
-export interface ProcessorSurroundings {
+export interface ProcessorEnvironment {
   readonly log: Logger
   readonly clock: TimerClock
   readonly metrics: ComponentCounters
-  /** Of the events that the processor makes. */
+  /** Of the events that the processor creates. */
   readonly origin: Origin
   readonly dataDir: string
   readonly disk: DiskAllowance | undefined
 }
 
-/** The processors of a pipeline, each in its stage. */
+/** The processors of a pipeline and their stages. */
 export class Stages {
   readonly #stages = new Map<string, Stage>()
 
   add(
     { id, plan = {}, onError = 'pass' }: ComponentConfig,
     processor: Processor,
-    around: ProcessorSurroundings,
+    environment: ProcessorEnvironment,
   ): Stage {
-    const { log, clock, metrics, origin, dataDir } = around
-    const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, around) : undefined
+    const { log, clock, metrics, origin, dataDir } = environment
+    const deadLetters = onError === 'dead_letter' ? openDeadLetters(id, dataDir, environment) : undefined
     const stage = new Stage(processor, plan, { id, log, clock, metrics, origin, onError, deadLetters })
     metrics.holds = () => stage.holds()
     showUtilization(metrics, stage.busy)
     if (deadLetters) {
-      const help = 'Whether dead letters cannot be written: then nothing passes until that works.'
+      const help = '1 if dead letters cannot be written. No event passes the processor until they can.'
       metrics.gauge('sluice_dead_letters_unwritable', help, () => (stage.isUnwritable ? 1 : 0))
     }
     this.#stages.set(id, stage)
     return stage
   }
 
-  /** Also those whose output nobody reads. */
+  /** All stages, including those whose output has no reader. */
   get all(): Iterable<Stage> {
     return this.#stages.values()
   }
 
-  /** Starts them one after the other. Does not throw: `failed` is called for one that cannot start. */
+  /** Starts the stages one after the other. Does not throw; `failed` is called for a stage that cannot start. */
   async start(signal: AbortSignal, failed: (id: string, error: unknown) => void): Promise<void> {
     for (const [id, stage] of this.#stages) await stage.start(signal).catch(error => failed(id, error))
   }
@@ -55,7 +55,7 @@ export class Stages {
     for (const stage of this.#stages.values()) await stage.stop(deadline)
   }
 
-  /** Others take their place: what they keep of events does not go over to these. */
+  /** Marks the stages as being replaced: events that their processors keep do not pass to the successors. */
   leave(): void {
     for (const stage of this.#stages.values()) stage.isReplaced = true
   }

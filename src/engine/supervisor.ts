@@ -17,69 +17,74 @@ import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } f
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 import { findRepeats, refuseRepeats } from './state/repeats.js'
 
-/** How long nothing but destinations that fail, or wait for an operator, is waited for: the next configuration may be their cure. */
+/**
+ * During a reload, how long to wait for destinations that are failing or paused before replacing them. The new
+ * configuration may be what fixes them.
+ */
 const STUCK_MS = 2000
-const LOOK_MS = 100
-/** What a destination may have in a disk buffer that is to be emptied during a replacement. */
+const CHECK_MS = 100
+/** The largest disk buffer, in bytes, whose events are delivered during a reload. */
 const MOST_DRAINED_BYTES = 16 * 1024 * 1024
-/** So many looks in a row have to find destinations on hold before the end is not put off for them. */
-const HOLD_LOOKS = 2
+/** Consecutive checks that must find all remaining destinations paused before the shutdown stops waiting for them. */
+const HOLD_CHECKS = 2
 
 /**
- * Called when `failed` was built and could not start: `back`, which ran before it, runs again. Whoever replaced `back` has
- * heard of that before.
+ * Called when `failed` was built but could not start, and `back`, the configuration before it, runs again. The caller
+ * of `replace` was already notified that `failed` was applied.
  */
 export type WentBack = (error: Error, failed: Config, back: Config) => void
 
-/** Nothing is wrong with the configuration: none can take the place of another at this moment. */
+/** The configuration may be valid, but it cannot be replaced at this moment. */
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /** Whether a configuration is refused that has no destination for events in a disk buffer, once they cannot be delivered before. */
+  /**
+   * Refuse a configuration that has no destination for the events of a disk buffer, if they cannot be delivered
+   * first.
+   */
   readonly keepsEvents?: boolean
 }
 
 /**
- * Runs a configuration, and replaces it by another while events flow. Invariants:
- * - A configuration is built in rehearsal before anything of the one that runs is touched; what cannot be built changes
- *   nothing.
- * - Two engines never run at the same time. The old one delivers what it has; sources that are the same in both
- *   configurations stay as they are, with their connections, open files and unfinished lines, and wait meanwhile.
- * - Processors and destinations whose options are the same leave theirs what they have: the throttle its buckets, http its
- *   connections. Not when something comes again: it must not be counted twice.
- * - What the old one cannot deliver in time is sent again through the new one: by the source, or in its place when it
- *   cannot read that again.
+ * Runs a configuration, and replaces it by another one while events flow. Invariants:
+ * - A new configuration is built in a dry run before the running one is touched. If the dry run fails, nothing changes.
+ * - Two engines never run at the same time. The old one delivers what it has. Sources that are equal in both
+ *   configurations keep their connections, open files and unfinished lines, and pause during the replacement.
+ * - Processors and destinations with equal options pass their state to their successors: the throttle its buckets, http
+ *   its connections. They do not if events were given back, which would be counted twice.
+ * - Events that the old engine cannot deliver in time are sent again through the new one: by their source or, if it
+ *   cannot read them again, on its behalf.
  */
 export class Supervisor {
   readonly #runtime: Runtime
   readonly #wentBack: WentBack | undefined
   #config: Config
-  /** What ran before, until the present one is known to start. */
+  /** The previous configuration, until the current one has started. */
   #fallback: Config | undefined
-  /** A configuration that cannot start, until another one has taken its place. */
+  /** A configuration that could not start, until it has been replaced. */
   #broken: Config | undefined
   #engine: Engine
   #running: Promise<void> | undefined
-  /** Replacements come one after the other. */
+  /** Replacements run one at a time. */
   #queue: Promise<unknown> = Promise.resolve()
   #deadline: AbortSignal | undefined
   #aborted = false
-  /** Whether another engine is about to take the place of the present one. */
+  /** Whether the current engine is about to be replaced. */
   #isDraining = false
-  #stopLooking: (() => void) | undefined
+  #stopChecking: (() => void) | undefined
   #failed = false
   #replaced = 0
   #orphans: readonly Orphan[] = []
 
-  /** Creates every component; throws when one cannot be. Nothing is read or sent yet. */
+  /** Creates every component; throws if one cannot be created. Nothing is read or sent yet. */
   static async build(config: Config, runtime: Runtime, wentBack?: WentBack): Promise<Supervisor> {
     const supervised: { by?: Supervisor } = {}
     const all = {
       ...runtime,
       failed: (error: Error) => supervised.by!.#cannotStart(error),
-      started: () => supervised.by!.#letOrphansGo(),
+      started: () => supervised.by!.#discardOrphans(),
     }
-    // Events that come twice are better than none: a start is not refused for it, unlike a reload.
+    // Duplicate events are better than none: unlike a reload, a start is not refused for this.
     for (const { path, message } of findRepeats(config))
       runtime.log.warn(
         { code: 'SLUICE_SOURCE_REPEATS', component: path, error: message },
@@ -98,8 +103,8 @@ export class Supervisor {
     this.#wentBack = wentBack
   }
 
-  /** Nothing is deleted before the configuration that asks for it is known to run, nor while another replaces it. */
-  #letOrphansGo(): void {
+  /** Deletes data only after the configuration that requests it has started, and not during a replacement. */
+  #discardOrphans(): void {
     this.#queue = this.#queue.then(async () => {
       this.#orphans = await discardOrphans(this.#orphans, this.#config, this.#runtime.log)
     })
@@ -116,7 +121,7 @@ export class Supervisor {
 
   #cannotStart(error: Error): void {
     if (this.#isDraining) {
-      // It is being replaced anyway, and delivers nothing.
+      // It is being replaced anyway and delivers nothing.
       this.#engine.abort()
       return
     }
@@ -126,11 +131,11 @@ export class Supervisor {
       return
     }
     const failed = this.#config
-    // Another destination of the same configuration.
+    // Another destination of the same configuration has already been reported.
     if (failed === this.#broken) return
     this.#broken = failed
     const back = this.#queue.then(nextTurn).then(async () => {
-      // A replacement that was under way has taken its place.
+      // A pending replacement has already replaced it.
       if (this.#config !== failed) return
       this.#wentBack?.(error, failed, fallback)
       await this.#swap(fallback, undefined)
@@ -138,7 +143,7 @@ export class Supervisor {
     this.#queue = back.catch(() => this.abort())
   }
 
-  /** Runs until every source has ended and everything is delivered, or `stop` has brought it to its end. */
+  /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     this.#running = this.#engine.run()
     for (let known: Promise<void> | undefined; known !== this.#running; ) {
@@ -146,12 +151,12 @@ export class Supervisor {
       await known
       await this.#queue
     }
-    this.#stopLooking?.()
+    this.#stopChecking?.()
   }
 
   /**
-   * Goes on with another configuration; resolves when it runs. Rejects when it cannot be used, and what ran before goes
-   * on then.
+   * Replaces the configuration. Resolves when the new one runs. Rejects if it cannot be used; then the current one
+   * continues.
    */
   replace(config: Config, options: ReplaceOptions = {}): Promise<void> {
     const replaced = this.#queue.then(() => this.#replace(config, options))
@@ -160,26 +165,27 @@ export class Supervisor {
   }
 
   async #replace(config: Config, { keepsEvents = false }: ReplaceOptions): Promise<void> {
-    if (this.#deadline || !this.#running) throw new NotNow('it is ending, or does not run yet')
-    if (config.dataDir !== this.#config.dataDir) throw new Error('another data_dir is used after a restart only')
+    if (this.#deadline || !this.#running) throw new NotNow('Sluice is starting or stopping')
+    if (config.dataDir !== this.#config.dataDir)
+      throw new Error('data_dir can only be changed by a restart; the current one is still in use')
     refuseRepeats(config)
-    // Those that deliver empty their buffers before they are replaced; sources wait for it, so not where that takes long.
+    // Working destinations deliver their buffers before they are replaced. Sources wait for this, so large buffers are excluded.
     const delivering = new Set(this.states().flatMap(({ id, state }) => (state === 'ready' ? [id] : [])))
     if (keepsEvents)
       await this.#refuseLeftBehind(config, ({ id, bytes }) => !delivering.has(id) || bytes > MOST_DRAINED_BYTES)
-    await rehearse(config, this.#runtime)
+    await dryRun(config, this.#runtime)
     await this.#swap(config, this.#config === this.#broken ? this.#fallback : this.#config, keepsEvents)
   }
 
-  /** Throws EventsLeftBehind. */
+  /** Throws EventsLeftBehind if `config` has no destination for buffered events. */
   async #refuseLeftBehind(config: Config, isMeant: (buffer: Orphan) => boolean = () => true): Promise<void> {
     const left = (await leftBehind(this.#config, config, this.#runtime.log)).filter(isMeant)
     if (left.length > 0) throw new EventsLeftBehind(left)
   }
 
-  /** `fallback` runs again when `config` cannot start. */
+  /** Replaces the engine. `fallback` runs again if `config` cannot start. */
   async #swap(config: Config, fallback: Config | undefined, keepsEvents = false): Promise<void> {
-    if (this.#deadline) throw new NotNow('it is ending')
+    if (this.#deadline) throw new NotNow('Sluice is stopping')
     const before = this.#engine
     await this.#drain(before, config)
     const handover = before.handover()
@@ -208,7 +214,7 @@ export class Supervisor {
     if (failure) throw failure
   }
 
-  /** What components gave back that are not configured any more does not come to them again. */
+  /** Events given back by components that were removed will not reach them again. */
   #abandonRemoved(): void {
     const { sources, processors, destinations } = this.#config
     const ids = new Set([...sources, ...processors, ...destinations].map(({ id }) => id))
@@ -219,13 +225,13 @@ export class Supervisor {
     return carryOver(this.#config.dataDir, renames, this.#runtime.log)
   }
 
-  /** What was built in rehearsal can fail all the same: then with the configuration that worked until now. */
+  /** Rebuilds the previous configuration after the new one failed despite the dry run. */
   async #goBack(handover: EngineHandover): Promise<void> {
     handover.handoverStates.giveBack()
     try {
       this.#engine = await Engine.build(this.#config, this.#runtime, handover)
     } catch (error) {
-      const text = 'the configuration that ran until now cannot be built again'
+      const text = 'cannot restore the previous configuration; nothing is running'
       this.#runtime.log.error({ code: 'SLUICE_REPLACE_FAILED', error: errorText(error) }, text)
       this.#failed = true
       handover.handoverStates.giveBack()
@@ -237,7 +243,7 @@ export class Supervisor {
     }
   }
 
-  /** Brings an engine to its end, but for the sources that `next` has too. */
+  /** Stops an engine, except for the sources that `next` also has. */
   async #drain(engine: Engine, next: Config): Promise<void> {
     const same = sameComponents(this.#config, next)
     const emptied = (id: string) =>
@@ -249,7 +255,7 @@ export class Supervisor {
     const giveUp = new AbortController()
     limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
     let cancel: (() => void) | undefined
-    const stopLooking = every(LOOK_MS, () => {
+    const stopChecking = every(CHECK_MS, () => {
       if (!engine.isStuck()) {
         cancel?.()
         cancel = undefined
@@ -260,35 +266,37 @@ export class Supervisor {
       await this.#running
     } finally {
       this.#isDraining = false
-      stopLooking()
+      stopChecking()
       cancel?.()
       limit.clear()
     }
   }
 
-  /** Ends the reading; what was read is delivered, at most until `deadline` aborts. */
+  /** Stops reading. Delivers what was read until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
     this.#engine.stop(deadline)
-    this.#stopLooking ??= this.#endOnHold()
+    this.#stopChecking ??= this.#endOnHold()
   }
 
-  /** Does not wait for an operator, or for a pause that takes longer, where what is left is safe without that. */
+  /**
+   * Ends the shutdown early if the remaining events are safe and their delivery needs an operator or a longer pause.
+   */
   #endOnHold(): () => void {
     const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
-    let looks = 0
-    return every(LOOK_MS, () => {
-      looks = this.#engine.isOnHold(end - clock.now()) ? looks + 1 : 0
-      if (looks < HOLD_LOOKS) return
-      this.#stopLooking?.()
-      const text = 'destinations are on hold: not waiting for them; they get their events after the next start'
+    let checks = 0
+    return every(CHECK_MS, () => {
+      checks = this.#engine.isOnHold(end - clock.now()) ? checks + 1 : 0
+      if (checks < HOLD_CHECKS) return
+      this.#stopChecking?.()
+      const text = 'not waiting for paused destinations; their events are delivered after the next start'
       this.#runtime.log.info({ events: this.undelivered() }, text)
       this.abort()
     })
   }
 
-  /** Ends everything now: what is not delivered is read again after the next start. */
+  /** Ends immediately. Undelivered events are read again after the next start. */
   abort(): void {
     this.#aborted = true
     this.#deadline ??= AbortSignal.abort()
@@ -300,17 +308,17 @@ export class Supervisor {
     return this.#failed || this.#engine.failed
   }
 
-  /** The configuration that runs. */
+  /** The running configuration. */
   get config(): Config {
     return this.#config
   }
 
-  /** How often another configuration took the place of the one before. */
+  /** The number of replacements so far. */
   get replaced(): number {
     return this.#replaced
   }
 
-  /** As Taps, of what runs at this moment. */
+  /** Taps an output of the running engine; see Taps. */
   tap(output: string, tap: Tap): (() => void) | undefined {
     return this.#engine.taps.tap(output, tap)
   }
@@ -319,43 +327,43 @@ export class Supervisor {
     return this.#engine.taps.outputs()
   }
 
-  /** Counts by key what a component decides from now on; undefined: it has no keys. */
+  /** Starts counting a component's decisions by key; undefined if it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
     return this.#engine.taps.watchKeys(component)
   }
 
-  /** What each destination is up to. */
+  /** The current state of each destination. */
   states(): DestinationState[] {
     return this.#engine.states()
   }
 
-  /** What can be seen to stand still, of what runs at this moment. */
+  /** The parts of the running engine that can get stuck. */
   get watched(): readonly Watched[] {
     return this.#engine.watched
   }
 
-  /** Data of components that are not configured. */
+  /** Data in data_dir of components that are not configured. */
   get orphans(): readonly Orphan[] {
     return stillThere(this.#orphans)
   }
 
-  /** Sources whose positions could not be saved the last time. */
+  /** Sources whose positions could not be saved at the last attempt. */
   get unsaved(): readonly UnsavedPositions[] {
     return this.#engine.checkpoints.unsaved()
   }
 
-  /** Sources that wait, or failed a short while ago, and why. */
+  /** Sources that are blocked or failed recently, and why. */
   failures(): SourceFailure[] {
     return this.#engine.failures()
   }
 
-  /** Events read and not settled. */
+  /** Number of events read and not settled. */
   undelivered(): number {
     return this.#engine.undelivered()
   }
 }
 
-/** Ids of the components that have the same options in both. */
+/** Ids of the components that have equal options in both configurations. */
 function sameComponents(before: Config, next: Config): Set<string> {
   const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
   const others = new Map(all(next).map(component => [component.id, component]))
@@ -366,14 +374,17 @@ function sameComponents(before: Config, next: Config): Set<string> {
   return new Set(same.map(({ id }) => id))
 }
 
-/** Creates every component of a configuration, in a folder of its own, and lets go of them again; throws when one cannot be. */
-export async function rehearse(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
+/**
+ * Dry run: creates every component of a configuration in a temporary folder and releases it again. Throws if one
+ * cannot be created.
+ */
+export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
   makeFolderSync(config.dataDir, 0o700)
-  const dataDir = mkdtempSync(join(config.dataDir, 'rehearsal-'))
+  const dataDir = mkdtempSync(join(config.dataDir, 'dry-run-'))
   try {
     const log = runtime.log.child({}, { level: 'silent' })
-    const apart = { ...runtime, log, metrics: looseCounters(), disk: undefined }
-    const engine = await Engine.build({ ...config, dataDir }, apart)
+    const isolated = { ...runtime, log, metrics: looseCounters(), disk: undefined }
+    const engine = await Engine.build({ ...config, dataDir }, isolated)
     await engine.discard()
   } finally {
     rmSync(dataDir, { recursive: true, force: true })

@@ -3,9 +3,9 @@ import { REJECTED } from '../core/options/delivery-options.js'
 import { type FanOut, type Input, pumpSide, type Tap } from '../flow/fan-out.js'
 import type { SideOutput } from '../flow/side-output.js'
 
-/** Who watches what goes by. A batch is shown before anybody gets it; where nobody watches, it costs nothing. */
+/** Taps on outputs. A tap sees a batch before its readers do; without taps there is no cost. */
 export class Taps {
-  /** Side outputs that nobody reads, by `id.output`: nothing is put into them while nobody watches. */
+  /** Side outputs without readers, by `id.output`. No event is written to them while they are not tapped. */
   readonly unread = new Map<string, SideOutput>()
   readonly #make: (output: string) => FanOut
   readonly #fanOuts: ReadonlyMap<string, FanOut>
@@ -13,7 +13,7 @@ export class Taps {
   readonly #between: (() => number)[]
   readonly #components: ReadonlyMap<string, Lifecycle>
 
-  /** `between`: counts of what left a processor and has not reached anybody. */
+  /** `between` counts the events that left a processor and have not reached the next queue. */
   constructor(
     make: (output: string) => FanOut,
     fanOuts: ReadonlyMap<string, FanOut>,
@@ -28,24 +28,27 @@ export class Taps {
     this.#components = components
   }
 
-  /** What can be watched: outputs, side outputs, and destinations for what reaches them. */
+  /** The names that can be tapped: outputs, side outputs, and destinations for their input. */
   outputs(): string[] {
     const names = new Set([...this.#fanOuts.keys(), ...this.unread.keys(), ...this.#inputs.keys()])
     return [...names].filter(name => !name.endsWith(`.${REJECTED}`)).sort()
   }
 
-  /** Counts by key what a component decides from now on; undefined: it has no keys. */
+  /** Starts counting a component's decisions by key; undefined if it has no keys. */
   watchKeys(component: string): KeyWatch | undefined {
     return (this.#components.get(component) as Partial<Processor> | undefined)?.watchKeys?.()
   }
 
-  /** Shows every batch of an output to `tap`, until the result is called; undefined: there is no such output. */
+  /**
+   * Shows every batch of an output to `tap` until the returned function is called; undefined if there is no such
+   * output.
+   */
   tap(output: string, tap: Tap): (() => void) | undefined {
     const unread = this.unread.get(output)
     if (unread && !this.#fanOuts.has(output)) {
       this.#between.push(pumpSide(unread, this.#make(output)))
     }
-    // A source and a processor are watched where their events leave, a destination has only its input.
+    // Sources and processors are tapped at their output; a destination only has an input.
     const place = this.#fanOuts.get(output) ?? this.#inputs.get(output)
     if (!place) return undefined
     place.taps.add(tap)

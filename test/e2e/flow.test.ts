@@ -94,7 +94,7 @@ destinations:
   const asked = performance.now()
   t.match(await first.stop(t), { undelivered: 2 })
   t.ok(performance.now() - asked < 30_000, 'long before the end of shutdown_timeout')
-  t.match(first.stderr, /destinations are on hold: not waiting for them/)
+  t.match(first.stderr, /not waiting for paused destinations/)
   writeFileSync(join(folder, 'key'), 'right\n')
   const second = await startDaemon(t, folder, config)
   await second.scrapedUntil(scrape => scrape.events('up').sent === 2)

@@ -102,7 +102,7 @@ destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wai
   write(10)
   await daemon.until(() => daemon.stderr.includes('delivery fails and is tried again'))
   t.match(await reload(config('20ms')), { msg: RUNS })
-  const again = 'the reload left events undelivered; the source reads them again from its checkpoint'
+  const again = 'events were not delivered before the reload; the source reads them again from its checkpoint'
   await daemon.until(() => logs().some(({ msg }) => msg === again))
   const failures = () => daemon.stderr.split('delivery fails and is tried again').length - 1
   await daemon.until(() => failures() === 2)

@@ -337,7 +337,7 @@ destinations:
     const arrived = receiver.lines().map(line => (JSON.parse(line) as { message: string }).message)
     // Several requests are under way at a time.
     t.same(arrived.sort(), [...lines].sort(), 'everything arrives once')
-    for (const msg of ['the buffer can be written again', 'positions are saved again'])
+    for (const msg of ['the buffer can be written again', 'positions can be saved again'])
       await daemon.until(() => daemon.logs().some(line => line.msg === msg), LOOK_MS)
     await daemon.stop(t)
   }

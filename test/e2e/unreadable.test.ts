@@ -85,7 +85,7 @@ t.test('positions that cannot be saved are reported at once, and at the end', as
     t.notMatch(asked.stdout, /Nothing is wrong/)
     if (repaired) {
       rmSync(join(folder, 'state/checkpoints'))
-      await daemon.until(() => daemon.stderr.includes('positions are saved again'))
+      await daemon.until(() => daemon.stderr.includes('positions can be saved again'))
       t.equal((await daemon.scrape()).sum('sluice_checkpoint_unsaved', { component_id: 'log' }), 0)
     }
     daemon.child.kill('SIGTERM')

@@ -60,7 +60,7 @@ export async function requireUnused(path: string): Promise<void> {
 function explained(path: string, error: unknown): StoreError {
   const cause = error instanceof Error ? error.cause : undefined
   if (errorCode(cause) !== 'LEVEL_LOCKED') return unusable(path, cause ?? error)
-  const message = `the store ${path} is in use by another sluice serve; stop that one first, or give this one a data_dir of its own`
+  const message = `the store ${path} is in use by another sluice serve; stop that process, or configure another data_dir`
   return new StoreError('SLUICE_STORE_IN_USE', message, error)
 }
 

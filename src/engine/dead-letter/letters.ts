@@ -9,19 +9,19 @@ import type { WantedNames } from '../../lib/formats/json-scan.js'
 import { type Frame, LINE_END, LineSplitter, PIECE } from '../../lib/lines/line-splitter.js'
 import { decodeLetter, type Letter } from './record.js'
 
-/** More than any record has. */
+/** Longer than any record, in bytes. */
 const LONGEST_RECORD = 2 ** 30
 const READ_SIZE = 256 * 1024
 
-/** A record and where it ends in its file; `letter` is undefined where a line is none. */
+/** A record and its end in the file. `letter` is undefined for a line that is not a dead letter. */
 interface Found {
   readonly letter: Letter | undefined
   readonly end: number
 }
 
 /**
- * The records of a file from `from` on, some at a time. What stands behind the last line end is one too, when it is
- * whole; otherwise it is what a crash left, and its event is sent by whoever had it.
+ * Yields the records of a file from `from` on, several at a time. An unterminated last line counts if it is complete.
+ * Otherwise a crash left it, and the component that had the event sends it again.
  */
 async function* readRecords(path: string, from: number): AsyncGenerator<Found[]> {
   let file: FileHandle | undefined
@@ -56,12 +56,12 @@ function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number):
   return found
 }
 
-/** What is in a file of dead letters. */
+/** The contents of a dead-letter file. */
 export interface Survey {
   events: number
-  /** How many there are of each reason. */
+  /** Number of events by reason. */
   readonly reasons: Map<string, number>
-  /** Number of the first line that is no dead letter. */
+  /** Number of the first line that is not a dead letter. */
   wrongLine: number | undefined
 }
 
@@ -82,9 +82,9 @@ export async function surveyLetters(path: string, from = 0): Promise<Survey> {
   return survey
 }
 
-/** How far the letters of a file are settled. */
+/** How much of a dead-letter file is settled. */
 export class LettersProgress {
-  /** Events that were settled, in this run. */
+  /** Number of events settled in this run. */
   events = 0
   readonly #ends: LowWaterMark<number>
 
@@ -92,12 +92,12 @@ export class LettersProgress {
     this.#ends = new LowWaterMark(done, changed)
   }
 
-  /** Bytes of the file before which all is settled. */
+  /** Byte offset before which all events are settled. */
   get done(): number {
     return this.#ends.mark
   }
 
-  /** Sends the event that ends there. Call what it returns when the event is settled. */
+  /** Registers the event that ends at `end`. Call the returned function when it is settled. */
   send(end: number): () => void {
     const settle = this.#ends.add(end)
     return () => {
@@ -107,11 +107,11 @@ export class LettersProgress {
   }
 }
 
-/** A source of the events in a file of dead letters, from where the progress stands. */
+/** A source of the events in a dead-letter file, starting at the current progress. */
 export function lettersSource(path: string, progress: LettersProgress): AnyDefinition<'source'> {
   return defineSource({
     type: 'dead_letters',
-    summary: 'Reads the events of dead letters.',
+    summary: 'Reads the events of a dead-letter file.',
     options: z.strictObject({}),
     examples: [{ title: 'Dead letters', yaml: '' }],
     create: (_options, context) => ({
@@ -125,7 +125,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
             if (!letter) continue
             if (!last || !isAlike(last, letter)) origin = originOf(letter, context.id, wanted)
             last = letter
-            // Each by itself: what was sent is known to the event when the run is ended in the middle.
+            // One event per batch, so that the progress is exact when the run ends early.
             const settle = progress.send(end)
             const ack = out.ack(status => {
               if (status !== 'errored') settle()
@@ -138,7 +138,7 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
   })
 }
 
-/** Where the event of a letter came from. */
+/** The origin of a letter's event. */
 export function originOf({ path, peer, host, codec }: Letter, source: string, wanted: WantedNames): Origin {
   return {
     source,
@@ -150,14 +150,14 @@ export function originOf({ path, peer, host, codec }: Letter, source: string, wa
   }
 }
 
-/** Whether two letters may have come from one file or connection: then the pieces of a line find each other. */
+/** Whether two letters may come from the same file or connection. If so, the pieces of a line can be matched. */
 function isAlike(a: Letter, b: Letter): boolean {
   return a.codec.isSame(b.codec) && a.path === b.path && a.peer === b.peer && a.host === b.host
 }
 
 const LF = Buffer.from('\n')
 
-/** The event of a letter. */
+/** A frame with the event of a letter. */
 export function frameOf({ line, flags }: Letter): Frame {
   const chunk = flags & LINE_END ? Buffer.concat([line, LF]) : line
   return {

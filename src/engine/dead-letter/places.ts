@@ -1,18 +1,18 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Where `sluice resend` keeps what it sends: a folder beside the file of dead letters. */
+/** Paths used by `sluice resend`: a folder beside the dead-letter file. */
 
-/** The folder for the file `path`. */
+/** The folder for the dead-letter file `path`. */
 export const folderOf = (path: string) => `${path}.sending`
-/** The events that are being sent. */
+/** The events being sent. */
 export const recordsIn = (folder: string) => join(folder, 'records.ndjson')
-/** How much of them is settled. */
+/** How many of them are settled. */
 export const progressIn = (folder: string) => join(folder, 'progress.json')
-/** What a daemon wrote meanwhile, while it is put behind what was refused again. */
+/** Events that a daemon rejected during the run, while they are appended to those rejected again. */
 export const mergingIn = (folder: string) => join(folder, 'merging.ndjson')
 
-/** Bytes before which all events are settled, from the text of a progress file; undefined where it is damaged. */
+/** Parses a progress file: the offset in bytes before which all events are settled; undefined if it is damaged. */
 export function doneIn(text: string): number | undefined {
   try {
     const { done } = JSON.parse(text) as { done?: unknown }
@@ -22,7 +22,7 @@ export function doneIn(text: string): number | undefined {
   }
 }
 
-/** The same of a folder that another process may be changing; 0 where that cannot be read. */
+/** Reads the progress of a folder that another process may be changing; 0 if it cannot be read. */
 export async function doneOf(folder: string): Promise<number> {
   const text = await readFile(progressIn(folder), 'utf8').catch(() => '')
   return doneIn(text) ?? 0

@@ -11,17 +11,17 @@ import { SLOT, scanObject, WantedNames } from '../../lib/formats/json-scan.js'
 import { CONTINUES, PIECE } from '../../lib/lines/line-splitter.js'
 
 /**
- * A refused event as a line of JSON: time, destination, status (if any), reason, request_id (if any), error, event:
- * the event as it is sent with `encoding: json`. Where that is not the line as it is sent with `encoding: raw`, `line`
- * states the line:
- * - "message", "raw": the event's member of this name is the line, as text or in base64. The codec is json or text.
- * - {"syslog": the text, "options": those of the codec, if any}: a line that the codec of this name reads.
- * - {"raw": "syslog", "options"}: the same, where the line is not UTF-8 and stands in the event's member `raw`.
- * Both also have, where the line is a piece, "partial", since a line may have a field of this name itself; and "host", that
- * of the origin, where the piece is not the last.
+ * A rejected event as a line of JSON with time, destination, status (if any), reason, request_id (if any), error and
+ * event: the event as sent with `encoding: json`. If that differs from the line as sent with `encoding: raw`, `line`
+ * describes the line:
+ * - "message", "raw": the line is the event's member of this name, as text or in base64. The codec is json or text.
+ * - {"syslog": the text, "options": those of the codec, if any}: a line for the codec of this name.
+ * - {"raw": "syslog", "options"}: the same if the line is not UTF-8; its bytes are the event's member `raw`.
+ * The object forms also have "partial" if the line is a piece, because a line may contain a field of this name; and
+ * "host", that of the origin, unless the piece is the last.
  */
 
-/** The lines for the events of a request. */
+/** Encodes the events of a request as lines. */
 export function encodeLetters(
   request: readonly EventBatch[],
   error: DeliveryError,
@@ -50,7 +50,7 @@ function lineMember(batch: EventBatch, i: number): Line {
   const { codec, host } = batch.origin
   const { form, name, options } = codec
   if (form === 'fields') {
-    // The line's own host hides that of its origin, by which the pieces of a line find each other.
+    // The line's own host hides that of the origin, which is needed to match the pieces of a line.
     const more = {
       ...(Object.keys(options).length > 0 && { options }),
       ...(flags & (PIECE | CONTINUES) && { partial: partialMark(flags) }),
@@ -62,17 +62,17 @@ function lineMember(batch: EventBatch, i: number): Line {
   return flags & DECODED ? undefined : 'message'
 }
 
-/** What it takes to send an event again: its line, and what came to its fields from elsewhere. */
+/** Everything needed to resend an event: its line, and the data for fields from elsewhere. */
 export interface Letter {
   readonly reason: string
   readonly line: Buffer
-  /** Of the line, as lib/lines/line-splitter.ts has them. */
+  /** Flags of the line, see lib/lines/line-splitter.ts. */
   readonly flags: number
   readonly codec: Codec
   readonly path: string | undefined
   readonly peer: string | undefined
   readonly host: string
-  /** Wall clock, milliseconds. */
+  /** Wall clock, in milliseconds. */
   readonly receivedAt: number
 }
 
@@ -86,13 +86,13 @@ interface LetterRecord {
   readonly event: Record<string, unknown>
 }
 
-/** Reads the record that is the line [start, end) of `bytes`; undefined when it is none. */
+/** Parses the record in the line [start, end) of `bytes`; undefined if it is not a dead letter. */
 export function decodeLetter(bytes: Buffer, start: number, end: number): Letter | undefined {
   if (!scanObject(bytes, start, end, wanted, slots, 0)) return undefined
   const record = JSON.parse(bytes.toString('utf8', start, end)) as LetterRecord
   let from = slots[EVENT * SLOT]!
   let to = slots[EVENT * SLOT + 1]! >> 1
-  // White space around an object is a part of its line.
+  // White space around an object is part of its line.
   while (isSpace(bytes[from - 1]!)) from--
   while (isSpace(bytes[to]!)) to++
   const { reason, line, event } = record
@@ -118,18 +118,18 @@ export function decodeLetter(bytes: Buffer, start: number, end: number): Letter 
 interface Found {
   readonly bytes?: Buffer
   readonly codec: Codec
-  /** Of the origin, where it is not that of the event. */
+  /** Host of the origin, if it differs from that of the event. */
   readonly host?: string
-  /** Which piece of a line it is, where the record says so apart from the event. */
+  /** Which piece of a line it is, if the record states it separately from the event. */
   readonly partial?: unknown
 }
 
-/** Whether a field `partial` of an event may be one of its line. */
+/** Whether a field `partial` of an event may come from its line. */
 function hasOwnPartial({ form, eventFields }: Codec): boolean {
   return form === 'fields' && (eventFields === undefined || eventFields.names.includes('partial'))
 }
 
-/** The bytes of the line, and what reads them; without bytes the event's own JSON is the line. */
+/** The bytes of the line and its codec. Without bytes, the line is the event's own JSON. */
 function lineOf(line: unknown, event: Record<string, unknown>): Found | undefined {
   const { message, raw } = event
   if (line === undefined) return { codec: JSON_OBJECTS }
@@ -146,10 +146,10 @@ function lineOf(line: unknown, event: Record<string, unknown>): Found | undefine
   return codec && bytes && { bytes, codec, partial, ...(typeof host === 'string' && { host }) }
 }
 
-/** The only codec besides json and text whose lines earlier releases wrote as "raw" alone. */
+/** The only codec besides json and text whose lines earlier releases wrote as just "raw". */
 const FORMERLY_RAW = 'syslog'
 
-/** What read bytes that are not UTF-8: the message is all of them, or they are an object. */
+/** The codec of bytes that are not UTF-8: all of them are the message, or they are an object. */
 function codecOfBytes(bytes: Buffer, { message }: Record<string, unknown>): Codec {
   if (message === bytes.toString()) return PLAIN_TEXT
   return scanObject(bytes, 0, bytes.length, wanted, slots, 0) ? JSON_OBJECTS : codecOf(FORMERLY_RAW)!

@@ -9,9 +9,9 @@ import type { Clock } from '../../lib/time.js'
 import { encodeLetters } from './record.js'
 
 /**
- * The side output of a destination for what it refuses for good: each event goes on as the record of a dead letter, in
- * JSON, with its fields reason, status, request_id and event. What was refused counts as safe when all who read the
- * output have taken it, each in its own way.
+ * The side output of a destination for rejected events. Each event is passed on as a dead-letter record in JSON, with
+ * fields such as reason, status, request_id and event. It counts as safe when every reader of the output has accepted
+ * it.
  */
 export class RejectedOutput implements DeadLetters {
   readonly #fanOut: FanOut

@@ -15,49 +15,48 @@ import { LettersProgress, lettersSource, type Survey, surveyLetters } from './le
 import { doneIn, folderOf, mergingIn, progressIn, recordsIn } from './places.js'
 
 /**
- * Sends the events of a dead letter file again. The file is taken out of the way first, into a folder beside it, so
- * that a daemon may go on to write a new one. Invariants: an event is in the file, or in the folder and not before the
- * progress noted there, until the destination has taken it; what it refuses again is safe in the folder before the
- * progress passes it, and goes back to the file at the end. A crash repeats, and loses nothing: the next call goes on
- * with what is in the folder.
+ * Resends the events of a dead-letter file. The file is first moved to a folder beside it, so a daemon can start a new
+ * one. Invariants: until the destination has accepted an event, it is in the file, or in the folder after the recorded
+ * progress. Events rejected again are safe in the folder before the progress passes them, and return to the file at the
+ * end. A crash repeats events but loses none: the next call resumes with the contents of the folder.
  */
 
 const SAVE_EVERY_MS = 1000
 const COPY_SIZE = 1024 * 1024
 const SOURCE = 'dead_letters'
 
-/** What became of the events of one file. */
+/** The result for one file. */
 export interface Resent {
   sent: number
-  /** Refused again, by reason. They are back in the file. */
+  /** Events rejected again, by reason. They are back in the file. */
   readonly refused: Map<string, number>
-  /** Not sent: the end came before. The next call sends them. */
+  /** Events not sent because the run ended. The next call sends them. */
   left: number
 }
 
-/** The file cannot be sent; nothing was done. */
+/** The file cannot be sent; nothing was changed. */
 export class ResendError extends Error {
   readonly code = 'SLUICE_RESEND'
 }
 
 export interface ResendContext {
   readonly config: Config
-  /** The destination or the processor whose events these are. */
+  /** The destination or processor that the events belong to. */
   readonly target: ComponentConfig
-  /** Made for each run, so that each counts for itself. */
+  /** Creates a runtime for each run, with its own counters. */
   readonly newRuntime: () => Runtime
-  /** Called with what runs now, to stop it later. */
+  /** Receives the running engine, to stop it later. */
   readonly running: (engine: Engine) => void
-  /** Whether nothing more is to be begun. */
+  /** Whether to start no further work. */
   readonly stopped: () => boolean
 }
 
-/** Whether there is anything of this file to send. */
+/** Whether there are events of this file to send. */
 export function isToSend(path: string): boolean {
   return isThere(path) || isThere(folderOf(path))
 }
 
-/** Throws ResendError when that cannot be seen: what is there must not be taken for missing. */
+/** Throws ResendError if this cannot be determined: an existing file must not be treated as missing. */
 function isThere(path: string): boolean {
   try {
     return statSync(path, { throwIfNoEntry: false }) !== undefined
@@ -66,7 +65,7 @@ function isThere(path: string): boolean {
   }
 }
 
-/** What is there to send, in the file and in what an earlier call left; changes nothing. */
+/** Counts the events to send, in the file and left by an earlier call. Changes nothing. */
 export async function surveyFile(path: string): Promise<Survey> {
   const folder = folderOf(path)
   const surveys: Survey[] = []
@@ -80,7 +79,7 @@ export async function surveyFile(path: string): Promise<Survey> {
   return sum
 }
 
-/** Sends all of it; throws ResendError when that cannot be begun. */
+/** Sends all events; throws ResendError if it cannot start. */
 export async function resendFile(path: string, context: ResendContext): Promise<Resent> {
   const folder = folderOf(path)
   const lock = lockFolder(folder, path)
@@ -115,21 +114,21 @@ function lockFolder(folder: string, path: string): { release(): void } {
   }
 }
 
-/** Puts the file back where it came from when not all of it is dead letters. */
+/** Moves the file back if not all of its lines are dead letters. */
 async function checkRecords(folder: string, path: string): Promise<void> {
   const { wrongLine } = await surveyLetters(recordsIn(folder))
   if (wrongLine === undefined) return
   await putBack(recordsIn(folder), path, folder)
-  throw new ResendError(`${path}:${wrongLine}: is no dead letter; nothing of this file was sent`)
+  throw new ResendError(`${path}:${wrongLine}: is not a dead letter; no event of this file was sent`)
 }
 
-/** Sends the records in the folder; takes them away when all are settled. */
+/** Sends the records in the folder, and removes them when all are settled. */
 async function send(folder: string, context: ResendContext, resent: Resent): Promise<void> {
   const { config, target, newRuntime } = context
   const records = recordsIn(folder)
   const runtime = newRuntime()
   const from = await readProgress(folder, file =>
-    runtime.log.error({ file }, 'the progress of an earlier resend is damaged; all of its events are sent again'),
+    runtime.log.error({ file }, 'the progress file of an earlier resend is damaged; sending all of its events again'),
   )
   const { events } = await surveyLetters(records, from)
   if (events === 0) return await remove(folder)
@@ -139,7 +138,9 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
     savedAt = runtime.clock.now()
     saving = saving
       .then(() => writeAtomic(progressIn(folder), JSON.stringify({ done: progress.done })))
-      .catch(error => runtime.log.warn({ error: errorText(error) }, 'the progress cannot be noted; a crash repeats it'))
+      .catch(error =>
+        runtime.log.warn({ error: errorText(error) }, 'cannot save the progress; a crash would repeat events'),
+      )
   }
   const progress = new LettersProgress(from, () => {
     if (runtime.clock.now() - savedAt >= SAVE_EVERY_MS) save()
@@ -169,7 +170,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   const { discards } = runtime.metrics.components.get(target.id)!
   resent.sent += progress.events
   for (const [reason, { events }] of discards) {
-    // What a processor discards otherwise is not kept.
+    // Other discards by a processor are not kept as dead letters.
     if (target.kind === 'processor' && reason !== PROCESSING_FAILED) continue
     resent.refused.set(reason, (resent.refused.get(reason) ?? 0) + events)
     resent.sent -= events
@@ -178,7 +179,7 @@ async function send(folder: string, context: ResendContext, resent: Resent): Pro
   if (progress.events === events) await remove(folder)
 }
 
-/** The target and everything behind it. What cannot be processed or is refused is kept in any case. */
+/** The target and everything behind it. Events that fail or are rejected are always kept. */
 function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' | 'destinations'> {
   const all = [...config.processors, ...config.destinations]
   const reached = new Set([target.id])
@@ -202,17 +203,17 @@ function partFrom({ config, target }: ResendContext): Pick<Config, 'processors' 
   }
 }
 
-/** All records of the folder are settled. */
+/** Removes the records, which are all settled. */
 async function remove(folder: string): Promise<void> {
   await unlink(recordsIn(folder))
   await unlink(progressIn(folder)).catch(ignoreMissing)
 }
 
-/** Bytes of the records before which all was settled. `damaged` is called for a file that does not say it. */
+/** Reads the offset before which all records are settled. Calls `damaged` if the file is not valid. */
 async function readProgress(folder: string, damaged: (file: string) => void = () => {}): Promise<number> {
   const path = progressIn(folder)
   const text = await readState(path, path => readFile(path, 'utf8')).catch(error => {
-    throw new ResendError(`nothing was sent, because part of it may have been sent before: ${errorText(error)}`)
+    throw new ResendError(`no event was sent, because some may have been sent before: ${errorText(error)}`)
   })
   const { size } = await stat(recordsIn(folder))
   const done = text === undefined ? 0 : doneIn(text)
@@ -221,10 +222,10 @@ async function readProgress(folder: string, damaged: (file: string) => void = ()
   return 0
 }
 
-/** Brings what was refused again back to the file. */
+/** Returns events that were rejected again to the file. */
 async function giveBack(path: string, folder: string, id: string, scratch = folder): Promise<void> {
   const refused = deadLetterPath(folder, id)
-  // A call that ended in the middle of this may have left a file here.
+  // An interrupted call may have left a file to merge.
   if (existsSync(mergingIn(scratch))) await merge(refused, scratch)
   if (!existsSync(refused)) return
   const file = await open(refused, 'r+')
@@ -234,11 +235,11 @@ async function giveBack(path: string, folder: string, id: string, scratch = fold
   await putBack(refused, path, scratch)
 }
 
-/** Gives the file `from` the name `path`, in front of what a daemon may have written there meanwhile. */
+/** Renames the file `from` to `path`, putting it before what a daemon wrote there in the meantime. */
 async function putBack(from: string, path: string, folder: string): Promise<void> {
   for (;;) {
     try {
-      // Unlike a rename it fails where there is a file: nothing is written over.
+      // Unlike rename, link fails if the target exists, so no file is overwritten.
       await link(from, path)
       break
     } catch (error) {
@@ -251,7 +252,7 @@ async function putBack(from: string, path: string, folder: string): Promise<void
   await unlink(from)
 }
 
-/** Puts what is being merged at the end of `into`; of both as far as the records are whole. */
+/** Appends the file to merge to `into`. Torn records of both are cut off. */
 async function merge(into: string, folder: string): Promise<void> {
   await makeFolder(dirname(into), 0o700)
   const [to, from] = await Promise.all([open(into, 'a+', 0o600), open(mergingIn(folder), 'r+').catch(ignoreMissing)])

@@ -9,25 +9,25 @@ import { doneOf, folderOf, mergingIn, recordsIn } from './places.js'
 
 const LF = 0x0a
 const PIECE = 256 * 1024
-/** The beginning of a record, which has its time first. */
+/** Size of the start of a record, which contains its time. */
 const HEAD = 64
 const TIME = /^\{"time":"([^"]+)"/
 
-/** What was counted of a file. */
+/** The count of one file. */
 interface Counted {
   readonly inode: number
-  /** Where counting began. */
+  /** Offset at which counting started. */
   readonly from: number
-  /** Behind the last complete record. */
+  /** End of the last complete record. */
   readonly end: number
   readonly events: number
-  /** Of the first record, wall clock in milliseconds. */
+  /** Time of the first record, wall clock in milliseconds. */
   readonly oldest: number
 }
 
 /**
- * The dead letters of a destination that lie in data_dir now, whoever wrote or removed them: a daemon before this one,
- * or `sluice resend`. They are counted when somebody asks, and only what is new since the last time is read.
+ * Counts the dead letters of a destination in data_dir, including those written or removed by an earlier daemon or
+ * `sluice resend`. Counting happens on demand and reads only what is new.
  */
 export class DeadLetterStock {
   readonly #dataDir: string
@@ -41,19 +41,19 @@ export class DeadLetterStock {
     this.#destination = destination
   }
 
-  /** Undefined while they have not been counted yet. */
+  /** Undefined before the first count. */
   get events(): number | undefined {
     if (!this.#known) return undefined
     return [...this.#counted.values()].reduce((sum, { events }) => sum + events, 0)
   }
 
-  /** When the oldest was refused, wall clock in milliseconds; undefined: there is none. */
+  /** When the oldest event was rejected, wall clock in milliseconds; undefined if there is none. */
   get oldest(): number | undefined {
     const times = [...this.#counted.values()].filter(({ events }) => events > 0).map(({ oldest }) => oldest)
     return times.length > 0 ? Math.min(...times) : undefined
   }
 
-  /** Counts what has changed since the last time. What cannot be read keeps its last count. */
+  /** Counts changes since the last call. A file that cannot be read keeps its last count. */
   refresh(): Promise<void> {
     this.#refreshing ??= this.#refresh().finally(() => {
       this.#refreshing = undefined
@@ -83,7 +83,7 @@ export class DeadLetterStock {
   }
 }
 
-/** Counts the records of a file from `from` on; goes on where the last count of the same file ended. */
+/** Counts the records of a file from `from` on, resuming after the last count of the same file. */
 async function count(path: string, from: number, known: Counted | undefined): Promise<Counted> {
   const { ino, size } = await stat(path)
   const same = known?.inode === ino && known.from === from && known.end <= size ? known : undefined
@@ -109,7 +109,7 @@ async function count(path: string, from: number, known: Counted | undefined): Pr
   }
 }
 
-/** The time of the record at `from`; that of the last change for a file in which it is not found. */
+/** The time of the record at `from`, or the file's modification time if there is none. */
 async function timeAt(file: FileHandle, from: number): Promise<number> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(HEAD), 0, HEAD, from)
   const [, text = ''] = TIME.exec(buffer.toString('latin1', 0, bytesRead)) ?? []
@@ -117,17 +117,17 @@ async function timeAt(file: FileHandle, from: number): Promise<number> {
   return Number.isNaN(time) ? (await file.stat()).mtimeMs : time
 }
 
-export interface DeadLetterSurroundings {
+export interface DeadLetterEnvironment {
   readonly log: Logger
   readonly clock: Clock
   readonly metrics: ComponentCounters
   readonly disk: DiskAllowance | undefined
 }
 
-/** The dead-letter queue of a component, which is shown at each scrape. */
-export function openDeadLetters(id: string, dataDir: string, around: DeadLetterSurroundings): DeadLetterFile {
-  showDeadLetters(around.metrics, dataDir, id, around.clock)
-  const { log, clock, disk } = around
+/** Opens the dead-letter queue of a component, and registers its gauges. */
+export function openDeadLetters(id: string, dataDir: string, environment: DeadLetterEnvironment): DeadLetterFile {
+  showDeadLetters(environment.metrics, dataDir, id, environment.clock)
+  const { log, clock, disk } = environment
   return new DeadLetterFile({ dataDir, destination: id, log, clock, disk })
 }
 

@@ -4,7 +4,7 @@ import type { DestinationState } from '../runtime.js'
 
 const FAILING: readonly string[] = ['holding', 'retrying', 'failing', 'starting']
 
-/** What a destination is doing, and how its outage has gone so far. */
+/** The state of a destination and of its current outage. */
 export function destinationState(id: string, delivery: Delivery, clock: Clock): DestinationState {
   const { state, reason, outage, oldestAt } = delivery
   const now = clock.now()

@@ -10,18 +10,18 @@ type Labels = Readonly<Record<string, string>>
 interface About {
   readonly type: 'counter' | 'gauge' | 'histogram'
   readonly help: string
-  /** All of them, where they are not those of components. */
+  /** Reads all samples, for families that are not those of components. */
   readonly read?: () => Iterable<{ readonly labels: Labels; readonly value: number }>
 }
 
-/** prom-client's defaults whose names promtool objects to: gauges that end in _total. */
+/** Metrics of prom-client that promtool objects to: gauges whose names end in _total. */
 const MISNAMED = ['nodejs_active_handles_total', 'nodejs_active_requests_total', 'nodejs_active_resources_total']
 
-/** How often the delay of the event loop is measured. Node.js includes this interval in what it measures. */
+/** Sampling interval of the event loop delay. Node.js includes this interval in the values. */
 const LOOP_DELAY_MS = 100
 const LOOP_DELAYS = /^nodejs_eventloop_lag_(min|max|mean|p\d+)_seconds$/
 
-/** A scrape waits for so long, at most, for what has to be looked up on the disk. It shows the values before that then. */
+/** How long a scrape waits for values read from disk. After that it shows the previous ones. */
 const REFRESH_MS = 1000
 
 export type Format = 'text' | 'openmetrics'
@@ -31,15 +31,15 @@ export const CONTENT_TYPES = {
   openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
 } as const
 
-/** So many components are read between turns of the event loop. */
+/** Number of components read per turn of the event loop. */
 const SLICE = 100
 
-/** All labels of an exemplar together may have so many characters, names and values. */
+/** Maximum length of all labels of an exemplar together, names and values, in characters. */
 const MOST_EXEMPLAR = 128
 
-const RECEIVED = 'that reached the component'
-const SENT = 'that the component passed on, or that its receiver accepted'
-const DISCARDED = 'deliberately not passed on, by reason'
+const RECEIVED = 'received by the component'
+const SENT = 'passed on by the component or accepted by its receiver'
+const DISCARDED = 'discarded on purpose, by reason'
 const OF_COMPONENTS: Readonly<Record<string, About>> = {
   sluice_component_received_events_total: { type: 'counter', help: `Events ${RECEIVED}.` },
   sluice_component_received_bytes_total: { type: 'counter', help: `Bytes ${RECEIVED}.` },
@@ -49,19 +49,19 @@ const OF_COMPONENTS: Readonly<Record<string, About>> = {
   sluice_component_discarded_bytes_total: { type: 'counter', help: `Bytes ${DISCARDED}.` },
   sluice_component_consumed_events_total: {
     type: 'counter',
-    help: 'Events that became part of what the component emits.',
+    help: 'Events merged into the events that the component emits.',
   },
-  sluice_component_emitted_events_total: { type: 'counter', help: "Events of the component's own making." },
+  sluice_component_emitted_events_total: { type: 'counter', help: 'Events created by the component.' },
   sluice_component_in_flight_events: { type: 'gauge', help: 'Events inside the component.' },
   sluice_component_in_flight_bytes: { type: 'gauge', help: 'Bytes inside the component.' },
-  sluice_component_errors_total: { type: 'counter', help: 'Things that went wrong, by kind.' },
+  sluice_component_errors_total: { type: 'counter', help: 'Errors, by kind.' },
   sluice_conservation_errors_total: {
     type: 'counter',
-    help: 'Checks that found received and emitted not to be sent, discarded, consumed and in flight together.',
+    help: 'Checks in which received + emitted events differed from sent + discarded + consumed + in flight.',
   },
 }
 
-/** A sample as prom-client shows it. The text of `sharedLabels` is made once for each object. */
+/** A sample in the form of prom-client. The text of `sharedLabels` is built once per object. */
 interface Sample {
   readonly metricName?: string
   readonly labels?: Readonly<Record<string, string | number>>
@@ -70,10 +70,10 @@ interface Sample {
   readonly exemplar?: { readonly labelSet: Labels; readonly value: number; readonly timestamp: number }
 }
 
-/** All samples of one name at a scrape. */
+/** All samples of one metric in a scrape. */
 class Family {
   readonly #values: Sample[] = []
-  /** By labels, where the same ones may come again. */
+  /** Samples by labels, if several with the same labels are possible. */
   readonly #merged: Map<string, Sample> | undefined
   readonly #name: string
   readonly #about: Omit<About, 'read'>
@@ -95,7 +95,10 @@ class Family {
     this.#values.push(sample)
   }
 
-  /** As a registry asks for it, once in a scrape. Each family is written in a turn of the event loop. */
+  /**
+   * The metric for a registry, which reads it once per scrape. Each family is written in its own turn of the event
+   * loop.
+   */
   asMetric(format: Format, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
     const get = async () => {
@@ -108,14 +111,14 @@ class Family {
 }
 
 /**
- * All metrics of one daemon. Components count plain numbers (counters.ts), which are put into a registry of prom-client
- * at a scrape: those of one component at one moment, so that they add up. Reading and writing are spread over turns of the event
- * loop.
+ * All metrics of a daemon. Components count plain numbers (flow/counters.ts). A scrape puts them into a prom-client
+ * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns
+ * of the event loop.
  */
 export class Metrics implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
   readonly #process = new Registry()
-  /** Whatever was shown once keeps its head. */
+  /** Families that were shown once keep their HELP and TYPE lines. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
   readonly #log: Logger
@@ -124,19 +127,21 @@ export class Metrics implements CounterSet {
 
   constructor(log: Logger) {
     this.#log = log
-    // What measures the delay of the event loop wakes the process this often: every 10 ms would cost more than 2,000 idle files.
+    // The measurement wakes the process at this interval. Every 10 ms would cost more than 2,000 idle files.
     collectDefaultMetrics({ register: this.#process, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
     for (const name of MISNAMED) this.#process.removeSingleMetric(name)
     const build = { version: packageVersion(), node: process.version }
-    this.series('gauge', 'sluice_build_info', 'Which program this is; always 1.', () => [{ labels: build, value: 1 }])
+    this.series('gauge', 'sluice_build_info', 'Version of Sluice and Node.js; always 1.', () => [
+      { labels: build, value: 1 },
+    ])
     for (const [name, about] of Object.entries(OF_COMPONENTS)) this.#known.set(name, about)
   }
 
-  /** The counters of a component; the same ones for the same id, so that counts survive a rebuilt pipeline. */
+  /** The counters of a component. The same id returns the same counters, so counts survive a rebuilt pipeline. */
   component(id: string, kind: Kind, type: string): ComponentCounters {
     const present = this.components.get(id)
     if (present && present.kind === kind && present.type === type) return present
-    // What another component of this id counted is not forgotten.
+    // Keep the counts of another component that had this id.
     if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
     const aside = `${id} ${kind} ${type}`
     const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type)
@@ -145,12 +150,12 @@ export class Metrics implements CounterSet {
     return counters
   }
 
-  /** Gauges of the daemon itself, without a component. */
+  /** Registers a gauge of the daemon, without a component. */
   daemonGauge(name: string, help: string, read: () => number): void {
     this.series('gauge', name, help, () => [{ labels: {}, value: read() }])
   }
 
-  /** A counter of the daemon itself, one series of `name`. */
+  /** Returns a counter of the daemon, one series of `name`. */
   daemonCounter(name: string, help: string, labels: Labels): { value: number } {
     const all = this.#counters.get(name) ?? []
     if (all.length === 0) this.series('counter', name, help, () => all)
@@ -160,12 +165,12 @@ export class Metrics implements CounterSet {
     return counter
   }
 
-  /** Series beside those of components, read at each scrape. */
+  /** Registers series that do not belong to components, read at each scrape. */
   series(type: 'counter' | 'gauge', name: string, help: string, read: NonNullable<About['read']>): void {
     this.#known.set(name, { type, help, read })
   }
 
-  /** Checks the balance of each component (ComponentCounters); counts and logs where it does not hold. */
+  /** Checks the balance of each component (see ComponentCounters). Counts and logs mismatches. */
   checkConservation(): boolean {
     let holds = true
     for (const c of this.components.values()) if (!this.#check(c)) holds = false
@@ -178,12 +183,12 @@ export class Metrics implements CounterSet {
     const before = this.#imbalances.get(c) ?? 0
     this.#imbalances.set(c, before + 1)
     if (before === 0) {
-      this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'events are not all accounted for')
+      this.#log.error({ code: 'SLUICE_CONSERVATION', component: c.id, ...off }, 'event counts do not add up')
     }
     return false
   }
 
-  /** The text of a scrape. */
+  /** The response to a scrape. */
   async render(format: Format = 'text'): Promise<Buffer> {
     await this.#refresh()
     const registry = new Registry<RegistryContentType>()
@@ -196,7 +201,7 @@ export class Metrics implements CounterSet {
   }
 
   async #ofComponents(format: Format): Promise<Iterable<Family>> {
-    // Components of different types that had one id after the other share the series that do not have the type.
+    // Components of different types that had the same id share the series without a type label.
     const shared = [...this.components].some(([key, { id }]) => key !== id)
     const families = new Map<string, Family>()
     const familyOf = (name: string, about: About): Family => {
@@ -241,7 +246,7 @@ export class Metrics implements CounterSet {
     })
   }
 
-  /** What every component counts. */
+  /** Adds the amounts that every component counts. */
   #readAmounts(c: ComponentCounters, to: (name: string) => Family): void {
     const { id, all } = this.#labelsOf(c)
     const add = (name: string, { events, bytes }: Amount, labels: Partial<Sample> = { sharedLabels: all }) => {
@@ -260,7 +265,7 @@ export class Metrics implements CounterSet {
     to('sluice_conservation_errors_total').add({ sharedLabels: id, value: this.#imbalances.get(c) ?? 0 })
   }
 
-  /** What components of its type count besides. */
+  /** Adds the metrics specific to the component's type. */
   #readOwn(c: ComponentCounters, to: (name: string, about: About) => Family, format: Format): void {
     const { id } = this.#labelsOf(c)
     for (const [name, all] of c.series) {
@@ -300,7 +305,7 @@ export class Metrics implements CounterSet {
   }
 }
 
-/** The upper bound of a bucket; a float in OpenMetrics. */
+/** The upper bound of a bucket as a label; a float in OpenMetrics. */
 function bound(value: number, format: Format): string {
   if (!Number.isFinite(value)) return '+Inf'
   return format === 'openmetrics' && Number.isInteger(value) ? value.toFixed(1) : String(value)

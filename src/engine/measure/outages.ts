@@ -2,10 +2,13 @@ import type { ComponentConfig } from '../../config/load.js'
 import type { Delivery } from '../../flow/delivery/delivery.js'
 import type { OutageState } from '../../flow/delivery/outage.js'
 
-/** How delivery has gone so far, by destination: an outage keeps its begin and its count over a reload. */
+/** Delivery state by destination, which preserves the start and the failure count of an outage across a reload. */
 export type Outages = ReadonlyMap<string, OutageState>
 
-/** A destination of another type is another one. Other options are not: they may be an attempt to end the outage. */
+/**
+ * A destination of another type is another destination. Changed options do not matter: they may be an attempt to end
+ * the outage.
+ */
 const nameOf = (type: string, id: string | undefined) => `${type} ${id}`
 
 export function outagesOf(

@@ -1,15 +1,15 @@
 import type { ComponentCounters } from '../../flow/counters.js'
 
-/** A part of the pipeline that takes events and gives them on. */
+/** A part of the pipeline that takes and passes on events. */
 export interface Watched {
   readonly id: string
-  /** Another number whenever it took or gave something. */
+  /** Changes whenever the part takes or passes on something. */
   moved(): number
-  /** Whether it has something to do and nothing that it rightly waits for: room behind it, a receiver, a disk, a time. */
+  /** Whether it has work and no good reason to wait: space downstream, a receiver, a disk, a time. */
   owes(): boolean
 }
 
-/** What a component took out of its queue, and what became of events in it. */
+/** A number that changes whenever a component takes or finishes events. */
 function movedBy({ received, queued, passed, aside, discards, emittedEvents, failures }: ComponentCounters): number {
   let moved = received.events - queued.events + passed.events + emittedEvents.events
   for (const amounts of [aside, discards]) for (const { events } of amounts.values()) moved += events
@@ -22,19 +22,19 @@ export function watched(id: string, part: { readonly owes: boolean }, counters: 
 }
 
 /**
- * Finds the stages that stand still though they owe something. It goes by looks, not by time: a process that was stopped
- * for a while, or had no processor, has not been looked at meanwhile.
+ * Detects stages that are stuck. It counts inspections rather than time: while the process is stopped or gets no CPU,
+ * there are no inspections.
  */
 export class ProgressWatch {
-  readonly #looks: number
+  readonly #inspections: number
   #seen = new Map<Watched, { moved: number; stillFor: number }>()
 
-  /** Standing still in so many looks in a row, and at the one before them, is being stuck. */
-  constructor(looks: number) {
-    this.#looks = looks
+  /** A stage is stuck if it made no progress between this many consecutive inspections. */
+  constructor(inspections: number) {
+    this.#inspections = inspections
   }
 
-  /** Ids of those that are stuck. */
+  /** Inspects the stages. Returns the ids of those that are stuck. */
   look(stages: readonly Watched[]): string[] {
     const seen = new Map<Watched, { moved: number; stillFor: number }>()
     for (const stage of stages) {
@@ -44,6 +44,6 @@ export class ProgressWatch {
       seen.set(stage, { moved, stillFor: before?.moved === moved ? before.stillFor + 1 : 0 })
     }
     this.#seen = seen
-    return [...seen].flatMap(([{ id }, { stillFor }]) => (stillFor >= this.#looks ? [id] : []))
+    return [...seen].flatMap(([{ id }, { stillFor }]) => (stillFor >= this.#inspections ? [id] : []))
   }
 }

@@ -4,37 +4,37 @@ import { REJECTED } from '../../core/options/delivery-options.js'
 import { DISCARDED } from '../../core/processor.js'
 import { type ComponentCounters, GIVEN_BACK } from '../../flow/counters.js'
 
-/** What became of the events of a run. Counts are events since the start of the process. */
+/** What happened to the events of a run. Counts since the start of the process. */
 export interface Totals {
-  /** What the sources read. */
+  /** Events read by sources. */
   readonly received: number
-  /** What processors made, by component. Missing where none did. */
+  /** Events created by processors, by component. Missing if there are none. */
   readonly emitted?: Readonly<Record<string, number>>
-  /** What became part of the events that processors made, by component. Missing where nothing did. */
+  /** Events merged by processors into emitted ones, by component. Missing if there are none. */
   readonly consumed?: Readonly<Record<string, number>>
   /**
-   * What passed every component on its way, each event once, however many destinations took it:
-   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing where no such
-   * number exists, because one event has several ways through processors, was discarded at several places, or went
-   * through the pipeline a second time after a reload, so that it may have been discarded or consumed twice.
+   * Events that passed every component on their way, each counted once regardless of the number of destinations:
+   * received + all of `emitted` = passed + all of `discarded` + all of `consumed` + undelivered. Missing if there is no
+   * such number: an event has several ways through processors, was discarded in several places, or passed through the
+   * pipeline a second time after a reload, so that it may have been discarded or consumed twice.
    */
   readonly passed?: number
   /** By component, then by reason. */
   readonly discarded: Readonly<Record<string, Readonly<Record<string, number>>>>
-  /** What each destination accepted, those that read side outputs included. */
+  /** Events accepted by each destination, including readers of side outputs. */
   readonly delivered: Readonly<Record<string, number>>
-  /** What was read in this run and is neither delivered nor discarded, each event once. */
+  /** Events read in this run and neither delivered nor discarded, each counted once. */
   readonly undelivered: number
 }
 
 export type TotalsOf = Pick<Config, 'processors' | 'destinations'>
 
 export interface Counted {
-  /** The counters of all components that there were, by id. */
+  /** The counters of all components that existed, by id. */
   readonly components: ReadonlyMap<string, ComponentCounters>
-  /** Events that disk buffers held at the start, by destination: they were received in an earlier run. */
+  /** Events that disk buffers held at the start, by destination. They were received in an earlier run. */
   readonly heldBefore: ReadonlyMap<string, number>
-  /** Everything that is under way in the pipeline, in components and between them. */
+  /** Events in the pipeline, within components and between them. */
   readonly underWay: number
 }
 
@@ -53,14 +53,14 @@ export function totalsOf(config: TotalsOf, { components, heldBefore, underWay }:
     if (kind === 'source') received += read.events
     if (kind === 'destination') delivered[id] = (delivered[id] ?? 0) + passed.events
     for (const [reason, { events }] of discards) {
-      // What a removed component gave back came again elsewhere.
+      // Events given back by a removed component arrived elsewhere again.
       if (reason === GIVEN_BACK) continue
       discarded[id] ??= {}
       discarded[id][reason] = (discarded[id][reason] ?? 0) + events
     }
   }
   const ways = new Ways(config)
-  // What several destinations hold is counted once, below.
+  // Events held by several destinations are counted once, below.
   for (const counters of components.values()) {
     if (counters.kind === 'destination' || ways.aside.has(counters.id)) undelivered -= counters.held().events
   }
@@ -88,15 +88,15 @@ function addTo(sums: Record<string, number>, id: string, events: number): void {
 
 const sumOf = (sums: Readonly<Record<string, number>>) => Object.values(sums).reduce((sum, events) => sum + events, 0)
 
-/** What a destination holds of this run, and whether it discarded anything. */
+/** The events that a destination holds from this run, and whether it discarded any. */
 interface Place {
   readonly held: number
   readonly discards: boolean
-  /** It discarded events, and some of them may be of an earlier run. */
+  /** It discarded events, some of which may be from an earlier run. */
   readonly unclear: boolean
 }
 
-/** Buffers are first in, first out: what was held before leaves before anything of this run. */
+/** Buffers are first in, first out: events held before leave before those of this run. */
 function placeOf(counters: ComponentCounters | undefined, heldBefore: number): Place {
   if (!counters) return { held: 0, discards: false, unclear: false }
   const dropped = [...counters.discards].reduce(
@@ -108,8 +108,9 @@ function placeOf(counters: ComponentCounters | undefined, heldBefore: number): P
 }
 
 /**
- * Whether what the destinations of one output hold and discard can be told apart: each takes the same events in the
- * same order, so what they hold is the end of that of the one that holds most. What two discard may overlap.
+ * Whether the held and discarded events of the destinations of one output can be determined. All take the same events
+ * in the same order, so the events they hold are the tail of those of the destination that holds most. Discards of
+ * two destinations may overlap.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -117,13 +118,13 @@ function isOnce(end: readonly Place[]): boolean {
   return discarding.length === 0 || end.every(place => place.held === 0 || place.discards)
 }
 
-/** How events go through a configuration. */
+/** The ways of events through a configuration. */
 class Ways {
-  /** Groups of destinations that take the same events. */
+  /** Groups of destinations with the same inputs. */
   readonly ends: readonly (readonly string[])[]
-  /** What lies behind side outputs alone: its events were discarded, or refused, before. */
+  /** Components reached only through side outputs. Their events were discarded or rejected before. */
   readonly aside: ReadonlySet<string>
-  /** One event has more than one way. */
+  /** Whether an event can take more than one way. */
   readonly several: boolean
 
   constructor({ processors, destinations }: TotalsOf) {
@@ -155,7 +156,10 @@ class Ways {
   }
 }
 
-/** All but those of discarded and rejected events. Another output than the main one, as of a route, is on the way too. */
+/**
+ * All inputs except outputs of discarded and rejected events. Other side outputs, such as those of a route, are on
+ * the way.
+ */
 function inputsOnWay(inputs: readonly string[]): string[] {
   return inputs.filter(input => ![DISCARDED, REJECTED].includes(splitInput(input)[1] ?? ''))
 }

@@ -10,48 +10,48 @@ import { makeFolder } from '../../lib/files/make-folder.js'
 import { after, type Clock } from '../../lib/time.js'
 
 /**
- * Saved positions: a file per source in `data_dir/checkpoints`, of two lines: what it is and the checksum of the
- * second, and the source's document. Invariants: a file is replaced as a whole, and the one before it is kept, so
- * that a damaged one costs a second of repetition. Nothing that happens to these files ends the daemon: what cannot
- * be written is tried again, what is damaged is set aside. A file that cannot be read, or is of a later format, is
- * neither missing nor damaged: its source waits until it can be read.
+ * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the second
+ * line, and the document of the source. Invariants: a file is replaced atomically and the previous one is kept, so a
+ * damaged file costs a second of repetition. No problem with these files ends the daemon: failed writes are retried,
+ * damaged files are set aside. A file that cannot be read, or has a later format, counts as neither missing nor damaged:
+ * its source waits until it can be read.
  */
 
 const FORMAT = 1
 const INTERVAL_MS = 1000
-/** Making a document takes at most this share of the time of the process. */
+/** Building documents takes at most 1/20 of the time of the process. */
 const BUSY_SHARE = 20
-/** Writing takes at most this share of the time, in which other work may make it wait. */
+/** Writing takes at most 1/4 of the time, including waits for other work. */
 const WRITING_SHARE = 4
 const RETRY_MAX_MS = 30_000
-/** Damaged files kept for each source. */
+/** Number of damaged files kept per source. */
 const MAX_CORRUPT = 5
 
-/** Where the positions of a source are saved; with `.1` behind it, those of the save before. */
+/** The file with a source's saved positions. With `.1` appended, those of the previous save. */
 export function checkpointPath(dataDir: string, source: string): string {
   return join(dataDir, 'checkpoints', `${encodeURIComponent(source)}.json`)
 }
 
-/** Positions that could not be saved the last time that it was tried. */
+/** Positions whose last save failed. */
 export interface UnsavedPositions {
   readonly source: string
   readonly file: string
   readonly error: string
-  /** When they were saved before; undefined: not in this run. */
+  /** When they were last saved; undefined: not in this run. */
   readonly savedAt: number | undefined
 }
 
 export interface CheckpointStore {
   /** The positions of one source. */
   forSource(id: string): Checkpoints
-  /** Writes everything that changed; false when something could not be written (it was logged). */
+  /** Writes all changes; false if a write failed (which was logged). */
   flush(): Promise<boolean>
-  /** Nobody uses the positions of this source any more; who asks for them next reads what is on the disk. */
+  /** Closes the positions of a source. The next `forSource` reads them from disk. */
   release(id: string): void
-  /** No more writing. */
+  /** Stops writing. */
   close(): void
   unsaved(): UnsavedPositions[]
-  /** Failed writes, and damaged files found, so far. */
+  /** Failed writes and damaged files so far. */
   readonly counts: Readonly<CheckpointCounts>
 }
 
@@ -61,7 +61,7 @@ interface CheckpointCounts {
   corrupt: number
 }
 
-/** Opens the store in `dataDir`, which this process holds the lock of. */
+/** Opens the store in `dataDir`; this process must hold its lock. */
 export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, intervalMs = INTERVAL_MS): CheckpointStore {
   const folder = join(dataDir, 'checkpoints')
   const counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
@@ -113,7 +113,7 @@ class SourceCheckpoints implements Checkpoints {
   #dirty = false
   #savedAt = 0
   #writing: Promise<void> | undefined
-  /** No write before this time, of the monotonic clock. */
+  /** Monotonic time before which nothing is written. */
   #notBefore = 0
   #cancel: (() => void) | undefined
   #failures = 0
@@ -182,7 +182,7 @@ class SourceCheckpoints implements Checkpoints {
     this.#cancel = undefined
   }
 
-  /** Writes the present state; rejects when that fails, which was logged and counted then. */
+  /** Writes the current state. Rejects if that fails, after logging and counting the error. */
   #write(urgent = false): Promise<void> {
     this.#writing ??= this.#save(urgent).finally(() => {
       this.#writing = undefined
@@ -191,7 +191,7 @@ class SourceCheckpoints implements Checkpoints {
     return this.#writing
   }
 
-  /** `urgent`: it was asked for, and does not put off the next save that is due. */
+  /** `urgent`: written on request, without delaying the next scheduled save. */
   async #save(urgent: boolean): Promise<void> {
     const { clock, intervalMs, counts } = this.#shared
     if (!this.#snapshot) return
@@ -211,7 +211,7 @@ class SourceCheckpoints implements Checkpoints {
       const now = clock.now()
       const restMs = Math.max(urgent ? 0 : intervalMs, BUSY_SHARE * busyMs, WRITING_SHARE * (now - started))
       this.#notBefore = Math.max(this.#notBefore, now + restMs)
-      if (this.#loggedCause) this.#shared.log.info({ source: this.#id }, 'positions are saved again')
+      if (this.#loggedCause) this.#shared.log.info({ source: this.#id }, 'positions can be saved again')
       this.#loggedCause = ''
     } catch (error) {
       this.#dirty = true
@@ -229,18 +229,18 @@ class SourceCheckpoints implements Checkpoints {
     this.#loggedCause = cause
     this.#shared.log.error(
       { code: 'SLUICE_CHECKPOINT_NOT_SAVED', source: this.#id, file: this.#path, cause, error: errorText(error) },
-      'positions cannot be saved; it is tried again, and until then a restart repeats what was delivered since',
+      'cannot save positions; retrying. A restart would deliver events since the last save again',
     )
   }
 
-  /** The newest document that is whole; null when there was one and none can be read. */
+  /** The newest intact document; null if there were documents but none is intact. */
   #load(): unknown {
     const newest = this.#loadFile(this.#path)
     if (newest.state === 'whole') return newest.document
     const before = this.#loadFile(`${this.#path}.1`)
     if (before.state === 'whole') {
       if (newest.state === 'damaged')
-        this.#reportDamaged('the positions of the save before are used; some lines may be repeated', newest.aside)
+        this.#reportDamaged('the previous save is used; some lines may be repeated', newest.aside)
       return before.document
     }
     if (newest.state === 'missing' && before.state === 'missing') return undefined
@@ -251,10 +251,10 @@ class SourceCheckpoints implements Checkpoints {
 
   #reportDamaged(meaning: string, aside: string | undefined): void {
     const fields = { code: 'SLUICE_CHECKPOINT_DAMAGED', source: this.#id, file: this.#path, set_aside: aside, meaning }
-    this.#shared.log.error(fields, 'saved positions are damaged and were set aside')
+    this.#shared.log.error(fields, 'saved positions are damaged; the file was renamed')
   }
 
-  /** Throws StateUnreadable for a file that is there and cannot be read. */
+  /** Throws StateUnreadable for an existing file that cannot be read. */
   #loadFile(path: string): Loaded {
     let text: string
     try {
@@ -270,12 +270,12 @@ class SourceCheckpoints implements Checkpoints {
       if (format === FORMAT && sum === crc32(document)) return { state: 'whole', document: JSON.parse(document) }
     } catch (error) {
       if (error instanceof NewerFormat) throw new StateUnreadable(path, error)
-      // Torn, emptied, or not ours: as with a wrong checksum.
+      // Torn, empty, or not a checkpoint: treated like a wrong checksum.
     }
     return { state: 'damaged', aside: this.#setAside(path) }
   }
 
-  /** The new name; undefined when it could not be renamed. */
+  /** Renames a damaged file. Returns the new name; undefined if renaming failed. */
   #setAside(path: string): string | undefined {
     this.#shared.counts.corrupt++
     try {
@@ -287,7 +287,7 @@ class SourceCheckpoints implements Checkpoints {
       renameSync(path, aside)
       return aside
     } catch {
-      // It stays where it is, and is replaced by the next save.
+      // The file stays in place; the next save replaces it.
       return undefined
     }
   }

@@ -5,15 +5,15 @@ import { StateUnreadable } from '../../core/unreadable.js'
 import { makeFolderSync } from '../../lib/files/make-folder.js'
 
 /**
- * One daemon per data folder. A lock is a file `lock.N` that says which process took it. The highest N counts; it
- * binds as long as its process lives. Whoever finds it abandoned makes `lock.N+1`: only one can, since a hard link is
- * made only where no file of that name is, and it appears with its content. Lower ones are removed by the holder only.
- * The holder's own file stays when it lets go, so that N never goes back.
+ * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts, and
+ * binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the link
+ * fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes lower
+ * numbers. Its own file remains after the release, so N never decreases.
  */
 
 export interface DataDirLock {
   release(): void
-  /** Takes the folder again if it was removed or replaced: true. Throws DataDirError when that is not possible. */
+  /** Takes the folder again, and returns true, if it was removed or replaced. Throws DataDirError if that fails. */
   renew(): boolean
 }
 
@@ -30,24 +30,24 @@ function adviceFor(error: unknown): string {
   switch (errorCode(error)) {
     case 'ENOSPC':
     case 'EDQUOT':
-      return 'free some space on its disk: without it no positions can be saved'
+      return 'free some disk space; positions cannot be saved without it'
     case 'EROFS':
       return 'mount its file system for writing'
     default:
-      return 'it must be a folder that this user may write to'
+      return 'it must be a folder that this user can write to'
   }
 }
 
 interface Holder {
   readonly pid: number
-  /** When the process started, in ticks since the boot: a pid is given away again. */
+  /** Start time of the process in ticks since boot, because pids are reused. */
   readonly started: string
   readonly boot: string
 }
 
 const LOCK = /^lock\.(\d{1,15})$/
 
-/** Creates the folder if it is missing, and takes it; throws DataDirError when another living process holds it. */
+/** Creates the folder if missing, and locks it; throws DataDirError if another living process holds it. */
 export function lockDataDir(dir: string): DataDirLock {
   const mine = JSON.stringify(identify(process.pid))
   let path = take(dir, mine)
@@ -84,7 +84,7 @@ function take(dir: string, mine: string): string {
   }
 }
 
-/** Whether the lock is still ours; also where that cannot be found out. */
+/** Whether the lock is still ours; also true if that cannot be determined. */
 function has(path: string, mine: string): boolean {
   try {
     return readFileSync(path, 'utf8') === mine
@@ -101,7 +101,7 @@ function acquire(dir: string, beside: string): string {
     if (holder && isAlive(holder)) {
       throw new DataDirError(
         'SLUICE_DATA_DIR_IN_USE',
-        `data_dir ${dir} is in use by another sluice, process ${holder.pid}; stop that one first, or give this one a data_dir of its own`,
+        `data_dir ${dir} is in use by another sluice, process ${holder.pid}; stop that process, or configure another data_dir`,
       )
     }
     const path = join(dir, `lock.${highest + 1}`)
@@ -112,7 +112,7 @@ function acquire(dir: string, beside: string): string {
       throw error
     }
     if (locksIn(dir).at(-1) !== highest + 1) {
-      // Ours was taken and let go, and taken on from there, since we looked.
+      // In the meantime our number was taken and released, and a later one taken.
       unlinkSync(path)
       continue
     }
@@ -121,20 +121,22 @@ function acquire(dir: string, beside: string): string {
   }
 }
 
-/** Their numbers, ascending. */
+/** The numbers of the lock files, ascending. */
 function locksIn(dir: string): number[] {
   return readdirSync(dir)
     .flatMap(name => LOCK.exec(name)?.slice(1, 2).map(Number) ?? [])
     .sort((a, b) => a - b)
 }
 
-/** Undefined when nobody holds it: it was let go, or says nothing that a process wrote. Throws StateUnreadable. */
+/**
+ * The holder; undefined if the lock was released or contains nothing that a process wrote. Throws StateUnreadable.
+ */
 function read(path: string): Holder | undefined {
   let text: string
   try {
     text = readFileSync(path, 'utf8')
   } catch (error) {
-    // Removed by a new holder, who has a higher number.
+    // Removed by a new holder with a higher number.
     if (errorCode(error) === 'ENOENT') return undefined
     // A living process may hold it.
     throw new StateUnreadable(path, error)
@@ -145,7 +147,7 @@ function read(path: string): Holder | undefined {
       return { pid, started, boot }
     }
   } catch {
-    // Damaged: a process that lives has written its own as a whole.
+    // Damaged: a living process has written its own completely.
   }
   return undefined
 }
@@ -155,7 +157,7 @@ function release(path: string): void {
     writeFileSync(`${path}.new`, '{}', { mode: 0o600 })
     renameSync(`${path}.new`, path)
   } catch {
-    // The process ends, and the lock with it.
+    // The lock ends with the process.
   }
 }
 
@@ -163,7 +165,7 @@ function isAlive(holder: Holder): boolean {
   const now = identify(holder.pid)
   if (now.started !== '') return now.started === holder.started && now.boot === holder.boot
   if (holder.started !== '') return false
-  // No /proc on this system: whether there is such a process has to do.
+  // Without /proc, only the existence of the process can be checked.
   try {
     process.kill(holder.pid, 0)
     return true
@@ -177,8 +179,8 @@ function identify(pid: number): Holder {
 }
 
 /**
- * Field 22 of /proc/PID/stat, behind the command's name, which may hold anything. Empty: no such process, one that
- * has ended and only waits to be noticed, or no /proc.
+ * Field 22 of /proc/PID/stat, after the command name, which may contain any characters. Empty if there is no such
+ * process, it is a zombie, or there is no /proc.
  */
 function startOf(pid: number): string {
   const stat = readText(`/proc/${pid}/stat`)

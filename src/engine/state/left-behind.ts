@@ -5,19 +5,19 @@ import { findOrphans, type Orphan } from './orphans.js'
 import { renamesOf } from './renames.js'
 import { findRepeats } from './repeats.js'
 
-/** A configuration has no destination for events that wait in disk buffers: nobody would deliver them. */
+/** A configuration has no destination for events in disk buffers, so they would not be delivered. */
 export class EventsLeftBehind extends Error {
   readonly code = 'SLUICE_EVENTS_LEFT_BEHIND'
 
   constructor(buffers: readonly Pick<Orphan, 'id'>[]) {
     const ids = buffers.map(({ id }) => id).join(', ')
     super(
-      `the disk buffer of ${ids} holds events, and nobody would deliver them: set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them; it is tried again`,
+      `the disk buffer of ${ids} holds events that would not be delivered. Set "renamed_from: ${buffers[0]!.id}" on the destination that replaces it, keep ${ids} until it has delivered them, or list it in discard_orphans to delete them. The configuration is tried again`,
     )
   }
 }
 
-/** The disk buffers of destinations of `before` with events that `next` has no destination for. */
+/** The disk buffers of destinations of `before` whose events have no destination in `next`. */
 export async function leftBehind(before: Config, next: Config, log: Logger): Promise<Orphan[]> {
   const ids = before.destinations.flatMap(({ id, delivery }) => (delivery?.buffer.type === 'disk' ? [id] : []))
   if (ids.every(id => next.destinations.some(other => other.id === id && other.delivery?.buffer.type === 'disk')))
@@ -25,14 +25,14 @@ export async function leftBehind(before: Config, next: Config, log: Logger): Pro
   return (await leftInBuffers(next, log)).filter(({ id }) => ids.includes(id))
 }
 
-/** All disk buffers with events that `next` has no destination for. */
+/** All disk buffers whose events have no destination in `next`. */
 export async function leftInBuffers(next: Config, log: Logger): Promise<Orphan[]> {
   const taken = new Set(renamesOf(next).flatMap(({ from, buffered }) => (buffered ? [from] : [])))
   const orphans = await findOrphans(next, log)
   return orphans.filter(({ kind, id }) => kind === 'buffer' && !taken.has(id) && !next.discardOrphans.includes(id))
 }
 
-/** Why a start with `next` would lose sight of what `before` has left in data_dir; undefined: it would not. */
+/** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
 export async function objectionTo(next: Config, before: Config, log: Logger): Promise<Error | undefined> {
   const known = new Set(findRepeats(before).map(({ message }) => message))
   const repeats = findRepeats(next).filter(({ message }) => !known.has(message))

@@ -8,16 +8,16 @@ import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { recover } from '../../flow/disk-buffer/recovery.js'
 
 /**
- * Data in data_dir that belongs to no component of the configuration: what a source or destination left that was renamed
- * or removed, or that has no disk buffer any more. It is reported and kept until a component takes it over
- * (`renamed_from`) or the configuration lets it go (`discard_orphans`).
+ * Data in data_dir without a configured component: left by a source or destination that was renamed or removed, or
+ * that lost its disk buffer. It is reported and kept until a component takes it over (`renamed_from`) or the
+ * configuration deletes it (`discard_orphans`).
  */
 
 export type OrphanKind = 'checkpoint' | 'buffer' | 'dead_letters'
 
 export interface Orphan {
   readonly kind: OrphanKind
-  /** Of the component that it belonged to. */
+  /** Id of the component that it belonged to. */
   readonly id: string
   readonly path: string
   /** Undefined for positions, and for a buffer that cannot be read now. */
@@ -32,7 +32,7 @@ export type OrphanConfig = Pick<Config, 'dataDir' | 'sources' | 'processors' | '
 const NOT_FOUND: readonly (string | undefined)[] = ['ENOENT', 'ENOTDIR']
 const LF = 0x0a
 
-/** What an operator does about it. */
+/** Advice for the operator. */
 export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path'>): string {
   const letGo = `or list ${id} in discard_orphans to delete it.`
   switch (kind) {
@@ -45,7 +45,7 @@ export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path
   }
 }
 
-/** Everything in the data_dir that nobody uses. Nothing is changed. */
+/** Finds all data in data_dir without a component. Changes nothing. */
 export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Orphan[]> {
   const sources = new Set(config.sources.map(({ id }) => id))
   const keepers = [...config.destinations, ...config.processors.filter(({ onError }) => onError === 'dead_letter')]
@@ -72,7 +72,7 @@ export async function findOrphans(config: OrphanConfig, log: Logger): Promise<Or
   return found
 }
 
-/** Logs each of them, with what to do. */
+/** Logs each orphan with advice. */
 export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
   for (const orphan of orphans) {
     const { kind, id, path, events, bytes } = orphan
@@ -86,12 +86,12 @@ export function reportOrphans(orphans: readonly Orphan[], log: Logger): void {
     }
     log.warn(
       { ...fields, advice: adviceFor(orphan) },
-      'data_dir holds data of a component that is not configured; it is kept',
+      'data_dir contains data of a component that is not configured; it is kept',
     )
   }
 }
 
-/** Deletes the data of the ids that the configuration lets go. Returns what is left. */
+/** Deletes the data of the ids listed in discard_orphans. Returns what remains. */
 export async function discardOrphans(
   orphans: readonly Orphan[],
   { discardOrphans: ids }: Pick<Config, 'discardOrphans'>,
@@ -107,7 +107,7 @@ export async function discardOrphans(
     try {
       for (const part of kind === 'checkpoint' ? [path, `${path}.1`] : [path])
         await rm(part, { recursive: true, force: true })
-      log.warn({ kind, component: id, path, events, bytes }, 'deleted orphaned data, as discard_orphans says')
+      log.warn({ kind, component: id, path, events, bytes }, 'deleted orphaned data listed in discard_orphans')
     } catch (error) {
       left.push(orphan)
       log.error({ kind, component: id, path, error: errorText(error) }, 'cannot delete orphaned data')
@@ -116,7 +116,7 @@ export async function discardOrphans(
   return left
 }
 
-/** Ids of sources with saved positions, and the file of each. */
+/** Ids of sources with saved positions, with the file of each. */
 export function checkpointsIn(names: readonly string[], folder: string): Map<string, string> {
   const found = new Map<string, string>()
   for (const name of names) {
@@ -137,13 +137,13 @@ async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan |
     return { kind: 'buffer', id, path, events, bytes: end.byte - settled.byte, changedAt }
   } catch (error) {
     if (NOT_FOUND.includes(errorCode(error))) return undefined
-    // What cannot be read is not empty.
-    log.warn({ folder: path, error: errorText(error) }, 'cannot read a buffer that belongs to no destination')
+    // A buffer that cannot be read may hold events.
+    log.warn({ folder: path, error: errorText(error) }, 'cannot read a buffer without a destination')
     return { kind: 'buffer', id, path, events: undefined, ...(await sizeOf(path)), bytes: 0 }
   }
 }
 
-/** With the file before it, where there is none of that name. */
+/** Size and time of a file or, if it is missing, of the previous version. */
 async function sizeOf(path: string): Promise<{ bytes: number; changedAt: number }> {
   const found = await stat(path).catch(() => stat(`${path}.1`).catch(() => undefined))
   return { bytes: found?.size ?? 0, changedAt: found?.mtimeMs ?? 0 }
@@ -155,7 +155,7 @@ async function linesIn(path: string): Promise<number> {
     for await (const part of createReadStream(path) as AsyncIterable<Buffer>)
       for (let at = part.indexOf(LF); at >= 0; at = part.indexOf(LF, at + 1)) lines++
   } catch {
-    // As many as could be read.
+    // Count as much as could be read.
   }
   return lines
 }
@@ -165,7 +165,7 @@ async function namesIn(path: string, log: Logger): Promise<string[]> {
     return (await readdir(path)).sort()
   } catch (error) {
     if (!NOT_FOUND.includes(errorCode(error)))
-      log.warn({ folder: path, error: errorText(error) }, 'cannot look for orphaned data')
+      log.warn({ folder: path, error: errorText(error) }, 'cannot list the folder to find orphaned data')
     return []
   }
 }
@@ -178,7 +178,7 @@ function idOf(encoded: string): string {
   }
 }
 
-/** Those that are still there: an operator may have dealt with them by hand. */
+/** The orphans that still exist: an operator may have removed some. */
 export function stillThere(orphans: readonly Orphan[]): Orphan[] {
   return orphans.filter(({ path }) => existsSync(path) || existsSync(`${path}.1`))
 }

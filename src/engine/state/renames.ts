@@ -14,16 +14,16 @@ import { deadLetterPath } from '../dead-letter.js'
 import { checkpointPath } from './checkpoints.js'
 
 /**
- * Carries the data of a renamed component over to its new id (`renamed_from`). Invariants: nothing that the new id has
- * already is replaced; each step can be repeated, so a crash in between costs nothing; what cannot be carried over stays
- * where it is and is reported as orphaned.
+ * Moves the data of a renamed component to its new id (`renamed_from`). Invariants: existing data of the new id is
+ * never replaced. Each step can be repeated, so a crash costs nothing. Data that cannot be moved stays in place and
+ * is reported as orphaned.
  */
 
 export interface Rename {
   readonly kind: 'source' | 'destination'
   readonly from: string
   readonly to: string
-  /** Whether the new one has a disk buffer. */
+  /** Whether the renamed component has a disk buffer. */
   readonly buffered: boolean
 }
 
@@ -35,7 +35,7 @@ export function renamesOf({ sources, destinations }: Components): Rename[] {
   )
 }
 
-/** Undoes the renames of `failed` for `config`, which runs again in its place. */
+/** Reverses the renames of `failed` for `config`, which runs again instead. */
 export function renamesBack(failed: Components, config: Components): Rename[] {
   const all = [...config.sources, ...config.destinations]
   return renamesOf(failed).flatMap(({ kind, from, to }) => {
@@ -45,7 +45,7 @@ export function renamesBack(failed: Components, config: Components): Rename[] {
   })
 }
 
-/** Nothing of these components runs. */
+/** Moves the data of all renames. None of these components may be running. */
 export async function carryOver(dataDir: string, renames: readonly Rename[], log: Logger): Promise<void> {
   for (const { kind, from, to, buffered } of renames) {
     const step = async (what: string, work: () => Promise<boolean>) => {
@@ -54,7 +54,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
       } catch (error) {
         log.error(
           { code: 'SLUICE_NOT_CARRIED_OVER', component: to, renamed_from: from, error: errorText(error) },
-          `cannot take over the ${what} of the renamed component; it is tried again at the next start or reload`,
+          `cannot take over the ${what} of the renamed component; retrying at the next start or reload`,
         )
       }
     }
@@ -69,7 +69,7 @@ export async function carryOver(dataDir: string, renames: readonly Rename[], log
 
 async function carryPositions(old: string, own: string): Promise<boolean> {
   if (existsSync(own)) return false
-  // The one before goes first: as long as `old` is there, this is not done.
+  // The previous file moves first: while `old` exists, the move is incomplete.
   const before = await renamed(`${old}.1`, `${own}.1`)
   const carried = (await renamed(old, own)) || before
   if (carried) await syncFolder(dirname(own))
@@ -79,7 +79,7 @@ async function carryPositions(old: string, own: string): Promise<boolean> {
 async function carryBuffer(old: string, own: string, log: Logger): Promise<boolean> {
   if (!existsSync(old)) return false
   if (existsSync(own)) {
-    // Its events come first: the other buffer is taken over when they are delivered.
+    // Its events must be delivered first; then the other buffer is taken over.
     const { settled, end } = await recover(folderOnDisk(own), log, true)
     const others = (await readdir(own)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
     if (end.event > settled.event || others.length > 0) return false
@@ -108,7 +108,7 @@ async function carryDeadLetters(old: string, own: string): Promise<boolean> {
   )
 }
 
-/** Whether there was something to rename. */
+/** Returns whether the file existed. */
 async function renamed(from: string, to: string): Promise<boolean> {
   try {
     await rename(from, to)

@@ -6,8 +6,8 @@ import { checkpointPath } from './checkpoints.js'
 import { checkpointsIn, type OrphanConfig } from './orphans.js'
 
 /**
- * Finds sources that would start again with what a source that is not configured any more has read: most likely it was
- * renamed. They would deliver everything twice or, with `read_from: end`, skip what was not delivered.
+ * Finds sources that would read again what a source that is no longer configured has read; most likely it was
+ * renamed. They would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Problem[] {
   const configured = new Set(sources.flatMap(({ id, renamedFrom }) => [id, ...(renamedFrom ? [renamedFrom] : [])]))
@@ -21,13 +21,13 @@ export function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig):
       const [first, ...more] = definition.overlaps!(options, documentIn(path))
       if (first === undefined) return []
       const what = more.length > 0 ? `${first} and ${more.length} more` : first
-      const message = `would read ${what} from the beginning: the source ${other}, which has read this, is not configured any more. Set "renamed_from: ${other}" to continue where it left off, or list ${other} in discard_orphans to start from the beginning`
+      const message = `would read ${what} from the beginning: the source ${other}, which has read it, is no longer configured. Set "renamed_from: ${other}" to continue where it left off, or list ${other} in discard_orphans to start from the beginning`
       return [{ file: '', line: 1, column: 1, ...place, path: `sources.${id}`, message }]
     })
   })
 }
 
-/** Throws ConfigError for what `findRepeats` finds. */
+/** Throws ConfigError if `findRepeats` finds any. */
 export function refuseRepeats(config: Config): void {
   const problems = findRepeats(config)
   if (problems.length > 0) throw new ConfigError(problems)
@@ -46,13 +46,13 @@ function namesIn(dataDir: string): string[] {
   }
 }
 
-/** The saved positions; undefined when they cannot be read. */
+/** The saved positions; undefined if they cannot be read. */
 function documentIn(path: string): unknown {
   for (const file of [path, `${path}.1`]) {
     try {
       return JSON.parse(readFileSync(file, 'utf8').split('\n')[1] ?? '')
     } catch {
-      // Missing or damaged: the one before may be whole.
+      // Missing or damaged: the previous file may be intact.
     }
   }
   return undefined

@@ -53,7 +53,7 @@ export function troublesOf(view: DaemonView): Trouble[] {
   for (const [id, errors] of scrape.by('component_id', 'sluice_conservation_errors_total')) {
     if (errors > 0)
       troubles.push({
-        what: `${id}: events are not all accounted for`,
+        what: `${id}: event counts do not add up`,
         todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
       })
   }

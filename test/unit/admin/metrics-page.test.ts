@@ -95,7 +95,7 @@ t.test('the text of Prometheus, and OpenMetrics', async t => {
   const text = await get({ 'accept-encoding': 'identity' })
   t.match(text, { type: 'text/plain; version=0.0.4; charset=utf-8', encoding: null })
   for (const line of [
-    '# HELP sluice_component_sent_events_total Events that the component passed on, or that its receiver accepted.',
+    '# HELP sluice_component_sent_events_total Events passed on by the component or accepted by its receiver.',
     '# TYPE sluice_component_sent_events_total counter',
     'sluice_component_sent_events_total{component_id="up",component_kind="destination",component_type="http"} 2',
     'sluice_component_discarded_events_total{component_id="up",component_kind="destination",component_type="http",reason="status_400"} 1',

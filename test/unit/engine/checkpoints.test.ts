@@ -97,7 +97,7 @@ t.test('a damaged file costs one save, two cost all, and neither ends anything',
     const one = open(dir)
     t.match(one.store.forSource('a').read(), { version: 2 }, what)
     t.equal(one.store.counts.corrupt, 1)
-    t.match(one.log, [{ level: 50, file: path, set_aside: /a\.json\.corrupt-/, meaning: /save before/ }])
+    t.match(one.log, [{ level: 50, file: path, set_aside: /a\.json\.corrupt-/, meaning: /previous save/ }])
     t.notOk(existsSync(path))
     writeFileSync(path, whole)
     damage(path)

@@ -180,7 +180,7 @@ t.test('replaced again and again under traffic: nothing is lost, nothing comes t
   )
   await it.end(t)
   t.same(
-    readdirSync(join(it.folder, 'state')).filter(name => name.startsWith('rehearsal')),
+    readdirSync(join(it.folder, 'state')).filter(name => name.startsWith('dry-run')),
     [],
   )
 })
@@ -312,7 +312,7 @@ t.test('what cannot be built changes nothing', async t => {
   await t.rejects(it.replace(SHAPES[1]!), { message: /ending/ })
 })
 
-t.test('what could be built in rehearsal only leaves nothing behind', async t => {
+t.test('a dry run leaves nothing behind', async t => {
   const buffered = `a: { type: collect, ${INPUTS}, buffer: { type: disk, max_bytes: 10MiB } }`
   const it = await start(t, `destinations: { ${buffered} }`)
   await it.send(5)

@@ -283,7 +283,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     async replace(config: Config, { keepsEvents }: ReplaceOptions) {
       await rehearse(config)
       await it.replacing
-      if (it.ending) throw new NotNow('it is ending')
+      if (it.ending) throw new NotNow('Sluice is stopping')
       if (keepsEvents && it.left.length > 0) throw new EventsLeftBehind(it.left)
       it.ran.push(config)
     },
