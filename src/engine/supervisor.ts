@@ -92,7 +92,7 @@ export class Supervisor {
       )
     await carryOver(config.dataDir, renamesOf(config), runtime.log)
     supervised.by = new Supervisor(config, all, await Engine.build(config, all), wentBack)
-    await supervised.by.#lookForOrphans(config)
+    await supervised.by.#findOrphans(config)
     return supervised.by
   }
 
@@ -110,7 +110,7 @@ export class Supervisor {
     })
   }
 
-  async #lookForOrphans(config: Config): Promise<void> {
+  async #findOrphans(config: Config): Promise<void> {
     const { log } = this.#runtime
     this.#orphans = await findOrphans(config, log)
     reportOrphans(
@@ -196,7 +196,7 @@ export class Supervisor {
       carried = true
       await this.#carryOver([...renamesOf(config), ...(fallback ? [] : renamesBack(this.#config, config))])
       this.#engine = await Engine.build(config, this.#runtime, handover)
-      await this.#lookForOrphans(config)
+      await this.#findOrphans(config)
       this.#config = config
       this.#fallback = fallback
       this.#broken = undefined

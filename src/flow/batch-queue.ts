@@ -4,46 +4,46 @@ import { type Amount, add } from './counters.js'
 import { STREAM_DEPTH } from './side-output.js'
 
 /**
- * Where batches wait before a destination: in memory (delivery/delivery.ts) or on the disk (disk-buffer/disk-buffer.ts).
- * It takes one batch after the other, lets the next one in when it has room, and settles `errored` what it still has
- * when it gives up.
+ * Where batches wait before a destination: in memory (delivery/delivery.ts) or on disk (disk-buffer/disk-buffer.ts). It
+ * accepts one batch at a time, the next one when it has room. When it gives up, it settles the remaining batches as
+ * `errored`.
  */
 export abstract class BatchQueue extends Writable {
-  /** What was settled `errored`. It stays in flight until it comes again. */
+  /** Amount settled as `errored`. It stays in flight until it arrives again. */
   protected readonly givenBack: Amount = { events: 0, bytes: 0 }
   #isOver = false
-  /** Lets in the next batch. */
+  /** Accepts the next batch. */
   #accept: (() => void) | undefined
-  /** Set when no batch follows any more. */
+  /** Set when no more batches will arrive. */
   #finish: (() => void) | undefined
 
   constructor(autoDestroy: boolean) {
     super({ objectMode: true, highWaterMark: STREAM_DEPTH, autoDestroy })
   }
 
-  /** Events and bytes taken and not passed on. Those given back are among them. */
+  /** Events and bytes taken and not passed on, including those given back. */
   abstract inFlight(): Amount
 
-  /** Whether it has something to do, and nothing that it rightly waits for. */
+  /** Whether it has work and no good reason to wait. */
   abstract get owes(): boolean
 
-  /** Counts a batch as taken out of the queue of the stream. */
+  /** Counts a batch as taken from the stream's queue. */
   protected abstract count(batch: EventBatch): void
 
-  /** Keeps a batch, which has events. */
+  /** Stores a non-empty batch. */
   protected abstract put(batch: EventBatch): void
 
-  /** Does all that can be done now, and calls `letIn` when there is room, and `finish` when all is done. */
+  /** Does all that is possible now. Calls `letIn` when there is room, and `finish` when all is done. */
   protected abstract advance(): void
 
-  /** Gives back what it has. Called once. */
+  /** Gives back all batches. Called once. */
   protected abstract abandon(): void
 
   protected get isOver(): boolean {
     return this.#isOver
   }
 
-  /** Whether no batch follows any more. */
+  /** Whether no more batches will arrive. */
   protected get isEnding(): boolean {
     return this.#finish !== undefined
   }
@@ -88,7 +88,7 @@ export abstract class BatchQueue extends Writable {
     batch.ack.settle('errored')
   }
 
-  /** Ends everything now. What is not settled is given back, to be read again. */
+  /** Ends immediately. Unsettled events are given back, to be read again. */
   protected giveUp(): void {
     if (this.#isOver) return
     this.#isOver = true

@@ -6,21 +6,21 @@ import { Share } from '../core/event/share.js'
 import { type BatchScope, type Decides, FAILED, MAIN } from '../core/processor.js'
 import { checkWritable, madeLine } from './made-batch.js'
 
-/** One batch in a processor: what is decided about its events. */
+/** One batch in a processor, with the decisions about its events. */
 export class BatchWork implements BatchScope {
   readonly signal: AbortSignal
   readonly batch: EventBatch
   readonly to: Uint8Array
-  /** The lines of what takes the place of events, by index. */
+  /** The lines of replacement events, by index. */
   replaced: Map<number, readonly string[]> | undefined = undefined
-  /** Why events failed, by index. */
+  /** Error messages of failed events, by index. */
   errors: Map<number, string> | undefined
-  /** Whether the processor threw, or decided something that its plan does not have. */
+  /** Whether the processor threw, or decided outside its plan. */
   hasBug = false
   readonly #shares: Set<Share>
-  /** Those that were taken since the processor was called last. */
+  /** Shares taken since the last call of the processor. */
   #taken: Share[] = []
-  /** While events are given to the processor one by one: the index of the one that it has. */
+  /** The index of the current event, while events are processed one by one. */
   #offset = 0
   #isOver = false
 
@@ -33,7 +33,7 @@ export class BatchWork implements BatchScope {
 
   replace(i: number, events: readonly Fields[]): void {
     this.#checkTime('replace')
-    // Written at once, so that what cannot be written fails this event alone.
+    // Encode now, so that fields that cannot be encoded fail only this event.
     const lines = events.map(madeLine)
     this.replaced ??= new Map()
     this.replaced.set(this.#offset + i, lines)
@@ -52,28 +52,28 @@ export class BatchWork implements BatchScope {
     this.errors.set(this.#offset + i, errorText(error))
   }
 
-  /** Afterwards the batch may leave at any time, and be settled. */
+  /** Throws after `process` has ended: the batch may then leave and be settled at any time. */
   #checkTime(what: string): void {
     if (!this.#isOver) return
     throw new Error(
-      `scope.${what}() was called after process() had ended for its batch; call it before process() returns, or before its promise resolves`,
+      `scope.${what}() was called after process() had ended for its batch; call it before process() returns or its promise resolves`,
     )
   }
 
-  /** The processor has decided on the batch. Throws where it modified an event in a way that cannot be written. */
+  /** Ends the work after `process`. Throws if the fields of a modified event cannot be encoded. */
   end(): void {
     for (const i of this.batch.modified()) checkWritable(this.batch.fields(i))
     this.#isOver = true
   }
 
-  /** The processor threw: nobody may have the shares that it had taken, and its events are still here. */
+  /** Releases the shares taken by a processor that threw; its events are still here. */
   #giveBackShares(): void {
     for (const share of this.#taken.splice(0)) share.settle('delivered')
   }
 
   /**
-   * After the processor threw: gives it the events one by one, as they were before. Those that make it throw again are
-   * FAILED, and all others as it decides now.
+   * After the processor threw: processes the original events one by one. Those that make it throw again are FAILED; its
+   * decisions about the others count.
    */
   async processEach(processor: Decides): Promise<void> {
     const { batch, to, signal } = this

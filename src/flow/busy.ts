@@ -1,10 +1,10 @@
 import type { ComponentMetrics } from '../core/component.js'
 import { systemClock } from '../lib/time.js'
 
-/** The shortest time that a share is taken of. */
+/** Minimum time over which a share is computed. */
 const WINDOW_MS = 10_000
 
-/** Which share of the time something could not take more work, over the last 10 to 20 seconds. */
+/** The share of time in which a component could not take more work, over the last 10 to 20 seconds. */
 export class Busy {
   #total = 0
   #since: number | undefined
@@ -23,7 +23,7 @@ export class Busy {
     if (now - this.#mark.at >= WINDOW_MS) this.#turn(now)
   }
 
-  /** 0: it waited for work all the time. 1: it was never free. */
+  /** 0: always waiting for work. 1: always busy. */
   get share(): number {
     const now = systemClock.now()
     if (now - this.#mark.at >= WINDOW_MS) this.#turn(now)
@@ -36,13 +36,13 @@ export class Busy {
   }
 
   #turn(now: number): void {
-    // After a pause in which nobody looked, the mark before is as old as that pause.
+    // After a period without calls, the previous mark is as old as that period.
     this.#before = this.#mark
     this.#mark = { at: now, total: this.#sum(now) }
   }
 }
 
-/** Shows the share at each scrape. */
+/** Registers a gauge of the share. */
 export function showUtilization(metrics: Pick<ComponentMetrics, 'gauge'>, busy: Busy): void {
   const help = 'Share of the last 10 to 20 seconds in which the component could not take more work.'
   metrics.gauge('sluice_component_utilization', help, () => busy.share)

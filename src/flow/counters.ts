@@ -12,25 +12,25 @@ export function add(amount: Amount, events: number, bytes: number): Amount {
   return amount
 }
 
-/** Both together. */
+/** The sum of two amounts. */
 export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
   return { events: a.events + b.events, bytes: a.bytes + b.bytes }
 }
 
-/** The amount of this name, which is added when it is not there. */
+/** The amount with this name, created if missing. */
 function amountOf(amounts: Map<string, Amount>, name: string): Amount {
   let amount = amounts.get(name)
   if (!amount) amounts.set(name, (amount = { events: 0, bytes: 0 }))
   return amount
 }
 
-/** The counters of components, by id; the same ones for the same id again. */
+/** The counters of components by id. The same id returns the same counters. */
 export interface CounterSet {
   component(id: string, kind: Kind, type: string): ComponentCounters
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
-/** Counters that nobody looks at. */
+/** Counters that are not exported. */
 export function looseCounters(): CounterSet {
   const components = new Map<string, ComponentCounters>()
   return {
@@ -43,17 +43,17 @@ export function looseCounters(): CounterSet {
   }
 }
 
-/** The reason of events that were in a component when a reload removed it. They went back to where they came from. */
+/** The reason of events in a component that a reload removed. They went back to where they came from. */
 export const GIVEN_BACK = 'given_back'
 
-/** Takes at most so much off `from`; returns how much it was. */
+/** Subtracts up to the given amount from `from`; returns the subtracted amount. */
 function takeOff(from: Amount, events: number, bytes: number): Amount {
   const taken = { events: Math.min(events, from.events), bytes: Math.min(bytes, from.bytes) }
   add(from, -taken.events, -taken.bytes)
   return taken
 }
 
-/** A series that a component made for itself. */
+/** A series registered by a component. */
 export interface Counter {
   readonly labels: Record<string, string>
   value: number
@@ -63,26 +63,26 @@ export interface Counter {
 export interface Series {
   readonly type: 'counter' | 'gauge'
   readonly help: string
-  /** What there is to show at this moment. */
+  /** The current samples. */
   read(): Iterable<{ labels: Record<string, string>; value: number; exemplar?: Exemplar }>
 }
 
 export interface Histogram {
   readonly help: string
-  /** Upper bounds, rising. */
+  /** Upper bounds, ascending. */
   readonly buckets: readonly number[]
-  /** How many fell below each bound (not cumulated), the last one beyond all. */
+  /** Observations per bucket (not cumulative); the last one is above all bounds. */
   readonly counts: number[]
-  /** The last one of each. */
+  /** The last exemplar of each bucket. */
   readonly exemplars: ((Exemplar & { readonly value: number }) | undefined)[]
   sum: number
 }
 
 /**
- * What one component counts, as plain numbers: cheap to raise, turned into Prometheus series only at a scrape.
- * Conservation: received + emitted = sent + discarded + consumed + in flight, where what is in flight is counted independently: by what
- * is in the queue before the component, and by what the component says that it holds. A component that is replaced
- * before it is done gives back what it holds. That stays in flight here until it comes again, and is received once.
+ * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus series.
+ * Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
+ * independently: those in the queue before the component and those that the component reports to hold. A component that
+ * is replaced early gives back what it holds. These events stay in flight until they arrive again, and are received once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string
@@ -91,26 +91,26 @@ export class ComponentCounters implements ComponentMetrics {
   readonly received: Amount = { events: 0, bytes: 0 }
   /** Sent to the main output, or accepted by the receiver. */
   readonly passed: Amount = { events: 0, bytes: 0 }
-  /** Sent to outputs beside the main one, by name. */
+  /** Sent to side outputs, by name. */
   readonly aside = new Map<string, Amount>()
-  /** Became part of what the component emits. */
+  /** Events merged into emitted ones. */
   readonly consumedEvents: Amount = { events: 0, bytes: 0 }
-  /** Of the component's own making. */
+  /** Events created by the component. */
   readonly emittedEvents: Amount = { events: 0, bytes: 0 }
   readonly discards = new Map<string, Amount>()
   readonly failures = new Map<string, number>()
   readonly queued: Amount = { events: 0, bytes: 0 }
-  /** Given back by a component that was replaced; it comes again. */
+  /** Given back by a replaced component; they arrive again. */
   readonly #givenBack: Amount = { events: 0, bytes: 0 }
-  /** Sources: what they passed on and got back. The next start or reload reads it again, or nobody can. */
+  /** Sources: events that were passed on and given back. The next start or reload reads them again, if possible. */
   readonly toRead: Amount = { events: 0, bytes: 0 }
-  /** Sources: whether events were passed on a second time, so that processors decided on them twice. */
+  /** Sources: whether events were passed on twice, so processors decided on them twice. */
   repeated = false
   readonly series = new Map<string, Series[]>()
   readonly histograms = new Map<string, Histogram>()
-  /** Brings what is shown at a scrape up to date. */
+  /** Updates values before a scrape. */
   beforeScrape: (() => Promise<void>) | undefined
-  /** What the component holds beyond its queue. */
+  /** What the component holds, in addition to its queue. */
   holds: () => Amount = () => ({ events: 0, bytes: 0 })
   readonly #counters = new Map<string, Counter>()
 
@@ -120,7 +120,7 @@ export class ComponentCounters implements ComponentMetrics {
     this.type = type
   }
 
-  /** A batch was put in the component's queue. */
+  /** Counts a batch put in the component's queue. */
   arrived(events: number, bytes: number): void {
     const again = takeOff(this.#givenBack, events, bytes)
     this.received.events += events - again.events
@@ -146,7 +146,7 @@ export class ComponentCounters implements ComponentMetrics {
     add(this.emittedEvents, events, bytes)
   }
 
-  /** A source passed events on. With `reads`, those that it got back and reads again were counted before. */
+  /** Counts events passed on by a source. With `reads`, events that were given back were already counted. */
   read(events: number, bytes: number, reads: boolean): void {
     const again = reads ? takeOff(this.toRead, events, bytes) : { events: 0, bytes: 0 }
     if (again.events > 0) this.repeated = true
@@ -208,7 +208,7 @@ export class ComponentCounters implements ComponentMetrics {
     return histogram
   }
 
-  /** The component is gone, and another may take its place: what it counted stays, what it showed of itself goes. */
+  /** The component is gone and may be replaced. Its counters stay; its gauges are removed. */
   retire(): void {
     Object.assign(this.#givenBack, this.inFlight())
     Object.assign(this.queued, { events: 0, bytes: 0 })
@@ -221,23 +221,23 @@ export class ComponentCounters implements ComponentMetrics {
     }
   }
 
-  /** The configuration has no such component any more: what it gave back does not come again. */
+  /** The component was removed from the configuration, so events given back will not arrive again. */
   abandon(): void {
     const { events, bytes } = takeOff(this.#givenBack, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
     if (events !== 0 || bytes !== 0) this.discarded(GIVEN_BACK, events, bytes)
   }
 
-  /** Events and bytes that are in the component now. */
+  /** Events and bytes in the component now. */
   held(): Amount {
     return sum(this.queued, this.holds())
   }
 
-  /** Events and bytes that are in the component, or come again because it was replaced. */
+  /** Events and bytes in the component, or given back by it and still to arrive again. */
   inFlight(): Amount {
     return sum(this.held(), this.#givenBack)
   }
 
-  /** How far the balance is off; 0 events and 0 bytes when every event is accounted for. */
+  /** The mismatch of the balance; 0 events and 0 bytes if every event is accounted for. */
   imbalance(): Amount {
     const off = this.inFlight()
     for (const { events, bytes } of [

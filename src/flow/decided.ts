@@ -6,10 +6,10 @@ import type { BatchWork } from './batch-work.js'
 import { lineBatch } from './made-batch.js'
 import type { SideOutput } from './side-output.js'
 
-/** The reason of events that are discarded because they could not be processed. */
+/** The discard reason of events that could not be processed. */
 export const PROCESSING_FAILED = 'processing_failed'
 
-/** The name of the field that says what went wrong when an event was processed. */
+/** The field with the error of an event that could not be processed. */
 const ERROR_FIELD = 'processing_error'
 
 export type StageMetrics = Pick<
@@ -20,15 +20,15 @@ export type StageMetrics = Pick<
 export interface DecidedContext {
   readonly id: string
   readonly metrics: StageMetrics
-  /** Of the events that take the place of others. */
+  /** The origin of replacement events. */
   readonly origin: Origin
   readonly onError: OnError
 }
 
-/** Gives a batch to whoever reads an output; the main one when it is left out. */
+/** Passes a batch to the readers of an output; default: the main one. */
 export type Hand = (batch: EventBatch, output?: SideOutput) => void
 
-/** Does with the events of a batch what was decided: counts them, and sends them where they go. */
+/** Carries out the decisions about a batch: counts its events and passes them on. */
 export class Decided {
   readonly #outputs: ReadonlyMap<string, SideOutput>
   readonly #context: DecidedContext
@@ -37,7 +37,7 @@ export class Decided {
   readonly #reasons: readonly string[]
   readonly #failedReason: number
   readonly #hand: Hand
-  /** 1 for the values that the column may have, except FAILED. */
+  /** 1 for the allowed values of the column, except FAILED. */
   readonly #possible = new Uint8Array(256)
   /** Sums by value of the column. */
   readonly #events = new Float64Array(256)
@@ -57,7 +57,7 @@ export class Decided {
     this.#possible[CONSUMED] = 1
   }
 
-  /** How many events failed. A decision that the plan does not have is a failure, too. */
+  /** Returns the number of failed events. A decision outside the plan is a failure, too. */
   failures(work: BatchWork): number {
     const { batch, to } = work
     let failures = 0
@@ -73,14 +73,14 @@ export class Decided {
     return failures
   }
 
-  /** Whether some of the events are to be kept as dead letters. */
+  /** Whether some of the events must be kept as dead letters. */
   needsLetters(work: BatchWork): boolean {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
   /**
-   * Every event goes where the column says; returns the events that are to be kept as dead letters. `failures` is what
-   * the method of this name returned.
+   * Sends every event where the column says; returns the events to keep as dead letters. `failures` is the result of
+   * the method of this name.
    */
   send(work: BatchWork, failures: number): EventBatch | undefined {
     const { batch, to } = work
@@ -104,7 +104,7 @@ export class Decided {
     this.#hand(batch)
   }
 
-  /** Gives events that failed the value of what happens to them. */
+  /** Applies `onError` to failed events. */
   #failed({ batch, to, errors, hasBug }: BatchWork): EventBatch | undefined {
     const { id, metrics, onError } = this.#context
     const letters = onError === 'dead_letter' ? batch.pick(i => to[i] === FAILED) : undefined
@@ -120,7 +120,7 @@ export class Decided {
     return letters
   }
 
-  /** Events in the place of others: what is before and behind them goes before and behind them. */
+  /** Sends a batch with replaced events in pieces, which preserves the order. */
   #inPieces(batch: EventBatch, to: Uint8Array, replaced: ReadonlyMap<number, readonly string[]>): void {
     const { metrics, origin } = this.#context
     for (let from = 0; from < batch.length; ) {
@@ -186,7 +186,10 @@ export class Decided {
     if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
   }
 
-  /** Puts `count` events of the batch into an output that somebody reads; whether these were all of the batch. */
+  /**
+   * Writes `count` events of the batch to an output if it has a reader. Returns whether these were all events of the
+   * batch.
+   */
   #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
     if (count === 0 || !output.connected || output.destroyed) return false
     const all = count === batch.length

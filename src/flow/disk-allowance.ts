@@ -1,11 +1,11 @@
-/** How much several buffers and dead-letter files may take on the disk together. */
+/** Disk space that buffers and dead-letter files share. */
 export interface DiskAllowance {
   readonly max: number
   /** Whether `bytes` more may be written. */
   hasRoom(bytes: number): boolean
   /**
-   * Counts what a file or folder takes from now on, in the place of what was counted for this path. `release` is called
-   * when there is no room: it removes what is not needed any more.
+   * Counts the size of a file or folder from now on, replacing an earlier registration of the path. `release` is called
+   * when there is no room, and removes data that is no longer needed.
    */
   count(path: string, bytes: () => number, release?: () => void): void
 }

@@ -7,7 +7,7 @@ import { sleep } from '../lib/time.js'
 import { countDeadLetters, type DeadLetters } from './dead-letters.js'
 import { PROCESSING_FAILED } from './decided.js'
 
-/** Between tries to write dead letters. */
+/** Time between attempts to write dead letters. */
 const RETRY_MS = 1000
 
 export interface FailedEventsContext {
@@ -16,7 +16,7 @@ export interface FailedEventsContext {
   readonly deadLetters?: DeadLetters | undefined
 }
 
-/** Keeps the events that a processor could not process as dead letters. */
+/** Writes the events that a processor could not process to the dead-letter queue. */
 export class FailedEvents {
   readonly #context: FailedEventsContext
   readonly #limit: LogLimit
@@ -31,17 +31,17 @@ export class FailedEvents {
     this.#ended = ended
   }
 
-  /** What is being written. */
+  /** The events being written. */
   get held(): EventBatch | undefined {
     return this.#held
   }
 
-  /** Whether the last try to write failed. */
+  /** Whether the last attempt to write failed. */
   get isUnwritable(): boolean {
     return this.#isUnwritable
   }
 
-  /** Writes dead letters until they are safe. At the end of the stage they are given back, to be processed again. */
+  /** Writes dead letters until they are safe. If the stage ends first, they are given back, to be processed again. */
   async keep(letters: EventBatch, [message = 'the event could not be processed']: readonly string[]): Promise<void> {
     const { log, metrics, deadLetters } = this.#context
     const error = new DeliveryError(message, { failure: 'reject', reason: PROCESSING_FAILED })
@@ -53,12 +53,12 @@ export class FailedEvents {
         this.#isUnwritable = true
         metrics.failed('dead_letter')
         const limited = this.#limit.next('dead_letter')
-        const text = 'dead letters cannot be written; it is tried again, and nothing goes on until then'
+        const text = 'cannot write dead letters; retrying, and no event passes the processor until then'
         if (limited) log.error({ code: 'SLUICE_DEAD_LETTER', error: errorText(error), ...limited }, text)
         await sleep(RETRY_MS, this.#ended)
         continue
       }
-      // What was given back during the write comes again, and is counted then.
+      // Events given back during the write arrive again, and are counted then.
       if (this.#ended.aborted) break
       this.#held = undefined
       this.#isUnwritable = false

@@ -3,16 +3,16 @@ import type { EventBatch } from '../core/event/batch.js'
 import type { ComponentCounters } from './counters.js'
 import type { SideOutput } from './side-output.js'
 
-/** Sees a batch before anybody else gets it, and keeps nothing of it. */
+/** Sees a batch before its readers do. Must keep no reference to it. */
 export type Tap = (batch: EventBatch) => void
 
-/** The input side of a component: counts what arrives, and ends when all that feed it have ended. */
+/** The input of a component. Counts arriving batches, and ends when all of its feeders have ended. */
 export class Input {
   readonly taps = new Set<Tap>()
   readonly #stream: Writable
   readonly #counters: Pick<ComponentCounters, 'arrived'>
   #feeders = 0
-  /** While the stream is full: what its feeders wait for. */
+  /** What feeders wait for while the stream is full. */
   #room: { promise: Promise<void>; resolve: () => void } | undefined
 
   constructor(stream: Writable, counters: Pick<ComponentCounters, 'arrived'>) {
@@ -23,7 +23,7 @@ export class Input {
       this.#room = undefined
     }
     stream.on('drain', go)
-    // A stream that is ended while it is full emits no drain event any more, and not every stream closes by itself.
+    // A stream that ends while full emits no drain event, and not every stream closes itself.
     stream.on('finish', go)
     stream.on('close', go)
   }
@@ -32,13 +32,13 @@ export class Input {
     this.#feeders++
   }
 
-  /** Undefined: there is room for more. A promise: wait for it before the next batch. */
+  /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const stream = this.#stream
     for (const tap of this.taps) tap(batch)
     this.#counters.arrived(batch.length, batch.bytes)
     if (stream.destroyed) {
-      // Shut down at its deadline: it stays in flight, and is read again after the next start.
+      // Shut down at its deadline: the batch stays in flight and is read again after the next start.
       batch.ack.settle('errored')
       return undefined
     }
@@ -58,7 +58,7 @@ export class Input {
   }
 }
 
-/** One output and all who read it: each gets a copy, and the slowest sets the pace. */
+/** An output and its readers. Each reader gets a copy; the slowest sets the pace. */
 export class FanOut {
   readonly taps = new Set<Tap>()
   readonly #inputs: Input[] = []
@@ -68,7 +68,7 @@ export class FanOut {
     this.#inputs.push(input)
   }
 
-  /** Undefined: go on. A promise: wait for it before the next batch. */
+  /** Returns undefined if there is room for more, or else a promise to wait for before the next batch. */
   write(batch: EventBatch): Promise<void> | undefined {
     const inputs = this.#inputs
     for (const tap of this.taps) tap(batch)
@@ -77,7 +77,7 @@ export class FanOut {
       return undefined
     }
     if (inputs.length === 1) return inputs[0]!.write(batch)
-    // All copies are made before the first is let go: whoever gets it may change or settle it at once.
+    // Make all copies before passing on the first: its reader may change or settle it at once.
     const copies = inputs.map((_, i) => (i === 0 ? batch : batch.fork()))
     const full = inputs.map((input, i) => input.write(copies[i]!)).filter(room => room !== undefined)
     return full.length === 0 ? undefined : Promise.all(full).then(() => {})
@@ -88,10 +88,7 @@ export class FanOut {
   }
 }
 
-/**
- * Reads a processor's output, or one of its side outputs, into a fan-out. The result has, at any time, how many
- * events it has handed on.
- */
+/** Pipes an output of a processor into a fan-out. The result counts the events passed on so far. */
 export function pump(from: Readable, fanOut: FanOut): { readonly events: number } {
   const handedOn = { events: 0 }
   from.on('data', (batch: EventBatch) => {
@@ -105,13 +102,13 @@ export function pump(from: Readable, fanOut: FanOut): { readonly events: number 
   return handedOn
 }
 
-/** Reads an output beside the main one; the result counts the events that are on their way. */
+/** Pipes a side output into a fan-out. The result returns the number of events on their way. */
 export function pumpSide(output: SideOutput, fanOut: FanOut): () => number {
   const handedOn = pump(output, fanOut)
   return () => output.events - handedOn.events
 }
 
-/** Writes to a delivery what was counted before. */
+/** An input whose batches were counted before. */
 export function directly(delivery: Writable): Input {
   const input = new Input(delivery, { arrived: () => {} })
   input.feed()

@@ -6,15 +6,15 @@ interface Passed<P> extends Linked<Passed<P>> {
 }
 
 /**
- * Positions that are settled in any order, and the mark: the last one before which nothing is unsettled. One that is
- * never settled stops it.
+ * Tracks positions that are settled in any order. The mark is the last position up to which everything is settled; an
+ * unsettled position holds it back.
  */
 export class LowWaterMark<P> {
   #mark: P
   readonly #waiting = new LinkedList<Passed<P>>()
   readonly #moved: () => void
 
-  /** `moved` is called when the mark has changed. */
+  /** `moved` is called after the mark has changed. */
   constructor(start: P, moved: () => void = () => {}) {
     this.#mark = start
     this.#moved = moved
@@ -24,12 +24,15 @@ export class LowWaterMark<P> {
     return this.#mark
   }
 
-  /** Whether something added was not settled yet. */
+  /** Whether any position is unsettled. */
   get unsettled(): boolean {
     return this.#waiting.size > 0
   }
 
-  /** The next position. Call what it returns when everything between the one before it and this one is settled. */
+  /**
+   * Adds the next position. Call the returned function when everything up to it, from the previous position on, is
+   * settled.
+   */
   add(position: P): () => void {
     const passed: Passed<P> = { position, isSettled: false }
     this.#waiting.add(passed)

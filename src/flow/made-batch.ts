@@ -7,20 +7,20 @@ import { LineSplitter } from '../lib/lines/line-splitter.js'
 
 const NO_LIMIT = 2 ** 31 - 1
 
-/** The line of an event that a component made, with its line end. Throws where the fields are not an object of JSON. */
+/** The line of an event created by a component, with its line end. Throws if the fields are not a JSON object. */
 export function madeLine(fields: Fields): string {
   const json: string | undefined = jsonText(fields)
   if (json?.[0] !== '{') throw new TypeError('an event must be an object')
   return `${json}\n`
 }
 
-/** Throws where `madeLine` would. */
+/** Throws if `madeLine` would. */
 export function checkWritable(fields: Fields): void {
   if (typeof fields !== 'object' || fields === null || Array.isArray(fields) || 'toJSON' in fields) madeLine(fields)
   else checkJson(fields)
 }
 
-/** A batch of lines of JSON, each with its line end. The codec of `origin` must be json. */
+/** Creates a batch of JSON lines, each with its line end. The codec of `origin` must be json. */
 export function lineBatch(lines: Buffer, origin: Origin, wall: number, ack: Ack): EventBatch {
   const frame = new LineSplitter(NO_LIMIT).push(lines)
   if (!frame) throw new Error('a batch of no events was made')

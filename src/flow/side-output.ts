@@ -1,12 +1,12 @@
 import { PassThrough } from 'node:stream'
 
-/** Batches that may wait between two components. The budget of unacknowledged bytes is what bounds memory. */
+/** Number of batches that may wait between two components. Memory is limited by the budget of unacknowledged bytes. */
 export const STREAM_DEPTH = 4
 
-/** An output beside the main one. Whoever reads it sets `connected`; until then nothing is put in it. */
+/** A side output. Its reader sets `connected`; until then no events are written to it. */
 export class SideOutput extends PassThrough {
   connected = false
-  /** How many were put in so far. */
+  /** Number of events written so far. */
   events = 0
 
   constructor(highWaterMark: number = STREAM_DEPTH) {

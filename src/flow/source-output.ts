@@ -9,27 +9,27 @@ import { add, type ComponentCounters } from './counters.js'
 import type { FanOut } from './fan-out.js'
 
 /**
- * What may be under way in all, in bytes of memory. Each source has a share of its own, so that one that is held up
- * leaves the others theirs; the share has a largest and a least size.
+ * Limit of all unacknowledged events, in bytes of memory. Each source has its own share, so a blocked source does not
+ * slow the others. The share has a maximum and a minimum.
  */
 const UNACKNOWLEDGED_BYTES = 96 * 1024 * 1024
 const LARGEST_SHARE = 32 * 1024 * 1024
 const LEAST_SHARE = 2 * 1024 * 1024
 
-/** Bytes that each of so many sources may have under way. */
+/** The share of each of `sources` sources, in bytes. */
 export function shareOf(sources: number): number {
   return Math.max(LEAST_SHARE, Math.min(LARGEST_SHARE, UNACKNOWLEDGED_BYTES / sources))
 }
 
-/** The ack of a batch, and what else is known of it until it is settled. */
+/** The ack of a batch, with data about the batch until it is settled. */
 class Open extends Ack implements Linked<Open> {
-  /** Called when it has settled. */
+  /** Called after it has settled. */
   readonly settled: (status: AckStatus) => void
-  /** Memory that it takes of the budget. */
+  /** Memory that counts against the budget. */
   held = 0
   events = 0
   bytes = 0
-  /** As it was sent, where it cannot be read again. */
+  /** The batch as it was sent, if its source cannot read it again. */
   kept: Kept | undefined
   previous: Open | undefined
   next: Open | undefined
@@ -48,7 +48,7 @@ class Open extends Ack implements Linked<Open> {
   }
 }
 
-/** A batch with columns of its own: those that were sent change on their way. */
+/** A batch with its own columns, because those of a sent batch change. */
 interface Kept {
   readonly frame: Frame
   readonly origin: Origin
@@ -57,10 +57,10 @@ interface Kept {
 }
 
 /**
- * Where a source puts its batches. Bounds the memory of everything behind it: what is sent and not settled yet may
- * hold at most `maxBytes`, plus one batch. A source that goes on while the components behind it are replaced keeps its
- * output: `hold`, then `attach`. With `keeps`, what is given back meanwhile is sent again from here, since its source
- * cannot read it again.
+ * Where a source sends its batches. Limits the memory of everything downstream: unsettled batches may hold at most
+ * `maxBytes`, plus one batch. A source that keeps running while the components behind it are replaced keeps its output:
+ * `hold`, then `attach`. With `keeps`, events given back in between are resent from here, because the source cannot
+ * read them again.
  */
 export class SourceOutput implements Output {
   readonly #counters: ComponentCounters
@@ -70,13 +70,13 @@ export class SourceOutput implements Output {
   #held = 0
   readonly #open = new LinkedList<Open>()
   #waiting: (() => void)[] = []
-  /** While the components behind are replaced: nothing is sent before it resolves. */
+  /** While downstream components are replaced: `send` waits for this promise. */
   #gate: { promise: Promise<void>; open: () => void } | undefined
-  /** Whether there were other components behind it before. */
+  /** Whether downstream components have been replaced. */
   #moved = false
-  /** The source is being replaced: its successor reads again what is given back. */
+  /** The source is being replaced; its successor reads again what is given back. */
   #replaced = false
-  /** Whether events were given back to the source since the components behind it are being replaced. */
+  /** Whether events were given back to the source during the current replacement. */
   gaveBack = false
 
   constructor(fanOut: FanOut, counters: ComponentCounters, maxBytes: number, keeps = false) {
@@ -84,10 +84,14 @@ export class SourceOutput implements Output {
     this.#counters = counters
     this.#maxBytes = maxBytes
     this.#keeps = keeps
-    counters.gauge('sluice_source_unacknowledged_bytes', 'Memory held by what is not settled yet.', () => this.#held)
+    counters.gauge(
+      'sluice_source_unacknowledged_bytes',
+      'Memory held by unacknowledged events, in bytes.',
+      () => this.#held,
+    )
   }
 
-  /** Batches that are not settled yet. */
+  /** Number of batches that are not settled. */
   get unsettled(): number {
     return this.#open.size
   }
@@ -103,9 +107,9 @@ export class SourceOutput implements Output {
   }
 
   #settled(open: Open, status: AckStatus): void {
-    // Given up before; whoever held it came to its end only now.
+    // The batch was given up earlier; its holder settled it only now.
     if (!this.#open.has(open)) return
-    // Given back while the next components are made: it is theirs.
+    // Given back during the replacement: `attach` sends it to the next components.
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
     if (status !== 'errored') open.kept?.letGo?.()
@@ -120,7 +124,7 @@ export class SourceOutput implements Output {
   }
 
   #shrunk(open: Open, bytes: number): void {
-    // What is kept holds its chunk until it is settled.
+    // A kept batch holds its chunk until it is settled.
     if (open.kept || !this.#open.has(open)) return
     open.held -= bytes
     this.#release(bytes)
@@ -138,7 +142,7 @@ export class SourceOutput implements Output {
     while (this.#gate) await this.#gate.promise
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
-    // Made when the processors may have read something else.
+    // The batch was created before the replacement, when processors may have read other fields.
     if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
     const { length, bytes } = batch
     const undecoded = batch.scan()
@@ -154,7 +158,7 @@ export class SourceOutput implements Output {
     while (this.#held >= this.#maxBytes) await new Promise<void>(resolve => this.#waiting.push(resolve))
   }
 
-  /** The source ends, and another one takes its place. */
+  /** The source ends and is replaced by another one. */
   replace(): void {
     this.#replaced = true
   }
@@ -163,7 +167,7 @@ export class SourceOutput implements Output {
     return this.#gate !== undefined
   }
 
-  /** From now on nothing is sent. */
+  /** Pauses sending. */
   hold(): void {
     if (this.#gate) return
     let open = () => {}
@@ -174,9 +178,9 @@ export class SourceOutput implements Output {
   }
 
   /**
-   * While nothing is sent: what was sent and is not settled never will be. It is sent again by `attach` where it is
-   * kept; elsewhere its source hears that it was given back. Unless `isAborted`, this is so only where events were given
-   * back already, since what waits to be sent would overtake them.
+   * While sending is paused: gives up all batches that are not settled. Kept batches are resent by `attach`; the others
+   * are given back to their source. Unless `isAborted`, this applies only if events were already given back, because
+   * they would otherwise be overtaken.
    */
   giveUp(isAborted = true): void {
     if (this.#keeps || !(isAborted || this.gaveBack)) return
@@ -188,7 +192,7 @@ export class SourceOutput implements Output {
     }
   }
 
-  /** Goes on, with what is behind it now. What was kept is sent again first, in order. */
+  /** Resumes sending, to `fanOut`. Kept batches are resent first, in order. */
   attach(fanOut: FanOut, maxBytes: number): void {
     this.#fanOut = fanOut
     this.#maxBytes = maxBytes
@@ -209,14 +213,14 @@ export class SourceOutput implements Output {
     gate?.open()
   }
 
-  /** Whether components behind it have seen events that they, or their successors, get again. */
+  /** Whether downstream components have seen events that they, or their successors, will receive again. */
   get repeats(): boolean {
     if (this.gaveBack) return true
     for (const { kept } of this.#open) if (kept) return true
     return false
   }
 
-  /** Lets go of everybody who waits: the run is over. */
+  /** Releases all waiting senders, because the run is over. */
   close(): void {
     const waiting = this.#waiting
     this.#waiting = []
@@ -228,7 +232,7 @@ export class SourceOutput implements Output {
   }
 }
 
-/** Counts the lines that `codec` cannot decode; undefined: it decodes every line. */
+/** Counts the lines that `codec` cannot decode; undefined if it decodes every line. */
 export function undecodedCounter(metrics: ComponentMetrics, codec: Codec): { value: number } | undefined {
   const { name, form, undecodedHelp } = codec.definition
   return form === 'message' ? undefined : metrics.counter(`sluice_not_${name}_lines_total`, undecodedHelp)
@@ -250,7 +254,7 @@ function columnsOf(frame: Frame): Frame {
   }
 }
 
-/** From here on the chunk of the batch is let go of when it is settled, and not before. */
+/** Defers the release of the batch's chunk until the batch is settled. */
 function keep(batch: EventBatch): Kept {
   const { origin, receivedAt, ack } = batch
   const { letGo } = ack

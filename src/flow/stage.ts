@@ -19,19 +19,19 @@ import { SideOutput, STREAM_DEPTH } from './side-output.js'
 export interface StageContext extends DecidedContext {
   readonly log: Logger
   readonly clock: TimerClock
-  /** Whether an error of the processor is one of the stream, rather than of the events that cause it. */
+  /** Whether an error of the processor fails the stream instead of the events that cause it. */
   readonly isStrict?: boolean
   readonly highWaterMark?: number | undefined
-  /** Where events go that could not be processed, with `onError: dead_letter`. */
+  /** Receives events that could not be processed, if `onError` is `dead_letter`. */
   readonly deadLetters?: DeadLetters | undefined
 }
 
-/** A processor that has a batch for longer than this is not merely waiting. */
+/** A processor that holds a batch for longer than this is stuck, not just waiting. */
 const LONGEST_WAIT_MS = 60_000
-/** How long a processor may take to stop once its deadline is over. */
+/** How long a processor may take to stop after its deadline. */
 const LATE_STOP_MS = 1000
 
-/** A batch whose turn to leave has not come. */
+/** A batch that has not left yet. */
 interface Pending {
   readonly work: BatchWork
   readonly since: number
@@ -39,23 +39,23 @@ interface Pending {
 }
 
 const WHAT_BECOMES = {
-  pass: 'they are passed on, and have the field processing_error',
+  pass: 'they are passed on with the field processing_error',
   discard: 'they are discarded',
   dead_letter: 'they are kept as dead letters',
 } as const
 
 /**
- * A processor as a stream of batches. The processor decides, and the stage does the rest. Invariants:
- * - Every batch leaves in the order in which it came, each of its events once: to the main output, to another one, or
- *   discarded, consumed or kept as a dead letter, and is counted as such.
- * - At most `plan.concurrency` batches are with the processor, and no further one is taken while an output is full.
- * - A failure of the processor is never an error of the stream, and never costs another event.
+ * A processor as a stream of batches. The processor decides; the stage does everything else. Invariants:
+ * - Batches leave in the order in which they arrived, each event once: to the main output, to a side output, or
+ *   discarded, consumed or kept as a dead letter; and each event is counted accordingly.
+ * - At most `plan.concurrency` batches are in the processor, and no batch is taken while an output is full.
+ * - A failure of the processor is never an error of the stream, and never affects other events.
  */
 export class Stage extends Transform {
   readonly outputs: ReadonlyMap<string, SideOutput>
   readonly busy = new Busy()
   readonly processor: Processor
-  /** Set before the end of the stream when another stage takes the place of this one. */
+  /** Set before the end of the stream when a successor replaces this stage. */
   isReplaced = false
   readonly #plan: Plan
   readonly #concurrency: number
@@ -64,7 +64,7 @@ export class Stage extends Transform {
   readonly #pending: Pending[] = []
   readonly #failed: FailedEvents
   readonly #ended = new AbortController()
-  /** In the hands of the processor. */
+  /** Shares held by the processor. */
   readonly #shares = new Set<Share>()
   readonly #limit: LogLimit
   /** The column for the next batch. */
@@ -75,7 +75,7 @@ export class Stage extends Transform {
   #flushed: TransformCallback | undefined
   #cancelTimer: (() => void) | undefined
   #isEmitDue = false
-  /** The main output was asked for a batch, and none was given since. */
+  /** Whether the main output requested a batch and got none since. */
   #isAsked = false
 
   constructor(processor: Processor, plan: Plan, context: StageContext) {
@@ -97,12 +97,15 @@ export class Stage extends Transform {
   }
 
   async start(signal: AbortSignal): Promise<void> {
-    // One that ignores its signal does not keep the daemon from stopping.
+    // A processor that ignores its signal must not keep the daemon from stopping.
     await Promise.race([this.processor.start?.(signal), aborted(signal)])
     this.#setTimer()
   }
 
-  /** Does not throw, and does not wait long after the deadline: what others have to save does not depend on a processor. */
+  /**
+   * Does not throw, and returns soon after the deadline, so that a processor cannot prevent others from saving their
+   * state.
+   */
   async stop(deadline: AbortSignal): Promise<void> {
     const { log, clock } = this.#context
     this.#cancelTimer?.()
@@ -122,7 +125,7 @@ export class Stage extends Transform {
     return this.#failed.isUnwritable
   }
 
-  /** Events and bytes that were taken, and have not left. */
+  /** Events and bytes that were taken and have not left. */
   holds(): { events: number; bytes: number } {
     const batches = this.#pending.map(({ work }) => work.batch)
     if (this.#failed.held) batches.push(this.#failed.held)
@@ -134,7 +137,7 @@ export class Stage extends Transform {
     return held
   }
 
-  /** Whether it has something to do, and nothing that it rightly waits for. */
+  /** Whether it has work and no good reason to wait. */
   get owes(): boolean {
     if (this.destroyed || this.writableLength + this.readableLength === 0) return false
     if ([this, ...this.outputs.values()].some(({ readableFlowing }) => readableFlowing === false)) return false
@@ -144,7 +147,7 @@ export class Stage extends Transform {
 
   override _transform(batch: EventBatch, _encoding: string, done: TransformCallback): void {
     if (batch.length === 0) {
-      // A processor may count on an event: it could take a share here that nothing ever settles.
+      // A processor may assume an event. Without one it could take a share that is never settled.
       batch.ack.settle('delivered')
       done()
       return
@@ -171,7 +174,7 @@ export class Stage extends Transform {
       this.#whenRoom(done)
       return
     }
-    // The processor may go on writing to it.
+    // The processor may still write to the column.
     this.#column = new Uint8Array(this.#column.length)
     const pending = { work, since: this.#context.clock.now(), isDecided: waits === undefined }
     this.#pending.push(pending)
@@ -199,7 +202,7 @@ export class Stage extends Transform {
     await this.#letGo()
   }
 
-  /** Lets go of what is decided, in order, while there is room for it. */
+  /** Releases decided batches, in order, while there is room for them. */
   async #letGo(): Promise<void> {
     if (this.#isLeaving || this.destroyed) return
     this.#isLeaving = true
@@ -240,7 +243,7 @@ export class Stage extends Transform {
     else this.#context.log.warn(fields, text)
   }
 
-  /** No event by itself makes the processor fail. */
+  /** Logs a failure that no single event reproduces. */
   #logBatchFailure({ batch }: BatchWork, cause: unknown): void {
     this.#context.metrics.failed('bug')
     const limited = this.#limit.next('batch')
@@ -248,10 +251,7 @@ export class Stage extends Transform {
     const { source, path: file, peer } = batch.origin
     const error = errorText(cause)
     const fields = { code: 'SLUICE_PROCESSOR_FAILED', source, file, peer, events: batch.length, error, ...limited }
-    this.#context.log.warn(
-      fields,
-      'processor failed on a batch, and on none of its events by itself; all are processed',
-    )
+    this.#context.log.warn(fields, 'processor failed on a batch, but on none of its events alone; all were processed')
   }
 
   #whenRoom(done: TransformCallback): void {
@@ -266,7 +266,7 @@ export class Stage extends Transform {
     return full
   }
 
-  /** Resolves when every output beside the main one has room; false: it never will. */
+  /** Resolves when every side output has room; false: it never will. */
   async #hasRoom(): Promise<boolean> {
     for (const output of this.#fullOutputs()) {
       await new Promise<void>(resolve => {
@@ -282,7 +282,7 @@ export class Stage extends Transform {
     return !this.destroyed
   }
 
-  /** Whether the main output takes another batch. */
+  /** Whether the main output accepts another batch. */
   get #isWanted(): boolean {
     return this.#isAsked || this.readableLength < this.readableHighWaterMark
   }
@@ -293,7 +293,7 @@ export class Stage extends Transform {
   }
 
   override _read(size: number): void {
-    // Node.js asks before it takes a batch out of a full queue, and does not ask again before it was given one.
+    // Node.js calls this before it takes a batch from a full queue, and not again before it receives one.
     this.#isAsked = true
     super._read(size)
     if (this.#pending.length > 0 || this.#isEmitDue) void this.#letGo()
@@ -308,7 +308,7 @@ export class Stage extends Transform {
     })
   }
 
-  /** Later, when there is no room now. */
+  /** Emits now, or later if there is no room. */
   #emitInTime(): void {
     this.#isEmitDue = !this.#isWanted
     if (!this.#isEmitDue) this.#emit('time')
@@ -333,7 +333,7 @@ export class Stage extends Transform {
     } catch (error) {
       this.#logEmitFailure(error)
     }
-    // Their source does not read them again: the same would come of them.
+    // The source would read the same events again, with the same result.
     for (const share of unwritten) if (!shares.has(share)) share.settle('rejected')
     if (lines.length === 0) return
     for (const share of shares) this.#shares.delete(share)
@@ -371,7 +371,7 @@ export class Stage extends Transform {
     this.#cancelTimer?.()
     this.#ended.abort()
     for (const output of this.outputs.values()) if (!output.writableEnded) output.destroy()
-    // Their source reads them again.
+    // The source reads the events again.
     for (const share of [...this.#shares]) share.settle('errored')
     for (const { work } of this.#pending) work.batch.ack.settle('errored')
     done(error)

@@ -100,11 +100,11 @@ destinations: { up: { type: http, inputs: [app], url: '${url}', batch: { max_wai
 `
   const { daemon, logs, write, reload, folder } = await reloading(t, config('10ms'))
   write(10)
-  await daemon.until(() => daemon.stderr.includes('delivery fails and is tried again'))
+  await daemon.until(() => daemon.stderr.includes('delivery failed; retrying'))
   t.match(await reload(config('20ms')), { msg: RUNS })
   const again = 'events were not delivered before the reload; the source reads them again from its checkpoint'
   await daemon.until(() => logs().some(({ msg }) => msg === again))
-  const failures = () => daemon.stderr.split('delivery fails and is tried again').length - 1
+  const failures = () => daemon.stderr.split('delivery failed; retrying').length - 1
   await daemon.until(() => failures() === 2)
   t.notMatch(daemon.stderr, /source failed/)
   const status = sluice(['status', '--socket', socketPath(join(folder, 'state'))])

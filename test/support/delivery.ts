@@ -99,5 +99,5 @@ export const never: AbortSignal = new AbortController().signal
 export const balanced = { events: 0, bytes: 0 }
 export const HOLD = '50 delivery is on hold until the cause is corrected; events wait, nothing is dropped'
 export const HOLD_OVER = '30 delivery is no longer on hold'
-export const RETRY = '40 delivery fails and is tried again; events wait'
+export const RETRY = '40 delivery failed; retrying, and events wait'
 export const RETRY_OVER = '30 delivery works again'

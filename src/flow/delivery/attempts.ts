@@ -11,25 +11,25 @@ import { Hold } from './hold.js'
 import { Outage, type OutageState, type PastOutage } from './outage.js'
 
 const LONGEST_RETRY_AFTER_MS = 3_600_000
-/** What fails for longer than this is not ready. */
+/** A destination that fails for longer than this is not ready. */
 const LONG_MS = 5 * 60_000
-/** A pause that a receiver asks for is logged when it is longer than this. */
+/** Pauses requested by the receiver are logged if they are longer than this. */
 const LONG_PAUSE_MS = 60_000
 
 export interface AttemptsContext {
   readonly log: Logger
   readonly clock: Clock
   readonly random: Random
-  /** Milliseconds for one attempt. */
+  /** Timeout of one attempt, in milliseconds. */
   readonly timeout: number
   readonly retry: RetryLimits
-  /** While on hold: whether an attempt makes sense at once. */
+  /** During a hold: whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
   readonly failed: (kind: string) => void
   readonly retried: (reason: string) => void
-  /** Timers; lib/time.ts when left out. */
+  /** Timers; default: lib/time.ts. */
   readonly after?: typeof after | undefined
-  /** How delivery to the same destination went before a reload. */
+  /** State of deliveries to the same destination before a reload. */
   readonly outage?: OutageState | undefined
 }
 
@@ -40,39 +40,39 @@ export interface RetryLimits {
   readonly max_elapsed?: number | undefined
 }
 
-/** Something that is tried until it has an end. */
+/** Work that is attempted until it succeeds or fails permanently. */
 export interface Task {
-  /** One attempt. It rejects soon after the signal aborts. */
+  /** Makes one attempt. Rejects soon after the signal aborts. */
   attempt(signal: AbortSignal): Promise<void>
-  /** What a failure means. May throw instead: then so does `persist`. */
+  /** Classifies an error. If it throws, so does `persist`. */
   classify(error: unknown): DeliveryError
   /** Whether `max_attempts` and `max_elapsed` apply. */
   readonly limited: boolean
-  /** It is the start of the destination: that it works says nothing about events. */
+  /** Whether it is the start of the destination, whose success does not prove that events can be delivered. */
   readonly isStart?: boolean
 }
 
-/** An attempt under way. */
+/** A running attempt. */
 interface Running extends Linked<Running> {
   readonly controller: AbortController
-  /** Takes its time limit away. */
+  /** Cancels its timeout. */
   readonly cancel: () => void
 }
 
 /**
- * How the requests of one destination, and its start, are tried: time limits, retries, pauses the receiver asks for,
- * and the hold. Tells in the log what an operator should know, without repeating itself.
+ * Makes the attempts for a destination's requests and its start: timeouts, retries, pauses requested by the receiver,
+ * and the hold. Logs what an operator should know, without repetition.
  */
 export class Attempts {
   readonly #context: AttemptsContext
   readonly #hold: Hold
   readonly #outage: Outage
-  /** Who waits between two attempts, and why. */
+  /** Tasks waiting between two attempts, and their errors. */
   readonly #failing = new Map<object, DeliveryError>()
   readonly #running = new LinkedList<Running>()
   readonly #ended = new AbortController()
   readonly #limit: LogLimit
-  /** The receiver asked for a pause until then. */
+  /** End of the pause requested by the receiver. */
   #pausedUntil = 0
   #longPauseEnds: string | undefined
 
@@ -80,7 +80,7 @@ export class Attempts {
     this.#context = context
     const { clock, random, changed, outage } = context
     this.#outage = new Outage(clock, outage)
-    // Each attempt may wait.
+    // Each attempt may add a listener.
     setMaxListeners(0, this.#ended.signal)
     this.#limit = new LogLimit(clock)
     this.#hold = new Hold({ clock, random, changed, sleep: ms => this.#sleep(ms) })
@@ -90,7 +90,7 @@ export class Attempts {
     return this.#hold.error !== undefined
   }
 
-  /** The first attempt after a reload counts as well, where the last one before it failed. */
+  /** After a reload, this includes the first attempt if the last one before it failed. */
   get retrying(): boolean {
     return this.#failing.size > 0 || (this.#outage.inheritedError !== undefined && this.#running.size > 0)
   }
@@ -100,34 +100,33 @@ export class Attempts {
     return this.retrying && failures ? this.#context.clock.now() - failures.since : 0
   }
 
-  /** Registers the gauges that show whether delivery fails, waits or holds. */
+  /** Registers the gauges of failures, pauses and holds. */
   show(metrics: Pick<ComponentMetrics, 'gauge'>): void {
     const seconds = (ms: number) => Math.max(0, ms) / 1000
     const { clock } = this.#context
-    metrics.gauge('sluice_delivery_holding', 'Whether the destination waits for an operator.', () =>
+    metrics.gauge('sluice_delivery_holding', '1 if the destination is on hold until an operator intervenes.', () =>
       this.holding ? 1 : 0,
     )
-    const failing = 'For how long at least one request has been failing at every moment; 0 while delivery works.'
+    const failing = 'How long at least one request has been failing without interruption; 0 while delivery works.'
     metrics.gauge('sluice_delivery_failing_seconds', failing, () => seconds(this.#failingMs))
-    const paused = 'Time until the next attempt, where the receiver asked for a pause (Retry-After); at most an hour.'
+    const paused = 'Time until the end of a pause requested by the receiver (Retry-After); at most an hour.'
     metrics.gauge('sluice_delivery_paused_seconds', paused, () => seconds(this.#pausedUntil - clock.now()))
   }
 
-  /** When the pause ends that the receiver asked for, as ISO 8601; undefined: there is none worth mentioning. */
+  /** When the pause requested by the receiver ends, as ISO 8601; undefined if there is no long pause. */
   get pausedUntil(): string | undefined {
     const { clock } = this.#context
     return this.#longPauseEnds !== undefined && clock.now() < this.#pausedUntil ? this.#longPauseEnds : undefined
   }
 
-  /** Whether something has failed at every moment for so long that nobody should call it ready. */
+  /** Whether attempts have failed for so long that the destination is not ready. */
   get failingLong(): boolean {
     return this.#failingMs >= LONG_MS
   }
 
   /**
-   * How often attempts have failed since one was successful, when the next one is made, and the outage before. `pausedMs`: for
-   * how long nothing at all is sent, because the receiver asked for a pause. `state`: what the delivery that replaces this one
-   * continues with.
+   * The current outage, the next attempt and the last outage. `pausedMs`: how long nothing is sent because the receiver
+   * requested a pause. `state`: for the successor of this delivery.
    */
   get outage(): Pick<Outage, 'failures' | 'nextAt' | 'past' | 'state'> & { readonly pausedMs: number } {
     const { failures, nextAt, past } = this.#outage
@@ -143,14 +142,14 @@ export class Attempts {
     }
   }
 
-  /** Why it holds or tries again. */
+  /** Why it is on hold or retries. */
   get error(): string | undefined {
     const error = this.#hold.error ?? this.#failing.values().next().value
     if (error) return error.message
     return this.retrying ? this.#outage.inheritedError : undefined
   }
 
-  /** Attempts until one has an end: undefined (it worked, or all is closed), or why it never will. */
+  /** Makes attempts until one succeeds (undefined, as after `close`) or the task fails permanently (its error). */
   async persist(task: Task): Promise<DeliveryError | undefined> {
     const { failed, retried, retry, random, clock } = this.#context
     const { max_attempts: maxAttempts = Infinity, max_elapsed: maxElapsed = Infinity } = task.limited ? retry : {}
@@ -168,12 +167,12 @@ export class Attempts {
       if (error?.failure === 'hold' || error?.failure === 'retry') this.#outage.failed(error.message, !task.isStart)
       if (error?.failure === 'hold') {
         this.#failing.delete(task)
-        // Refused with what was replaced meanwhile: that is no reason to hold again.
+        // This attempt started before the hold ended, so it is no reason for a new one.
         if (!this.holding && this.#hold.ended > ended) continue
         if (this.#hold.begin(error)) this.#logHold(error)
       } else if (error?.failure === 'retry') {
         retried(error.reason)
-        // While it holds, the hold says when to try again, and nothing is given up.
+        // During a hold, the hold schedules attempts and no request is given up.
         if (this.holding) continue
         if (failures++ === 0) since = clock.now()
         if (failures >= maxAttempts || clock.now() - since >= maxElapsed) {
@@ -192,11 +191,11 @@ export class Attempts {
     }
   }
 
-  /** Ends every wait and aborts every attempt; nothing is tried any more. */
+  /** Ends all waits and aborts all attempts. No further attempts are made. */
   close(): void {
     const suppressed = this.#limit.rest()
     if (!this.#ended.signal.aborted && Object.keys(suppressed).length > 0)
-      this.#context.log.info({ suppressed }, 'messages that were left out of the log, by kind')
+      this.#context.log.info({ suppressed }, 'messages were suppressed')
     for (const { controller, cancel } of this.#running) {
       cancel()
       controller.abort(new Error('the time to deliver is over'))
@@ -206,12 +205,12 @@ export class Attempts {
     this.#failing.clear()
   }
 
-  /** Whether to log something of this kind now; with the number of messages of the kind that were left out. */
+  /** Whether to log a message of this kind now, with the number of suppressed ones. */
   mayLog(kind: string): { suppressed?: number } | undefined {
     return this.#limit.next(kind)
   }
 
-  /** Waits until nothing forbids an attempt. */
+  /** Waits until an attempt is allowed. */
   async #turn(task: Task): Promise<void> {
     do {
       await this.#hold.pass(task)
@@ -221,7 +220,7 @@ export class Attempts {
     } while (!this.#ended.signal.aborted && this.holding && !this.#hold.isProbe(task))
   }
 
-  /** What the attempt threw, if it did. */
+  /** Makes one attempt. Returns the error, if any. */
   async #attempt(task: Task): Promise<{ error: unknown } | undefined> {
     const { timeout } = this.#context
     const controller = new AbortController()
@@ -247,7 +246,7 @@ export class Attempts {
     this.#failing.set(task, error)
     let waitMs = backoffMs
     if (error.retryAfterMs !== undefined) {
-      // The receiver speaks for all requests. A little more, so that not all of them come at the same moment.
+      // A pause applies to all requests. The random addition prevents all of them from being sent at the same moment.
       const pauseMs = Math.min(error.retryAfterMs, LONGEST_RETRY_AFTER_MS)
       if (clock.now() + pauseMs > this.#pausedUntil + LONG_PAUSE_MS) this.#logPause(error, pauseMs)
       this.#pausedUntil = Math.max(this.#pausedUntil, clock.now() + pauseMs)
@@ -257,7 +256,7 @@ export class Attempts {
     if (more) {
       this.#outage.isLogged = true
       const fields = { ...logFields(error), failures, again_in: formatDuration(waitMs), ...more }
-      log.warn(fields, 'delivery fails and is tried again; events wait')
+      log.warn(fields, 'delivery failed; retrying, and events wait')
     }
     this.#outage.waits(task, clock.now() + waitMs)
     await this.#sleep(waitMs)
@@ -270,7 +269,7 @@ export class Attempts {
     this.#longPauseEnds = new Date(clock.wall() + pauseMs).toISOString()
     const asked = formatDuration(error.retryAfterMs!)
     const fields = { ...logFields(error), asked, waits: formatDuration(pauseMs), until: this.#longPauseEnds }
-    log.warn(fields, 'the receiver asked for a long pause (Retry-After); events wait until it ends, an hour at most')
+    log.warn(fields, 'the receiver requested a long pause (Retry-After); events wait until it ends, at most an hour')
   }
 
   #logHold(error: DeliveryError): void {
@@ -294,19 +293,19 @@ export class Attempts {
     return (this.#context.after ?? after)(ms, fn)
   }
 
-  /** Resolves after `ms`, or at once when all is closed. */
+  /** Resolves after `ms`, or at once after `close`. */
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#context.after)
   }
 }
 
-/** What the log says about a failure. */
+/** The log fields of an error. */
 export function logFields({ reason, status, requestId, message }: DeliveryError): Record<string, unknown> {
   return { reason, status, request_id: requestId, error: message }
 }
 
 function exhausted(error: DeliveryError, failures: number): DeliveryError {
   const { status, requestId } = error
-  const message = `given up after ${failures} attempts: ${error.message}`
+  const message = `gave up after ${failures} attempts: ${error.message}`
   return new DeliveryError(message, { failure: 'reject', reason: 'retries_exhausted', status, requestId, cause: error })
 }

@@ -8,19 +8,19 @@ export interface BatchLimits {
 }
 
 /**
- * The queue before the requests: merges batches and splits them, in order. Invariants: every event added is in exactly
- * one request, as a holder of its batch's ack; a request exceeds the limits only by being one single large event.
+ * The queue before requests: merges and divides batches, in order. Invariants: every event is in exactly one request,
+ * which holds a share of its batch's ack. Only a request of one large event exceeds the limits.
  */
 export class Batcher {
   readonly #limits: BatchLimits
   readonly #batches: EventBatch[] = []
   readonly #arrivedAt: number[] = []
-  /** How much of the first batch is in requests already. */
+  /** The part of the first batch that is already in requests. */
   #from = 0
   #fromBytes = 0
   #events = 0
   #bytes = 0
-  /** Bytes sent for each byte of the events, as far as that is known. */
+  /** Estimated bytes sent per byte of an event. */
   readonly #sent: { readonly ratio: number }
 
   constructor(limits: BatchLimits, sent = { ratio: 1 }) {
@@ -28,7 +28,7 @@ export class Batcher {
     this.#sent = sent
   }
 
-  /** Bytes of events, as read, of which a request has at most. */
+  /** Maximum size of a request, in bytes as read. */
   get #maxBytes(): number {
     return this.#limits.max_bytes / this.#sent.ratio
   }
@@ -37,22 +37,22 @@ export class Batcher {
     return this.#batches.length === 0
   }
 
-  /** Whether there is a whole request. */
+  /** Whether there is a complete request. */
   get full(): boolean {
     return this.#events >= this.#limits.max_events || this.#bytes >= this.#maxBytes
   }
 
-  /** When the oldest event has waited long enough, on the clock that `add` was given; Infinity when there is none. */
+  /** When the oldest event has waited long enough, on the clock passed to `add`; Infinity if there is none. */
   get dueAt(): number {
     return this.empty ? Number.POSITIVE_INFINITY : this.#arrivedAt[0]! + this.#limits.max_wait
   }
 
-  /** When the oldest batch was received, wall clock; Infinity when there is none. */
+  /** When the oldest batch was received, wall clock; Infinity if there is none. */
   get oldestAt(): number {
     return this.#batches[0]?.receivedAt ?? Number.POSITIVE_INFINITY
   }
 
-  /** Takes over a batch with at least one event. */
+  /** Adds a non-empty batch, and becomes its holder. */
   add(batch: EventBatch, now: number): void {
     this.#batches.push(batch)
     this.#arrivedAt.push(now)
@@ -60,7 +60,7 @@ export class Batcher {
     this.#bytes += batch.bytes
   }
 
-  /** The next request: as much as is there and the limits allow. */
+  /** Takes the next request: as many events as the limits allow. */
   take(): EventBatch[] {
     const { max_events: maxEvents } = this.#limits
     const maxBytes = this.#maxBytes
@@ -90,7 +90,7 @@ export class Batcher {
     return request
   }
 
-  /** Where to cut the first batch left, for at most so many events and bytes; `first`: it gives one event at least. */
+  /** The end of the part of the first remaining batch that fits. With `first`, it contains at least one event. */
   #fits(batch: EventBatch, maxEvents: number, maxBytes: number, first: boolean): number {
     const end = Math.min(batch.length, this.#from + maxEvents)
     let to = this.#from
@@ -101,7 +101,7 @@ export class Batcher {
     return to
   }
 
-  /** The events up to `to` of the first batch left, which stays. */
+  /** The events up to `to` of the first remaining batch, which stays in the queue. */
   #piece(batch: EventBatch, to: number): EventBatch {
     const piece = batch.fork(this.#from, to)
     this.#from = to
@@ -111,7 +111,7 @@ export class Batcher {
     return piece
   }
 
-  /** What is left of the first batch. The pieces hold its ack now, the batch itself no more. */
+  /** The rest of the first batch. After this, only the pieces hold its ack. */
   #rest(batch: EventBatch): EventBatch {
     if (this.#from === 0) return batch
     const piece = batch.fork(this.#from, batch.length)
@@ -121,7 +121,7 @@ export class Batcher {
     return piece
   }
 
-  /** What is waiting, counted from the batches themselves. */
+  /** The waiting events, counted from the batches. */
   amount(): Amount {
     const amount = { events: -this.#from, bytes: -this.#fromBytes }
     for (const batch of this.#batches) {
@@ -131,7 +131,7 @@ export class Batcher {
     return amount
   }
 
-  /** Settles everything `errored`: it is to be read again. */
+  /** Settles everything as `errored`, to be read again. */
   giveBack(): Amount {
     const amount = this.amount()
     for (const batch of this.#batches) batch.ack.settle('errored')
@@ -142,7 +142,7 @@ export class Batcher {
   }
 }
 
-/** A request cut into two of about as many events each; the events keep their order. */
+/** Divides a request into two with about the same number of events, in order. */
 export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch[]] {
   let events = 0
   for (const batch of request) events += batch.length
@@ -164,7 +164,7 @@ export function halve(request: readonly EventBatch[]): [EventBatch[], EventBatch
   return [left, right]
 }
 
-/** The events of a request in so many groups, by the group that each index is in; the events keep their order. */
+/** Divides the events of a request into groups, by the group of each index. Preserves their order. */
 export function divide(
   request: readonly EventBatch[],
   groups: number,

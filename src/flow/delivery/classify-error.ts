@@ -6,7 +6,7 @@ export function classifyWrite(error: unknown): DeliveryError {
   return new DeliveryError(errorText(error), { failure: 'retry', reason: 'unknown', cause: error })
 }
 
-/** At the start nothing can be refused but the destination's own settings: an operator must look. */
+/** At the start, a rejection can only be caused by the destination's configuration, which needs an operator. */
 export function classifyStart(error: unknown): DeliveryError {
   if (!(error instanceof DeliveryError)) throw error
   if (error.failure === 'retry' || error.failure === 'hold') return error
@@ -14,9 +14,9 @@ export function classifyStart(error: unknown): DeliveryError {
   return new DeliveryError(error.message, { failure: 'hold', reason, status, requestId, cause: error })
 }
 
-/** A dead letter is tried until it is safe. */
+/** Writing dead letters is retried until it succeeds. */
 export function classifyDeadLetter(cause: unknown): DeliveryError {
-  const message = `the dead letter cannot be written: ${errorText(cause)}`
+  const message = `cannot write the dead letter: ${errorText(cause)}`
   const reason = cause instanceof DeliveryError ? cause.reason : 'dead_letter'
   return new DeliveryError(message, { failure: 'retry', reason, cause })
 }

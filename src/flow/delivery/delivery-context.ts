@@ -6,11 +6,11 @@ import type { DeadLetters } from '../dead-letters.js'
 import type { OutageState } from './outage.js'
 import type { RequestPool } from './request-slots.js'
 
-/** What a delivery needs from outside, and what it says of itself. */
+/** The environment of a delivery, and its states. */
 
-/** What is counted of every request and batch. */
+/** Counters of requests and batches. */
 export interface DeliveryCounters {
-  /** A batch was taken from the stream. */
+  /** Counts a batch taken from the stream. */
   received(events: number, bytes: number): void
   sent(events: number, bytes: number): void
   discarded(reason: string, events: number, bytes: number): void
@@ -25,13 +25,13 @@ export interface DeliveryContext {
   readonly deadLetter: DeadLetters
   readonly counters: DeliveryCounters
   readonly metrics: Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram'>
-  /** Requests under way that it shares with other destinations; without it only `max_in_flight` bounds them. */
+  /** The pool of requests shared with other destinations. If missing, only `max_in_flight` limits requests. */
   readonly requests?: RequestPool | undefined
-  /** Timers; lib/time.ts when left out. */
+  /** Timers; default: lib/time.ts. */
   readonly after?: typeof after
-  /** How delivery to the same destination went before a reload. */
+  /** State of deliveries to the same destination before a reload. */
   readonly outage?: OutageState | undefined
 }
 
-/** `failing`: it has been tried again for long. `refusing`: most of what it got lately was refused for good. */
+/** `failing`: attempts have failed for a long time. `refusing`: most recent requests were rejected permanently. */
 export type DeliveryState = 'starting' | 'ready' | 'holding' | 'retrying' | 'failing' | 'refusing' | 'stopped'

@@ -16,10 +16,10 @@ import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
 
 /**
- * From batches to requests, and each request to its end. Invariants: every batch written is in the batcher or in
- * requests until its parts are settled, each exactly once: `delivered` when the destination took it, `rejected` when
- * it refused it for good and the dead letter is safe (or dropping was asked for), `errored` when the time is over.
- * Nothing is written before the destination has started. With `max_in_flight: 1` the order is that of the input.
+ * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests until
+ * its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
+ * permanently rejected and the dead letter is safe (or discarding is configured), `errored` when the time is over.
+ * Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
  */
 
 export type { DeliveryContext, DeliveryCounters, DeliveryState } from './delivery-context.js'
@@ -36,7 +36,7 @@ export class Delivery extends BatchQueue {
   readonly #context: DeliveryContext
   readonly #batcher: Batcher
   readonly #attempts: Attempts
-  /** Requests whose parts are not settled. */
+  /** Requests with unsettled parts. */
   readonly #unsettled = new LinkedList<Request>()
   readonly #latency: Observer
   readonly #refusals: Refusals
@@ -56,7 +56,7 @@ export class Delivery extends BatchQueue {
     this.#slots = new RequestSlots(options.max_in_flight, context, () => this.advance())
     const { log, clock, random, counters, metrics, outage } = context
     this.#refusals = new Refusals(options.hold_after_refusals, clock)
-    const retries = 'Attempts that failed and are made again.'
+    const retries = 'Failed attempts that are retried.'
     this.#attempts = new Attempts({
       log,
       clock,
@@ -69,9 +69,9 @@ export class Delivery extends BatchQueue {
       after: context.after,
       outage,
     })
-    this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Time of one attempt.', LATENCY_SECONDS)
+    this.#latency = metrics.histogram('sluice_delivery_attempt_seconds', 'Duration of one attempt.', LATENCY_SECONDS)
     this.#attempts.show(metrics)
-    const oldest = 'Age of the oldest event that is not settled; 0 when there is none.'
+    const oldest = 'Age of the oldest unsettled event; 0 if there is none.'
     metrics.gauge(
       'sluice_delivery_oldest_event_age_seconds',
       oldest,
@@ -88,33 +88,33 @@ export class Delivery extends BatchQueue {
     return this.#refusals.most ? 'refusing' : 'ready'
   }
 
-  /** Why it holds or tries again, for people. */
+  /** Why it is on hold or retries, for operators. */
   get reason(): string | undefined {
     const message = this.#attempts.error ?? this.#refusals.most?.message
     const { pausedUntil } = this.#attempts
-    return message && pausedUntil ? `${message}; it asked for a pause until ${pausedUntil}` : message
+    return message && pausedUntil ? `${message}; it requested a pause until ${pausedUntil}` : message
   }
 
-  /** How often delivery failed since it last worked, and when it is tried again. */
+  /** The current outage and the next attempt. */
   get outage(): Attempts['outage'] {
     return this.#attempts.outage
   }
 
-  /** When the oldest event came that is not settled, wall clock in milliseconds; undefined: there is none. */
+  /** When the oldest unsettled event was received, wall clock in milliseconds; undefined if there is none. */
   get oldestAt(): number | undefined {
     let oldest = this.#batcher.oldestAt
     for (const { parts } of this.#unsettled) for (const part of parts) oldest = Math.min(oldest, part.receivedAt)
     return oldest === Number.POSITIVE_INFINITY ? undefined : oldest
   }
 
-  /** It rightly waits for a receiver, a time, and an operator. */
+  /** It may wait for a receiver, a time or an operator without being stuck. */
   override get owes(): boolean {
     const batcher = this.#batcher
     if (!(this.state === 'ready' || this.state === 'refusing') || batcher.empty || !this.#slots.free) return false
     return batcher.full || batcher.dueAt <= this.#context.clock.now()
   }
 
-  /** Counted from the queue and the requests themselves. */
+  /** Counted from the queue and the requests. */
   override inFlight(): Amount {
     const amount = this.#batcher.amount()
     for (const { parts } of this.#unsettled) {
@@ -124,8 +124,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Starts the destination, again and again until it accepts; resolves then. Throws what is not a DeliveryError. When
-   * the signal aborts everything is given back, as at the deadline of `stop`, and it resolves.
+   * Starts the destination, and retries until it accepts. Throws errors that are not DeliveryErrors. When the signal
+   * aborts, gives back everything, as at the deadline of `stop`, and resolves.
    */
   async start(signal?: AbortSignal): Promise<void> {
     const giveUp = () => this.giveUp()
@@ -143,8 +143,8 @@ export class Delivery extends BatchQueue {
   }
 
   /**
-   * Waits for the stream's end, which whoever writes to it must bring about, at most until the deadline; gives back
-   * what is left then, and stops the destination. Resolves with what was not delivered.
+   * Waits until the deadline for the end of the stream, which its writer must end. Then gives back the remaining events
+   * and stops the destination. Resolves with the amount that was not delivered.
    */
   stop(deadline: AbortSignal): Promise<Amount> {
     this.#stopping ??= this.#stop(deadline)
@@ -175,7 +175,7 @@ export class Delivery extends BatchQueue {
     this.#batcher.add(batch, this.#context.clock.now())
   }
 
-  /** Does all that can be done now: begins requests, takes more, ends. */
+  /** Does all that is possible now: starts requests, accepts batches, ends. */
   protected override advance(): void {
     if (this.isOver) {
       this.finish()
@@ -193,7 +193,7 @@ export class Delivery extends BatchQueue {
     if (this.isEnding && this.#started && batcher.empty && this.#slots.idle) this.finish()
   }
 
-  /** One timer for the age of the oldest event. It may ring too early for a younger one, and is set again then. */
+  /** Sets one timer for the age of the oldest event. If it fires too early for a younger one, it is set again. */
   #wakeAfter(ms: number): void {
     this.#cancelTimer ??= (this.#context.after ?? after)(Math.max(1, Math.ceil(ms)), () => {
       this.#cancelTimer = undefined
@@ -206,7 +206,7 @@ export class Delivery extends BatchQueue {
     const end = this.#slots.begin(request.bytes * this.#sentSize.ratio)
     void this.#carry(request)
       .catch(error => {
-        // Never expected. What is not settled stays so, and is read again after a restart.
+        // A bug. Unsettled events stay unsettled, and are read again after a restart.
         this.#context.counters.failed('bug')
         const fields = { code: 'SLUICE_DELIVERY_FAILED', error: errorText(error) }
         this.#context.log.error(fields, 'delivery failed on a request')
@@ -225,7 +225,7 @@ export class Delivery extends BatchQueue {
     return request
   }
 
-  /** Sees a request to its end, with the halves that it may have to be cut into, and what was refused of it. */
+  /** Completes a request, including the parts into which it may be divided and the events that are rejected. */
   async #carry(whole: Request): Promise<void> {
     const left = [whole]
     for (let next = left.shift(); next; next = left.shift()) {
@@ -253,7 +253,7 @@ export class Delivery extends BatchQueue {
       if (this.isOver) return
       if (!error) this.#accepted(request)
       else if (error === refused.at(-1)?.[1]) {
-        // What was not refused goes again without it.
+        // Send the other events again without those rejected.
         if (request.events > 0) left.unshift(request)
         else this.#unsettled.delete(request)
       } else if (error.failure === 'too_large' && request.events > 1) left.unshift(...this.#cut(request, error))
@@ -262,7 +262,7 @@ export class Delivery extends BatchQueue {
     }
   }
 
-  /** Settles what the destination took of a request, and parts what it refused for good from what is to go again. */
+  /** Settles the accepted events of a request, and separates the rejected ones from those to be sent again. */
   #divide(request: Request, { rejected, again }: DeliveryError): { rejected: Request; again: Request } {
     const groups = new Uint8Array(request.events)
     for (const index of again) groups[index] = 2
@@ -295,7 +295,7 @@ export class Delivery extends BatchQueue {
     const more = this.#attempts.mayLog('too_large')
     if (more) {
       const advice =
-        'a request was too large for the destination and goes in halves; a lower batch.max_bytes avoids that'
+        'the destination refused a request as too large; sending it in halves. A lower batch.max_bytes avoids this'
       this.#context.log.warn({ ...logFields(error), events, bytes, ...more }, advice)
     }
     return this.#halves(request)
@@ -306,7 +306,7 @@ export class Delivery extends BatchQueue {
     return halve(request.parts).map(parts => this.#request(parts))
   }
 
-  /** Brings the request to where refused events go. That is tried until it is safe. */
+  /** Writes the rejected request to the dead-letter queue, with retries until it is safe, or discards it. */
   async #refuse(request: Request, error: DeliveryError): Promise<void> {
     const { log, deadLetter, metrics } = this.#context
     const { on_reject: where } = this.#options
@@ -318,7 +318,7 @@ export class Delivery extends BatchQueue {
     }
     const more = this.#attempts.mayLog(`reject ${error.reason}`)
     const fields = { ...logFields(error), events: request.events, on_reject: where, ...more }
-    if (more) log.warn(fields, 'the destination refused events')
+    if (more) log.warn(fields, 'the destination rejected events')
     this.#settle(request, error.reason)
   }
 
@@ -327,7 +327,7 @@ export class Delivery extends BatchQueue {
     this.#settle(request, undefined)
   }
 
-  /** `refused`: the reason; undefined: it was delivered. */
+  /** `refused`: the discard reason; undefined if it was delivered. */
   #settle(request: Request, refused: string | undefined): void {
     const { counters } = this.#context
     const { parts, events, bytes } = request

@@ -2,20 +2,21 @@ import type { DeliveryError } from '../../core/errors.js'
 import { Backoff, type Random } from '../../lib/backoff.js'
 import type { Clock } from '../../lib/time.js'
 
-const LOOK_EVERY_MS = 1000
+const CHECK_EVERY_MS = 1000
 const LONGEST_WAIT_MS = 60_000
 
 export interface HoldContext {
   readonly clock: Clock
   readonly random: Random
   readonly sleep: (ms: number) => Promise<void>
-  /** Whether a new attempt makes sense at once. */
+  /** Whether an immediate attempt makes sense. */
   readonly changed: () => Promise<boolean>
 }
 
 /**
- * The wait for an operator, shared by all requests of a destination. Invariants: while it holds, one of those who
- * asked to pass is the probe, and nobody but the probe makes attempts; the probe remains it until it ends the hold.
+ * The pause of a destination until an operator intervenes, shared by all of its requests. Invariants: during a hold,
+ * one of the waiting requests is the probe, and only the probe makes attempts. It remains the probe until it ends the
+ * hold.
  */
 export class Hold {
   readonly #context: HoldContext
@@ -23,27 +24,27 @@ export class Hold {
   readonly #waiting: (() => void)[] = []
   #error: DeliveryError | undefined
   #probe: object | undefined
-  #lookedAt = Number.NEGATIVE_INFINITY
+  #checkedAt = Number.NEGATIVE_INFINITY
   #ended = 0
   #nextAt: number | undefined
   #closed = false
 
   constructor(context: HoldContext) {
     this.#context = context
-    this.#backoff = new Backoff(2 * LOOK_EVERY_MS, LONGEST_WAIT_MS, context.random)
+    this.#backoff = new Backoff(2 * CHECK_EVERY_MS, LONGEST_WAIT_MS, context.random)
   }
 
-  /** Why it holds; undefined: it does not. */
+  /** The cause of the hold; undefined if there is none. */
   get error(): DeliveryError | undefined {
     return this.#error
   }
 
-  /** How often a hold has ended so far: what was begun before that says nothing of now. */
+  /** Number of holds that have ended. The result of an attempt that started before the last one does not count. */
   get ended(): number {
     return this.#ended
   }
 
-  /** When the probe makes its next attempt, at the latest; undefined: it is making one. */
+  /** When the probe makes its next attempt, at the latest; undefined while it makes one. */
   get nextAt(): number | undefined {
     return this.#nextAt
   }
@@ -52,14 +53,14 @@ export class Hold {
     return this.#probe === who
   }
 
-  /** `who` was refused. Returns whether the hold begins with that. */
+  /** Starts a hold, or updates its cause. Returns whether it has started. */
   begin(error: DeliveryError): boolean {
     const begins = this.#error === undefined
     this.#error = error
     return begins
   }
 
-  /** Resolves when `who` may make an attempt: at once while nothing holds. */
+  /** Resolves when `who` may make an attempt: immediately unless there is a hold. */
   async pass(who: object): Promise<void> {
     while (this.#error && !this.#closed) {
       this.#probe ??= who
@@ -77,17 +78,17 @@ export class Hold {
     const until = clock.now() + this.#backoff.next()
     this.#nextAt = until
     while (!this.#closed) {
-      if (clock.now() - this.#lookedAt >= LOOK_EVERY_MS) {
-        this.#lookedAt = clock.now()
+      if (clock.now() - this.#checkedAt >= CHECK_EVERY_MS) {
+        this.#checkedAt = clock.now()
         if (await changed()) return
       }
       const leftMs = until - clock.now()
       if (leftMs <= 0) return
-      await sleep(Math.min(leftMs, LOOK_EVERY_MS))
+      await sleep(Math.min(leftMs, CHECK_EVERY_MS))
     }
   }
 
-  /** The probe came through: everybody may go on. */
+  /** Ends the hold after the probe succeeded. */
   end(): void {
     this.#ended++
     this.#error = undefined
@@ -96,7 +97,7 @@ export class Hold {
     this.#wake()
   }
 
-  /** Nobody waits here any more. */
+  /** Releases all waiting requests. */
   close(): void {
     this.#closed = true
     this.#wake()

@@ -1,11 +1,11 @@
 import type { Clock } from '../../lib/time.js'
 
-/** An outage that is over. */
+/** A finished outage. */
 export interface PastOutage {
   readonly since: number
   readonly until: number
   readonly failures: number
-  /** Of the last failed attempt. */
+  /** The error of the last failed attempt. */
   readonly error: string
 }
 
@@ -15,18 +15,18 @@ interface Failures {
   readonly count: number
 }
 
-/** What a delivery passes to the one that replaces it, so that an outage keeps its begin and its count. */
+/** Passed to the successor of a delivery, to preserve the start and the failure count of an outage. */
 export interface OutageState {
   readonly failures: Failures | undefined
   readonly error: string
-  /** Whether events failed, and not only the start of the destination. */
+  /** Whether events failed, rather than only the start of the destination. */
   readonly isOfEvents: boolean
-  /** Whether the log has mentioned it. */
+  /** Whether the outage was logged. */
   readonly isLogged: boolean
   readonly past: PastOutage | undefined
 }
 
-/** Failed attempts since delivery last worked, and when the next one is made. Times are those of `Clock.now`. */
+/** Counts failed attempts since delivery last worked, and tracks the next attempt. Times are those of `Clock.now`. */
 export class Outage {
   readonly #clock: Clock
   readonly #next = new Map<object, number>()
@@ -57,19 +57,19 @@ export class Outage {
     this.#isInherited = false
   }
 
-  /** `who` makes its next attempt then. */
+  /** Records when `who` makes its next attempt. */
   waits(who: object, until: number): void {
     this.#next.set(who, until)
   }
 
-  /** `who` does not wait any more. */
+  /** Records that `who` no longer waits. */
   tries(who: object): void {
     this.#next.delete(who)
   }
 
   /**
-   * Something works: with `isOfEvents` delivery itself, otherwise the start of the destination, which proves nothing about
-   * events that failed before a reload. Returns the outage that ends with that.
+   * Records a success: with `isOfEvents` of delivery, otherwise of the destination's start, which does not prove that
+   * events that failed before a reload can be delivered. Returns the outage that this ends.
    */
   worked(isOfEvents: boolean): PastOutage | undefined {
     if (!this.#failures || (this.#isOfEvents && !isOfEvents)) return undefined
@@ -81,17 +81,17 @@ export class Outage {
     return this.#past
   }
 
-  /** What failed before this delivery took over from another one; undefined once an attempt of its own has failed or worked. */
+  /** The error inherited from the previous delivery; undefined after the first own attempt has failed or succeeded. */
   get inheritedError(): string | undefined {
     return this.#isInherited ? this.#error : undefined
   }
 
-  /** The last outage that is over; undefined: there was none. */
+  /** The last finished outage; undefined if there is none. */
   get past(): PastOutage | undefined {
     return this.#past
   }
 
-  /** When the next of those who wait makes an attempt; undefined: nobody waits. */
+  /** Time of the earliest next attempt; undefined if no request waits. */
   get nextAt(): number | undefined {
     return this.#next.size > 0 ? Math.min(...this.#next.values()) : undefined
   }

@@ -1,12 +1,12 @@
 import { DeliveryError } from '../../core/errors.js'
 import type { Clock } from '../../lib/time.js'
 
-/** What the address is to blame for, and no event can be: not found, method not allowed, gone, misdirected. */
+/** Statuses caused by the address, never by an event: not found, method not allowed, gone, misdirected. */
 const OF_THE_ADDRESS = new Set([404, 405, 410, 421])
 
-/** What happened within the last one or two of these counts as lately. */
+/** Length of a span in milliseconds. The current and the previous span count as recent. */
 const SPAN_MS = 5 * 60_000
-/** So many refused requests say nothing yet. */
+/** Fewer rejected requests than this are not significant. */
 const FEW = 10
 
 interface Span {
@@ -15,13 +15,13 @@ interface Span {
 }
 
 /**
- * Tells a destination that refuses everything from one that refuses an event now and then. What refuses everything is
- * mistyped or misconfigured: sending on would bring all events to the dead letters.
+ * Distinguishes a destination that rejects everything from one that rejects single events. The former has a wrong
+ * address or configuration; continuing would move all events to the dead-letter queue.
  */
 export class Refusals {
   readonly #limit: number
   readonly #clock: Clock
-  /** Requests of this span of time and of the one before. */
+  /** Counts of the current and the previous span. */
   #spans: Span[] = [
     { accepted: 0, refused: 0 },
     { accepted: 0, refused: 0 },
@@ -32,14 +32,14 @@ export class Refusals {
   #reason: string | undefined
   #accepted = false
 
-  /** `limit`: how many requests in a row; 0 stands for no limit. */
+  /** `limit`: number of consecutive rejected requests; 0 means no limit. */
   constructor(limit: number, clock: Clock) {
     this.#limit = limit
     this.#clock = clock
     this.#spanBegan = clock.now()
   }
 
-  /** The last refusal, while more requests were refused lately than accepted, and more than a few. */
+  /** The last rejection, if more recent requests were rejected than accepted, and more than a few. */
   get most(): DeliveryError | undefined {
     this.#move()
     const [now, before] = this.#spans as [Span, Span]
@@ -54,7 +54,7 @@ export class Refusals {
     this.#spanBegan = this.#clock.now()
   }
 
-  /** A request was accepted, or its events were distinguished: the receiver knows what it gets. */
+  /** Counts a request that was accepted or whose events were distinguished. */
   accepted(): void {
     this.#move()
     this.#spans[0]!.accepted++
@@ -69,7 +69,7 @@ export class Refusals {
     return error
   }
 
-  /** What the refusal of a whole request means: itself, or a hold. */
+  /** Classifies the rejection of a whole request: either unchanged or as a hold. */
   classify(error: DeliveryError): DeliveryError {
     if (error.failure !== 'reject' || error.status === undefined) return error
     this.#row = error.reason === this.#reason ? this.#row + 1 : 1
@@ -79,13 +79,13 @@ export class Refusals {
     if (this.#limit === 0 || this.#row < this.#limit || (this.#accepted && !ofAddress)) return this.#refused(error)
     const advice = ofAddress
       ? 'correct the address'
-      : 'correct the destination, or set hold_after_refusals: 0 if the events are at fault'
-    const message = `${error.message}; ${this.#limit} requests in a row were refused like this, so the others wait: ${advice}`
+      : 'correct the configuration of the destination, or set hold_after_refusals: 0 if the events are at fault'
+    const message = `${error.message}; ${this.#limit} consecutive requests were rejected like this, so the destination is paused: ${advice}`
     return new DeliveryError(message, { failure: 'hold', reason, status, requestId, cause: error })
   }
 }
 
-/** Whether the answer distinguishes events: the next attempt is then for fewer of them, or waits. */
+/** Whether the response distinguishes events, so the next attempt has fewer of them, or waits. */
 export function isDivided({ failure, rejected, again }: DeliveryError, events: number): boolean {
   if (rejected === undefined || failure === 'too_large') return false
   return failure === 'reject' ? rejected.some(index => index < events) : again.length > 0

@@ -1,13 +1,13 @@
 import type { ComponentMetrics } from '../../core/component.js'
 import { Busy, showUtilization } from '../busy.js'
 
-/** Requests that several destinations may have under way together. */
+/** Limits the concurrent requests of several destinations together. */
 export interface RequestPool {
-  /** Whether another request may begin; `first`: the only one of its destination. */
+  /** Whether another request may start; `first`: it is the only one of its destination. */
   hasRoom(first: boolean): boolean
   begin(first: boolean, bytes: number): void
   end(first: boolean, bytes: number): void
-  /** Calls `again` once there is room for the first request of a destination. */
+  /** Calls `again` when there is room for the first request of a destination. */
   wait(again: () => void): void
 }
 
@@ -17,19 +17,19 @@ export interface SlotsContext {
 }
 
 /**
- * The requests under way of one destination. More than the first may begin only while the pool has room for them. A
- * destination with a request under way checks again when that one ends, any other when the pool has room.
+ * The concurrent requests of one destination. Requests beyond the first start only if the pool has room. A destination
+ * with running requests checks again when one ends, any other when the pool has room.
  */
 export class RequestSlots {
   readonly #max: number
   readonly #pool: RequestPool | undefined
   readonly #again: () => void
-  /** While as many requests are under way as may be. */
+  /** Busy while the maximum number of requests is running. */
   readonly #busy = new Busy()
   #running = 0
   #waits = false
 
-  /** `again` is called when a request may begin for which there was no room. */
+  /** `again` is called when there is room for a request that had none. */
   constructor(max: number, context: SlotsContext, again: () => void) {
     this.#max = max
     this.#pool = context.requests
@@ -45,7 +45,7 @@ export class RequestSlots {
     return this.#running < this.#max && (this.#pool?.hasRoom(this.idle) ?? true)
   }
 
-  /** Whether a request may begin. If not, and nothing is under way, it waits for room. */
+  /** Whether a request may start. If not and none is running, waits for room. */
   freeOrWait(): boolean {
     if (this.free) return true
     if (this.idle && !this.#waits) {
@@ -58,7 +58,7 @@ export class RequestSlots {
     return false
   }
 
-  /** Returns what ends the request. */
+  /** Starts a request; call the returned function when it ends. */
   begin(bytes: number): () => void {
     const first = this.idle
     if (++this.#running === this.#max) this.#busy.begin()

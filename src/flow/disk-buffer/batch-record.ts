@@ -10,30 +10,30 @@ import { jsonText } from '../../lib/formats/json-text.js'
 import { LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
- * A batch as bytes and back: every event with its line, its line end, its flags, and its fields where they were
- * changed. Numbers are little-endian:
+ * Encodes and decodes batches: every event with its line, line end and flags, and its fields if they were modified.
+ * Numbers are little-endian:
  *
  *     0 version (1 byte), 1 codec by number, 2 bytes of a length, 4 bytes of the origin, 8 events, 12 bytes of the lines,
  *    16 receivedAt (64-bit float)
  *    24 origin as JSON; of each event its line's length (2 or 4 bytes); of each event its flags (1 byte);
- *       the lines with their ends; of each changed event the length of its fields (4 bytes) and the fields as JSON
+ *       the lines with their ends; of each modified event the length of its fields (4 bytes) and the fields as JSON
  */
 
 const VERSION = 1
 const HEAD = 24
-/** Codecs that have a number in records. All others are named in the origin, with their options. */
+/** Codecs with a number in records. Others are named in the origin, with their options. */
 const NUMBERED: readonly string[] = ['text', 'json', 'syslog']
 const NAMED = 255
-/** Origins that are remembered, so that the batches of one file share one. */
+/** Number of cached origins. Batches of the same file share one. */
 const MAX_ORIGINS = 1000
 const NOTHING = Buffer.alloc(0)
 
-/** The bytes are no batch that this version can read. */
+/** The bytes are not a batch that this version can read. */
 export class BatchRecordError extends Error {
   readonly code = 'SLUICE_BATCH_RECORD'
 }
 
-/** The record of a batch, with `headroom` bytes left free before it, in memory from `allocate`. The batch stays as it is. */
+/** Encodes a batch with `headroom` free bytes before it, in memory from `allocate`. Does not change the batch. */
 export function encodeBatch(
   batch: EventBatch,
   headroom = 0,
@@ -53,7 +53,7 @@ export function encodeBatch(
   origin.copy(record, headroom + HEAD)
   let column = headroom + HEAD + origin.length
   let to = column + (width + 1) * length
-  // Neighbours in the chunk are copied in one go.
+  // Adjacent lines in the chunk are copied at once.
   let from = 0
   let end = 0
   for (let i = 0; i < length; i++, column += width) {
@@ -108,7 +108,7 @@ function changedFields(batch: EventBatch): Buffer {
   return parts.length === 0 ? NOTHING : Buffer.concat(parts)
 }
 
-/** Makes batches of records. Batches of the same origin share one object, as long as there are not too many. */
+/** Decodes records to batches. Batches with the same origin share one object, up to a maximum number of origins. */
 export class BatchDecoder {
   readonly #wanted: WantedNames
   readonly #origins = new Map<string, Origin>()
@@ -118,8 +118,8 @@ export class BatchDecoder {
   }
 
   /**
-   * The batch whose record is all of `record`, which becomes its chunk; throws BatchRecordError. `letGo` is called when
-   * nobody needs the record any more.
+   * Decodes all of `record`, which becomes the chunk of the batch; throws BatchRecordError. `letGo` is called when the
+   * record is no longer needed.
    */
   decode(record: Buffer, ack: Ack, letGo?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
@@ -169,7 +169,7 @@ export class BatchDecoder {
   }
 }
 
-/** Gives the changed events of a batch the fields that stand in `record` from `at` on. */
+/** Sets the fields of modified events, stored in `record` from `at` on. */
 function change(batch: EventBatch, record: Buffer, at: number): void {
   for (let i = 0; i < batch.length; i++) {
     if ((batch.flags[i]! & MODIFIED) === 0) continue

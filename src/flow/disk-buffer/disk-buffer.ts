@@ -22,22 +22,23 @@ import { Settlement } from './settlement.js'
 import { SharedRoom } from './shared-room.js'
 
 /**
- * Between the pipeline and the delivery of a destination: batches go to the disk, are acknowledged when they are safe
- * there, and are delivered from there, in order. Invariants:
- * - A batch is acknowledged `delivered` only when its record is synced. Batches that come during a sync share the next.
- * - A record is given out once in a run, and again in the next run unless it was settled and the ledger knows.
- * - What cannot be written waits, and so do the sources. What cannot be read is skipped, counted and logged.
- *   Neither ends the daemon.
- * - Memory is bounded by bytes, whatever the disk holds.
+ * A buffer between the pipeline and the delivery of a destination. Batches are written to disk, acknowledged when they
+ * are safe there, and delivered from there in order. Invariants:
+ * - A batch is acknowledged as `delivered` only after its record is synced. Batches that arrive during a sync share the
+ *   next one.
+ * - A record is passed on once per run, and again in the next run unless it was settled and the ledger recorded this.
+ * - Batches that cannot be written wait, and so do the sources. Records that cannot be read are skipped, counted and
+ *   logged. Neither ends the daemon.
+ * - Memory is limited by bytes, regardless of the size on disk.
  */
 
-/** Bytes of records in memory. */
+/** Limits of records in memory, in bytes. */
 export interface BufferMemory {
-  /** That wait to be written; beyond it the sources wait. */
+  /** Records waiting to be written; beyond it the sources wait. */
   readonly waiting: number
-  /** That were written, and are kept to be given out without being read; and those that were given out. */
+  /** Written records kept for passing on without reading, together with those passed on. */
   readonly ahead: number
-  /** That were given out and are not settled; beyond it nothing is given out. */
+  /** Records passed on and not settled; beyond it no record is passed on. */
   readonly held: number
 }
 
@@ -45,17 +46,17 @@ const MIB = 1024 * 1024
 const MEMORY: BufferMemory = { waiting: 4 * MIB, ahead: 8 * MIB, held: 8 * MIB }
 const MOST_HELD = 32 * MIB
 
-/** Enough for all requests that may be under way, and the next one: large ones may not wait for each other. */
+/** Memory for all concurrent requests and the next one, so that large requests do not wait for each other. */
 export function memoryFor({ batch, max_in_flight }: Pick<DeliveryOptions, 'batch' | 'max_in_flight'>): BufferMemory {
   const held = 1.25 * batch.max_bytes * (max_in_flight + 1)
   return { ...MEMORY, held: Math.min(MOST_HELD, Math.max(MEMORY.held, held)) }
 }
 const LARGEST_SEGMENT = 64 * MIB
-/** A full buffer has at least so many segments, so that room is made in steps. */
+/** Minimum number of segments of a full buffer, so that space is freed in steps. */
 const SEGMENTS = 8
 const RETRY_FIRST_MS = 200
 const RETRY_MAX_MS = 5000
-/** The process is short of something, or lacks a permission, for the moment; the file is as good as before. */
+/** Temporary errors: the process lacks a resource or permission, but the file is intact. */
 const PASSING = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EINTR', 'EACCES', 'EPERM'])
 
 export interface DiskBufferContext {
@@ -66,16 +67,16 @@ export interface DiskBufferContext {
   readonly wanted: WantedNames
   readonly maxBytes: number
   readonly whenFull: 'block' | 'drop_newest'
-  /** Shared with others, beside `maxBytes`. */
+  /** Space shared with others, in addition to `maxBytes`. */
   readonly disk?: DiskAllowance | undefined
-  /** Of the destination. */
+  /** The counters of the destination. */
   readonly counters: BufferMetrics & {
     arrived(events: number, bytes: number): void
     took(events: number, bytes: number): void
   }
-  /** Usually left out. */
+  /** Default: MEMORY. */
   readonly memory?: BufferMemory | undefined
-  /** Timers; lib/time.ts when left out. */
+  /** Timers; default: lib/time.ts. */
   readonly after?: typeof after | undefined
 }
 
@@ -94,18 +95,18 @@ export class DiskBuffer extends BatchQueue {
   readonly #shared: SharedRoom
   #feeder: Feeder | undefined
   #feeding: Promise<void> | undefined
-  /** To be written, in order. */
+  /** Batches to be written, in order. */
   readonly #waiting: Waiting[] = []
   #waitingBytes = 0
-  /** What found no room. */
+  /** The batch for which there is no room. */
   #blocked: Waiting | undefined
   #flushing: Promise<void> | undefined
   readonly #ended = new AbortController()
   #cancelRest: (() => void) | undefined
-  /** Nothing more is given out. */
+  /** No more records are passed on. */
   #rests = false
 
-  /** Puts in order what the folder holds. Rejects when the folder, its ledger or one of its files cannot be opened. */
+  /** Recovers the folder. Rejects if the folder, its ledger or one of its files cannot be opened. */
   static async open(context: DiskBufferContext): Promise<DiskBuffer> {
     return new DiskBuffer(context, await recover(context.folder, context.log))
   }
@@ -134,10 +135,10 @@ export class DiskBuffer extends BatchQueue {
     counters.arrived(events, bytes)
     counters.took(events, bytes)
     this.#report.found(found, { events, bytes })
-    counters.gauge('sluice_buffer_events', 'Events in the buffer that were not delivered.', () => this.#kept().events)
-    counters.gauge('sluice_buffer_bytes', 'Bytes that the buffer takes on the disk.', () => this.#queue.segments.bytes)
-    counters.gauge('sluice_buffer_max_bytes', 'Bytes that the buffer may take on the disk.', () => maxBytes)
-    const unsaved = 'Whether what was delivered from the buffer could not be saved the last time that it was tried.'
+    counters.gauge('sluice_buffer_events', 'Events in the buffer that are not delivered.', () => this.#kept().events)
+    counters.gauge('sluice_buffer_bytes', 'Size of the buffer on disk, in bytes.', () => this.#queue.segments.bytes)
+    counters.gauge('sluice_buffer_max_bytes', 'Maximum size of the buffer on disk, in bytes.', () => maxBytes)
+    const unsaved = '1 if the last attempt to save the progress of the buffer failed.'
     counters.gauge('sluice_buffer_progress_unsaved', unsaved, () => (this.#settlement.isSaved ? 0 : 1))
     this.#shared = new SharedRoom(context.disk, {
       path: folder.path,
@@ -146,11 +147,11 @@ export class DiskBuffer extends BatchQueue {
       freed: () => this.advance(),
       sleep: ms => this.#sleep(ms),
     })
-    // There may be files whose events are all settled.
+    // The folder may contain files whose events are all settled.
     if (this.#queue.segments.first) this.#settlement.changed()
   }
 
-  /** Begins to give out what there is. */
+  /** Starts passing on events. */
   connect(downstream: Downstream): void {
     this.#feeder = new Feeder({
       queue: this.#queue,
@@ -161,12 +162,12 @@ export class DiskBuffer extends BatchQueue {
       maxHeld: this.#memory.held,
       settled: () => this.advance(),
     })
-    // It may have been given up before what follows was there.
+    // It may have been given up before the consumer existed.
     if (this.isOver || this.#rests) this.#feeder.stop()
     this.#feeding = this.#feeder.run().catch(error => this.#report.broken(error))
   }
 
-  /** What follows has taken events up: they are in its count now. */
+  /** Reports that the consumer took events from its queue, and counts them from now on. */
   takenUp(events: number, bytes: number): void {
     this.#feeder?.takenUp(events, bytes)
   }
@@ -179,12 +180,12 @@ export class DiskBuffer extends BatchQueue {
     return sum(amount, this.#feeder?.queued)
   }
 
-  /** It rightly waits for what is behind it. */
+  /** It may wait for its consumer without being stuck. */
   override get owes(): boolean {
     return !this.isOver && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)
   }
 
-  /** Gives out nothing more after `ms`: what is left then is for the next run. */
+  /** Stops passing on events after `ms`. The rest remains for the next run. */
   restAfter(ms: number): void {
     this.#cancelRest ??= this.#after(ms, () => {
       this.#rests = true
@@ -192,7 +193,7 @@ export class DiskBuffer extends BatchQueue {
     })
   }
 
-  /** Resolves when everything is written down, once what follows has ended. Nothing is given out any more. */
+  /** Resolves when everything is on disk and the consumer has ended. Stops passing on events. */
   async close(): Promise<void> {
     this.giveUp()
     await this.#flushing
@@ -226,7 +227,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Lets the newest batch in where there is room now, and the next one behind it. */
+  /** Admits the waiting batch if there is room, and then the next one. */
   protected override advance(): void {
     const blocked = this.#blocked
     if (blocked) {
@@ -251,30 +252,30 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Removes the newest segment, too, when all of its events are delivered: others need the room. */
+  /** Also removes the newest segment if all of its events are delivered, because others need the space. */
   #release(): void {
     if (this.isOver || this.#flushing || this.#kept().events > 0 || !this.#queue.current) return
     void this.#queue.finish().then(() => this.#settlement.changed())
   }
 
-  /** A batch that is larger than everything has room when it is alone. */
+  /** Whether there is room for a batch. One that exceeds the whole buffer has room when it is alone. */
   #hasRoom({ framed }: Waiting): boolean {
     const needed = this.#queue.segments.bytes + this.#waitingBytes + framed.length
     return needed <= this.#context.maxBytes || (this.#waiting.length === 0 && this.#kept().events === 0)
   }
 
-  /** What is safe on the disk and not settled. */
+  /** Events that are safe on disk and not settled. */
   #kept(): Amount {
     const { end } = this.#queue
     const { mark } = this.#settlement
     return { events: end.event - mark.event, bytes: end.byte - mark.byte }
   }
 
-  /** Writes what waits, group by group, until nothing does. */
+  /** Writes the waiting batches in groups until none is left. */
   async #flush(): Promise<void> {
     const { clock, random } = this.#context
     const backoff = new Backoff(RETRY_FIRST_MS, RETRY_MAX_MS, random)
-    // A disk that has no room for all of it may have some for a part.
+    // A disk without room for the whole group may have room for part of it.
     let most = Number.POSITIVE_INFINITY
     while (this.#waiting.length > 0) {
       const began = clock.now()
@@ -306,7 +307,7 @@ export class DiskBuffer extends BatchQueue {
     this.advance()
   }
 
-  /** Bytes of records that may be kept in memory to be given out from there. */
+  /** Bytes of records that may be kept in memory for passing on. */
   #room(): number {
     return this.#memory.ahead - this.#queue.memory - (this.#feeder?.held ?? 0)
   }
@@ -340,7 +341,7 @@ export class DiskBuffer extends BatchQueue {
     }
   }
 
-  /** Resolves after `ms`, or at once when all is over. */
+  /** Resolves after `ms`, or at once when the buffer ends. */
   #sleep(ms: number): Promise<void> {
     return sleep(ms, this.#ended.signal, this.#after)
   }

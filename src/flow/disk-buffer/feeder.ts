@@ -7,11 +7,11 @@ import type { BufferReport } from './report.js'
 import type { Incoming } from './segment-reader.js'
 import type { Settlement } from './settlement.js'
 
-/** What records cost beside their bytes, once they are batches. */
+/** Memory of a record as a batch, in addition to its bytes. */
 const RECORD_OVERHEAD = 1024
 const EVENT_OVERHEAD = 16
 
-/** Where the batches go. Undefined: there is room for more. A promise: wait for it. */
+/** The consumer of the batches. `write` returns undefined if there is room for more, or else a promise to wait for. */
 export interface Downstream {
   write(batch: EventBatch): Promise<void> | undefined
   end(): void
@@ -23,17 +23,17 @@ export interface FeederContext {
   readonly decoder: BatchDecoder
   readonly downstream: Downstream
   readonly report: BufferReport
-  /** Memory that records may take which were given out. */
+  /** Maximum memory, in bytes, of records passed on and not settled. */
   readonly maxHeld: number
-  /** A record was settled. */
+  /** Called when a record was settled. */
   readonly settled: () => void
 }
 
-/** The reading side of a buffer: makes batches of the records and gives them on, at the pace of what follows. */
+/** The reading side of a buffer: decodes records to batches and passes them on at the pace of the consumer. */
 export class Feeder {
   readonly #context: FeederContext
   #held = 0
-  /** What follows has it, but has not taken it out of its queue. */
+  /** Events passed on that the consumer has not taken from its queue. */
   readonly #queued: Amount = { events: 0, bytes: 0 }
   #ending = false
   #over = false
@@ -43,46 +43,46 @@ export class Feeder {
     this.#context = context
   }
 
-  /** Memory of what was given out and is not settled. */
+  /** Memory of records passed on and not settled. */
   get held(): number {
     return this.#held
   }
 
-  /** Whether it has room for more records and waits for a notice that there are some. */
+  /** Whether it has room for more records and waits to be notified of some. */
   get rests(): boolean {
     return this.#wake !== undefined && !this.#over && this.#held < this.#context.maxHeld
   }
 
-  /** What was given out and not taken up. */
+  /** Events passed on that the consumer has not taken. */
   get queued(): Readonly<Amount> {
     return this.#queued
   }
 
-  /** What follows has taken events up: they are in its count now. */
+  /** Reports that the consumer took events from its queue, and counts them from now on. */
   takenUp(events: number, bytes: number): void {
     this.#queued.events -= events
     this.#queued.bytes -= bytes
   }
 
-  /** There may be something to do. */
+  /** Wakes the feeder because there may be work. */
   wake(): void {
     this.#wake?.()
     this.#wake = undefined
   }
 
-  /** No more records are written: ends when all that there are were given out. */
+  /** Reports that no more records will be written. The feeder ends after passing on the existing ones. */
   end(): void {
     this.#ending = true
     this.wake()
   }
 
-  /** Gives nothing more out. */
+  /** Stops passing on records. */
   stop(): void {
     this.#over = true
     this.wake()
   }
 
-  /** Until the end. */
+  /** Runs until the end. */
   async run(): Promise<void> {
     const { queue, downstream, maxHeld } = this.#context
     while (!this.#over) {
@@ -128,7 +128,7 @@ export class Feeder {
   #ack(settle: () => void, held: number): Ack {
     return new Ack(status => {
       this.#held -= held
-      // Given back: it stays, for the next run.
+      // An event given back stays in the buffer for the next run.
       if (status !== 'errored') settle()
       this.wake()
     })

@@ -4,29 +4,29 @@ import { dirname } from 'node:path'
 import { syncFolder } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
 
-/** What a buffer does with its disk, so that a test can be the disk. Everything rejects with errors of the system. */
+/** The disk operations of a buffer, which tests can replace. They reject with system errors. */
 export interface BufferFolder {
-  /** For messages. */
+  /** Path of the folder, for messages. */
   readonly path: string
-  /** Makes the folder where it is missing, its name safe on the disk. */
+  /** Creates the folder if missing, and syncs its name. */
   make(): Promise<void>
-  /** Names of its files; none when there is no folder. */
+  /** Names of its files; empty if there is no folder. */
   list(): Promise<string[]>
-  /** A new file, to write and read; rejects when there is one of that name. */
+  /** Creates a file for reading and writing; rejects if the name exists. */
   create(name: string): Promise<BufferFile>
   open(name: string): Promise<BufferFile>
   rename(from: string, to: string): Promise<void>
   remove(name: string): Promise<void>
-  /** Makes the names safe on the disk. */
+  /** Syncs the names of its files. */
   sync(): Promise<void>
 }
 
 export interface BufferFile {
-  /** Writes all of the parts, one behind the other, from `at` on. */
+  /** Writes all parts in sequence, starting at offset `at`. */
   write(parts: readonly Buffer[], at: number): Promise<void>
-  /** Fills `into` from `at` on, as far as the file goes; returns how many bytes. */
+  /** Reads from offset `at` until `into` is full or the file ends. Returns the number of bytes. */
   read(into: Buffer, at: number): Promise<number>
-  /** Makes the content and the size safe on the disk; rejects when the file was removed. */
+  /** Syncs content and size; rejects if the file was removed. */
   sync(): Promise<void>
   truncate(size: number): Promise<void>
   size(): Promise<number>
@@ -37,7 +37,7 @@ const { O_RDWR, O_CREAT, O_EXCL } = constants
 
 const REMOVED = { code: 'ENOENT' }
 
-/** A folder of the real disk, `depth` levels below one that is there. */
+/** A folder on disk, `depth` levels below an existing one. */
 export function folderOnDisk(path: string, depth = 2): BufferFolder {
   const inside = (name: string) => `${path}/${name}`
   return {
@@ -93,8 +93,8 @@ class DiskFile implements BufferFile {
   async sync(): Promise<void> {
     await this.#file.datasync()
     const { nlink } = await this.#file.stat()
-    // Nothing in it could be found again.
-    if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was written to'), REMOVED)
+    // The content would be unreachable.
+    if (nlink === 0) throw Object.assign(new Error('ENOENT: the file was removed while it was being written'), REMOVED)
   }
 
   truncate(size: number): Promise<void> {

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 
-/** Where the buffer of a destination is. */
+/** The folder of a destination's disk buffer. */
 export function bufferFolder(dataDir: string, destination: string): string {
   return join(dataDir, 'buffer', encodeURIComponent(destination))
 }

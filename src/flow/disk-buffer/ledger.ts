@@ -6,37 +6,37 @@ import type { Place } from './frame.js'
 import type { Cursor } from './segment-reader.js'
 
 /**
- * How far a buffer's events are settled: a file of two slots that are written in turns, so that one is whole whatever
- * happens to the other. Both have their blocks from the beginning: on a full disk it can still be recorded what need not
- * be kept. A ledger that is lost or old costs repetition, nothing else.
+ * Records how far a buffer's events are settled, in a file of two slots written alternately, so that one is always
+ * intact. Both are allocated from the start, so progress can be recorded even on a full disk. A lost or outdated ledger
+ * causes repetition and nothing worse.
  */
 
 export interface LedgerState {
   /** Everything before it is settled. */
   readonly settled: Cursor & Place
-  /** Behind everything that was safe on the disk. */
+  /** The place after everything that was safe on disk. */
   readonly end: Place
-  /** The number of the last segment there ever was. */
+  /** The highest segment number ever used. */
   readonly highest: number
 }
 
 const NAME = 'ledger'
 const FORMAT = 1
-/** Each slot in a block of its own. */
+/** Each slot has its own disk block. */
 const SLOT_SIZE = 4096
 const SLOTS = 2
-/** Of reading it, before its buffer is given up for now. */
+/** Attempts to read the ledger before its buffer is given up for now. */
 const ATTEMPTS = 3
 
-/** What is in the file: the newest state that is whole, and its number. */
+/** The newest intact state of the file, and its number. */
 export interface LedgerFound {
   readonly state: LedgerState | undefined
   readonly turn: number
-  /** Whether there is a file, though nothing in it is whole. */
+  /** Whether there is a file without an intact state. */
   readonly damaged: boolean
 }
 
-/** Throws StateUnreadable when there is one that cannot be read: it must not be replaced by another. */
+/** Throws StateUnreadable if a ledger exists but cannot be read: it must not be replaced. */
 export async function readLedger(folder: BufferFolder): Promise<LedgerFound> {
   for (let attempts = 1; ; attempts++) {
     try {
@@ -62,7 +62,7 @@ async function read(folder: BufferFolder): Promise<LedgerFound> {
   }
 }
 
-/** Takes a damaged ledger away: what it says must not come back once another is begun. */
+/** Removes a damaged ledger, so that its content cannot reappear beside a new one. */
 export async function removeLedger(folder: BufferFolder): Promise<void> {
   try {
     await folder.remove(NAME)
@@ -90,7 +90,7 @@ function checksum(text: string): string {
   return crc32(text).toString(16).padStart(8, '0')
 }
 
-/** Writes the states of one buffer. One call at a time. */
+/** Writes the states of one buffer. Calls must not overlap. */
 export class Ledger {
   readonly #folder: BufferFolder
   #turn: number
@@ -101,7 +101,7 @@ export class Ledger {
     this.#turn = turn
   }
 
-  /** Resolves when the state is on the disk; when it rejects, the state before still is. */
+  /** Resolves when the state is on disk. If it rejects, the previous state still is. */
   async write(state: LedgerState): Promise<void> {
     const turn = this.#turn + 1
     const slot = writeSlot(turn, state)

@@ -10,9 +10,9 @@ import type { Segment, Segments } from './segments.js'
 const NOTHING = Buffer.alloc(0)
 
 /**
- * The records between the writing and the reading side. Whoever has caught up gets them from memory, as they were
- * written; otherwise from the disk. Invariants: what is in memory follows directly on what was taken last, without a
- * gap, and is safe on the disk; a record is taken once.
+ * Connects the writing and the reading side. A reader that has caught up gets records from memory, otherwise from disk.
+ * Invariants: records in memory directly follow the last one taken, without a gap, and are safe on disk. A record is
+ * taken once.
  */
 export class RecordQueue {
   readonly segments: Segments
@@ -20,9 +20,9 @@ export class RecordQueue {
   readonly #reader: SegmentReader
   readonly #recent = new LinkedList<Incoming>()
   #recentBytes = 0
-  /** Behind the last in memory. */
+  /** The place after the last record in memory. */
   #recentEnd: Place
-  /** Before it, everything is taken. */
+  /** The place before which everything was taken. */
   #taken: Place
 
   constructor(folder: BufferFolder, found: Recovered, segmentBytes: number, report: ReaderReport) {
@@ -41,17 +41,17 @@ export class RecordQueue {
     this.#recentEnd = settled
   }
 
-  /** Behind the last event that is safe on the disk. */
+  /** The end of the events that are safe on disk. */
   get end(): Place {
     return this.#writer.place
   }
 
-  /** What is safe on the disk and not taken. */
+  /** Events that are safe on disk and not taken. */
   get amount(): Amount {
     return between(this.#taken, this.end)
   }
 
-  /** Whether there is something to take. */
+  /** Whether there are events to take. */
   get behind(): boolean {
     return this.#taken.event < this.end.event
   }
@@ -61,14 +61,17 @@ export class RecordQueue {
     return this.#recentBytes
   }
 
-  /** The segment that is written to. */
+  /** The segment being written. */
   get current(): Segment | undefined {
     return this.#writer.current
   }
 
-  /** Writes the first of `records`; resolves with how many, when they are safe. Keeps them in memory while there is `room`. */
+  /**
+   * Writes the first of `records`; resolves with their number when they are safe. Keeps them in memory while there is
+   * `room`.
+   */
   append(records: readonly Outgoing[], room: () => number): Promise<number> {
-    // At the very moment: who looked a little later could read from the disk what comes from memory, too.
+    // This must happen at the same moment: a later check could read from disk a record that also comes from memory.
     return this.#writer.append(records, written => {
       for (const incoming of written) {
         if (this.#recent.size === 0) this.#recentEnd = this.#taken
@@ -83,14 +86,14 @@ export class RecordQueue {
     })
   }
 
-  /** The next record, without taking it; undefined when there is none, or none that can be read. */
+  /** Returns the next record without taking it; undefined if there is none, or none that can be read. */
   async peek(): Promise<Incoming | undefined> {
     const recent = this.#recent.first
     if (recent || !this.behind) return recent
     return await this.#reader.next(this.#taken)
   }
 
-  /** Takes what `peek` gave; returns what is missing before it. */
+  /** Takes the record returned by `peek`. Returns the amount missing before it. */
   take(incoming: Incoming): Amount {
     const missing = between(this.#taken, incoming.place)
     if (this.#recent.delete(incoming)) this.#recentBytes -= incoming.record.length
@@ -99,7 +102,7 @@ export class RecordQueue {
     return missing
   }
 
-  /** Where nothing more can be read though there should be something: takes that, an empty record in its place. */
+  /** If nothing more can be read although records are missing, takes the missing amount as an empty record. */
   takeMissing(): Incoming | undefined {
     if (this.#recent.size > 0 || !this.behind || !this.#reader.atEnd) return undefined
     const place = this.#taken
@@ -107,12 +110,12 @@ export class RecordQueue {
     return { record: NOTHING, place, ...between(place, this.end), cursor: this.#reader.cursor }
   }
 
-  /** What is written from now on goes into a new segment. */
+  /** Starts a new segment for later records. */
   finish(): Promise<void> {
     return this.#writer.finish()
   }
 
-  /** Lets go of a segment that is to be removed. */
+  /** Closes a segment that is about to be removed. */
   letGo(segment: Segment): Promise<void> {
     return this.#reader.letGo(segment)
   }

@@ -7,35 +7,35 @@ import { type LedgerFound, readLedger, removeLedger } from './ledger.js'
 import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
 import { FORMAT, formatOf, type Segment, Segments, segmentName, segmentNumber, TITLE } from './segments.js'
 
-/** What a buffer's folder holds at the start, put in order: ready to be read and to be added to. */
+/** The recovered contents of a buffer's folder, ready for reading and writing. */
 export interface Recovered {
   readonly segments: Segments
   readonly ledger: LedgerFound
-  /** Where reading goes on: all before it is settled. */
+  /** Where reading resumes; everything before it is settled. */
   readonly settled: Cursor & Place
-  /** Behind the last event. */
+  /** The place after the last event. */
   readonly end: Place
-  /** Bytes of an unfinished record that were cut off. */
+  /** Size of an unfinished record that was cut off. */
   readonly tornBytes: number
 }
 
-/** Of reading a segment, before it is left out. */
+/** Attempts to read a segment before it is skipped. */
 export const ATTEMPTS = 3
 
 const ANYWHERE: Place = { event: 0, byte: 0 }
 
 /**
- * Looks at what is there. Only the end of the last segment is read: what a crash left unfinished there is cut off,
- * since it was never acknowledged. What else is wrong is found when it is read. With `look`, nothing is changed.
+ * Recovers a buffer's folder. Reads only the end of the last segment, and cuts off what a crash left unfinished there,
+ * which was never acknowledged. Other damage is detected when it is read. With `readOnly`, it changes nothing.
  */
-export async function recover(folder: BufferFolder, log: Logger, look = false): Promise<Recovered> {
+export async function recover(folder: BufferFolder, log: Logger, readOnly = false): Promise<Recovered> {
   const ledger = await readLedger(folder)
   const { state } = ledger
-  if (ledger.damaged && !look) {
+  if (ledger.damaged && !readOnly) {
     const fields = { code: 'SLUICE_BUFFER_LEDGER_DAMAGED', folder: folder.path }
     log.error(
       fields,
-      'what was delivered from the buffer is not known; all that is in it is delivered, some of it again',
+      'the saved progress of the buffer is damaged; all of its events are delivered, some of them again',
     )
     await removeLedger(folder)
   }
@@ -43,13 +43,13 @@ export async function recover(folder: BufferFolder, log: Logger, look = false): 
   const kept: Segment[] = []
   for (const segment of found) {
     if (state && segment.number < state.settled.segment) {
-      if (!look) await folder.remove(segment.name).catch(() => {})
-    } else if (await measure(folder, segment, log, look)) kept.push(segment)
+      if (!readOnly) await folder.remove(segment.name).catch(() => {})
+    } else if (await measure(folder, segment, log, readOnly)) kept.push(segment)
   }
   const segments = new Segments(kept, Math.max(found.at(-1)?.number ?? 0, state?.highest ?? 0))
-  const { end, tornBytes } = await findEnd(folder, segments, log, look)
+  const { end, tornBytes } = await findEnd(folder, segments, log, readOnly)
   const leaveOut = async (segment: Segment, error: unknown) => {
-    if (!look) await setAside(folder, segment, error, log)
+    if (!readOnly) await setAside(folder, segment, error, log)
   }
   const settled = state?.settled ?? (await firstPlace(folder, segments, end, leaveOut))
   return { segments, ledger, settled, end: furthest(end, state?.end, settled), tornBytes }
@@ -60,8 +60,11 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size of a segment; false when it is gone. Throws StateUnreadable when it cannot be opened, or has a later format. */
-async function measure(folder: BufferFolder, segment: Segment, log: Logger, look: boolean): Promise<boolean> {
+/**
+ * Determines the size of a segment; returns false if it is gone. Throws StateUnreadable if it cannot be opened or has a
+ * later format.
+ */
+async function measure(folder: BufferFolder, segment: Segment, log: Logger, readOnly: boolean): Promise<boolean> {
   for (let attempts = 1; ; attempts++) {
     try {
       const file = await folder.open(segment.name)
@@ -77,31 +80,31 @@ async function measure(folder: BufferFolder, segment: Segment, log: Logger, look
     } catch (error) {
       if (attempts < ATTEMPTS && !(error instanceof NewerFormat)) continue
       if (errorCode(error) !== 'ENOENT') throw new StateUnreadable(`${folder.path}/${segment.name}`, error)
-      if (!look) await setAside(folder, segment, error, log)
+      if (!readOnly) await setAside(folder, segment, error, log)
       return false
     }
   }
 }
 
-/** Renames a segment so that people find it and the next start does not; whether that was possible. */
+/** Renames a segment, so that operators find it and the next start ignores it. Returns whether that succeeded. */
 export async function setAside(folder: BufferFolder, segment: Segment, error: unknown, log: Logger): Promise<boolean> {
   const { name } = segment
   const fields = { file: `${folder.path}/${name}`, error: errorText(error) }
   if (errorCode(error) === 'ENOENT') {
-    log.error({ code: 'SLUICE_BUFFER_SEGMENT_GONE', ...fields }, 'a file of the buffer was taken away')
+    log.error({ code: 'SLUICE_BUFFER_SEGMENT_GONE', ...fields }, 'a file of the buffer is missing')
     return true
   }
   const renamed = await folder.rename(name, `${name}.unreadable`).then(
     () => true,
     () => false,
   )
-  const text = 'a file of the buffer cannot be read and is left out; its events are not delivered'
+  const text = 'cannot read a file of the buffer; skipping it without delivering its events'
   log.error({ code: 'SLUICE_BUFFER_UNREADABLE', ...fields, set_aside: renamed }, text)
   return renamed
 }
 
-/** Finds the last whole record, and cuts off what follows it. */
-async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, look: boolean): Promise<Found> {
+/** Finds the last intact record, and cuts off what follows it. */
+async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, readOnly: boolean): Promise<Found> {
   let tornBytes = 0
   let unknownBytes = 0
   for (let segment = segments.last; segment; segment = segments.last) {
@@ -110,8 +113,8 @@ async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, lo
     const rest = segment.end - to
     if (error === undefined) {
       tornBytes += rest
-      if ((rest > 0 || !last) && !look) await cut(folder, segment, to, log)
-    } else if (last || look || !(await setAside(folder, segment, error, log))) unknownBytes += rest
+      if ((rest > 0 || !last) && !readOnly) await cut(folder, segment, to, log)
+    } else if (last || readOnly || !(await setAside(folder, segment, error, log))) unknownBytes += rest
     if (last) {
       segment.end = to
       const { event, byte } = placeBehind(last)
@@ -124,8 +127,8 @@ async function findEnd(folder: BufferFolder, segments: Segments, log: Logger, lo
 
 interface Found {
   /**
-   * Behind all records, those too that cannot be read now: their places must not be given to others, and a byte is the
-   * least that an event takes.
+   * The place after all records, including those that cannot be read now: their places must not be reused. An event is
+   * assumed to take one byte, the minimum.
    */
   readonly end: Place
   readonly tornBytes: number
@@ -133,7 +136,8 @@ interface Found {
 
 async function cut(folder: BufferFolder, { name, end }: Segment, to: number, log: Logger): Promise<void> {
   const fields = { file: `${folder.path}/${name}`, at: to, bytes: end - to }
-  if (end > to) log.warn(fields, 'cut an unfinished record off the end of the buffer; its events were not acknowledged')
+  if (end > to)
+    log.warn(fields, 'removed an unfinished record at the end of the buffer; its events were not acknowledged')
   try {
     if (to === 0) return await folder.remove(name)
     const file = await folder.open(name)
@@ -143,11 +147,11 @@ async function cut(folder: BufferFolder, { name, end }: Segment, to: number, log
       await file.close()
     }
   } catch {
-    // It is left out in this run, and found to be no record in the next.
+    // In this run the rest is ignored; the next run will not recognize it as a record.
   }
 }
 
-/** The last whole record of a segment, and what kept it from being read further. */
+/** The last intact record of a segment, and the error that prevented reading further. */
 async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ last?: Incoming; error?: unknown }> {
   const found: { last?: Incoming; error?: unknown } = {}
   const alone = new Segments([segment], segment.number)
@@ -162,7 +166,7 @@ async function lastRecord(folder: BufferFolder, segment: Segment): Promise<{ las
   return found
 }
 
-/** Without a ledger: where the first record is. */
+/** The place of the first record, for a buffer without a ledger. */
 async function firstPlace(
   folder: BufferFolder,
   segments: Segments,
@@ -178,7 +182,7 @@ async function firstPlace(
   }
 }
 
-/** A reader from the beginning that takes unreadable segments out of the list. */
+/** A reader from the beginning that removes unreadable segments from the list. */
 function readerOf(
   folder: BufferFolder,
   segments: Segments,

@@ -9,12 +9,12 @@ import type { Recovered } from './recovery.js'
 import type { Segment } from './segments.js'
 
 const GROUP_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10]
-/** The shortest time between two messages about the same problem. */
-const TELL_EVERY_MS = 60_000
+/** Minimum time between two log messages about the same problem. */
+const LOG_EVERY_MS = 60_000
 
 export type BufferMetrics = Pick<ComponentMetrics, 'counter' | 'gauge' | 'histogram' | 'discarded' | 'failed'>
 
-/** Reports what happens to a buffer: in the log without repetitions, and in its metrics. */
+/** Reports the events of a buffer in its metrics and, without repetition, in the log. */
 export class BufferReport {
   readonly #log: Logger
   readonly #clock: Clock
@@ -22,10 +22,10 @@ export class BufferReport {
   readonly #metrics: BufferMetrics
   readonly #corruptBytes: { value: number }
   readonly #groupTime: Observer
-  readonly #toldAt = new Map<string, number>()
-  /** Whether it was logged that the buffer cannot be written. */
-  #trouble = false
-  /** Whether the last group was not written. */
+  readonly #loggedAt = new Map<string, number>()
+  /** Whether the log says that the buffer cannot be written. */
+  #isReported = false
+  /** Whether the last group could not be written. */
   #fails = false
   #full = false
 
@@ -35,28 +35,28 @@ export class BufferReport {
     this.#clock = options.clock
     this.#folder = options.folder
     this.#metrics = metrics
-    const help = 'Bytes in buffer files that are no record: damage that was stepped over.'
+    const help = 'Damaged bytes in buffer files, which were skipped.'
     this.#corruptBytes = metrics.counter('sluice_buffer_corrupt_bytes_total', help)
-    const text = 'Time to write a group of records and sync it.'
+    const text = 'Time to write and sync a group of records.'
     this.#groupTime = metrics.histogram('sluice_buffer_write_seconds', text, GROUP_SECONDS)
-    const fails = 'Whether the buffer cannot be written for now, and sources wait.'
+    const fails = '1 if the buffer cannot be written now. The sources wait until it can.'
     metrics.gauge('sluice_buffer_unwritable', fails, () => (this.#fails ? 1 : 0))
   }
 
   found({ tornBytes }: Recovered, { events, bytes }: Amount): void {
-    const torn = 'Bytes of unfinished records that were cut off the end of the buffer at a start.'
+    const torn = 'Bytes of unfinished records cut off the end of the buffer at a start.'
     this.#metrics.counter('sluice_buffer_torn_bytes_total', torn).value += tornBytes
-    const replayed = 'Events that were in the buffer at a start: they count as received again.'
+    const replayed = 'Events in the buffer at a start. They count as received again.'
     this.#metrics.counter('sluice_buffer_replayed_events_total', replayed).value += events
-    if (events > 0) this.#log.info({ events, bytes }, 'the buffer holds events of the run before; they are delivered')
+    if (events > 0) this.#log.info({ events, bytes }, 'the buffer holds events from the previous run; delivering them')
   }
 
-  /** A group was written; `all`: nothing waits any more. */
+  /** A group was written. `all`: no records are waiting. */
   written(seconds: number, all: boolean): void {
     this.#groupTime.observe(seconds)
     this.#fails = false
-    if (!this.#trouble || !all) return
-    this.#trouble = false
+    if (!this.#isReported || !all) return
+    this.#isReported = false
     this.#log.info({ folder: this.#folder.path }, 'the buffer can be written again')
   }
 
@@ -64,16 +64,18 @@ export class BufferReport {
     this.#metrics.failed('buffer_write')
     this.#fails = true
     const cause = errorCode(error) ?? errorText(error)
-    if (!this.#mayTell(`written ${cause}`)) return
-    this.#trouble = true
+    if (!this.#mayLog(`written ${cause}`)) return
+    this.#isReported = true
     const fields = { code: 'SLUICE_BUFFER_NOT_WRITTEN', folder: this.#folder.path, cause, error: errorText(error) }
-    this.#log.error(fields, 'the buffer cannot be written; it is tried again, and sources wait')
+    this.#log.error(fields, 'cannot write to the buffer; retrying, and the sources wait')
   }
 
-  /** There is no room for a batch; `shared`: others take it. `discarded`: so it was dropped. */
+  /**
+   * There is no room for a batch. `shared`: in the space shared with others. `discarded`: the dropped events, if any.
+   */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
-    if (this.#full || !this.#mayTell('full')) return
+    if (this.#full || !this.#mayLog('full')) return
     this.#full = true
     if (shared) this.#metrics.failed('account_disk_full')
     const fields = { max_bytes: formatSize(maxBytes), shared }
@@ -85,51 +87,51 @@ export class BufferReport {
     this.#full = false
   }
 
-  /** Events that were in the buffer cannot be read. */
+  /** Events in the buffer cannot be read. */
   missing({ events, bytes }: Amount): void {
     if (events === 0) return
     this.#metrics.discarded('buffer_corrupt', events, bytes)
     const fields = { code: 'SLUICE_BUFFER_EVENTS_LOST', folder: this.#folder.path, events, bytes }
-    this.#log.error(fields, 'events are missing in the buffer; they are counted as discarded')
+    this.#log.error(fields, 'events are missing from the buffer; they are counted as discarded')
   }
 
   damaged({ name }: Segment, offset: number, bytes: number): void {
     this.#corruptBytes.value += bytes
-    if (!this.#mayTell('damaged')) return
+    if (!this.#mayLog('damaged')) return
     const fields = { code: 'SLUICE_BUFFER_DAMAGED', file: `${this.#folder.path}/${name}`, offset, bytes }
-    this.#log.error(fields, 'damage in the buffer was stepped over')
+    this.#log.error(fields, 'skipped damaged data in the buffer')
   }
 
   notRead({ name }: Segment, error: unknown): void {
     this.#metrics.failed('buffer_read')
     const fields = { file: `${this.#folder.path}/${name}`, error: errorText(error) }
-    if (this.#mayTell('read')) this.#log.warn(fields, 'a file of the buffer cannot be read; it is tried again')
+    if (this.#mayLog('read')) this.#log.warn(fields, 'cannot read a file of the buffer; retrying')
   }
 
-  /** A record whose checksum is right cannot be understood. */
+  /** A record with a correct checksum cannot be decoded. */
   notUnderstood(error: unknown): void {
     const fields = { code: 'SLUICE_BUFFER_RECORD_UNKNOWN', folder: this.#folder.path, error: errorText(error) }
-    if (this.#mayTell('unknown')) this.#log.error(fields, 'a record of the buffer cannot be understood')
+    if (this.#mayLog('unknown')) this.#log.error(fields, 'cannot decode a record of the buffer')
   }
 
-  /** A batch could not be made a record: a bug. */
+  /** A batch could not be encoded, which is a bug. */
   notEncoded(error: unknown): void {
     this.#metrics.failed('bug')
     const fields = { code: 'SLUICE_BUFFER_BATCH_FAILED', error: errorText(error) }
-    if (this.#mayTell('encode')) this.#log.error(fields, 'a batch cannot be put in the buffer; it is read again')
+    if (this.#mayLog('encode')) this.#log.error(fields, 'cannot encode a batch for the buffer; it is read again')
   }
 
-  /** What was never expected has happened: nothing is given out any more. */
+  /** An unexpected error stopped the buffer from passing on events. */
   broken(error: unknown): void {
     this.#metrics.failed('bug')
     const fields = { code: 'SLUICE_BUFFER_FAILED', error: errorText(error) }
-    this.#log.error(fields, 'the buffer cannot go on; what is in it is delivered after a restart')
+    this.#log.error(fields, 'the buffer stopped; its events are delivered after a restart')
   }
 
-  #mayTell(what: string): boolean {
+  #mayLog(what: string): boolean {
     const now = this.#clock.now()
-    if (now - (this.#toldAt.get(what) ?? Number.NEGATIVE_INFINITY) < TELL_EVERY_MS) return false
-    this.#toldAt.set(what, now)
+    if (now - (this.#loggedAt.get(what) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return false
+    this.#loggedAt.set(what, now)
     return true
   }
 }

@@ -4,42 +4,42 @@ import type { BufferFile, BufferFolder } from './files.js'
 import { HEAD_SIZE, type Head, isWhole, MARK, type Place, readHead } from './frame.js'
 import { isForeign, type Segment, type Segments, TITLE } from './segments.js'
 
-/** Where reading stands: in front of a record, or in the middle of what is left of one. */
+/** A reading position: before a record, or within damaged data. */
 export interface Cursor {
   /** Number of the segment. */
   readonly segment: number
   readonly offset: number
 }
 
-/** A record as it was read. */
+/** A record that was read. */
 export interface Incoming extends Linked<Incoming> {
   readonly record: Buffer
   readonly place: Place
   readonly events: number
   readonly bytes: number
-  /** Behind the record. */
+  /** Position after the record. */
   readonly cursor: Cursor
-  /** Where its memory can be used again: to be called once, when nobody needs the record any more. */
+  /** Releases the memory of the record, if it is pooled. Call once, when the record is no longer needed. */
   readonly letGo?: (() => void) | undefined
 }
 
-/** Called with what was found beside records. */
+/** Callbacks for problems. */
 export interface ReaderReport {
-  /** Bytes that are no record. */
+  /** Reports bytes that are not a record. */
   damaged(segment: Segment, offset: number, bytes: number): void
-  /** The segment as a whole cannot be read, now or ever: it is to be taken out of the list. */
+  /** Reports a segment that cannot be read; it must be removed from the list. */
   unreadable(segment: Segment, error: unknown): Promise<void>
-  /** A read failed: what to do, said when it is time to. */
+  /** Reports a failed read. Resolves when the returned action is due. */
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
 
-/** Read at a time, where there is so much. */
+/** Read size, in bytes. */
 const READ_SIZE = POOLED_BYTES
 const NO_BYTES: Buffer = Buffer.alloc(0)
 
 /**
- * Reads the records of the segments, in order, as far as they are safe on the disk. Steps over what is damaged to the
- * next whole record, and over records whose place was passed already. Memory is that of one read, or of one record.
+ * Reads the records of the segments in order, as far as they are safe on disk. Skips damaged data up to the next intact
+ * record, and records that were passed before. Holds the memory of one read, or of one record.
  */
 export class SegmentReader {
   readonly #folder: BufferFolder
@@ -47,12 +47,12 @@ export class SegmentReader {
   readonly #report: ReaderReport
   #cursor: Cursor
   #open: { readonly number: number; readonly file: BufferFile } | undefined
-  /** Memory of what was read last. */
+  /** Memory of the last read. */
   #chunk = NO_BYTES
-  /** Bytes of the open segment from #windowAt on. */
+  /** Bytes of the open segment, starting at #windowAt. */
   #window = NO_BYTES
   #windowAt = 0
-  /** Where the damage begins that is being stepped over. */
+  /** Start of the damage being skipped; -1 if none. */
   #damagedFrom = -1
   #stopped = false
 
@@ -67,19 +67,19 @@ export class SegmentReader {
     return this.#cursor
   }
 
-  /** Whether everything was read that is safe on the disk. */
+  /** Whether everything that is safe on disk was read. */
   get atEnd(): boolean {
     const last = this.#segments.last
     if (!last || this.#cursor.segment > last.number) return true
     return this.#cursor.segment === last.number && this.#cursor.offset >= last.end
   }
 
-  /** Goes on from there. */
+  /** Continues reading at `cursor`. */
   moveTo(cursor: Cursor): void {
     this.#cursor = cursor
   }
 
-  /** The next record at `expected` or behind it; undefined when there is none. */
+  /** The next record at or after `expected`; undefined if there is none. */
   async next(expected: Place): Promise<Incoming | undefined> {
     for (;;) {
       const segment = this.#segments.from(this.#cursor.segment)
@@ -87,13 +87,13 @@ export class SegmentReader {
       if (segment.number !== this.#cursor.segment) this.#cursor = { segment: segment.number, offset: 0 }
       const incoming = await this.#nextOf(segment, expected)
       if (incoming || this.#stopped || this.atEnd) return incoming
-      // Only a segment that another follows does not grow any more.
+      // A segment with a successor no longer grows.
       const isRead = this.#cursor.segment === segment.number && this.#cursor.offset >= segment.end
       if (isRead) this.#cursor = { segment: segment.number + 1, offset: 0 }
     }
   }
 
-  /** The same in one segment, as long as it can be read. */
+  /** Reads the next record of one segment, until the segment turns out to be unreadable. */
   async #nextOf(segment: Segment, expected: Place): Promise<Incoming | undefined> {
     for (let failures = 1; ; failures++) {
       try {
@@ -126,7 +126,7 @@ export class SegmentReader {
       const bytes = await this.#bytesAt(segment, offset, HEAD_SIZE + head.size)
       const record = bytes.subarray(HEAD_SIZE, HEAD_SIZE + head.size)
       const whole = isWhole(head, record)
-      // The head is whole, so it says how much of the rest is missing.
+      // The header is intact and states how much to skip.
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }
@@ -151,7 +151,7 @@ export class SegmentReader {
     return readHead(await this.#bytesAt(segment, offset, HEAD_SIZE), 0)
   }
 
-  /** From damage to the next mark. */
+  /** Skips from damaged data to the next mark. */
   async #stepOver(segment: Segment): Promise<void> {
     const { offset } = this.#cursor
     if (this.#damagedFrom < 0) this.#damagedFrom = offset
@@ -174,7 +174,7 @@ export class SegmentReader {
     this.#damagedFrom = -1
   }
 
-  /** At least `size` bytes from `offset` on, or as many as the segment has. */
+  /** At least `size` bytes from `offset` on, or up to the end of the segment. */
   async #bytesAt(segment: Segment, offset: number, size: number): Promise<Buffer> {
     const from = offset - this.#windowAt
     if (this.#open?.number === segment.number && from >= 0 && from + size <= this.#window.length) {
@@ -185,7 +185,7 @@ export class SegmentReader {
     this.#forget()
     const chunk = takeChunk(want)
     const window = chunk.subarray(0, want)
-    // What is gone from the file's end is damage like other damage.
+    // Bytes missing at the end of the file count as damaged.
     window.fill(0, await file.read(window, offset))
     this.#chunk = chunk
     this.#window = window
@@ -212,7 +212,7 @@ export class SegmentReader {
     this.#window = NO_BYTES
   }
 
-  /** Lets go of a segment: a file that is removed takes its room on the disk as long as it is open. */
+  /** Closes a segment: a removed file occupies disk space while it is open. */
   async letGo({ number }: Segment): Promise<void> {
     if (this.#open?.number === number) await this.#close()
   }
@@ -222,7 +222,7 @@ export class SegmentReader {
   }
 }
 
-/** A segment of another format. */
+/** A segment in another format. */
 export class ForeignSegment extends Error {
   readonly code = 'SLUICE_BUFFER_FOREIGN'
 }

@@ -3,14 +3,14 @@ import { HEAD_SIZE, type Place, placeBehind, seal } from './frame.js'
 import type { Incoming } from './segment-reader.js'
 import { type Segment, type Segments, TITLE } from './segments.js'
 
-/** A record to be written: its bytes with room for the head in front, and what it is of. */
+/** A record to write: its bytes, with room for the header, and their amount. */
 export interface Outgoing {
   readonly framed: Buffer
   readonly events: number
   readonly bytes: number
-  /** Its memory can be used again. */
+  /** Releases the memory of the record. */
   readonly letGo: () => void
-  /** Set at the same moment that the writer's place moves behind it. */
+  /** Set at the moment when the writer's place moves past it. */
   isSafe: boolean
 }
 
@@ -20,9 +20,9 @@ interface Open {
 }
 
 /**
- * Appends records to the newest segment. Invariants: what `append` resolved for is synced, the names of its files
- * too; what it rejected for does not count, and is cut off where that is possible. After any failure a new segment is
- * begun, since what the disk keeps of the old one behind its last sync is not known.
+ * Appends records to the newest segment. Invariants: when `append` resolves, the records and the names of their files
+ * are synced. Records for which it rejected do not count, and are cut off if possible. After any failure a new segment
+ * is started, because the state of the old one after its last sync is unknown.
  */
 export class SegmentWriter {
   readonly #folder: BufferFolder
@@ -39,19 +39,19 @@ export class SegmentWriter {
     this.#segmentBytes = segmentBytes
   }
 
-  /** Behind all that is safe on the disk. */
+  /** The end of all records that are safe on disk. */
   get place(): Place {
     return this.#place
   }
 
-  /** The segment that is written to. */
+  /** The segment being written. */
   get current(): Segment | undefined {
     return this.#open?.segment
   }
 
   /**
-   * Writes the first of `records`, as many as fit in the segment; resolves with how many, when they are safe. `safe` is called with
-   * them at the moment that the place moves behind them; it lets go of them, or sees to it that somebody does.
+   * Writes the first of `records`, as many as fit in the segment. Resolves with their number when they are safe. Calls
+   * `safe` with them when the place moves past them; `safe` is responsible for releasing their memory.
    */
   async append(records: readonly Outgoing[], safe: (written: readonly Incoming[]) => void): Promise<number> {
     const open = (this.#open ??= await this.#begin())
@@ -73,7 +73,7 @@ export class SegmentWriter {
       await file.write(parts, segment.end)
       await file.sync()
       if (segment.end === 0) await this.#folder.sync()
-      if (this.#open !== open) throw new Error('the segment was set aside while it was written to')
+      if (this.#open !== open) throw new Error('the segment was renamed while it was being written')
     } catch (error) {
       await this.#abandon(open)
       throw error
@@ -99,7 +99,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Lets go of a segment that a write failed in: what is behind its last sync goes, and it is not written to again. */
+  /** Closes a segment after a failed write. Bytes after its last sync are cut off, and it is not written again. */
   async #abandon({ segment, file }: Open): Promise<void> {
     this.#open = undefined
     if (segment.end > 0) await file.truncate(segment.end).catch(() => {})
@@ -107,11 +107,11 @@ export class SegmentWriter {
     if (segment.end === 0) await this.#folder.remove(segment.name).catch(() => {})
   }
 
-  /** Ends the segment: what follows goes into a new one. */
+  /** Finishes the segment; later records go into a new one. */
   async finish(): Promise<void> {
     const file = this.#open?.file
     this.#open = undefined
-    // All of it is synced: an error says nothing about that.
+    // Everything is synced, so an error here does not matter.
     await file?.close().catch(() => {})
   }
 }

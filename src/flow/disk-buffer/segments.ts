@@ -1,24 +1,24 @@
-/** The segment files of one buffer, as far as they count: what is behind `end` in a file is not there. */
+/** The segment files of a buffer. Bytes after `end` in a file are ignored. */
 
 export interface Segment {
   readonly number: number
   readonly name: string
-  /** Bytes that are safe on the disk. */
+  /** Number of bytes that are safe on disk. */
   end: number
 }
 
 export const FORMAT = 1
-/** How every segment begins. */
+/** The first bytes of every segment. */
 export const TITLE = Buffer.from(`sluice buffer ${FORMAT}\n`)
 const ANY_TITLE = /^sluice buffer .\n$/
 
-/** The number of the format of a segment that begins so; undefined where it is no segment. */
+/** The format version in a segment's title; undefined if it is not a segment. */
 export function formatOf(title: Buffer): number | undefined {
   const digit = /^sluice buffer (\d)\n$/.exec(title.toString('latin1'))?.[1]
   return digit === undefined ? undefined : Number(digit)
 }
 
-/** Whether a segment that begins so was written by a version with another format. */
+/** Whether the title belongs to a segment of another format version. */
 export function isForeign(title: Buffer): boolean {
   return ANY_TITLE.test(title.toString('latin1')) && !title.equals(TITLE)
 }
@@ -27,31 +27,31 @@ export function segmentName(number: number): string {
   return `${String(number).padStart(16, '0')}.segment`
 }
 
-/** The number in a segment's name; undefined for another file. */
+/** The number in a segment's file name; undefined for other files. */
 export function segmentNumber(name: string): number | undefined {
   const digits = /^(\d{16})\.segment$/.exec(name)?.[1]
   return digits === undefined ? undefined : Number(digits)
 }
 
-/** In the order of writing. */
+/** The segments in the order in which they were written. */
 export class Segments {
   #list: Segment[]
   #highest: number
 
-  /** `highest`: the number of the last segment there ever was. */
+  /** `highest`: the highest segment number ever used. */
   constructor(list: readonly Segment[], highest: number) {
     this.#list = [...list]
     this.#highest = Math.max(highest, list.at(-1)?.number ?? 0)
   }
 
-  /** Bytes on the disk. */
+  /** Total size on disk. */
   get bytes(): number {
     let bytes = 0
     for (const { end } of this.#list) bytes += end
     return bytes
   }
 
-  /** The number of the last segment there ever was. */
+  /** The highest segment number ever used. */
   get highest(): number {
     return this.#highest
   }
@@ -64,7 +64,7 @@ export class Segments {
     return this.#list.at(-1)
   }
 
-  /** A new one behind all others. */
+  /** Creates a segment after all others. */
   next(): Segment {
     const number = ++this.#highest
     return { number, name: segmentName(number), end: 0 }
@@ -74,7 +74,7 @@ export class Segments {
     this.#list.push(segment)
   }
 
-  /** The one of this number, or the first behind it. */
+  /** The segment with this number, or the first one after it. */
   from(number: number): Segment | undefined {
     return this.#list.find(segment => segment.number >= number)
   }

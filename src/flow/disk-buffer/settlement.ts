@@ -9,7 +9,7 @@ import type { Recovered } from './recovery.js'
 import type { Cursor, Incoming } from './segment-reader.js'
 import type { Segment, Segments } from './segments.js'
 
-/** How long a settlement may be known in memory only. */
+/** How long a settlement may be in memory only. */
 const INTERVAL_MS = 1000
 
 export interface SettlementContext {
@@ -17,20 +17,19 @@ export interface SettlementContext {
   readonly log: Logger
   readonly segments: Segments
   readonly after: typeof after
-  /** Behind the last event that is safe on the disk. */
+  /** The end of the events that are safe on disk. */
   readonly end: () => Place
-  /** The segment that is written to. */
+  /** The segment being written. */
   readonly current: () => Segment | undefined
-  /** A segment is about to be removed. */
+  /** Called before a segment is removed, to close it. */
   readonly letGo: (segment: Segment) => Promise<void>
-  /** Segments were removed. */
+  /** Called after segments were removed. */
   readonly freed: () => void
 }
 
 /**
- * Which records are settled, in memory and in the ledger. Invariants: the mark never passes a record that is not
- * settled; a segment is removed when the mark has passed all of it, and after the ledger has recorded where that is
- * possible.
+ * Tracks settled records, in memory and in the ledger. Invariants: the mark never passes an unsettled record. A segment
+ * is removed when the mark has passed all of it and, if possible, after the ledger has recorded this.
  */
 export class Settlement {
   readonly #context: SettlementContext
@@ -48,22 +47,22 @@ export class Settlement {
     this.#records = new LowWaterMark(found.settled, () => this.changed())
   }
 
-  /** Everything before it is settled. */
+  /** The place before which every record is settled. */
   get mark(): Place {
     return this.#records.mark
   }
 
-  /** Whether the ledger could be written the last time. */
+  /** Whether the last write of the ledger succeeded. */
   get isSaved(): boolean {
     return this.#failure === ''
   }
 
-  /** A record was taken. Call what it returns when it is settled. */
+  /** Registers a record that was taken. Call the returned function when it is settled. */
   take(incoming: Incoming): () => void {
     return this.#records.add({ ...incoming.cursor, ...placeBehind(incoming) })
   }
 
-  /** The ledger is to be written soon; at once where that sets segments free. */
+  /** Schedules a write of the ledger, at once if that frees segments. */
   changed(): void {
     this.#dirty = true
     if (this.#closed || this.#writing) return
@@ -71,7 +70,7 @@ export class Settlement {
     else this.#cancel ??= this.#context.after(INTERVAL_MS, () => void this.#write())
   }
 
-  /** Writes what is not written yet, and ends. */
+  /** Writes pending changes and closes the ledger. */
   async close(): Promise<void> {
     this.#closed = true
     this.#stopTimer()
@@ -102,7 +101,7 @@ export class Settlement {
       this.#dirty = true
       this.#report(errorCode(error) ?? errorText(error))
     }
-    // Also when the ledger could not be written: what is settled must not keep a full disk full.
+    // Remove them even if the ledger could not be written: settled records must not keep a full disk full.
     for (const old of passed) await this.#remove(old)
     if (passed.length > 0) this.#context.freed()
   }
@@ -124,7 +123,7 @@ export class Settlement {
     } catch (error) {
       if (errorCode(error) !== 'ENOENT') {
         const file = `${folder.path}/${segment.name}`
-        log.warn({ file, error: errorText(error) }, 'a file of the buffer that is done cannot be removed')
+        log.warn({ file, error: errorText(error) }, 'cannot remove a delivered file of the buffer')
       }
     }
     segments.remove(segment)
@@ -135,8 +134,9 @@ export class Settlement {
     this.#failure = cause
     const { folder, log } = this.#context
     const fields = { code: 'SLUICE_BUFFER_LEDGER_NOT_WRITTEN', folder: folder.path, cause }
-    if (cause === '') log.info({ folder: folder.path }, 'what was delivered from the buffer is noted again')
-    else log.error(fields, 'what was delivered from the buffer cannot be noted; after a restart it is delivered again')
+    if (cause === '') log.info({ folder: folder.path }, 'the progress of the buffer can be saved again')
+    else
+      log.error(fields, 'cannot save the progress of the buffer; after a restart, delivered events are delivered again')
   }
 
   #stopTimer(): void {

@@ -1,20 +1,20 @@
 import type { DiskAllowance } from '../disk-allowance.js'
 
-/** How often it is checked whether others have left room. */
+/** How often to check whether others have freed space. */
 const CHECK_MS = 1000
 
 export interface SharingBuffer {
   readonly path: string
-  /** What the buffer takes on the disk. */
+  /** Size of the buffer on disk. */
   bytes(): number
-  /** Removes what is delivered, if that is everything. */
+  /** Removes segments if all of their events are delivered. */
   release(): void
-  /** There may be room now. */
+  /** Called when there may be space. */
   freed(): void
   sleep(ms: number): Promise<void>
 }
 
-/** The room on the disk that a buffer shares with others; without an allowance there is no bound. */
+/** Disk space that a buffer shares with others; unlimited without an allowance. */
 export class SharedRoom {
   readonly #disk: DiskAllowance | undefined
   readonly #buffer: SharingBuffer
@@ -30,12 +30,12 @@ export class SharedRoom {
     )
   }
 
-  /** Bytes of all that share it. */
+  /** Total bytes that may be used by all. */
   get max(): number {
     return this.#disk?.max ?? Number.POSITIVE_INFINITY
   }
 
-  /** When it returns false, `freed` is called soon: nobody else reports that others have left room. */
+  /** Whether there is space. If not, `freed` is called soon, because others do not report what they free. */
   has(bytes: number): boolean {
     if (!this.#disk || this.#disk.hasRoom(bytes)) return true
     if (!this.#checking) {
@@ -48,7 +48,7 @@ export class SharedRoom {
     return false
   }
 
-  /** What is left on the disk stays counted. */
+  /** Stops sharing. The remaining size stays counted. */
   close(): void {
     const bytes = this.#buffer.bytes()
     this.#disk?.count(this.#buffer.path, () => bytes)

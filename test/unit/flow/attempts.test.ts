@@ -31,7 +31,7 @@ t.test('a long pause that the receiver asks for is logged once and shown, and de
     classify: (error: unknown) => error as DeliveryError,
     limited: false,
   }
-  const pauses = () => logs.filter(({ msg }) => /asked for a long pause/.test(String(msg)))
+  const pauses = () => logs.filter(({ msg }) => /requested a long pause/.test(String(msg)))
   const done = attempts.persist(task)
   await time.advance(30_000)
   t.match(pauses(), [{ reason: 'status_503', asked: '2777h 46m', waits: '1h 0m', until: '2023-11-14T23:13:50.000Z' }])

@@ -202,7 +202,7 @@ t.test('a probe that meets other trouble keeps the hold; a refused event ends it
     it.attempts.map(({ events }) => events[0]),
     [0, 0, 0, 0, 1],
   )
-  t.same(it.told(), [HOLD, HOLD_OVER, '40 the destination refused events'])
+  t.same(it.told(), [HOLD, HOLD_OVER, '40 the destination rejected events'])
   t.same(it.settled, [['rejected'], ['delivered']])
   it.input.end()
   await it.delivery.stop(never)
@@ -275,7 +275,7 @@ t.test('a destination that refuses everything holds, and nothing more is given u
   for (let i = 0; i < 20; i++) it.put(1)
   await it.time.advance(60_000)
   t.equal(it.delivery.state, 'holding')
-  t.match(it.delivery.reason, /; 5 requests in a row were refused like this, so the others wait: correct the address$/)
+  t.match(it.delivery.reason, /; 5 consecutive requests were rejected like this, so the destination is paused: correct the address$/)
   t.same(
     it.letters,
     upTo(4).map(n => ({ events: [n], reason: 'status_404' })),
@@ -376,7 +376,7 @@ t.test('the log is limited by kind, and says what it left out', async t => {
   t.match(third, { reason: 'status_503', suppressed: 3 })
   await it.delivery.stop(AbortSignal.abort())
   t.match(it.logs.at(-1), {
-    msg: 'messages that were left out of the log, by kind',
+    msg: 'messages were suppressed',
     suppressed: { 'retry status_503': Number },
   })
 })
