@@ -15,28 +15,30 @@ const options = z.strictObject({
   delimiter: reaches(
     'nothing',
     z.string().regex(/^(?!["\w])[\t\x20-\x7e]$/, {
-      error: 'must be one character of ASCII, and not a letter, a digit, "_" or a double quote',
+      error: 'must be one ASCII character other than a letter, a digit, "_" or a double quote',
     }),
   )
     .default(',')
-    .describe('The character between two values: ASCII, and not a letter, a digit, `_` or a double quote.'),
+    .describe(
+      'The character between two values: an ASCII character other than a letter, a digit, `_` or a double quote.',
+    ),
   columns: z
     .array(reaches('nothing', z.string().min(1)))
     .min(1)
-    .refine(names => new Set(names).size === names.length, { error: 'must not have the same name twice' })
+    .refine(names => new Set(names).size === names.length, { error: 'must not contain a name twice' })
     .optional()
     .describe(
-      'The names of the values of a line, in order. A line that has more values or fewer is kept as text, and counted. Default: column_1, column_2 and so on, as many as a line has.',
+      'The names of the values of a line, in order. A line with more or fewer values is kept as text and counted. Default: column_1, column_2 and so on, as many as a line has.',
     ),
 })
 type Options = z.output<typeof options>
 
-/** The value found last: its text without quotes, and whether there are doubled quotes in it. */
+/** The last value found: its text without quotes, and whether it contains doubled quotes. */
 let valueStart = 0
 let valueEnd = 0
 let doubled = false
 
-/** Finds the value that begins at `p`. Returns where it ends, at a delimiter or at `end`; -1 where it is not well formed. */
+/** Finds the value that begins at `p`. Returns its end, at a delimiter or at `end`; -1 if it is malformed. */
 function valueEndAt(b: Uint8Array, p: number, end: number, delimiter: number): number {
   doubled = false
   valueStart = p
@@ -64,7 +66,7 @@ class Csv extends Codec {
   readonly #delimiter: number
   readonly #columns: readonly string[] | undefined
   override readonly encode?: (fields: Fields) => string
-  /** The slots of the columns, for the names and as many of them as are given. */
+  /** Cached slots of the columns, and the names they were computed for. */
   #wanted: WantedNames | undefined
   #names = -1
   #slots: number[] = []
@@ -73,7 +75,7 @@ class Csv extends Codec {
     super(csv, { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) })
     this.#delimiter = delimiter.charCodeAt(0)
     this.#columns = columns
-    // A line of one value that is empty would be an empty line, which readers skip.
+    // A line with a single empty value would be an empty line, which readers skip.
     if (columns) this.encode = fields => columns.map(name => fieldText(fields, name, delimiter)).join(delimiter) || '""'
   }
 
@@ -123,14 +125,14 @@ class Csv extends Codec {
   }
 }
 
-/** The index of the column that has this name where columns have none; -1: no column has it. */
+/** The index of an unnamed column with this name; -1 if there is none. */
 function columnOf(name: string): number {
   const [, number] = /^column_([1-9]\d{0,5})$/.exec(name) ?? []
   return number === undefined ? -1 : Number(number) - 1
 }
 
 function fieldText(fields: Fields, name: string, delimiter: string): string {
-  // Every object has a member `constructor`.
+  // Inherited members such as `constructor` are not fields.
   const value = Object.hasOwn(fields, name) ? fields[name] : undefined
   if (value === undefined || value === null) return ''
   const text = typeof value === 'string' ? value : jsonText(value)
@@ -139,24 +141,24 @@ function fieldText(fields: Fields, name: string, delimiter: string): string {
 
 export const csv = defineCodec({
   name: 'csv',
-  summary: 'Each line has values with a delimiter between them, quoted as in RFC 4180.',
+  summary: 'Each line has values separated by a delimiter and quoted as in RFC 4180.',
   notes:
-    'A value that stands in double quotes may have the delimiter in it, and a double quote as `""`. All values are text; spaces around a ' +
+    'A value in double quotes may contain the delimiter, and a double quote written as `""`. All values are text; spaces around a ' +
     'value are part of it. A line is one record: only a source with `multiline` reads quoted values with line ends in them. Names are not ' +
-    'read from a header line, since a reader that goes on in the middle of a file, in a rotated one or after a restart has not seen it: ' +
+    'read from a header line, because a reader that continues in the middle of a file, in a rotated file or after a restart has not seen it: ' +
     'give them as `columns`. A header line is then an event like any other; a filter can discard it.\n\n' +
-    'As an encoding: `columns` is required. The values of these fields are written in this order. A field that an event does not have is an ' +
+    'As an encoding: `columns` is required. The values of these fields are written in this order. A missing field becomes an ' +
     'empty value; objects, lists, numbers and booleans are written as JSON.',
   options,
   form: 'fields',
   expects: 'CSV',
-  undecodedHelp: 'Lines that are not CSV of the columns that the source has. They are kept as text.',
+  undecodedHelp: 'Lines that are not CSV with the configured columns. They are kept as text.',
   joinsLines: true,
   contentType: 'text/csv; charset=utf-8',
-  cannotEncode: 'csv cannot be written without columns; give them, as in {codec: csv, columns: [a, b]}',
+  cannotEncode: 'csv cannot be written without columns; add them, as in {codec: csv, columns: [a, b]}',
   examples: [
     {
-      title: 'Names for the columns, and another delimiter',
+      title: 'Named columns and another delimiter',
       yaml: "delimiter: ';'\ncolumns: [time, user, note]\n",
       line: '2026-01-31T12:00:00Z;ada;"says ""hi""; leaves"',
       event: { time: '2026-01-31T12:00:00Z', user: 'ada', note: 'says "hi"; leaves' },

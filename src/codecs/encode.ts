@@ -5,18 +5,18 @@ import { jsonText } from '../lib/formats/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/lines/line-splitter.js'
 import { JSON_OBJECTS } from './json.js'
 
-/** Bytes to write, in order. The parts may be slices of the batches' chunks: use them before the batches settle. */
+/** Bytes to write, in order. The parts may be slices of the batches' chunks, so use them before the batches settle. */
 export interface Encoded {
   readonly parts: Buffer[]
   bytes: number
 }
 
-/** A run of unchanged neighbours at least this long is sent as the slice it is; shorter ones are copied together. */
+/** Minimum size of a run of unchanged events that is sent as a slice; shorter runs are copied together. */
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
 const NEWLINE = Buffer.from('\n')
 
-/** Collects runs of bytes; copies the short ones together. */
+/** Collects runs of bytes, and copies short ones together. */
 class Parts implements Encoded, ByteSink {
   readonly parts: Buffer[] = []
   bytes = 0
@@ -49,19 +49,19 @@ class Parts implements Encoded, ByteSink {
   }
 }
 
-/** Each event's line as it was read, line end and all; an event that was changed as a line of JSON. */
+/** Encodes each event as its line as read, including the line end; a modified event as a line of JSON. */
 export class RawEncoder {
-  /** The source of an event that ended without a line end and may be continued, and whether one is open. */
+  /** The origin of an unfinished line, which may be continued, and whether there is one. */
   #open: object | undefined
   #isOpen: boolean
 
-  /** `open`: what was written before ends in the middle of a line, of this source where that is known. */
+  /** `open`: the previous output ends in the middle of a line, of origin `source` if known. */
   constructor(open = false, source?: object) {
     this.#isOpen = open
     this.#open = source
   }
 
-  /** Whether what was written before ends in the middle of a line. */
+  /** Whether the previous output ends in the middle of a line. */
   get isOpen(): boolean {
     return this.#isOpen
   }
@@ -80,7 +80,7 @@ export class RawEncoder {
     const { chunk, starts, ends, flags, length } = batch
     for (let i = 0; i < length; ) {
       if (this.#isOpen) {
-        // Only the rest of the same line may follow an unfinished one directly.
+        // An unfinished line may only be followed by the rest of the same line.
         const continued = flags[i]! & CONTINUES && (this.#open === undefined || this.#open === batch.origin)
         if (!continued) parts.add(NEWLINE, 0, 1)
         this.#isOpen = false
@@ -107,22 +107,22 @@ export class RawEncoder {
   }
 }
 
-/** How a destination writes events: by a codec, or the lines as they were read. */
+/** How a destination encodes events: with a codec, or as the lines that were read. */
 export type Encoding = Codec | 'raw'
 
-/** Every event as a line of this codec, whatever codec has read it. */
+/** Encodes every event as a line of this codec, whichever codec decoded it. */
 export function encodeLines(codec: Codec, batches: readonly EventBatch[]): Encoded {
   const parts = new Parts()
   for (const batch of batches) codec.write(batch, parts)
   return parts.finish()
 }
 
-/** A request that stands for itself: nothing was written before it. */
+/** Encodes an independent request, without earlier output. */
 export function encodeAlone(encoding: Encoding, batches: readonly EventBatch[]): Encoded {
   return encoding === 'raw' ? new RawEncoder().encode(batches) : encodeLines(encoding, batches)
 }
 
-/** Event `i` as it is written by `encoding`, without a line end: for bodies in which each event has a place of its own. */
+/** Event `i` encoded without a line end, for bodies that contain each event separately. */
 export function eventText(encoding: Encoding, batch: EventBatch, i: number): string {
   const isChanged = (batch.look(i) & (MODIFIED | INVALID)) !== 0
   const isLine = encoding === 'raw' || (batch.isObject(i) && encoding.definition === JSON_OBJECTS.definition)

@@ -38,7 +38,7 @@ class Json extends Codec {
     batch.origin.codec.writeJson(batch, to)
   }
 
-  /** Copies the lines that are objects already. */
+  /** Copies lines that are already objects. */
   override writeJson(batch: EventBatch, to: ByteSink): void {
     const { chunk, starts, ends, flags, length } = batch
     for (let i = 0; i < length; ) {
@@ -50,7 +50,7 @@ class Json extends Codec {
       const start = behindMark(chunk, starts[i]!, ends[i]!)
       let end = starts[i]!
       let terminated = true
-      // Neighbours with a plain LF are one run; another line end ends it, and so does a byte order mark.
+      // Adjacent events with plain LF form a run. Another line end or a byte order mark ends it.
       while (terminated && i < length && starts[i] === end && isUnchanged(batch.look(i))) {
         if (chunk[end] === MARK && i > first) break
         terminated = (flags[i]! & LINE_END) === 1
@@ -63,7 +63,7 @@ class Json extends Codec {
   }
 }
 
-/** Whether the line of an event is the JSON of the event. */
+/** Whether the line of an event is the event's JSON. */
 function isUnchanged(flags: number): boolean {
   return (flags & (DECODED | MODIFIED | INVALID)) === DECODED
 }
@@ -71,11 +71,11 @@ function isUnchanged(flags: number): boolean {
 export const json = defineCodec({
   name: 'json',
   summary: 'Each line is a JSON object, and that object is the event.',
-  notes: 'Nothing is added to the event. A JSON value that is not an object is not an event.',
+  notes: 'No field is added to the event. A JSON value that is not an object is not an event.',
   options: NO_OPTIONS,
   form: 'object',
   expects: 'a JSON object',
-  undecodedHelp: 'Lines that are not a JSON object though the source decodes JSON. They are kept as text.',
+  undecodedHelp: 'Lines that are not JSON objects. They are kept as text.',
   joinsLines: false,
   contentType: 'application/x-ndjson',
   examples: [
@@ -89,5 +89,5 @@ export const json = defineCodec({
   create: () => new Json(),
 })
 
-/** Events that are JSON objects by nature, such as those of the journal. */
+/** For events that are JSON objects by nature, such as journal entries. */
 export const JSON_OBJECTS: Codec = json.create({} as never)

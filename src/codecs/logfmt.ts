@@ -8,15 +8,15 @@ const QUOTE = 0x22
 const EQUALS = 0x3d
 const BACKSLASH = 0x5c
 
-/** The pair found last: its key, and its value without quotes. A key without a value has `valueStart` -1. */
+/** The last pair found: its key, and its value without quotes. Without a value, `valueStart` is -1. */
 let keyStart = 0
 let keyEnd = 0
 let valueStart = 0
 let valueEnd = 0
-/** Whether the value has a backslash, and so may have escapes. */
+/** Whether the value contains a backslash, and thus possibly escapes. */
 let escaped = false
 
-/** Finds the pair that begins at `p`, which is no space. Returns where it ends, or -1 where it is not well formed. */
+/** Finds the pair that begins at `p`, which is not a space. Returns its end, or -1 if it is malformed. */
 function pairEnd(b: Uint8Array, p: number, end: number): number {
   keyStart = p
   while (p < end && b[p]! > SPACE && b[p] !== EQUALS && b[p] !== QUOTE) p++
@@ -48,7 +48,7 @@ function pairEnd(b: Uint8Array, p: number, end: number): number {
 const ESCAPE = /\\(?:u([0-9a-fA-F]{4})|([^u]))/g
 const ESCAPED: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' }
 
-/** A quoted value without its escapes. A backslash before anything that is no escape stays. */
+/** Resolves the escapes of a quoted value. Other backslashes stay. */
 function unescaped(text: string): string {
   return text.replace(ESCAPE, (whole, hex: string | undefined, character: string | undefined) => {
     if (hex !== undefined) return String.fromCharCode(Number.parseInt(hex, 16))
@@ -83,7 +83,7 @@ class Logfmt extends Codec {
     return hasPair
   }
 
-  /** Nothing at all stands for a key without a value. */
+  /** An empty range represents a key without a value. */
   override value(b: Buffer, start: number, end: number): unknown {
     return start === end ? true : unescaped(b.toString('utf8', start, end))
   }
@@ -100,7 +100,7 @@ class Logfmt extends Codec {
       const text = valueStart < 0 ? '' : b.toString('utf8', valueStart, valueEnd)
       pairs.push([key, valueStart < 0 ? true : escaped ? unescaped(text) : text])
     }
-    // fromEntries makes own members of every name, `__proto__` too; of several values of a key it keeps the last.
+    // fromEntries creates own properties for all names, including `__proto__`, and keeps the last of several values.
     return Object.fromEntries(pairs)
   }
 
@@ -110,33 +110,33 @@ class Logfmt extends Codec {
   }
 }
 
-/** A key has no characters that end one: each becomes `_`. */
+/** Replaces the characters that cannot be part of a key by `_`. */
 function keyText(key: string): string {
   return key === '' ? '_' : key.replace(/[\x00-\x20="]/g, '_')
 }
 
 function valueText(value: unknown): string {
   const text = typeof value === 'string' ? value : jsonText(value)
-  // Some readers take an unquoted value to end at an equals sign.
+  // Some readers end an unquoted value at an equals sign.
   return /[\x00-\x20="\x7f]/.test(text) ? JSON.stringify(text) : text
 }
 
 export const logfmt = defineCodec({
   name: 'logfmt',
   summary:
-    'Each line is made of pairs such as `level=info msg="user logged in"`, as programs in Go and Heroku write them.',
+    'Each line consists of pairs such as `level=info msg="user logged in"`, as written by many Go programs and by Heroku.',
   notes:
-    'A line is logfmt when it has at least one pair `key=value` and every part of it is well formed. Parts are separated by spaces. A key ' +
-    'without `=` has the value true, as in Vector. All other values are text. A value with spaces stands in double quotes, in which `\\"`, ' +
+    'A line is logfmt if it has at least one pair `key=value` and all of its parts are well-formed. Parts are separated by spaces. A key ' +
+    'without `=` has the value true, as in Vector. All other values are text. A value with spaces is enclosed in double quotes, in which `\\"`, ' +
     "`\\\\`, `\\/`, `\\'`, `\\b`, `\\f`, `\\n`, `\\r`, `\\t` and `\\u0041` are escapes; any other backslash is kept. Without quotes a value " +
-    'ends at the next space. Of a key that occurs several times the last value counts. A dot in a key is part of its name: `."a.b"` is the ' +
+    'ends at the next space. If a key occurs several times, the last value counts. A dot in a key is part of its name: `."a.b"` is the ' +
     'field of `a.b=1`.\n\n' +
     'As an encoding: every field of the event is a pair, in order. Objects, lists, numbers and null are written as JSON. In keys, spaces, `=`, ' +
     'double quotes and control characters become `_`.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'logfmt',
-  undecodedHelp: 'Lines that are not logfmt though the source decodes it. They are kept as text.',
+  undecodedHelp: 'Lines that are not logfmt. They are kept as text.',
   joinsLines: false,
   contentType: 'text/plain; charset=utf-8',
   examples: [

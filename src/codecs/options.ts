@@ -5,8 +5,8 @@ import type { Encoding } from './encode.js'
 import { codecOf, codecs } from './list.js'
 
 /**
- * A codec as it is given: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are other values. `unfit` says
- * why a codec cannot be chosen here.
+ * A codec option: `json`, or with options `{ codec: csv, delimiter: ';' }`. `words` are additional values. `unfit`
+ * explains why a codec cannot be used here.
  */
 function choice(
   definitions: readonly CodecDefinition[],
@@ -22,7 +22,7 @@ function choice(
   ])
 }
 
-/** The codec that was chosen. The schema has checked its options. */
+/** Creates the chosen codec. The schema has validated its options. */
 function made(chosen: string | { readonly codec: string }): Codec {
   const { codec, ...options } = typeof chosen === 'string' ? { codec: chosen } : chosen
   return codecOf(codec, options)!
@@ -30,16 +30,16 @@ function made(chosen: string | { readonly codec: string }): Codec {
 
 const decoders = choice(codecs)
 
-/** A codec that reads lines. */
+/** An option for a codec that decodes lines. */
 export function codecOption() {
   return decoders.meta({ title: 'codec' }).transform(chosen => made(chosen as string | { codec: string }))
 }
 
-/** How a source reads lines. */
+/** The `decode` option of sources. */
 export function decodeOption() {
   return codecOption()
     .prefault('text')
-    .describe('The codec that reads a line. A line that it cannot read is kept as text, and counted.')
+    .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.')
 }
 
 const [reading, writing] = [false, true].map(writes =>
@@ -47,11 +47,11 @@ const [reading, writing] = [false, true].map(writes =>
 )
 const onlyRead = ({ name }: CodecDefinition) => {
   const others = ['raw', ...writing!.map(other => other.name)].join(', ')
-  return `${name} is for reading lines (decode) and cannot be written; use one of ${others}`
+  return `${name} can only be used to decode lines; use one of ${others}`
 }
 const encoders = choice(writing!, ['raw'], new Map(reading!.map(definition => [definition.name, onlyRead(definition)])))
 
-/** How a destination writes events. */
+/** The `encoding` option of destinations. */
 export function encodingOption(preset: string) {
   return encoders
     .meta({ title: 'encoding' })
@@ -62,6 +62,6 @@ export function encodingOption(preset: string) {
     })
     .prefault(preset)
     .describe(
-      'raw: the line as it was read, a changed event as JSON. json, or another codec that encodes: every event as a line of it.',
+      'raw: the line as it was read, or JSON for a modified event. json or another codec that encodes: every event as a line in this format.',
     )
 }

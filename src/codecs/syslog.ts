@@ -21,7 +21,7 @@ import {
 import { structuredData } from '../lib/formats/syslog-data.js'
 import { classicTime } from '../lib/formats/syslog-time.js'
 
-/** The part of a line that each field is made of. */
+/** The part of the line for each field. */
 const PARTS = new Map([
   ['message', MESSAGE],
   ['timestamp', TIME],
@@ -68,22 +68,22 @@ class Syslog extends Codec {
 
 export const syslog = defineCodec({
   name: 'syslog',
-  summary: 'Each line is a syslog message: RFC 5424, RFC 3164, or as a file of a syslog daemon has it.',
+  summary: 'Each line is a syslog message: RFC 5424, RFC 3164, or the file format of a syslog daemon.',
   notes:
-    'A line is a syslog message when it begins with a priority or with a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
+    'A line is a syslog message if it begins with a priority or a timestamp. Events have `.message`, `.timestamp`, `.host`, `.app`, ' +
     '`.pid`, `.msgid`, `.facility` and `.severity` (both by name), `.severity_code` (0 to 7) and `.structured_data`, as far as the ' +
     'message has them. A timestamp without a year is read as local time, in the year that brings it nearest to the present.',
   options: NO_OPTIONS,
   form: 'fields',
   expects: 'a syslog message',
-  undecodedHelp: 'Lines that are not syslog though the source decodes it. They are kept as text.',
+  undecodedHelp: 'Lines that are not syslog messages. They are kept as text.',
   joinsLines: true,
   decodesFirstPiece: true,
   mayBeCounted: true,
   hostIsSender: true,
   examples: [
     {
-      title: 'A message as RFC 5424 has it',
+      title: 'A message in the format of RFC 5424',
       yaml: '',
       line: '<165>1 2026-01-31T12:00:00Z web-07 nginx 812 - [meta@1 zone="eu"] upstream timed out',
       event: {

@@ -18,9 +18,9 @@ class Text extends Codec {
     return { message: b.toString('utf8', start, end) }
   }
 
-  /** Copies the lines whose bytes are the content of a JSON string as they stand. */
+  /** Copies lines whose bytes are valid within a JSON string. */
   override writeJson(batch: EventBatch, to: ByteSink): void {
-    // What follows the message is the same for every whole line of the batch.
+    // The fields after the message are the same for every whole line of the batch.
     const { origin } = batch
     const rest = JSON.stringify({
       file: origin.path,
@@ -46,7 +46,7 @@ class Text extends Codec {
   }
 }
 
-/** Whether the bytes are a JSON string's content as they stand: no quote, backslash or control character. */
+/** Whether the bytes need no escapes in a JSON string: no quote, backslash or control character. */
 function isPlainText(bytes: Buffer, start: number, end: number): boolean {
   for (let p = start; p < end; p++) {
     const byte = bytes[p]!
@@ -57,7 +57,7 @@ function isPlainText(bytes: Buffer, start: number, end: number): boolean {
 
 export const text = defineCodec({
   name: 'text',
-  summary: 'Each line is a text, which becomes `.message`.',
+  summary: 'Each line is text, which becomes `.message`.',
   options: NO_OPTIONS,
   form: 'message',
   expects: 'text',
@@ -74,5 +74,5 @@ export const text = defineCodec({
   create: () => new Text(),
 })
 
-/** Lines of which nothing else is known. */
+/** For lines in an unknown format. */
 export const PLAIN_TEXT: Codec = text.create({} as never)

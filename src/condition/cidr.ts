@@ -1,6 +1,7 @@
 /**
- * IP addresses in CIDR ranges, read from bytes without allocating. An IPv4 address written in IPv6 (`::ffff:10.0.0.1`)
- * is in the ranges of both families; a plain IPv4 address only in those of IPv4 (`::ffff:10.0.0.0/104` is one).
+ * Tests IP addresses in CIDR ranges, from bytes and without allocations. An IPv4-mapped IPv6 address
+ * (`::ffff:10.0.0.1`) is in ranges of both families; a plain IPv4 address only in ranges of IPv4, including
+ * `::ffff:10.0.0.0/104`.
  */
 
 /** Whether the bytes [start, end) are the text of an address in the range. */
@@ -10,10 +11,10 @@ const DOT = 0x2e
 const COLON = 0x3a
 /** `ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255` */
 const LONGEST_ADDRESS = 45
-/** Prefix of the IPv6 range that stands for IPv4. */
+/** Prefix length of the IPv6 range that maps IPv4. */
 const MAPPED_BITS = 96
 
-/** 0 to 15 for hexadecimal digits, 16 for anything else. */
+/** 0 to 15 for hexadecimal digits, 16 for other characters. */
 const HEX_VALUE = new Uint8Array(256).fill(16)
 for (let value = 0; value < 16; value++) {
   const digit = value.toString(16)
@@ -21,10 +22,10 @@ for (let value = 0; value < 16; value++) {
   HEX_VALUE[digit.toUpperCase().charCodeAt(0)] = value
 }
 
-/** The groups of the IPv6 address that `readIPv6` read last. */
+/** The groups of the last IPv6 address read by `readIPv6`. */
 const groups = new Uint16Array(8)
 
-/** The address as a number, or -1 when [start, end) is not four decimal octets without leading zeros. */
+/** The address as a number; -1 unless [start, end) is four decimal octets without leading zeros. */
 function readIPv4(b: Uint8Array, start: number, end: number): number {
   let address = 0
   let octets = 0
@@ -39,11 +40,13 @@ function readIPv4(b: Uint8Array, start: number, end: number): number {
   }
 }
 
-/** Reads [start, end) into `groups`; false when it is not an IPv6 address (a zone, as in `fe80::1%eth0`, is none). */
+/**
+ * Reads [start, end) into `groups`; false if it is not an IPv6 address. Zones, as in `fe80::1%eth0`, are not accepted.
+ */
 function readIPv6(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   let count = 0
-  /** How many groups stand before the `::`. */
+  /** Number of groups before the `::`. */
   let gap = -1
   if (end - p >= 2 && b[p] === COLON) {
     if (b[p + 1] !== COLON) return false
@@ -79,7 +82,7 @@ function readIPv6(b: Uint8Array, start: number, end: number): boolean {
   return true
 }
 
-/** Whether `groups` hold an IPv4 address. */
+/** Whether `groups` contains an IPv4-mapped address. */
 function isMapped(): boolean {
   return (groups[0]! | groups[1]! | groups[2]! | groups[3]! | groups[4]!) === 0 && groups[5] === 0xffff
 }
@@ -90,7 +93,7 @@ function mappedAddress(): number {
 
 const CIDR = /^([^/]*)\/(\d{1,3})$/
 
-/** The test of one range, as in `10.0.0.0/8`; undefined when `text` is none. Bits behind the prefix are ignored. */
+/** Parses a range such as `10.0.0.0/8`; undefined if invalid. Bits after the prefix are ignored. */
 export function parseCidr(text: string): AddressTest | undefined {
   const match = CIDR.exec(text)
   if (!match) return undefined
@@ -109,7 +112,7 @@ export function isAddress(text: string): boolean {
 }
 
 function inIPv4(network: number, bits: number): AddressTest {
-  // Shifting by 32 would shift by nothing.
+  // A shift by 32 has no effect.
   const mask = bits === 0 ? 0 : (-1 << (32 - bits)) | 0
   return (b, start, end) => {
     if (end - start > LONGEST_ADDRESS) return false

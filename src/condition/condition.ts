@@ -10,7 +10,7 @@ const GENERAL = "must be a condition of the form if (.field operator 'value')"
 /** Whether event `i` of a batch satisfies a condition. */
 export type EventTest = (batch: EventBatch, i: number) => boolean
 
-/** The option piece: `if (.host equal 'web-1')` as text, a Condition after parsing. */
+/** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
 export function condition() {
   return z
     .string()
@@ -23,14 +23,14 @@ export function condition() {
         const meant = adviceFor(text)
         const advice = meant === undefined || error.message.includes(meant) ? '' : `; write: ${meant}`
         const message = `${error.message}${advice} (column ${error.column} of the condition)`
-        // The message repeats parts of the condition, which may come from the environment.
+        // The message quotes the condition, which may come from the environment.
         context.addIssue({ code: 'custom', message, params: { general: GENERAL } })
         return z.NEVER
       }
     })
 }
 
-/** The fields that a condition asks about, each once. */
+/** The fields used by a condition, without duplicates. */
 export function pathsOf(condition: Condition | undefined): FieldPath[] {
   const found = new Map<string, FieldPath>()
   const collect = (part: Condition): void => {
@@ -42,7 +42,7 @@ export function pathsOf(condition: Condition | undefined): FieldPath[] {
   return [...found.values()]
 }
 
-/** The predicate that `condition` means; `field` gives the readers it needs, one for each different path. */
+/** Compiles a condition to a predicate. `field` creates the readers, one per path. */
 export function compileCondition(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
   const readers = new Map<string, FieldReader>()
   return eventTest(condition, path => {
@@ -54,7 +54,7 @@ export function compileCondition(condition: Condition, field: (path: FieldPath) 
 }
 
 function eventTest(condition: Condition, field: (path: FieldPath) => FieldReader): EventTest {
-  // What only asks about one field moves its reader once.
+  // A condition on a single field loads its reader once.
   const path = solePath(condition)
   if (path) {
     const reader = field(path)
@@ -113,7 +113,7 @@ function valueTest(condition: Condition): ValueTest {
   }
 }
 
-/** The path that all comparisons of `condition` share, if they do. */
+/** The path shared by all comparisons of `condition`, if there is only one. */
 function solePath(condition: Condition): FieldPath | undefined {
   if (condition.kind === 'comparison') return condition.path
   const [first, ...rest] = condition.kind === 'not' ? [condition.term] : condition.terms

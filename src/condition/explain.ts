@@ -6,7 +6,7 @@ import type { Condition } from './parse.js'
 
 const WORDS = { and: 'all of', or: 'any of', not: 'not' } as const
 
-/** What each part of a condition comes to for event `i` of a batch. All of them are asked, also where one decides it. */
+/** Evaluates each part of a condition for event `i` of a batch, without short-circuiting. */
 export function explainCondition(
   condition: Condition,
   field: (path: FieldPath) => FieldReader,

@@ -2,9 +2,9 @@ import { fieldPathText, PathError, readFieldPath } from '../core/event/field-pat
 import { NearestName } from '../lib/nearest.js'
 import { OPERATORS } from './operators.js'
 
-/** What people write in conditions who know other languages, and what that is here. */
+/** Recognizes conditions written in other languages, and suggests the equivalent. */
 
-/** A part of a text, and what has to stand in its place. */
+/** A replacement for part of a text. */
 export interface Fix {
   readonly from: number
   readonly to: number
@@ -60,12 +60,12 @@ const OPERATOR_NAMES: Readonly<Record<string, string>> = {
 
 const WORDS: Readonly<Record<string, string>> = { '&&': 'AND', '&': 'AND', '||': 'OR', '|': 'OR', '!': 'NOT' }
 
-/** AND, OR or NOT in place of signs. */
+/** The word (AND, OR, NOT) for a sign such as `&&`. */
 export function meantWord(signs: string | undefined): string | undefined {
   return signs !== undefined && Object.hasOwn(WORDS, signs) ? WORDS[signs] : undefined
 }
 
-/** The operator that was probably meant by a name that is none. */
+/** The operator probably meant by an unknown name. */
 export function meantOperator(name: string): string | undefined {
   const lower = name.toLowerCase()
   if (OPERATORS.has(lower)) return lower
@@ -76,14 +76,14 @@ export function meantOperator(name: string): string | undefined {
   return new NearestName().find(name, OPERATORS.keys()) ?? longer
 }
 
-/** `text` as a value in quotes. */
+/** `text` as a quoted value. */
 export function quoted(text: string): string {
   return `'${text.replace(/\\(?=['"\\]|$)/g, '\\\\').replace(/'/g, "\\'")}'`
 }
 
 const REGEX = /\/((?:[^/\\\n]|\\.)+)\/([a-z]*)(?=[\s)]|$)/y
 
-/** `/x/i` at `at`, as the value of regex_match; undefined where there is none. */
+/** Parses `/x/i` at `at` to a value for regex_match; undefined if there is none. */
 export function regexAt(text: string, at: number): { readonly end: number; readonly value: string } | undefined {
   REGEX.lastIndex = at
   const found = REGEX.exec(text)
@@ -106,7 +106,7 @@ const TEXT = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"/y
 const BARE = /[^\s()'",]+/y
 const BRACKETS = /(?:\[[\p{L}\p{N}_$@-]+\])+/uy
 
-/** Reads foreign terms from a text. */
+/** Parses foreign syntax. */
 class Reader {
   readonly text: string
   at: number
@@ -149,7 +149,7 @@ class Reader {
     return this.take(TEXT)?.[0] ?? this.take(BARE)?.[0]
   }
 
-  /** What stands behind the path in a call, up to its parenthesis. */
+  /** Parses a call after its path, up to the closing parenthesis. */
   rest(path: string, operator: string): string | undefined {
     if (!OPERATORS.get(operator)!.takesValue) return this.take(CLOSE) && `${path} ${operator}`
     const value = this.take(COMMA) && this.value()
@@ -157,7 +157,7 @@ class Reader {
   }
 }
 
-/** `exists(.a)`, `contains(.a, 'x')` and `[a][b]` at `at`; undefined where none of these stands there. */
+/** Parses `exists(.a)`, `contains(.a, 'x')` or `[a][b]` at `at`; undefined if there is none. */
 export function termAt(text: string, at: number): Fix | undefined {
   const reader = new Reader(text, at)
   const brackets = reader.take(BRACKETS)?.[0]
@@ -172,7 +172,7 @@ export function termAt(text: string, at: number): Fix | undefined {
   return meant ? { from: at, to: reader.at, text: meant } : undefined
 }
 
-/** `.a.contains('x')`: `begin` of the path, and `at` behind it. */
+/** Parses `.a.contains('x')`; the path is from `begin` to `at`. */
 export function methodAt(text: string, begin: number, at: number): Fix | undefined {
   const path = text.slice(begin, at).trimEnd()
   const dot = path.lastIndexOf('.')
@@ -188,7 +188,7 @@ export function methodAt(text: string, begin: number, at: number): Fix | undefin
 
 const LIST = /\s*[[(]([^[\]()]*)[\])]/y
 
-/** `in ['a', 'b']` behind `field`: `at` behind the word. */
+/** Parses `in ['a', 'b']` after `field`; `at` is the position after `in`. */
 export function oneOfAt(text: string, begin: number, at: number, field: string): Fix | undefined {
   const reader = new Reader(text, at)
   const inner = reader.take(LIST)?.[1]

@@ -14,43 +14,42 @@ import { Pattern, PatternError } from '../lib/pattern.js'
 import { type AddressTest, isAddress, parseCidr } from './cidr.js'
 
 /**
- * What conditions ask of a field. Comparisons are of text, case-sensitive: strings as they are, numbers and booleans as
- * String() says. A missing path, null, an object or an array has no text and satisfies none of them, `not_equal`
- * included: `NOT .a equal 'x'` is what holds for all events but those. `is_empty` asks for a value that is there:
- * neither a missing path nor null is empty.
+ * The operators of conditions. Comparisons are of text and case-sensitive: strings as they are, numbers and booleans as by
+ * String(). A missing path, null, an object or an array has no text and satisfies no comparison, not even `not_equal`;
+ * `NOT .a equal 'x'` holds for all other events. `is_empty` requires a value: a missing path or null is not empty.
  *
- * The ordering operators compare numbers where the value is one; text that says no number satisfies none of them then.
- * Any other value they compare as text, by code points: times as ISO 8601 order well.
+ * If the given value is a number, the ordering operators compare numbers, and text that is not a number satisfies none.
+ * Otherwise they compare text by code points, which orders ISO 8601 times correctly.
  *
- * A regular expression is matched anywhere in the text, in a time that is bounded by the text's length (lib/pattern.ts).
+ * A regular expression may match anywhere in the text, in time bounded by the text's length (lib/pattern.ts).
  */
 
-/** Whether the value that the reader was moved to satisfies one comparison. */
+/** Whether the reader's current value satisfies a comparison. */
 export type ValueTest = (reader: FieldReader) => boolean
 
 export interface Operator {
-  /** Whether a value stands behind it. */
+  /** Whether it is followed by a value. */
   readonly takesValue: boolean
-  /** What it holds for, as text for the reference. */
+  /** What it holds for, for the reference. */
   readonly text: string
-  /** The test for `value` (empty where it takes none). Throws ValueError when the value is of no use to it. */
+  /** Compiles the test for `value` (empty if it takes none). Throws ValueError for an invalid value. */
   compile(value: string): ValueTest
 }
 
-/** What is wrong with a comparison's value. */
+/** An invalid value in a comparison. */
 export class ValueError extends Error {
   readonly code = 'SLUICE_CONDITION_VALUE'
 }
 
-/** Longer values are searched by the platform: the call costs more than the search in a short one. */
+/** Minimum length for a native search; for shorter values the call costs more than the search. */
 const SEARCH_NATIVE_FROM = 256
 
-/** Strings, numbers and booleans have a text to compare; nothing else does. */
+/** Whether a value has text to compare: strings, numbers and booleans do. */
 function hasText(kind: ValueKind): boolean {
   return kind >= STRING && kind <= BOOLEAN
 }
 
-/** Whether `other` stands in `bytes` at `at`. */
+/** Whether `bytes` contains `other` at `at`. */
 function standsAt(bytes: Uint8Array, at: number, other: Uint8Array): boolean {
   for (let i = 0; i < other.length; i++) if (bytes[at + i] !== other[i]) return false
   return true
@@ -102,7 +101,7 @@ const endsWith = (value: string): ValueTest => {
   }
 }
 
-/** Below, at or above 0 as the reader's text is before, the same as or after `bytes`, by code points. */
+/** Negative, 0 or positive if the reader's text is before, equal to or after `bytes`, by code points. */
 function compareText(reader: FieldReader, bytes: Buffer): number {
   if (!reader.plain) return Buffer.compare(Buffer.from(reader.text()), bytes)
   const length = reader.end - reader.start
@@ -114,7 +113,7 @@ function compareText(reader: FieldReader, bytes: Buffer): number {
   return length - bytes.length
 }
 
-/** The value decides: a number is compared with numbers (and strings that say one), any other text with texts. */
+/** A numeric value is compared with numbers and numeric strings; any other value with text. */
 const ordering =
   (holds: (order: number) => boolean) =>
   (value: string): ValueTest => {
@@ -129,7 +128,7 @@ const ordering =
     }
   }
 
-/** Flags in front, as in `(?i)error`: the platform has no syntax of its own for them. */
+/** Leading flags, as in `(?i)error`, which JavaScript does not support. */
 const FLAGS = /^\(\?([ims]+)\)/
 
 const regexMatch = (value: string): ValueTest => {
@@ -162,7 +161,7 @@ function cidr(text: string): AddressTest {
   const range = text.trim()
   const test = parseCidr(range)
   if (test) return test
-  const hint = isAddress(range) ? `; for this one address write ${range}/${range.includes(':') ? 128 : 32}` : ''
+  const hint = isAddress(range) ? `; for this single address write ${range}/${range.includes(':') ? 128 : 32}` : ''
   throw new ValueError(`${JSON.stringify(range)} is not a CIDR range such as 10.0.0.0/8 or 2001:db8::/32${hint}`)
 }
 
@@ -173,7 +172,7 @@ const isEmpty = (): ValueTest => reader => {
   if (kind !== STRING && kind !== ARRAY && kind !== OBJECT_VALUE) return false
   if (bytes.length === 0) return isEmptyValue(reader.value())
   if (kind === STRING) return reader.plain ? start === end : reader.text() === ''
-  // A bracket follows the white space: it has no content.
+  // Empty if a bracket follows the white space.
   let p = start + 1
   while (bytes[p]! <= 0x20) p++
   return p === end - 1
@@ -186,14 +185,14 @@ function isEmptyValue(value: unknown): boolean {
 const comparison = (text: string, compile: Operator['compile']): Operator => ({ takesValue: true, text, compile })
 const check = (text: string, compile: Operator['compile']): Operator => ({ takesValue: false, text, compile })
 
-/** Every operator by its name, in the order of the reference. */
+/** All operators by name, in the order of the reference. */
 export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
-  ['equal', comparison('a text that is the value', equal)],
-  ['not_equal', comparison('a text that is not the value', notEqual)],
-  ['contains', comparison('a text with the value somewhere in it', contains)],
+  ['equal', comparison('a text equal to the value', equal)],
+  ['not_equal', comparison('a text different from the value', notEqual)],
+  ['contains', comparison('a text that contains the value', contains)],
   ['starts_with', comparison('a text that starts with the value', startsWith)],
   ['ends_with', comparison('a text that ends with the value', endsWith)],
-  ['exists', check('a field that is there, null included', () => reader => reader.kind !== MISSING)],
+  ['exists', check('a field that exists, including null', () => reader => reader.kind !== MISSING)],
   ['is_empty', check('an empty string, array or object', isEmpty)],
   ['is_null', check('null', isKind(NULL))],
   ['is_number', check('a number', isKind(NUMBER))],
@@ -204,28 +203,28 @@ export const OPERATORS: ReadonlyMap<string, Operator> = new Map([
   [
     'greater',
     comparison(
-      'what is above the value',
+      'a value above the given one',
       ordering(order => order > 0),
     ),
   ],
   [
     'greater_or_equal',
     comparison(
-      'the value and what is above it',
+      'a value equal to or above the given one',
       ordering(order => order >= 0),
     ),
   ],
   [
     'less',
     comparison(
-      'what is below the value',
+      'a value below the given one',
       ordering(order => order < 0),
     ),
   ],
   [
     'less_or_equal',
     comparison(
-      'the value and what is below it',
+      'a value equal to or below the given one',
       ordering(order => order <= 0),
     ),
   ],

@@ -12,8 +12,8 @@ import { OPERATORS, ValueError, type ValueTest } from './operators.js'
  *   comparison = path operator [ value ]
  *   value      = 'text' | "text" | number | true | false
  *
- * The words are accepted in any case, the operators as they are. In a quoted value \', \" and \\ stand for the
- * character itself; any other backslash is one.
+ * Keywords are case-insensitive, operators are not. In a quoted value \', \" and \\ escape the character; any other
+ * backslash is literal.
  */
 export type Condition =
   | { readonly kind: 'and' | 'or'; readonly terms: readonly Condition[] }
@@ -24,16 +24,16 @@ export interface Comparison {
   readonly kind: 'comparison'
   readonly path: FieldPath
   readonly operator: string
-  /** The value's text; undefined where the operator takes none. */
+  /** The text of the value; undefined if the operator takes none. */
   readonly value: string | undefined
   readonly holds: ValueTest
 }
 
-/** A condition that cannot be read; `column` is 1-based, in characters of the whole text. */
+/** A syntax error in a condition; `column` is 1-based, in characters of the whole text. */
 export class ConditionError extends Error {
   readonly code = 'SLUICE_CONDITION'
   readonly column: number
-  /** The change to the text that the message advises, where that is a single one. */
+  /** The suggested correction, if there is a single one. */
   readonly fix: Fix | undefined
   constructor(message: string, column: number, fix?: Fix) {
     super(message)
@@ -44,9 +44,9 @@ export class ConditionError extends Error {
 
 const LONGEST_TEXT = 64 * 1024
 const MOST_COMPARISONS = 1000
-/** Open parentheses and NOTs around a comparison. */
+/** Maximum nesting of parentheses and NOTs. */
 const DEEPEST = 100
-/** Changes that are tried to find out what somebody meant. */
+/** Maximum number of corrections to try. */
 const MOST_FIXES = 50
 const LONGEST_SHOWN = 200
 
@@ -58,14 +58,14 @@ const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/
 const NULL = /\s+(?:not\s+)?null\b/iy
 const CURLY_QUOTES = /[‘’“”]/g
 
-/** Reads a whole condition; throws ConditionError. */
+/** Parses a whole condition; throws ConditionError. */
 export function parseCondition(text: string): Condition {
   return new Parser(text).whole()
 }
 
 /**
- * What a text means that is a condition but for its form: without if (…), or with the operators of other languages.
- * Undefined where that is not certain.
+ * Corrects a text that is a condition except for its form: without if (…), or with operators of other languages.
+ * Undefined if the meaning is not certain.
  */
 export function correctedCondition(text: string): string | undefined {
   const inner = /^\s*if\b(?!\s*\()/i.test(text) ? text.replace(/^\s*if/i, '') : text
@@ -84,7 +84,7 @@ export function correctedCondition(text: string): string | undefined {
   return undefined
 }
 
-/** The condition as it has to be written, where that is certain and short enough for a message. */
+/** The corrected condition, if it is certain and short enough for a message. */
 export function adviceFor(text: string): string | undefined {
   return text.length > LONGEST_SHOWN ? undefined : correctedCondition(text)
 }
@@ -106,7 +106,7 @@ class Parser {
     if (!this.#takeWord('if')) {
       this.#fail(`a condition has the form if (.field operator 'value'); write: ${this.#example()}`, start)
     }
-    if (!this.#takeChar('(')) this.#fail(`expected "(" behind if; write: ${this.#example()}`)
+    if (!this.#takeChar('(')) this.#fail(`expected "(" after if; write: ${this.#example()}`)
     const condition = this.#or()
     this.#close(start)
     if (this.#at < this.#text.length) {
@@ -115,7 +115,7 @@ class Parser {
     return condition
   }
 
-  /** The condition as it has to be written; one of another field where that is not certain. */
+  /** The corrected condition, or else an example. */
   #example(): string {
     return adviceFor(this.#text) ?? `if (.host equal 'web-1')`
   }
@@ -150,12 +150,12 @@ class Parser {
     return condition
   }
 
-  /** The parenthesis that closes the one at `opened`. */
+  /** Parses the closing parenthesis of the one at `opened`. */
   #close(opened: number): void {
     if (this.#takeChar(')')) return
     if (this.#at === this.#text.length) {
       const column = this.#text.indexOf('(', opened) + 1
-      this.#fail(`the parenthesis of column ${column} is not closed: expected ")", AND or OR`)
+      this.#fail(`the parenthesis at column ${column} is not closed: expected ")", AND or OR`)
     }
     const symbols = this.#peek(SYMBOLS)
     const word = meantWord(symbols)
@@ -208,11 +208,11 @@ class Parser {
     }
   }
 
-  /** `begin` of the comparison. */
+  /** `begin`: the start of the comparison. */
   #operatorName(begin: number): string {
     const start = this.#at
     const method = this.#text[start] === '(' ? methodAt(this.#text, begin, start) : undefined
-    if (method) this.#fail(`the operator stands between the field and the value; write ${method.text}`, start, method)
+    if (method) this.#fail(`the operator must be between the field and the value; write ${method.text}`, start, method)
     if (regexAt(this.#text, start))
       this.#fail('a regular expression needs regex_match', start, { from: start, to: start, text: 'regex_match ' })
     const name = this.#take(WORD) ?? this.#take(SYMBOLS)
@@ -224,7 +224,7 @@ class Parser {
     const field = this.#text.slice(begin, start).trimEnd()
     if (name.toLowerCase() === 'not') this.#failAtNot(begin, start)
     if (name === '!~') {
-      const message = `NOT stands before the field: NOT ${field} regex_match`
+      const message = `NOT must be before the field: NOT ${field} regex_match`
       this.#fail(message, start, { from: begin, to: this.#at, text: `NOT ${field} regex_match ` })
     }
     if (name.toLowerCase() === 'is') {
@@ -232,7 +232,7 @@ class Parser {
       if (found) this.#failAtNull(/not/i.test(found) ? 'not_equal' : 'equal', begin, this.#at + found.length)
     }
     const oneOf = name.toLowerCase() === 'in' ? oneOfAt(this.#text, begin, this.#at, field) : undefined
-    if (oneOf) this.#fail('there is no operator for one of several values; join comparisons with OR', start, oneOf)
+    if (oneOf) this.#fail('there is no operator for a list of values; combine comparisons with OR', start, oneOf)
     const meant = meantOperator(name)
     const known = `the operators are ${[...OPERATORS.keys()].join(', ')}`
     this.#fail(
@@ -242,7 +242,7 @@ class Parser {
     )
   }
 
-  /** `.a not equal 'x'`, `.a not contains 'x'`, `.a not 'x'`: `not` behind a field. */
+  /** Reports `not` after a field: `.a not equal 'x'`, `.a not contains 'x'`, `.a not 'x'`. */
   #failAtNot(begin: number, start: number): never {
     this.#take(SPACE)
     const operator = this.#peek(WORD)
@@ -252,11 +252,11 @@ class Parser {
       this.#fail(message, start, { from: start, to, text: 'not_equal ' })
     }
     const field = this.#text.slice(begin, start)
-    const message = `NOT stands before the field: NOT ${field}${operator}`
+    const message = `NOT must be before the field: NOT ${field}${operator}`
     this.#fail(message, start, { from: begin, to: this.#at, text: `NOT ${field}` })
   }
 
-  /** Whether a value stands here, rather than AND, OR or a parenthesis. */
+  /** Whether a value follows, rather than AND, OR or a parenthesis. */
   #peekValue(): boolean {
     if (/['"]/.test(this.#text[this.#at] ?? '')) return true
     const bare = this.#peek(BARE)
@@ -279,14 +279,14 @@ class Parser {
     return bare === 'true' || bare === 'false' ? bare : String(Number(bare))
   }
 
-  /** A value that is not in quotes. */
+  /** Reports a value without quotes. */
   #failAtValue(from: number, to: number, text: string): never {
     this.#fail(`put the value in single quotes: ${text}`, from, { from, to, text })
   }
 
   #failAtNull(operator: string, from: number, to: number): never {
     const field = /^\S+/.exec(this.#text.slice(from))![0]
-    const message = 'null is not compared with; write is_null, or NOT with is_null'
+    const message = 'null cannot be compared; use is_null, or NOT with is_null'
     const isNot = operator === 'not_equal'
     if (!isNot && operator !== 'equal') this.#fail(message)
     this.#fail(message, this.#at, {
@@ -309,7 +309,8 @@ class Parser {
         this.#at++
       } else value += char
     }
-    if (!value.isWellFormed()) this.#fail('the value has half a surrogate pair, which is no character', start)
+    if (!value.isWellFormed())
+      this.#fail('the value contains half of a surrogate pair, which is not a character', start)
     this.#take(SPACE)
     return value
   }
@@ -325,7 +326,7 @@ class Parser {
     return found
   }
 
-  /** Takes the word, in any case, and the white space behind it. */
+  /** Parses a keyword in any case, with the white space after it. */
   #takeWord(word: string): boolean {
     const found = this.#peek(WORD)
     if (found?.toLowerCase() !== word) return false

@@ -6,10 +6,10 @@ const options = z.strictObject({})
 
 export const blackhole = defineDestination({
   type: 'blackhole',
-  summary: 'Takes every event and forgets it: to measure, and to try things.',
+  summary: 'Accepts every event and drops it, for measurements and tests.',
   options,
   examples: [{ title: 'Nothing to set', yaml: '' }],
   delivery: LOCAL,
   create: () => ({ write: async () => {} }),
-  explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is forgotten' }], bytes: Buffer.alloc(0) }),
+  explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is dropped' }], bytes: Buffer.alloc(0) }),
 })

@@ -17,7 +17,7 @@ import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } f
 
 const options = z.strictObject({
   path: filePath().describe(
-    'File to append to: a regular file that no other destination writes to. Its folder is created when it is missing.',
+    'File to append to: a regular file that no other destination writes to. Its folder is created if it is missing.',
   ),
   encoding: encodingOption('raw'),
   mode: reaches(
@@ -25,15 +25,15 @@ const options = z.strictObject({
     z.string().regex(/^0?[0-7]{3}$/, { error: 'must be three octal digits in quotes, such as "0640"' }),
   )
     .default('0640')
-    .describe('Permissions of a file that is made here.'),
+    .describe('Permissions of a file that is created.'),
   fsync: z
     .boolean()
     .default(false)
-    .describe('Wait for the disk before events count as delivered: they then survive a power failure too.'),
+    .describe('Count events as delivered only when they are on disk, so that they survive a power failure.'),
 })
 type Options = z.output<typeof options>
 
-/** How often the path is checked for having been rotated. */
+/** How often to check whether the path was rotated, in milliseconds. */
 const CHECK_MS = 250
 
 const HINTS: Readonly<Record<string, string>> = {
@@ -43,7 +43,7 @@ const HINTS: Readonly<Record<string, string>> = {
   EROFS: ': the file system is read-only',
 }
 
-/** A request that waits to be written. */
+/** A request waiting to be written. */
 interface Job {
   readonly request: readonly EventBatch[]
   readonly signal: AbortSignal
@@ -52,8 +52,8 @@ interface Job {
 }
 
 /**
- * Writes requests one after the other, and in turn with every other destination of the process that writes to the same
- * file. With `fsync`, requests that arrive during a sync are written together and share the next one.
+ * Writes requests one after the other, in turn with all other destinations of the process that write to the same file.
+ * With `fsync`, requests that arrive during a sync are written together and share the next one.
  */
 export class FileDestination implements Destination {
   readonly #options: Options
@@ -73,11 +73,11 @@ export class FileDestination implements Destination {
     this.#context = context
     this.#fileSystems = context.fileSystems ?? fileSystems
     this.#os = callsThrough(this.#fileSystems, options.path, os)
-    const help = 'Failed writes of which a part is left in the file, because it could not be removed again.'
+    const help = 'Failed writes that left a part in the file because it could not be removed.'
     this.#torn = context.metrics.counter('sluice_file_torn_writes_total', help)
   }
 
-  /** Before any source begins: what the file holds is not to be read even before it is opened. */
+  /** Registers an existing file before any source starts, so that sources do not read it even before it is opened. */
   async claim(): Promise<void> {
     const there = await this.#os.stat(this.#options.path).catch(() => undefined)
     if (there?.isFile()) this.#release = this.#context.writes?.(there)
@@ -103,7 +103,7 @@ export class FileDestination implements Destination {
   async stop(deadline: AbortSignal): Promise<void> {
     const working = this.#working
     if (working) await Promise.race([working, aborted(deadline)])
-    // A descriptor must not be closed while it is written to: its number could be that of another file by then.
+    // A descriptor must not be closed during a write: its number could be reused for another file.
     if (this.#working) void this.#working.then(() => this.#close())
     else await this.#close()
   }
@@ -128,7 +128,7 @@ export class FileDestination implements Destination {
         job.reject(job.signal.reason)
         continue
       }
-      // The events may be settled at a deadline while a slow disk still reads their bytes.
+      // At a deadline, the events may be settled while a slow disk still reads their bytes.
       const releases = job.request.map(({ chunk }) => holdChunk(chunk))
       try {
         await file.append(job.request)
@@ -155,18 +155,18 @@ export class FileDestination implements Destination {
     this.#torn.value++
     const { log } = this.#context
     const { path } = this.#options
-    const text = 'a write failed in the middle and left a torn line in the file; its events are written again after it'
+    const text = 'a write failed and left a torn line in the file; its events are written again after it'
     log.warn({ path, bytes: error.bytes, error: error.message }, text)
   }
 
-  /** The open file. It is opened again when its path leads to another file, and after an error. */
+  /** The open file. It is opened again if its path refers to another file, and after an error. */
   async #current(): Promise<AppendedFile> {
     const now = this.#context.clock.now()
     if (this.#opened && now - this.#checkedAt >= CHECK_MS) {
       this.#checkedAt = now
       const there = await this.#os.stat(this.#options.path).catch(() => undefined)
       if (!there || keyOf(there) !== this.#opened.key) {
-        this.#context.log.info({ path: this.#options.path }, 'file was rotated, opening a new one')
+        this.#context.log.info({ path: this.#options.path }, 'file was rotated; opening the new one')
         await this.#close()
       }
     }
@@ -196,7 +196,7 @@ export class FileDestination implements Destination {
     this.#release = undefined
     await opened?.close().catch(error => {
       const { log } = this.#context
-      const text = 'closing the file failed: events that were written to it may be lost; use fsync: true here'
+      const text = 'cannot close the file; events written to it may be lost. To prevent this, set fsync: true'
       log.error({ path: this.#options.path, error: errorText(error) }, text)
     })
   }
@@ -218,11 +218,11 @@ export const file = defineDestination({
   type: 'file',
   summary: 'Appends events to a file.',
   notes:
-    'Other programs may append to the same file. When a write fails in the middle, its first part is removed again; where others have appended behind it, the torn line is ended instead, counted in `sluice_file_torn_writes_total`, and all of its events are written again. A file that was renamed or removed (logrotate) is opened again by its path. Events count as delivered when the operating system has them; with `fsync` when the disk has.',
+    'Other programs may append to the same file. If a write fails in the middle, its first part is removed again. If other programs have appended after it, the torn line is terminated instead and counted in `sluice_file_torn_writes_total`, and all of its events are written again. After a file was renamed or removed (logrotate), its path is opened again. Events count as delivered when the operating system has accepted them; with `fsync`, when they are on disk.',
   options,
   examples: [
-    { title: 'The lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },
-    { title: 'As JSON, through to the disk', yaml: 'path: ./audit.ndjson\nencoding: json\nfsync: true\n' },
+    { title: 'Lines as they were read', yaml: 'path: /var/log/app/errors.log\n' },
+    { title: 'JSON, synced to disk', yaml: 'path: ./audit.ndjson\nencoding: json\nfsync: true\n' },
   ],
   delivery: LOCAL,
   writes: 'path',

@@ -22,7 +22,7 @@ const options = z
       z.string().regex(/^[0-9a-fA-F]{24}$/, { error: 'must be 24 hexadecimal digits' }),
     )
       .optional()
-      .describe('Account to act within, for enterprise keys: sent as x-delegate-account-id.'),
+      .describe('Account to act on behalf of, for enterprise keys; sent as x-delegate-account-id.'),
     ...rest,
   })
   .superRefine((options, context) => {
@@ -42,10 +42,10 @@ export const http = defineHttpDestination({
       yaml: 'url: https://logs.example.com/v3/ingest/0123456789ab\nauth: { key_file: /etc/sluice/access-key }\nvalidate: https://logs.example.com/v3/pipeline\ncompression: gzip\n',
     },
     {
-      title: 'Another scheme, a systemd credential, and an authority of your own',
+      title: 'Another scheme, a systemd credential, and a private certificate authority',
       yaml: 'url: https://10.0.0.5:8443/ingest\nauth: { scheme: Bearer, credential: access-key }\ntls: { ca_file: /etc/sluice/ca.pem, server_name: logs.internal }\nheaders: { X-Team: platform }\n',
     },
-    { title: 'The lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
+    { title: 'Lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
   ],
   format: ({ url, method, encoding, delegate_account_id: account }) => ({
     url,
@@ -57,14 +57,14 @@ export const http = defineHttpDestination({
     countable(request) {
       const events = request.reduce((sum, { length }) => sum + length, 0)
       if (encoding !== 'raw' && encoding.form === 'object') return events
-      // Lines that are not our events have other numbers.
+      // Lines that do not correspond to events are numbered differently.
       const { parts, bytes } = encodeAlone(encoding, request)
       return countLines(Buffer.concat(parts, bytes)) === events ? events : 0
     },
   }),
 })
 
-/** `{"index":3,"status":400,"message":"..."}`; status and message may be missing. */
+/** Parses `{"index":3,"status":400,"message":"..."}`; status and message are optional. */
 function entryOf(value: unknown): Entry | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const { index, status, message } = value as { readonly [name: string]: unknown }

@@ -21,11 +21,11 @@ const LF = 0x0a
 export class Stdout implements Destination {
   readonly #stream: NodeJS.WritableStream
   readonly #os: Pick<FileCalls, 'writev'>
-  /** Of a regular file that standard output was redirected to. */
+  /** The descriptor, if standard output was redirected to a regular file. */
   readonly #file: number | undefined
   readonly #encoding: Encoding
   #raw = new RawEncoder()
-  /** Whether a failed write left a part of a line in the file. */
+  /** Whether a failed write left part of a line in the file. */
   #torn = false
 
   constructor(
@@ -46,12 +46,12 @@ export class Stdout implements Destination {
 
   async write(request: readonly EventBatch[], signal: AbortSignal): Promise<void> {
     const fd = this.#file
-    // The stream of a file ignores that a full disk took a part of the bytes only.
+    // A file's stream ignores partial writes to a full disk.
     if (fd !== undefined) return await inTurn('stdout', () => this.#append(fd, request))
     try {
       await this.#send(request)
     } catch (error) {
-      // Once its reader has left nobody ever takes this. The run ends for it, and to try again would say otherwise.
+      // The reader is gone, so a retry would be pointless. Wait for the end of the run, which this error causes.
       if (error instanceof Error && errorCode(error.cause) === 'EPIPE') await aborted(signal)
       throw error
     }
@@ -64,7 +64,7 @@ export class Stdout implements Destination {
   #send(request: readonly EventBatch[]): Promise<void> {
     const { parts } = this.#encoded(request, this.#raw)
     return new Promise((resolve, reject) => {
-      // The last part's callback comes after those before it; one error is enough.
+      // The callback of the last part comes after the others; one error is enough.
       const written = (error?: Error | null) => (error ? reject(failure(error, 'write')) : resolve())
       parts.forEach((part, i) => {
         this.#stream.write(part, i === parts.length - 1 ? written : undefined)
@@ -73,7 +73,9 @@ export class Stdout implements Destination {
     })
   }
 
-  /** What was written of a failed request cannot be removed: its torn line is ended, and all of it written again. */
+  /**
+   * Appends to a file. A failed write cannot be removed: its torn line is terminated, and all events are written again.
+   */
   async #append(fd: number, request: readonly EventBatch[]): Promise<void> {
     const raw = this.#torn ? new RawEncoder() : this.#raw.copy()
     const { parts } = this.#encoded(request, raw)
@@ -86,7 +88,7 @@ export class Stdout implements Destination {
   }
 }
 
-/** Writes until all is written or something fails. The last byte that was written decides whether a line is torn. */
+/** Writes all parts or fails. The last byte written shows whether a line is torn. */
 async function writeAll(
   fd: number,
   parts: readonly Buffer[],
@@ -97,7 +99,7 @@ async function writeAll(
   try {
     while (left.length > 0) {
       let { bytesWritten } = await os.writev(fd, left)
-      if (bytesWritten === 0) throw new Error('nothing was written')
+      if (bytesWritten === 0) throw new Error('no bytes were written')
       while (left.length > 0 && bytesWritten >= left[0]!.length) {
         const part = left.shift()!
         bytesWritten -= part.length
@@ -121,8 +123,8 @@ function failure(cause: Error, reason: string): DeliveryError {
 }
 
 /**
- * Node.js writes to terminals in a blocking way. One that takes nothing, as after Ctrl-S, would stop the whole process
- * with all its other sources and destinations, and its signals.
+ * Makes writes to a terminal non-blocking. By default, a terminal that accepts no output, as after Ctrl-S, would block
+ * the whole process, including signals.
  */
 function letWait(stream: NodeJS.WritableStream): void {
   const { isTTY, _handle: handle } = stream as { isTTY?: boolean; _handle?: { setBlocking?(on: boolean): unknown } }

@@ -8,9 +8,7 @@ import { discard } from '../core/processor.js'
 const FILTERED = discard(0)
 
 const options = z.strictObject({
-  condition: condition().describe(
-    "Events that match are kept, as in `if (.level equal 'error')`; the others are discarded.",
-  ),
+  condition: condition().describe("Matching events are kept, as in `if (.level equal 'error')`; others are discarded."),
 })
 type Options = z.output<typeof options>
 
@@ -34,7 +32,7 @@ export const filter = defineProcessor({
   reasons: { filtered: 'The condition does not hold.' },
   examples: [
     {
-      title: 'Errors, and whatever took longer than a second',
+      title: 'Errors, and events that took longer than a second',
       yaml: `condition: if (.level equal 'error' OR .took_ms greater 1000)\n`,
       input: [
         '{"level":"info","took_ms":12}',
@@ -45,7 +43,7 @@ export const filter = defineProcessor({
       output: ['{"level":"error","took_ms":9}', '{"level":"info","took_ms":1001}'],
     },
     {
-      title: 'Everything but health checks from inside',
+      title: 'All events except internal health checks',
       yaml: `condition: if (NOT (.path starts_with '/health' AND .client is_ip_in_cidr_range '10.0.0.0/8'))\n`,
       input: [
         '{"path":"/healthz","client":"10.1.2.3"}',

@@ -21,8 +21,8 @@ import { deciderOptions, type ThrottleOptions, throttleOptions } from './throttl
 
 const REASONS = {
   throttled: 'Beyond `limit`.',
-  max_keys: 'A new bucket, while `max_keys` others are in use; with `on_max_keys: discard`.',
-  late: 'Later than `allowed_lateness`; with `on_late: discard`.',
+  max_keys: 'A new bucket while `max_keys` others are in use, with `on_max_keys: discard`.',
+  late: 'Later than `allowed_lateness`, with `on_late: discard`.',
 } as const
 
 export const throttlePlan = ({ on_max_keys, on_late }: ThrottleOptions) =>
@@ -45,7 +45,7 @@ export class ThrottleProcessor implements Processor {
   readonly #keyField: FieldReader | undefined
   /** The column's value for each decision. */
   readonly #values = new Uint8Array(8)
-  /** Those who look, each with a count of its own. */
+  /** Key counts of the current observers. */
   readonly #watches = new Set<BusiestKeys>()
   #stands = 1
 
@@ -61,7 +61,7 @@ export class ThrottleProcessor implements Processor {
     this.#decider = decider
     this.#keyField = options.key_field && context.field(options.key_field)
     const count = (decision: string) =>
-      metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', { decision })
+      metrics.counter('sluice_throttle_events_total', 'Events by decision of the throttle.', { decision })
     this.#passed = count('passed')
     this.#excluded = count('excluded')
     this.#discarded = count('discarded')
@@ -71,7 +71,7 @@ export class ThrottleProcessor implements Processor {
     if (decider instanceof EventDecider) this.#countInEventTime = countInEventTime(decider, options, context)
   }
 
-  /** The buckets, with the windows that are open in them. */
+  /** The buckets with their open windows. */
   handOver(): HandoverState {
     return { value: windowsOf(this.#decider) }
   }
@@ -102,31 +102,31 @@ export class ThrottleProcessor implements Processor {
   }
 }
 
-/** Makes what a throttle in the time of the events counts besides, after each batch. */
+/** Creates a function that updates the counters for event time after each batch. */
 function countInEventTime(
   decider: EventDecider,
   { time_field }: ThrottleOptions,
   { metrics, log }: ComponentContext,
 ): () => void {
   const { limiter } = decider
-  const late = metrics.counter('sluice_throttle_events_total', 'Events by what the throttle decided.', {
+  const late = metrics.counter('sluice_throttle_events_total', 'Events by decision of the throttle.', {
     decision: 'late',
   })
   const untimed = (reason: string) =>
-    metrics.counter('sluice_throttle_untimed_events_total', 'Events that counted when they arrived, by reason.', {
+    metrics.counter('sluice_throttle_untimed_events_total', 'Events that were counted at their arrival, by reason.', {
       reason,
     })
   const [unreadable, ahead] = [untimed('unreadable'), untimed('ahead')]
   metrics.gauge(
     'sluice_throttle_kept_windows',
-    'Windows in memory before the newest of each bucket.',
+    'Windows in memory, without the newest of each bucket.',
     () => limiter.kept,
   )
   const forgotten = metrics.counter(
     'sluice_throttle_forgotten_windows_total',
-    'Windows that were dropped before their time, since there was no more room.',
+    'Windows that were dropped early because there was no room.',
   )
-  // Of a limiter that was taken over, the one before has counted these.
+  // The predecessor of an inherited limiter has counted these.
   let counted = limiter.room.forgotten
   let warned = false
   return () => {
@@ -137,7 +137,7 @@ function countInEventTime(
     counted = limiter.room.forgotten
     if (warned || !looksLikeSeconds(limiter.progress.oldest)) return
     warned = true
-    log.warn({ field: time_field?.text }, 'numbers in time_field are milliseconds; these look like seconds')
+    log.warn({ field: time_field?.text }, 'time_field must contain milliseconds; its numbers look like seconds')
   }
 }
 
@@ -145,14 +145,14 @@ export const throttle = defineProcessor({
   type: 'throttle',
   summary: 'Passes at most `limit` events of each bucket in each window, and discards the rest.',
   notes:
-    'Time is the monotonic clock, read once per batch, unless there is a `time_field`. ' +
-    'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts when it arrived. `docs/throttling.md` says which windows to use when.',
+    'Without a `time_field`, time is the monotonic clock, read once per batch. ' +
+    'An event whose time cannot be read, or is ahead of the clock by more than `allowed_lateness`, counts at its arrival. `docs/throttling.md` explains how to choose a window mode.',
   options: throttleOptions,
   plan: throttlePlan,
   reasons: REASONS,
   examples: [
     {
-      title: 'One event a second of each app; one host is exempt',
+      title: 'One event per second and app; one host is exempt',
       yaml: `limit: 1\nwindow: 1 Seconds\nkey_field: .app\nexclude: if (.host equal 'edge-1')\n`,
       input: [
         '{"app":"a","host":"h1"}',
@@ -165,7 +165,7 @@ export const throttle = defineProcessor({
       output: ['{"app":"a","host":"h1"}', '{"app":"b","host":"h2"}', '{"app":"a","host":"edge-1"}'],
     },
     {
-      title: 'One event a second, in the time of the events: they pass as they would have when they were written',
+      title: 'One event per second, in event time: events pass as they would have when they were written',
       yaml: 'limit: 1\nwindow: 1 Seconds\ntime_field: .ts\n',
       input: [
         '{"ts":"2021-06-01T12:00:00.000Z","n":1}',

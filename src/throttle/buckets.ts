@@ -2,19 +2,22 @@ import { createHash } from 'node:crypto'
 import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import type { BucketColumns } from './windows.js'
 
-/** Keys above this many bytes are kept as their digest, so that they cannot fill the memory. */
+/** Keys longer than this, in bytes, are stored as their digest, to limit memory. */
 const LONGEST_KEY = 256
 
 /**
- * The bytes that name an event's bucket: the UTF-8 of the value's text. Two texts have the same bytes only when they
- * are the same: what UTF-8 cannot say, and digests of long keys, start with a byte that UTF-8 never has.
+ * The bytes that identify an event's bucket: the value's text in UTF-8. Different texts have different bytes: text that
+ * UTF-8 cannot represent and digests of long keys start with a byte that does not occur in UTF-8.
  */
 export class BucketKey {
   bytes: Uint8Array = Buffer.alloc(0)
   start = 0
   end = 0
 
-  /** False: the event has no value in the field (missing, null, the empty string) and belongs to the default bucket. */
+  /**
+   * Returns false if the event has no value in the field (missing, null, empty string) and belongs to the default
+   * bucket.
+   */
   read(reader: FieldReader): boolean {
     if (reader.kind === MISSING || reader.kind === NULL) return false
     if (reader.plain) {
@@ -41,15 +44,15 @@ function marked(mark: number, bytes: Uint8Array): Buffer {
 }
 
 /**
- * Keys, as bytes, to small whole numbers: an open-addressing hash table over typed arrays. A lookup allocates nothing
- * and makes no string; a key costs its own bytes and about 20 more. Keys are only added: a table that is no longer
- * needed is dropped whole (keyed-limiter.ts).
+ * Maps keys, as bytes, to consecutive numbers: an open-addressing hash table over typed arrays. A lookup allocates
+ * nothing and builds no string. A key costs its own bytes and about 20 more. Keys are never removed; a table that is no
+ * longer needed is dropped as a whole (KeyedBuckets).
  */
 export class KeyTable {
-  /** Ids by hash, plus one; 0 is free. At most half are taken. */
+  /** Ids by hash, plus one; 0 is free. At most half are used. */
   #places = new Int32Array(16)
   #hashes = new Int32Array(8)
-  /** Where the key of an id starts in #keys; that of id + 1 is its end. */
+  /** Start of the key of an id in #keys; its end is the start of the next one. */
   #offsets = new Uint32Array(9)
   #keys = Buffer.alloc(128)
   #size = 0
@@ -63,7 +66,7 @@ export class KeyTable {
     return this.#places.byteLength + this.#hashes.byteLength + this.#offsets.byteLength + this.#keys.length
   }
 
-  /** The id of the key bytes[start, end), or -1. `hash` is hashBytes of it. */
+  /** The id of the key bytes[start, end), or -1. `hash` is the result of hashBytes. */
   find(bytes: Uint8Array, start: number, end: number, hash: number): number {
     const mask = this.#places.length - 1
     for (let place = hash & mask; ; place = (place + 1) & mask) {
@@ -81,7 +84,7 @@ export class KeyTable {
     return true
   }
 
-  /** Adds a key that is not there; returns its id: 0, 1, 2, … */
+  /** Adds a new key; returns its id: 0, 1, 2, … */
   add(bytes: Uint8Array, start: number, end: number, hash: number): number {
     const id = this.#size
     if (id === this.#hashes.length) this.#grow()
@@ -105,7 +108,7 @@ export class KeyTable {
 
   #growKeys(atLeast: number): void {
     const length = this.#keys.length
-    // Large ones by half: what is spare is memory, too.
+    // Large tables grow by half, to limit unused memory.
     const larger = Buffer.alloc(Math.max(atLeast, length < 1 << 20 ? length * 2 : Math.ceil(length * 1.5)))
     this.#keys.copy(larger)
     this.#keys = larger
@@ -123,7 +126,7 @@ export class KeyTable {
     for (let id = 0; id < this.#size; id++) this.#place(id, hashes[id]!)
   }
 
-  /** Moves key `id` of another table here; returns its id here. */
+  /** Copies key `id` from another table; returns its id here. */
   take(from: KeyTable, id: number): number {
     return this.add(from.#keys, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }
@@ -134,7 +137,9 @@ export class KeyTable {
   }
 }
 
-/** A 32-bit hash of bytes[start, end): one multiplication a byte, then mixed. `seed` keeps collisions unpredictable. */
+/**
+ * A 32-bit hash of bytes[start, end): one multiplication per byte, then mixed. `seed` makes collisions unpredictable.
+ */
 export function hashBytes(bytes: Uint8Array, start: number, end: number, seed: number): number {
   let hash = seed
   for (let p = start; p < end; p++) hash = Math.imul(hash ^ bytes[p]!, 0x01000193) ^ (hash >>> 15)
@@ -143,46 +148,47 @@ export function hashBytes(bytes: Uint8Array, start: number, end: number, seed: n
 }
 
 export interface BucketsOptions {
-  /** For so long after its newest window opened, a bucket is live. */
+  /** How long a bucket is live after its newest window opened. */
   readonly idleMs: number
   readonly maxKeys: number
-  /** Any whole number; random where keys come from outside. */
+  /** Any integer; random if keys come from outside. */
   readonly seed: number
   /**
-   * Whether a bucket that was not used for `idleMs` is idle: so it is where the time is that of the events. Otherwise
-   * an unused bucket may be ahead of the time, and is looked at before it is dropped.
+   * Whether a bucket that was not used for `idleMs` is idle. In event time it may be ahead, and is checked before it is
+   * dropped.
    */
   readonly unusedIsIdle: boolean
 }
 
-/** The buckets first used, or used again, in one span of time. */
+/** The buckets used for the first time, or again, in one time span. */
 interface Generation<W> {
   readonly keys: KeyTable
   readonly windows: W
 }
 
-/** Buckets that may be looked at for each key that was refused. */
+/** Number of buckets that may be checked per refused key. */
 const LOOKED_AT_PER_REFUSED = 8
-/** The share of buckets that must be idle for it to be worth it to drop them before their time. */
+/** Minimum share (1/16) of idle buckets for dropping them early. */
 const WORTH_DROPPING = 16
 
 /**
- * Buckets by key, in two generations: a lookup finds a bucket in the young one or moves it there from the old one.
- * After `idleMs` the young become the old, and what is still in the old then was not used for as long: it is idle, and
- * dropped at once. So idle buckets are released without a sweep, and no live window is ever forgotten.
+ * Buckets by key, in two generations. A lookup finds a bucket in the young generation or moves it there from the old
+ * one. After `idleMs` the young generation becomes the old one; buckets left in the previous old one were not used for
+ * as long, so they are idle and are dropped at once. Idle buckets are released without a sweep, and no live window is
+ * forgotten.
  */
 export class KeyedBuckets<W extends BucketColumns> {
-  /** The windows of the buckets that `bucket` finds. */
+  /** The windows of the buckets returned by `bucket`. */
   windows: W
   readonly #options: BucketsOptions
   readonly #create: () => W
   #young: Generation<W>
   #old: Generation<W>
-  /** Buckets of the old generation that were not moved. */
+  /** Buckets left in the old generation. */
   #oldCount = 0
   #turnedAt = Number.NEGATIVE_INFINITY
   #droppedAt = Number.NEGATIVE_INFINITY
-  /** New keys refused since the last look for idle buckets. */
+  /** New keys refused since the last search for idle buckets. */
   #refused = 0
 
   constructor(options: BucketsOptions, create: () => W) {
@@ -202,19 +208,19 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.windows = this.#young.windows
   }
 
-  /** Buckets in memory. */
+  /** Number of buckets in memory. */
   get size(): number {
     return this.#young.keys.size + this.#oldCount
   }
 
-  /** Drops what is idle. Called before the lookups of one point in time. */
+  /** Drops idle buckets. Call before the lookups for one point in time. */
   advance(now: number): void {
     const { idleMs, unusedIsIdle } = this.#options
     if (now - this.#turnedAt < idleMs) {
       if (!unusedIsIdle && now < this.#turnedAt) this.#turnedAt = this.#droppedAt = now
       return
     }
-    // Two spans on, nothing at all happened for a whole one: the young are idle too.
+    // After two time spans without any call, the young generation is idle, too.
     const both = unusedIsIdle && now - this.#turnedAt >= idleMs * 2
     const [gone, goneCount] = [this.#old, this.#oldCount]
     if (both) this.#young.windows.release()
@@ -226,7 +232,7 @@ export class KeyedBuckets<W extends BucketColumns> {
     gone.windows.release()
   }
 
-  /** Drops everything. */
+  /** Drops all buckets. */
   clear(): void {
     this.#young.windows.release()
     this.#old.windows.release()
@@ -235,14 +241,14 @@ export class KeyedBuckets<W extends BucketColumns> {
     this.#oldCount = 0
   }
 
-  /** The id, in `windows`, of the bucket whose key is bytes[start, end); -1 where there is no room for a new one. */
+  /** The id, in `windows`, of the bucket with key bytes[start, end); -1 if there is no room for a new one. */
   bucket(bytes: Uint8Array, start: number, end: number, now: number): number {
     const hash = hashBytes(bytes, start, end, this.#options.seed)
     const id = this.#young.keys.find(bytes, start, end, hash)
     return id < 0 ? this.#enter(bytes, start, end, hash, now) : id
   }
 
-  /** As `bucket`, of one that is not among the young: from the old, or new. */
+  /** Like `bucket`, for a bucket that is in the old generation or new. */
   #enter(bytes: Uint8Array, start: number, end: number, hash: number, now: number): number {
     const old = this.#oldCount > 0 ? this.#old.keys.find(bytes, start, end, hash) : -1
     if (old < 0 && this.size >= this.#options.maxKeys && !this.#makeRoom(now)) return -1
@@ -257,9 +263,8 @@ export class KeyedBuckets<W extends BucketColumns> {
   }
 
   /**
-   * Drops idle buckets before their generation's time, since `maxKeys` is reached; whether there is room now. The work
-   * is in proportion to the keys that were refused, whatever comes: among many buckets, idle ones are seen after an
-   * eighth as many refusals, or an eighth of the time.
+   * Drops idle buckets early because `maxKeys` is reached; returns whether there is room now. The work is proportional
+   * to the number of refused keys: among n buckets, idle ones are found after n/8 refusals, or after 1/8 of `idleMs`.
    */
   #makeRoom(now: number): boolean {
     const due = now - this.#droppedAt >= this.#options.idleMs / 8

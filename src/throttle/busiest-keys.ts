@@ -4,9 +4,9 @@ import { type FieldReader, MISSING, NULL } from '../core/event/field-reader.js'
 import type { Clock } from '../lib/time.js'
 import { DISCARD, EXCLUDED, FULL, TOO_LATE } from './decider.js'
 
-/** Events looked at in a second; of more a sample stands for all. */
+/** Maximum number of events inspected per second. If there are more, only a sample is. */
 const LOOKS_PER_SECOND = 20_000
-/** Keys in memory: of more, those of which least came are forgotten. */
+/** Maximum number of keys in memory. Beyond it, only the busiest are kept. */
 const MOST_KEYS = 4096
 const KEPT_KEYS = 1024
 const LONGEST_KEY = 256
@@ -16,21 +16,21 @@ interface Count {
   discarded: number
 }
 
-/** What a throttle decides, by key, while somebody looks. Its work and its memory are bounded, whatever comes. */
+/** Counts the decisions of a throttle by key while a client observes them. Work and memory are bounded. */
 export class BusiestKeys {
   readonly #field: FieldReader | undefined
   readonly #clock: Clock
   #counts = new Map<string | undefined, Count>()
   #secondAt: number
   #looks = 0
-  /** Each event that is looked at stands for so many. */
+  /** How many events each inspected event represents. */
   #stands: number
   #sampled: boolean
-  /** Events to pass over before the next is looked at. */
+  /** Number of events to skip before the next inspection. */
   #skip = 0
   #chance = 1
 
-  /** `field`: what the key is read from; undefined: all events are of one bucket. `stands`: of the count before it. */
+  /** `field`: the key's field; undefined: all events share one bucket. `stands`: from the previous count. */
   constructor(field: FieldReader | undefined, clock: Clock, stands = 1) {
     this.#field = field
     this.#stands = stands
@@ -39,12 +39,12 @@ export class BusiestKeys {
     this.#secondAt = clock.now()
   }
 
-  /** How many events each that is looked at should stand for, as things are. */
+  /** How many events each inspected event should represent at the current rate. */
   get stands(): number {
     return this.#looks < LOOKS_PER_SECOND / 4 ? Math.max(1, this.#stands / 2) : this.#stands
   }
 
-  /** What was decided of each event of the batch, before any of them goes. */
+  /** Counts the decisions about a batch, before its events leave. */
   see(batch: EventBatch, decisions: Uint8Array): void {
     const now = this.#clock.now()
     if (now - this.#secondAt >= 1000) {
@@ -66,7 +66,7 @@ export class BusiestKeys {
     this.#skip = i - batch.length
   }
 
-  /** How far it is to the next event: at random, so that keys that come in turns are all seen. */
+  /** The distance to the next event: random, so that keys that alternate are all seen. */
   #step(): number {
     if (this.#stands === 1) return 1
     this.#chance = (Math.imul(this.#chance, 1_103_515_245) + 12_345) & 0x7fffffff
@@ -91,7 +91,7 @@ export class BusiestKeys {
     const kind = field.load(batch, i)
     if (kind === MISSING || kind === NULL) return undefined
     const text = field.text()
-    // A part of a text keeps the whole of it in memory.
+    // A substring would keep the whole text in memory.
     return (text.length > LONGEST_KEY ? copyOf(text.slice(0, LONGEST_KEY)) : text) || undefined
   }
 
@@ -104,7 +104,7 @@ export class BusiestKeys {
     return [...this.#counts].sort(([, a], [, b]) => b.passed + b.discarded - a.passed - a.discarded)
   }
 
-  /** The `most` busiest so far. */
+  /** The `most` busiest keys so far. */
   busiest(most: number): KeyCounts {
     const keys = this.#sorted().slice(0, most)
     return {

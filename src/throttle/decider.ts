@@ -4,14 +4,14 @@ import { BucketKey, KeyedBuckets } from './buckets.js'
 import type { LATE } from './event-windows.js'
 import { createWindows, type WindowMode, type Windows } from './windows.js'
 
-/** No stream, no clock, no input or output: the throttle's decisions as a function of keys and times. */
+/** The throttle's decisions as a function of keys and times, without streams, clocks or I/O. */
 
 export type Taken = typeof PASS | typeof DISCARD | typeof FULL
 /** Within the limit, and counted. */
 export const PASS = 0
 /** Beyond the limit. */
 export const DISCARD = 1
-/** A new key while `maxKeys` others are in use: not counted. */
+/** A new key while `maxKeys` others are in use; not counted. */
 export const FULL = 2
 
 export interface LimiterOptions {
@@ -19,11 +19,11 @@ export interface LimiterOptions {
   readonly windowMs: number
   readonly mode: WindowMode
   readonly maxKeys: number
-  /** Any whole number; random where keys come from outside. */
+  /** Any integer; random if keys come from outside. */
   readonly seed: number
 }
 
-/** Windows by key in the time of a clock. A bucket is idle when none of it is open any more. */
+/** Windows by key in clock time. A bucket is idle when none of its windows is open. */
 export class KeyedLimiter {
   readonly #default: Windows
   readonly #buckets: KeyedBuckets<Windows>
@@ -34,22 +34,22 @@ export class KeyedLimiter {
     this.#buckets = new KeyedBuckets({ idleMs: windowMs, maxKeys, seed, unusedIsIdle: true }, create)
   }
 
-  /** Buckets in memory, without the default one. */
+  /** Number of buckets in memory, without the default one. */
   get keys(): number {
     return this.#buckets.size
   }
 
-  /** Drops what is idle. Called before the takes of one point in time. */
+  /** Drops idle buckets. Call before the takes for one point in time. */
   advance(now: number): void {
     this.#buckets.advance(now)
   }
 
-  /** One event of the default bucket. */
+  /** Takes an event of the default bucket. */
   takeDefault(now: number): typeof PASS | typeof DISCARD {
     return this.#default.take(0, now) ? PASS : DISCARD
   }
 
-  /** One event of the bucket whose key is bytes[start, end). */
+  /** Takes an event of the bucket with key bytes[start, end). */
   take(bytes: Uint8Array, start: number, end: number, now: number): Taken {
     const id = this.#buckets.bucket(bytes, start, end, now)
     if (id < 0) return FULL
@@ -57,11 +57,11 @@ export class KeyedLimiter {
   }
 }
 
-/** What becomes of an event: PASS, DISCARD and FULL (of keyed-limiter.ts), LATE (of event-windows.ts), or one of these. */
+/** The result for an event: PASS, DISCARD or FULL, LATE (event-windows.ts), or one of these. */
 export const EXCLUDED = 3
-/** A new key beyond `maxKeys` that passes all the same. */
+/** A new key beyond `maxKeys` that passes nevertheless. */
 export const FAIL_OPEN = 4
-/** A late event that is discarded for it; LATE is one that passes. */
+/** A late event that is discarded; a LATE one passes. */
 export const TOO_LATE = 6
 export type Decision = Taken | typeof EXCLUDED | typeof FAIL_OPEN | typeof LATE | typeof TOO_LATE
 
@@ -69,7 +69,7 @@ export interface DeciderOptions extends LimiterOptions {
   readonly onMaxKeys: 'default_bucket' | 'pass' | 'discard'
   readonly exclude?: ((batch: EventBatch, i: number) => boolean) | undefined
   readonly keyField?: FieldReader | undefined
-  /** Windows in the time of the events rather than that of a clock. */
+  /** Use event time instead of clock time. */
   readonly eventTime?: EventTimeOptions | undefined
 }
 
@@ -79,15 +79,15 @@ export interface EventTimeOptions {
   readonly onLate: 'pass' | 'discard'
 }
 
-/** Limits by key, by whatever time. */
+/** Limits by key, in event time or clock time. */
 export interface Limiter<T> {
   take(bytes: Uint8Array, start: number, end: number, time: number): T | typeof FULL
   takeDefault(time: number): T
 }
 
-/** The throttle's decision for each event: exclude first, then the key, then its bucket. */
+/** Decides on each event: first exclude, then the key, then its bucket. */
 export abstract class KeyedDecider<T> {
-  /** Whether the event that was decided last was counted in the default bucket. */
+  /** Whether the last event was counted in the default bucket. */
   byDefault = false
   abstract readonly limiter: Limiter<T>
   readonly #key = new BucketKey()
@@ -106,7 +106,7 @@ export abstract class KeyedDecider<T> {
     return this.#exclude?.(batch, i) ?? false
   }
 
-  /** Decides one event that is not excluded. */
+  /** Decides on an event that is not excluded. */
   protected take(batch: EventBatch, i: number, time: number): T | typeof FULL | typeof FAIL_OPEN {
     const keyField = this.#keyField
     if (keyField === undefined || !this.#hasKey(batch, i, keyField)) return this.#takeDefault(time)
@@ -127,21 +127,21 @@ export abstract class KeyedDecider<T> {
   }
 }
 
-/** Decides at the times that its callers pass. It has no clock. */
+/** Decides at times given by the caller, without a clock. */
 export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
-  /** The decision for each event of the batch that `decide` saw last. */
+  /** The decisions about the events of the last batch. */
   decisions = new Uint8Array(1024)
-  /** How many there were of each. */
+  /** Number of events per decision. */
   readonly counts = new Uint32Array(5)
   override readonly limiter: KeyedLimiter
 
-  /** `limiter`: of one with the same options, to go on with. */
+  /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, limiter = new KeyedLimiter(options)) {
     super(options)
     this.limiter = limiter
   }
 
-  /** Decides all events of a batch at one point in time. */
+  /** Decides on all events of a batch at one point in time. */
   decide(batch: EventBatch, now: number): void {
     const length = batch.length
     if (this.decisions.length < length) this.decisions = new Uint8Array(length * 2)
@@ -155,7 +155,7 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
     }
   }
 
-  /** Decides one event; the limiter must have been advanced to `now`. */
+  /** Decides on one event; the limiter must be advanced to `now`. */
   decideOne(batch: EventBatch, i: number, now: number): Taken | typeof EXCLUDED | typeof FAIL_OPEN {
     return this.isExcluded(batch, i) ? EXCLUDED : this.take(batch, i, now)
   }

@@ -16,14 +16,14 @@ import {
 import { CountedEventWindows, SlidingEventWindows } from './event-limits.js'
 import { type EventWindows, LATE, Progress, type Room, type TakenInTime } from './event-windows.js'
 
-/** Digits that a whole number may have to be exact. */
+/** Maximum number of digits of an exact integer. */
 const MOST_DIGITS = 15
-/** Of `20260131`: a date. */
+/** A number with this many digits is a date: `20260131`. */
 const DATE_DIGITS = 8
 
 /**
- * The time that a field of an event says, in milliseconds since the epoch: a number of them (as a string, too), or a
- * time as ISO 8601 writes it. NaN where it says none.
+ * The time in a field of an event, in milliseconds since the epoch: such a number (also as a string), or an ISO 8601
+ * time. NaN if there is none.
  */
 export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
   switch (field.load(batch, i)) {
@@ -32,7 +32,7 @@ export function eventTime(field: FieldReader, batch: EventBatch, i: number): num
     case NUMBER:
       return possible(field.number())
     case OBJECT_VALUE: {
-      // Of an event that a program made; one that was read has none.
+      // Only events created by a program can contain a Date.
       const value = field.bytes.length === 0 ? field.value() : undefined
       return value instanceof Date ? value.getTime() : Number.NaN
     }
@@ -54,7 +54,7 @@ function textTime(field: FieldReader): number {
   return Number.isNaN(time) ? possible(field.number()) : time
 }
 
-/** The number that the digits [start, end) say; NaN when there is anything else, or too many of them. */
+/** The integer with the digits [start, end); NaN if there are other characters or too many digits. */
 function wholeNumber(bytes: Uint8Array, start: number, end: number): number {
   if (start === end || end - start > MOST_DIGITS) return Number.NaN
   let value = 0
@@ -70,21 +70,21 @@ function possible(ms: number): number {
   return Math.abs(ms) <= LARGEST_MS ? ms : Number.NaN
 }
 
-/** Times before 1973 in milliseconds are times of today in seconds. */
+/** As milliseconds, this range lies before 1973; as seconds, in the present. */
 const SECONDS_FROM = 1e8
 const SECONDS_TO = 1e11
 
-/** Whether what should be milliseconds is rather seconds. */
+/** Whether a value in milliseconds is more plausible in seconds. */
 export function looksLikeSeconds(ms: number): boolean {
   return ms > SECONDS_FROM && ms < SECONDS_TO
 }
 
-/** So much longer than it needs a bucket is kept while nothing comes at all: an outage must not forget it. */
+/** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
 const SILENCE_MS = 3_600_000
 
 /**
- * Windows by key in the time of the events. A bucket is idle when no origin of which something came lately can have an
- * event for one of its windows, unless a late one.
+ * Windows by key in event time. A bucket is idle when no active origin can have an event for its windows, except a late
+ * one.
  */
 export class EventLimiter {
   readonly progress: Progress
@@ -106,62 +106,62 @@ export class EventLimiter {
     this.#longestSilenceMs = idleMs + SILENCE_MS
   }
 
-  /** Buckets in memory, without the default one. */
+  /** Number of buckets in memory, without the default one. */
   get keys(): number {
     return this.#buckets.size
   }
 
-  /** Windows in memory besides the newest of each bucket. */
+  /** Number of windows in memory, without the newest of each bucket. */
   get kept(): number {
     return this.room.rows
   }
 
-  /** Drops what is idle. Called before the takes of a batch. */
+  /** Drops idle buckets. Call before the takes of a batch. */
   advance(): void {
     this.#buckets.advance(this.progress.oldest)
   }
 
-  /** Drops everything when nothing came for very long, by a monotonic clock. */
+  /** Drops all buckets if no event has arrived for very long, by a monotonic clock. */
   rest(clock: number): void {
     if (this.progress.silentMs(clock) >= this.#longestSilenceMs) this.#buckets.clear()
   }
 
-  /** One event of the default bucket. */
+  /** Takes an event of the default bucket. */
   takeDefault(time: number): TakenInTime {
     return this.#default.take(0, time)
   }
 
-  /** One event of the bucket whose key is bytes[start, end). */
+  /** Takes an event of the bucket with key bytes[start, end). */
   take(bytes: Uint8Array, start: number, end: number, time: number): TakenInTime | typeof FULL {
     const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
     return id < 0 ? FULL : this.#buckets.windows.take(id, time)
   }
 }
 
-/** A time so far ahead of the clock is believed whatever lateness is allowed: clocks differ. */
+/** A time this far ahead of the clock is accepted regardless of the allowed lateness, because clocks differ. */
 const AHEAD_MS = 1000
 const DECISIONS = 7
 
 /**
- * Decides in the time of the events. One without a time that can be read, or with one further ahead of the clock than
- * may be late, counts when it arrived: so a single wrong time makes no other event late.
+ * Decides in event time. An event without a valid time, or with a time ahead of the clock by more than the allowed
+ * lateness, counts at its arrival. So a single wrong time does not make other events late.
  */
 export class EventDecider extends KeyedDecider<TakenInTime> {
-  /** The decision for each event of the batch that `decide` saw last. */
+  /** The decisions about the events of the last batch. */
   decisions = new Uint8Array(1024)
-  /** How many there were of each. */
+  /** Number of events per decision. */
   readonly counts = new Uint32Array(DECISIONS)
-  /** Events of that batch whose time could not be read, and whose time is too far ahead. */
+  /** Events of the last batch whose time cannot be read, or is too far ahead. */
   unreadable = 0
   ahead = 0
   override readonly limiter: EventLimiter
   readonly #options: EventTimeOptions
   readonly #clock: Clock
-  /** When the batch arrived, by the wall clock, and the latest time that is believed then. */
+  /** When the batch arrived, by the wall clock, and the latest time accepted then. */
   #arrival = 0
   #latest = 0
 
-  /** `limiter`: of one with the same options, to go on with. */
+  /** `limiter`: that of a predecessor with the same options. */
   constructor(options: DeciderOptions, eventTime: EventTimeOptions, clock: Clock, limiter?: EventLimiter) {
     super(options)
     this.limiter = limiter ?? new EventLimiter(options, eventTime.latenessMs)
@@ -169,14 +169,14 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
     this.#clock = clock
   }
 
-  /** Decides all events of a batch; the result holds until the next call. */
+  /** Decides on all events of a batch; the result is valid until the next call. */
   decide(batch: EventBatch): this {
     const length = batch.length
     if (this.decisions.length < length) this.decisions = new Uint8Array(length * 2)
     this.counts.fill(0)
     this.unreadable = 0
     this.ahead = 0
-    // Events that a program made did not arrive from anywhere.
+    // Events created by a program have no arrival time.
     this.#arrival = batch.receivedAt || this.#clock.wall()
     this.#latest = this.#arrival + Math.max(this.#options.latenessMs, AHEAD_MS)
     this.enter(batch, this.#clock.now(), this.#arrival)
@@ -189,7 +189,7 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
     return this
   }
 
-  /** Called before the decisions on a batch. */
+  /** Starts a batch, before the decisions about it. */
   enter(batch: EventBatch, clock: number, arrival: number): void {
     this.limiter.progress.enter(batch.origin, clock, arrival)
     this.limiter.advance()
@@ -212,12 +212,12 @@ export class EventDecider extends KeyedDecider<TakenInTime> {
     return taken === LATE && this.#options.onLate === 'discard' ? TOO_LATE : taken
   }
 
-  /** Decides one event at a time that is believed. */
+  /** Decides on one event at an accepted time. */
   decideOne(batch: EventBatch, i: number, time: number): Decision {
     return this.isExcluded(batch, i) ? EXCLUDED : this.#decideAt(batch, i, time)
   }
 
-  /** Buckets in memory, without the default one. */
+  /** Number of buckets in memory, without the default one. */
   get buckets(): number {
     this.limiter.rest(this.#clock.now())
     return this.limiter.keys

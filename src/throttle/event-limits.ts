@@ -1,17 +1,17 @@
 import { DISCARD, PASS } from './decider.js'
 import { EventWindows, Kept, LATE, type Progress, type Room, type TakenInTime } from './event-windows.js'
 
-/** Columns of what is kept: when the window begins, the latest event counted in it, and how many are. */
+/** Columns of a kept window: its start, the latest event counted in it, and the number of events. */
 const START = 0
 const LATEST = 1
 const COUNT = 2
 const WIDTH = 3
 
 /**
- * fixed: a window opens at the bucket's first counted event and covers [t, t + window). One from before it, in no
- * window that is kept, moves the beginning of the next window to itself if what that counted then still is in it, and
- * opens a window of its own otherwise. So windows do not overlap, and the first event of one and the last of the next
- * are a window's length apart at least. aligned: windows start at the multiples of the window.
+ * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is in no
+ * kept window moves the start of the next window to itself, if all events counted there remain within the window;
+ * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the next
+ * are at least a window's length apart. aligned: windows start at the multiples of the window.
  */
 export class CountedEventWindows extends EventWindows {
   readonly #aligned: boolean
@@ -46,7 +46,9 @@ export class CountedEventWindows extends EventWindows {
     return Math.floor(time / this.windowMs) * this.windowMs
   }
 
-  /** Before a newer window takes its place: keeps the newest one, and drops what has ended long enough before `time`. */
+  /**
+   * Before a newer window replaces it: keeps the newest window, and drops those that ended long enough before `time`.
+   */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.windowMs
     let older = this.older(bucket)
@@ -72,7 +74,7 @@ export class CountedEventWindows extends EventWindows {
     this.room.rows++
   }
 
-  /** An event from before the newest window. */
+  /** Takes an event from before the newest window. */
   #takeEarlier(bucket: number, time: number): TakenInTime {
     const { windowMs } = this
     const lateBefore = this.progress.lateBefore(this.#latest[bucket]!)
@@ -108,7 +110,7 @@ export class CountedEventWindows extends EventWindows {
     return PASS
   }
 
-  /** A window before the newest one. */
+  /** Opens a window before the newest one. */
   #open(bucket: number, start: number, time: number): typeof PASS {
     let older = this.older(bucket)
     if (!this.makeRoom(older, older ? older.length : 0)) return PASS
@@ -131,14 +133,14 @@ export class CountedEventWindows extends EventWindows {
   }
 }
 
-/** Columns of what is kept: a time, and how many events of it passed. */
+/** Columns of a run: a time, and the number of events of this time that passed. */
 const RUN_TIME = 0
 const RUN_COUNT = 1
 const RUN_WIDTH = 2
 
-/** What passed in one bucket before its newest run. */
+/** The events that passed in one bucket before its newest run. */
 class Runs extends Kept {
-  /** The window that ends at this time begins with row `from`; so many events are in it. */
+  /** The end of the current window. It begins with row `from` and contains `within` events. */
   at: number
   from = 0
   within = 0
@@ -148,9 +150,9 @@ class Runs extends Kept {
     this.at = at
   }
 
-  /** Moves the window on, to the one that ends at `time`. */
+  /** Moves the window to the one that ends at `time`. */
   advance(time: number, windowMs: number): void {
-    // An event from before one that was discarded finds the window as that one did: full.
+    // An event before one that was discarded finds the same window, which is full.
     if (time <= this.at) return
     this.at = time
     while (this.from < this.length && time - this.get(this.from, RUN_TIME) >= windowMs) {
@@ -158,7 +160,7 @@ class Runs extends Kept {
     }
   }
 
-  /** `count` events of `time`, of which there is no run yet. */
+  /** Adds `count` events of `time`, which has no run yet. */
   add(row: number, time: number, count: number, windowMs: number): void {
     this.insert(row)
     this.set(row, RUN_TIME, time)
@@ -169,9 +171,9 @@ class Runs extends Kept {
 }
 
 /**
- * sliding: an event passes while no span of a window's length that contains it has `limit` events of its bucket that
- * passed. For one that comes in order that is the window that ends with it; for an earlier one also those after it, so
- * that whatever the order, no more than `limit` pass in any such span.
+ * sliding: an event passes if no span of the window's length that contains it has `limit` passed events of its bucket.
+ * For an event in order, this is the window that ends with it; for an earlier one, also the spans after it. So in any
+ * order of arrival at most `limit` events pass in each span.
  */
 export class SlidingEventWindows extends EventWindows {
   #runs(bucket: number): Runs | undefined {
@@ -199,7 +201,7 @@ export class SlidingEventWindows extends EventWindows {
     return PASS
   }
 
-  /** Before a newer run takes its place: keeps the newest one, and drops what no event may need that is not late. */
+  /** Before a newer run replaces it: keeps the newest run, and drops those that only late events could need. */
   #keepNewest(bucket: number, time: number): void {
     const { windowMs } = this
     const newest = this.times[bucket]!
@@ -223,7 +225,7 @@ export class SlidingEventWindows extends EventWindows {
     this.room.rows -= count
   }
 
-  /** Whether a run may be kept; always where the window needs it. */
+  /** Whether a run may be kept; always true if the window needs it. */
   #hasPlace(runs: Runs | undefined, isNeeded: boolean): boolean {
     const spare = runs ? runs.from : 0
     if (isNeeded && spare === 0) return true
@@ -233,7 +235,7 @@ export class SlidingEventWindows extends EventWindows {
     return hasPlace
   }
 
-  /** An event from before the newest one that passed. */
+  /** Takes an event from before the newest one that passed. */
   #takeEarlier(bucket: number, time: number): TakenInTime {
     const newest = this.times[bucket]!
     if (time < this.progress.lateBefore(newest)) return LATE
@@ -243,12 +245,15 @@ export class SlidingEventWindows extends EventWindows {
     return PASS
   }
 
-  /** Whether a span of a window's length that contains `time` is full: each one that begins with a run, or with it. */
+  /**
+   * Whether a span of the window's length that contains `time` is full. Checks each span that begins with a run or with
+   * `time`.
+   */
   #isFull(runs: Runs, bucket: number, time: number): boolean {
     const { windowMs, limit } = this
     const rows = runs.length + 1
     let first = runs.upTo(time - windowMs)
-    // Sums and differences of times are rounded: the one that counts is the difference.
+    // Sums and differences of times are rounded; the difference decides.
     while (first < rows && time - this.#timeOf(runs, bucket, first) >= windowMs) first++
     while (first > 0 && time - this.#timeOf(runs, bucket, first - 1) < windowMs) first--
     let sum = 0
@@ -263,7 +268,7 @@ export class SlidingEventWindows extends EventWindows {
     }
   }
 
-  /** The time of a run; the newest one comes behind those that are kept. */
+  /** The time of a run; the newest one follows those that are kept. */
   #timeOf(runs: Runs, bucket: number, row: number): number {
     return row < runs.length ? runs.get(row, RUN_TIME) : this.times[bucket]!
   }

@@ -2,35 +2,35 @@ import { BoundedMap } from '../lib/bounded-map.js'
 import type { DISCARD, PASS } from './decider.js'
 import { BucketColumns } from './windows.js'
 
-/** A pause counts as so much: an outage is no reason to give up on anybody. */
+/** Maximum length of a pause that counts as elapsed time, so that an outage does not make origins inactive. */
 const LONGEST_PAUSE_MS = 1000
-/** After so much time without an event from it, an origin is not waited for. */
+/** An origin without an event for this long is inactive and no longer waited for. */
 const ACTIVE_MS = 60_000
-/** Beyond so many the one that came first is not waited for any more: each HTTP request is one. */
+/** Maximum number of origins waited for; beyond it the oldest is dropped. Each HTTP request is an origin. */
 const MOST_ORIGINS = 10_000
-/** Origins that may be looked at for each batch. */
+/** Number of origins that may be checked per batch. */
 const LOOKED_AT_PER_BATCH = 8
 
-/** How far the times in one origin's events have come. */
+/** The progress of event times in one origin. */
 interface Reached {
   readonly origin: object
   newest: number
-  /** When something came from it, in `#elapsed`. */
+  /** When its last event arrived, in `#elapsed`. */
   at: number
 }
 
 /**
- * How far the times of the events have come: in each origin (a file, a connection) by itself, since one may catch up
- * while others are live. An event is late when it is behind both the newest of its origin and the newest of its bucket
- * by more than the lateness that is allowed: so neither makes those late that are in order there.
+ * Tracks the progress of event times for each origin (a file, a connection) separately, because one may catch up while
+ * others are live. An event is late if it is more than the allowed lateness behind both the newest event of its origin
+ * and the newest of its bucket. So events that are in order in either are not late.
  */
 export class Progress {
-  /** Every origin of which something came lately has reached this time. Falls when one comes that has not. */
+  /** The time that every active origin has reached. Decreases when an origin with earlier events appears. */
   oldest = Number.NEGATIVE_INFINITY
   readonly latenessMs: number
   readonly #origins = new BoundedMap<object, Reached>(MOST_ORIGINS)
   #current: Reached = { origin: this, newest: Number.NEGATIVE_INFINITY, at: 0 }
-  /** Milliseconds in which events came. */
+  /** Milliseconds in which events arrived. */
   #elapsed = 0
   #enteredAt = Number.NaN
   #batches = 0
@@ -39,7 +39,7 @@ export class Progress {
     this.latenessMs = latenessMs
   }
 
-  /** The events that are seen next are from `origin`; `clock` is monotonic, `arrival` the wall clock. */
+  /** Starts a batch from `origin`; `clock` is monotonic, `arrival` is the wall clock. */
   enter(origin: object, clock: number, arrival: number): void {
     const pause = clock - this.#enteredAt
     if (pause > 0) this.#elapsed += Math.min(pause, LONGEST_PAUSE_MS)
@@ -59,7 +59,7 @@ export class Progress {
     if (this.#origins.size > 0) this.oldest = oldest
   }
 
-  /** An event of the current origin says this time. */
+  /** Registers an event time of the current origin. */
   see(time: number): void {
     const current = this.#current
     current.at = this.#elapsed
@@ -74,17 +74,17 @@ export class Progress {
     this.oldest = Math.min(this.oldest, time)
   }
 
-  /** How long nothing came. */
+  /** How long no event has arrived, in milliseconds. */
   silentMs(clock: number): number {
     return clock - this.#enteredAt
   }
 
-  /** An event of the current origin that is earlier than this is late in a bucket whose newest event is of `newest`. */
+  /** Events of the current origin before this time are late in a bucket whose newest event is at `newest`. */
   lateBefore(newest: number): number {
     return Math.min(newest, this.#current.newest) - this.latenessMs
   }
 
-  /** No event of an origin that is waited for, in such a bucket, is before this and not late. */
+  /** Events of active origins before this time are late in a bucket whose newest event is at `newest`. */
   keptFrom(newest: number): number {
     return Math.min(newest, this.oldest) - this.latenessMs
   }
@@ -93,21 +93,24 @@ export class Progress {
 const START = 0
 const SMALLEST = 4
 
-/** What all buckets of a throttle keep besides their newest windows. */
+/** Memory use of all buckets of a throttle, in addition to their newest windows. */
 export interface Room {
-  /** Windows or runs, and buckets that keep some or did. */
+  /** Rows (windows or runs), and buckets with rows now or earlier. */
   rows: number
   buckets: number
-  /** Rows that were dropped before their time, since there was no more room. */
+  /** Rows dropped early because there was no room. */
   forgotten: number
 }
 
-/** A bucket's windows or runs before the newest one, in the order of their times: rows of numbers, the first its time. */
+/**
+ * The windows or runs of a bucket before the newest one, in order of time: rows of numbers, the first of which is the
+ * time.
+ */
 export class Kept {
   length = 0
   readonly #width: number
   #cells: Float64Array
-  /** The row that is the first one. */
+  /** Index of the first row. */
   #first = 0
 
   constructor(width: number) {
@@ -127,7 +130,7 @@ export class Kept {
     this.#cells[(this.#first + row) * this.#width + column] = value
   }
 
-  /** How many rows are of `time` or before it. */
+  /** Number of rows at or before `time`. */
   upTo(time: number): number {
     let [low, high] = [0, this.length]
     while (low < high) {
@@ -138,7 +141,7 @@ export class Kept {
     return low
   }
 
-  /** Makes row `row` a new one; the caller sets what is in it. */
+  /** Inserts a row at index `row`; the caller sets its values. */
   insert(row: number): void {
     if (this.#first + this.length === this.#rows) this.#makeRoom()
     const width = this.#width
@@ -152,7 +155,7 @@ export class Kept {
     else this.#move(new Float64Array(this.#cells.length * 2))
   }
 
-  /** To the front of `cells`, which may be those where the rows are now. */
+  /** Moves the rows to the front of `cells`, which may be the current array. */
   #move(cells: Float64Array): void {
     const from = this.#first * this.#width
     cells.set(this.#cells.subarray(from, from + this.length * this.#width))
@@ -175,21 +178,21 @@ export class Kept {
   }
 }
 
-/** The event's window is not kept any more: not counted. */
+/** The event's window is no longer kept, so the event is not counted. */
 export const LATE = 5
 
 export type TakenInTime = typeof PASS | typeof DISCARD | typeof LATE
 
-/** Most rows that one bucket keeps, and most of all buckets of a throttle together: about 50 MB. */
+/** Maximum number of rows per bucket, and of all buckets of a throttle together (about 50 MB). */
 const MOST_OF_ONE = 4096
 const MOST_OF_ALL = 2_000_000
-/** A bucket that keeps any takes as much memory as so many rows. */
+/** Memory of a bucket with rows, expressed in rows. */
 const ROWS_PER_BUCKET = 16
 
 /**
- * Windows in the time of the events, whatever their order: a bucket keeps those before its newest one for as long as
- * events that are not late may fall into them. Where there is no room for so many, one in the middle is forgotten: an
- * event of its time opens another. So what is missing never discards an event.
+ * Windows in event time, for events in any order. A bucket keeps earlier windows as long as events that are not late
+ * may fall into them. If there is no room, a window in the middle is dropped, and an event of its time opens another
+ * one. So a dropped window never causes an event to be discarded.
  */
 export abstract class EventWindows extends BucketColumns {
   protected readonly limit: number
@@ -206,14 +209,14 @@ export abstract class EventWindows extends BucketColumns {
     this.room = room
   }
 
-  /** Decides on an event of `bucket` at `time`, and counts it when it passes. */
+  /** Decides on an event of `bucket` at `time`, and counts it if it passes. */
   abstract take(bucket: number, time: number): TakenInTime
 
   protected older(bucket: number): Kept | undefined {
     return this.#older[bucket]
   }
 
-  /** From now on the bucket keeps something. */
+  /** Adds rows to a bucket that has none. */
   protected begin<K extends Kept>(bucket: number, kept: K): K {
     this.room.buckets++
     this.#put(bucket, kept)
@@ -221,12 +224,12 @@ export abstract class EventWindows extends BucketColumns {
   }
 
   #put(bucket: number, kept: Kept): void {
-    // Not one by one: an array with far gaps would become a dictionary.
+    // Grow at once: an array with large gaps would become a dictionary.
     if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
     this.#older[bucket] = kept
   }
 
-  /** Whether there is room for one more row, after one of the first `spare` was forgotten if need be. */
+  /** Whether there is room for one more row, possibly after dropping one of the first `spare` rows. */
   protected makeRoom(kept: Kept | undefined, spare: number): boolean {
     const { room } = this
     if (spare < MOST_OF_ONE && room.rows + room.buckets * ROWS_PER_BUCKET < MOST_OF_ALL) return true

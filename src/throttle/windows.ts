@@ -1,20 +1,20 @@
-/** The three ways to count events in windows of time. Each holds the state of many buckets, by id: 0, 1, 2, … */
+/** Three ways to count events in time windows. Each holds the state of many buckets, by id: 0, 1, 2, … */
 
 export type WindowMode = 'fixed' | 'aligned' | 'sliding'
 
-/** Two columns, a time and a count for each bucket, with room for more; the rest is the mode's. */
+/** Two growable columns: a time and a count per bucket. Subclasses add the state of their mode. */
 export abstract class BucketColumns {
-  /** Events counted in the newest window, or in the newest run; 0: the bucket is empty. */
+  /** Events counted in the newest window or run; 0: the bucket is empty. */
   protected counts = new Uint32Array(8)
-  /** When that window opened, or that run passed. */
+  /** When that window opened or that run passed. */
   protected times = new Float64Array(8)
 
-  /** Nothing that was counted matters any more once a window's length has passed since this time. */
+  /** The time whose counts matter for one window length. */
   latest(bucket: number): number {
     return this.counts[bucket] === 0 ? Number.NEGATIVE_INFINITY : this.times[bucket]!
   }
 
-  /** Moves the state of a bucket of other windows of the same mode here; there it is empty then. */
+  /** Moves the state of a bucket from other windows of the same mode; the bucket there becomes empty. */
   adopt(bucket: number, from: BucketColumns, fromBucket: number): void {
     this.counts[bucket] = from.counts[fromBucket]!
     this.times[bucket] = from.times[fromBucket]!
@@ -33,19 +33,19 @@ export abstract class BucketColumns {
     this.times = times
   }
 
-  /** Nobody needs these any more. */
+  /** Releases shared resources of windows that are no longer needed. */
   release(): void {}
 }
 
-/** Windows on a clock: one is open in a bucket at a time. */
+/** Windows in clock time: a bucket has one open window. */
 export abstract class Windows extends BucketColumns {
-  /** Whether an event of `bucket` at `now` is within the limit; then it is counted. */
+  /** Returns whether an event of `bucket` at `now` is within the limit, and counts it if so. */
   abstract take(bucket: number, now: number): boolean
 }
 
 /**
  * fixed: a window opens at the bucket's first counted event and covers [t, t + window). aligned: windows start at the
- * multiples of the window. An event from before its bucket's window is counted in it.
+ * multiples of the window. An event from before its bucket's window counts in that window.
  */
 class CountedWindows extends Windows {
   readonly #limit: number
@@ -72,20 +72,20 @@ class CountedWindows extends Windows {
   }
 }
 
-/** What passed in one bucket before its newest run, as runs of events of the same time: a ring that grows when needed. */
+/** The events that passed in one bucket before its newest run, as runs of events of the same time: a growable ring. */
 interface Runs {
   times: Float64Array
   counts: Uint32Array
   first: number
   length: number
-  /** Events in all of them. */
+  /** Number of events in all runs. */
   total: number
 }
 
 /**
- * sliding: an event passes while fewer than `limit` events of its bucket passed in (t - window, t]. Exact, and so it
- * keeps the times of what passed: up to 12 bytes, with room to grow 24, for each event of the window. An event from
- * before the newest one counts at the newest one's time.
+ * sliding: an event passes if fewer than `limit` events of its bucket passed in (t - window, t]. This is exact, and
+ * therefore stores the times of passed events: up to 12 bytes, or 24 with spare room, per event of the window. An event
+ * from before the newest one counts at the newest one's time.
  */
 class SlidingWindows extends Windows {
   readonly #limit: number
@@ -122,7 +122,7 @@ class SlidingWindows extends Windows {
 
   #addOlder(bucket: number): Runs {
     const runs = { times: new Float64Array(4), counts: new Uint32Array(4), first: 0, length: 0, total: 0 }
-    // Not one by one: an array with far gaps would become a dictionary.
+    // Grow at once: an array with large gaps would become a dictionary.
     if (this.#older.length < this.counts.length) this.#older.length = this.counts.length
     this.#older[bucket] = runs
     return runs
@@ -155,7 +155,7 @@ function append(runs: Runs, time: number, count: number): void {
   runs.total += count
 }
 
-/** Twice the room; the oldest run comes first again. */
+/** Doubles the capacity; the oldest run becomes the first element. */
 function grow(runs: Runs): void {
   const size = runs.times.length
   const times = new Float64Array(size * 2)

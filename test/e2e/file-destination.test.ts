@@ -105,7 +105,7 @@ destinations: { out: { type: file, inputs: [log], path: other/out.txt } }
   await sent(2)
   // Rotated: still the same file.
   renameSync(at('other/out.txt'), at('logs/rotated.log'))
-  await daemon.until(() => /file was rotated, opening a new one/.test(daemon.stderr) || appendLine())
+  await daemon.until(() => /file was rotated; opening the new one/.test(daemon.stderr) || appendLine())
   function appendLine(): false {
     appendFileSync(at('logs/in.log'), 'more\n')
     return false

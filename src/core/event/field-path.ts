@@ -37,7 +37,7 @@ export function readFieldPath(text: string, from = 0): { path: FieldPath; end: n
   while (text[at] === '.' || text[at] === '[') {
     if (text[at] === '[') {
       const index = match(INDEX)
-      if (!index || segments.length === 0) throw new PathError('expected an index such as [0] behind a name', at + 1)
+      if (!index || segments.length === 0) throw new PathError('expected an index such as [0] after a name', at + 1)
       segments.push(Number(index[1]))
       continue
     }
@@ -45,7 +45,7 @@ export function readFieldPath(text: string, from = 0): { path: FieldPath; end: n
     const quoted = match(QUOTED)
     const name = quoted ? unquote(quoted[0]) : match(NAME)?.[0]
     if (name === undefined) {
-      throw new PathError('expected a field name behind the dot; quote other characters, as in ."x y"', at + 1)
+      throw new PathError('expected a field name after the dot; quote other characters, as in ."x y"', at + 1)
     }
     segments.push(name)
   }

@@ -8,7 +8,7 @@ import type { Reach } from '../../core/options/reach.js'
 import { irregular } from '../../lib/files/regular-file.js'
 import type { FileSystems } from '../../lib/files/remote/file-systems.js'
 
-/** The calls to the operating system; tests inject faults here. */
+/** The system calls, replaceable for tests. */
 export const calls = {
   open: promisify(fs.open),
   stat: (path: string) => promisify(fs.stat)(path, { bigint: true }),
@@ -22,7 +22,9 @@ export const calls = {
 }
 export type FileCalls = typeof calls
 
-/** The same calls, one at a time where `path` is in a remote file system, and none while that does not answer. */
+/**
+ * The same calls. If `path` is on a remote file system, they are made one at a time, and not while it does not respond.
+ */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
@@ -31,11 +33,11 @@ export function callsThrough(fileSystems: FileSystems, path: string, os: FileCal
   return Object.fromEntries(through) as FileCalls
 }
 
-/** O_NONBLOCK and O_NOCTTY: whatever was put in the place of the file since it was checked, opening it returns at once. */
+/** O_NONBLOCK and O_NOCTTY ensure that opening returns at once, whatever replaced the file since it was checked. */
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY
 const LF = 0x0a
 const NEWLINE = Buffer.from('\n')
-/** An origin that no event has: an unfinished line of this origin is ended before the next event. */
+/** An origin that no event has. An unfinished line of this origin is terminated before the next event. */
 const FOREIGN = {}
 const COMPARED_BYTES = 64 * 1024
 
@@ -46,11 +48,11 @@ export interface AppendOptions {
   readonly mode: number
   /** Whether an unfinished last line may be continued by the rest of the same line. */
   readonly continues: boolean
-  /** With it, `path` has all links resolved, and another file that is found there is refused. */
+  /** If set, `path` has all links resolved, and any other file found there is refused. */
   readonly reach?: Reach | undefined
 }
 
-/** A write failed, and a part of it could not be removed from the file again. */
+/** A write failed, and part of it could not be removed from the file. */
 export class TornWrite extends Error {
   readonly bytes: number
   constructor(bytes: number, cause: unknown) {
@@ -60,33 +62,33 @@ export class TornWrite extends Error {
 }
 
 /**
- * An open regular file that events are appended to. Only one `append` or `sync` may run at a time on the same file in
- * the process (see `key`); other processes may append at any time. Invariants:
- * - Every write is in append mode, so it never overwrites anything.
- * - A failed write is removed again only while the file ends with exactly its bytes. Otherwise the bytes stay, and the
- *   next write ends the torn line first.
- * - Nothing is ever removed that somebody else wrote, or that `sync` or `append` has reported as written.
+ * An open regular file to which events are appended. In this process, only one `append` or `sync` may run at a time per
+ * file (see `key`); other processes may append at any time. Invariants:
+ * - Every write is in append mode and never overwrites data.
+ * - A failed write is removed only if the file ends with exactly its bytes. Otherwise the bytes stay, and the next write
+ *   first terminates the torn line.
+ * - Data of other writers, or data reported as written by `sync` or `append`, is never removed.
  */
 export class AppendedFile {
-  /** The same for every open descriptor of the file: device and inode. */
+  /** Device and inode: equal for all descriptors of the file. */
   readonly key: string
-  /** When it was opened. */
+  /** The file's stats when it was opened. */
   readonly stats: BigIntStats
   readonly #fd: number
   readonly #folder: string
-  /** Whether the name of the file is known to survive a power failure. */
+  /** Whether the file's directory entry was synced. */
   #isNameSafe = false
   readonly #encoding: Encoding
   readonly #calls: FileCalls
   #raw = new RawEncoder()
-  /** The size after the last own write. Any other size means that the end of the file is not known. */
+  /** The size after the last own write. Any other size means that the end of the file is unknown. */
   #end = -1
-  /** From here to `#end` the file has bytes of this object that are not synced, and nothing else. */
+  /** From here to `#end`, the file contains only unsynced bytes of this object. */
   #unsynced = -1
-  /** Whether an unfinished line at the end may be the beginning of the next event. */
+  /** Whether an unfinished line at the end may be continued by the next event. */
   #continues: boolean
 
-  /** Opens the file or creates it. Throws a DeliveryError for anything but a regular file, without opening it. */
+  /** Opens or creates the file. Throws a DeliveryError without opening it if it is not a regular file. */
   static async open(options: AppendOptions, os: FileCalls = calls): Promise<AppendedFile> {
     const { path, mode, reach } = options
     const there = await os.stat(path).catch(error => {
@@ -115,7 +117,7 @@ export class AppendedFile {
     this.#calls = os
   }
 
-  /** Appends the events of a request: all of them when it resolves. */
+  /** Appends all events of a request. */
   async append(request: readonly EventBatch[]): Promise<void> {
     const { size } = await this.#calls.fstat(this.#fd).catch(error => {
       this.#end = -1
@@ -127,7 +129,7 @@ export class AppendedFile {
       this.#unsynced = size
     }
     this.#continues = false
-    // A copy, so that a write that was removed again leaves no trace in it.
+    // Use a copy, so that a write that is removed again does not change the state.
     const raw = this.#raw.copy()
     const encoding = this.#encoding
     const { parts, bytes } = encoding === 'raw' ? raw.encode(request) : encodeLines(encoding, request)
@@ -138,7 +140,7 @@ export class AppendedFile {
     this.#raw = encoding === 'raw' ? raw : new RawEncoder()
   }
 
-  /** Resolves when everything that was appended is on the disk. When it fails, what was not synced is removed again. */
+  /** Resolves when all appended bytes are on disk. If it fails, unsynced bytes are removed. */
   async sync(): Promise<void> {
     try {
       await this.#calls.fdatasync(this.#fd)
@@ -159,14 +161,14 @@ export class AppendedFile {
       folder = await this.#calls.open(this.#folder, constants.O_RDONLY)
       await this.#calls.fdatasync(folder)
     } catch (error) {
-      // Some file systems cannot, and a folder that may not be read cannot be synced.
+      // Not every file system supports this, and a folder without read permission cannot be synced.
       if (!['EINVAL', 'ENOTSUP', 'EACCES'].includes(errorCode(error) ?? '')) throw error
     } finally {
       if (folder !== undefined) await this.#calls.close(folder)
     }
   }
 
-  /** After a failure: whether the file has to be opened again, since the descriptor may be useless. */
+  /** Whether the file must be opened again, because after a failure the descriptor may be unusable. */
   get isLost(): boolean {
     return this.#end === -1
   }
@@ -186,7 +188,7 @@ export class AppendedFile {
         written += bytesWritten
         writes++
       }
-      // Somebody else may have written between two parts of it.
+      // Another process may have written between two parts.
       if (writes > 1 && (await this.#calls.fstat(this.#fd)).size !== before + bytes) {
         throw new Error('another process wrote to the file between two parts of a write')
       }
@@ -201,7 +203,7 @@ export class AppendedFile {
     }
   }
 
-  /** Removes the beginning of a write, if that is what the file ends with. Returns whether it did. */
+  /** Removes the beginning of a failed write if the file ends with it. Returns whether it did. */
   async #remove(parts: readonly Buffer[], before: number, written: number): Promise<boolean> {
     const isEnd = async () => (await this.#calls.fstat(this.#fd)).size === before + written
     if (!(await isEnd()) || !(await this.#has(parts, before, written)) || !(await isEnd())) return false
@@ -209,7 +211,7 @@ export class AppendedFile {
     return true
   }
 
-  /** Whether the file has the first `count` bytes of `parts` at `start`. */
+  /** Whether the file contains the first `count` bytes of `parts` at `start`. */
   async #has(parts: readonly Buffer[], start: number, count: number): Promise<boolean> {
     const found = Buffer.allocUnsafe(Math.min(count, COMPARED_BYTES))
     let at = 0
@@ -234,12 +236,12 @@ export class AppendedFile {
   }
 }
 
-/** The same text for the same file, whatever path leads to it. */
+/** Identifies a file, regardless of the path used. */
 export function keyOf({ dev, ino }: Pick<BigIntStats, 'dev' | 'ino'>): string {
   return `${dev}:${ino}`
 }
 
-/** What `parts` have after their first `count` bytes. */
+/** The bytes of `parts` after the first `count`. */
 function behind(parts: readonly Buffer[], count: number): Buffer[] {
   let first = 0
   let skipped = count

@@ -11,11 +11,11 @@ import type { ThrottleOptions } from './options.js'
 
 const FULL_TEXT = {
   default_bucket: 'counts in the default bucket',
-  pass: 'passes, not counted',
+  pass: 'passes without being counted',
   discard: 'is discarded',
 } as const
 
-/** Says why the throttle that has `decider` does what it does with an event that is the first of all. */
+/** Explains the decision about an event, as the first event of the throttle. */
 export function explainThrottle(
   options: ThrottleOptions,
   decider: DeciderOptions,
@@ -28,7 +28,7 @@ export function explainThrottle(
     if (excluded) findings.push({ text: 'exclude', holds: excluded.holds, parts: [excluded] })
     const { decisions } = createDecider(decider, context.clock).decide(batch)
     if (decisions[0] === EXCLUDED) {
-      findings.push({ text: 'it is excluded: it passes, and does not count' })
+      findings.push({ text: 'it is excluded: it passes without being counted' })
       return findings
     }
     const bucket = bucketOf(options, decider, batch)
@@ -37,23 +37,25 @@ export function explainThrottle(
     findings.push({ text: windowText(options, startText(options, decider, batch, context)) })
     if (bucket.holds) {
       const full = FULL_TEXT[options.on_max_keys]
-      findings.push({ text: `max_keys: with ${options.max_keys} other buckets in use a new one's event ${full}` })
+      findings.push({
+        text: `max_keys: while ${options.max_keys} other buckets are in use, an event of a new one ${full}`,
+      })
     }
     return findings
   }
 }
 
-/** Which bucket it counts in; `holds`: one of its own. */
+/** The bucket of an event; `holds`: it is not the default bucket. */
 function bucketOf({ key_field }: ThrottleOptions, { keyField }: DeciderOptions, batch: EventBatch): Finding {
   if (!key_field || !keyField) return { text: 'key_field: none, all events count in the default bucket' }
   keyField.load(batch, 0)
   const value = `${key_field.text} is ${shownValue(keyField)}`
   if (new BucketKey().read(keyField))
-    return { text: 'key_field: it counts in a bucket of its value', holds: true, value }
+    return { text: 'key_field: it counts in the bucket of its value', holds: true, value }
   return { text: 'key_field: without a value it counts in the default bucket', holds: false, value }
 }
 
-/** The time that it counts at, and whether that is the event's own. */
+/** The time at which it counts, and whether this is the event's own time. */
 function timeAt(decider: DeciderOptions, batch: EventBatch, { clock }: ComponentContext): [ms: number, own: boolean] {
   const { eventTime: by } = decider
   if (!by) return [clock.wall(), false]
@@ -77,7 +79,7 @@ function timeOf(
     return { text, holds: true, value }
   }
   const why = read ? 'its time cannot be read' : 'its time is ahead of the clock by more than allowed_lateness'
-  return { text: `time_field: ${why}, and it counts when it arrives`, holds: false, value }
+  return { text: `time_field: ${why}, so it counts at its arrival`, holds: false, value }
 }
 
 function startText(

@@ -5,49 +5,49 @@ import type { FieldReader } from '../../core/event/field-reader.js'
 import { blankOrFieldPath, duration, fieldPath, refuseAt } from '../../core/options/options.js'
 import type { DeciderOptions } from '../../throttle/decider.js'
 
-/** What `allowed_lateness` and `on_late` are where there is a time_field alone. */
+/** Defaults with `time_field`. */
 export const LATENESS = { allowed_lateness: 60_000, on_late: 'pass' } as const
 
 const fields = z.strictObject({
-  limit: z.int().min(1).max(0xffffffff).describe('How many events of one bucket pass in one window.'),
+  limit: z.int().min(1).max(0xffffffff).describe('Number of events of one bucket that pass in one window.'),
   window: duration().describe('Length of the window.'),
   key_field: blankOrFieldPath().describe(
-    'Field whose value groups events into buckets. Events without a value share the default bucket; blank, all do.',
+    'Field whose value groups events into buckets. Events without a value share the default bucket; if the option is blank, all events do.',
   ),
-  exclude: condition().optional().describe('Events that match pass and do not count.'),
+  exclude: condition().optional().describe('Matching events pass and are not counted.'),
   window_mode: z
     .enum(['fixed', 'aligned', 'sliding'])
     .default('fixed')
     .describe(
-      'fixed: a window opens at the first event that its bucket counts. aligned: windows start at the multiples of the window since the epoch. sliding: the window ends now.',
+      'fixed: a window opens with the first event counted in its bucket. aligned: windows start at multiples of their length since the epoch. sliding: the window ends with the current event.',
     ),
-  max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Most buckets in memory at a time.'),
+  max_keys: z.int().min(1).max(10_000_000).default(100_000).describe('Maximum number of buckets in memory.'),
   on_max_keys: z
     .enum(['default_bucket', 'pass', 'discard'])
     .default('pass')
-    .describe('What happens to events of a new key beyond max_keys. A window that is open is never forgotten for it.'),
+    .describe('What happens to events of a new key beyond max_keys. An open window is never dropped to make room.'),
   time_field: fieldPath()
     .optional()
     .describe(
-      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows are in that time then, not in that of the clock: a backlog passes as it would have when it was written.',
+      'Field with the time of an event, in milliseconds since the epoch or as ISO 8601. Windows then use this time instead of the clock, so a backlog passes as it would have when it was written.',
     ),
   allowed_lateness: duration(0)
     .optional()
     .describe(
-      'With time_field only: so much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
+      'With time_field only: how much older than the newest event an event may be and still count in its own window. Default: `1 Minutes`.',
     ),
   on_late: z
     .enum(['pass', 'discard'])
     .optional()
     .describe(
-      'With time_field only: what happens to an event that is later than that, for which nothing can be counted. Default: `pass`.',
+      'With time_field only: what happens to an event that is later than that and cannot be counted. Default: `pass`.',
     ),
 })
 
 export const throttleOptions = fields.superRefine(({ time_field, allowed_lateness, on_late }, context) => {
   if (time_field) return
   for (const [name, value] of Object.entries({ allowed_lateness, on_late })) {
-    if (value !== undefined) refuseAt(context, [name], 'has no use without time_field')
+    if (value !== undefined) refuseAt(context, [name], 'has no effect without time_field')
   }
 })
 export type ThrottleOptions = z.output<typeof throttleOptions>
@@ -55,7 +55,7 @@ export type ThrottleOptions = z.output<typeof throttleOptions>
 /** Some of the options, by themselves. */
 export const someThrottleOptions = fields.partial()
 
-/** The Decider options that the component's options mean. */
+/** Converts the component's options to those of a decider. */
 export function deciderOptions(
   options: ThrottleOptions,
   context: { field(path: FieldPath): FieldReader },

@@ -73,7 +73,7 @@ t.test('every component in order, with every decision', async t => {
   → limit_app (throttle): passed
       no   exclude
         no   .host equal 'web-07'  (.host is missing)
-      yes  key_field: it counts in a bucket of its value  (.app is "cart")
+      yes  key_field: it counts in the bucket of its value  (.app is "cart")
       window: it opens with the first event and lasts 10s; the first 2 of its bucket pass, later ones are discarded until it ends
       max_keys: with 100000 other buckets in use a new one's event passes, not counted
     → upstream (http): delivered
@@ -108,7 +108,7 @@ t.test('as each source reads it', async t => {
   })
   const syslog = await run(t, '<34>1 2026-01-01T00:00:00Z web-07 cart - - - boom', { source: 'sys' })
   t.match(syslog.stdout, /a syslog message\n.*\n {2}is \{"message":"boom".*"app":"cart"/)
-  t.match(syslog.stdout, /yes {2}exclude\n.*\.host is "web-07"\)\n.*it is excluded: it passes, and does not count\n/)
+  t.match(syslog.stdout, /yes {2}exclude\n.*\.host is "web-07"\)\n.*it is excluded: it passes without being counted\n/)
   t.notMatch(syslog.stdout, /window|token/)
   t.match(await run(t, 'x', { source: 'sys' }), { stdout: /since it is not a syslog message/ })
 
@@ -162,7 +162,7 @@ t.test('an entry as journalctl writes it, at a source that reads the journal', a
     `units (journald): ${Buffer.byteLength(JSON.stringify(event)) + 1} bytes, read as an entry of the journal`,
   )
   t.same(JSON.parse(shown!), event)
-  t.match(stdout, /key_field: it counts in a bucket of its value {2}\(\.app is "cart"\)/)
+  t.match(stdout, /key_field: it counts in the bucket of its value {2}\(\.app is "cart"\)/)
 
   const again = JSON.parse((await run(t, shown!, { source: 'units', json: true })).stdout)
   t.match(again.source, { read_as: 'a JSON object', fields: event }, 'what is an event stays as it is')
@@ -199,7 +199,7 @@ t.test('an event of text as it is tapped is that event', async t => {
     const { stdout } = await of({ message: 'INFO', file, ...WHERE }, source)
     t.match(stdout, /it counts in a bucket of its value {2}\(\.file is "\/var\/log\/a\.log"\)/, source)
   }
-  t.match(await of({ message: 'by hand', file }), { stdout: /in a bucket of its value/ })
+  t.match(await of({ message: 'by hand', file }), { stdout: /in the bucket of its value/ })
 
   const whole = { message: 'A\n b\ufffd', file, ...WHERE, partial: 'first', raw: 'QQogYv8=' }
   const two = `${JSON.stringify(whole)}\n${JSON.stringify(whole)}\n`

@@ -321,7 +321,7 @@ t.test('what is wrong with a codec is said in its place', t => {
     'sources.in.decode.colums: unknown option; did you mean "columns"?',
   ])
   t.same(problemsOf('type: stdin, decode: { codec: csv, columns: [a, a] }'), [
-    'sources.in.decode.columns: must not have the same name twice',
+    'sources.in.decode.columns: must not contain a name twice',
   ])
   t.match(problemsOf('type: stdin, decode: 3')[0], /^sources\.in\.decode: must be one of json, text/)
   t.match(

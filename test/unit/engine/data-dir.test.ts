@@ -22,7 +22,7 @@ t.test('one holder at a time', async t => {
   t.equal(statSync(dir).mode & 0o777, 0o700)
   t.throws(() => lockDataDir(dir), {
     code: 'SLUICE_DATA_DIR_IN_USE',
-    message: new RegExp(`${dir} is in use by another sluice, process ${process.pid}; stop that one first`),
+    message: new RegExp(`${dir} is in use by another sluice, process ${process.pid}; stop that process`),
   })
   lock.release()
   lock.release()

@@ -346,7 +346,7 @@ t.test('resend: what was sent before is not known', async t => {
   const path = join(dir, 'out.ndjson')
   const progress = join(`${path}.sending`, 'progress.json')
   symlinkSync(progress, progress)
-  await t.rejects(surveyFile(path), { code: 'SLUICE_RESEND', message: /nothing was sent.*cannot read .*ELOOP/ })
+  await t.rejects(surveyFile(path), { code: 'SLUICE_RESEND', message: /no event was sent.*cannot read .*ELOOP/ })
   const loop = join(dir, 'loop')
   symlinkSync(loop, loop)
   t.throws(() => isToSend(join(loop, 'out.ndjson')), { code: 'SLUICE_RESEND', message: /cannot read .*ELOOP/ })

@@ -309,7 +309,7 @@ t.test('what cannot be built changes nothing', async t => {
   await it.send(5)
   await it.arrived(t)
   await it.end(t)
-  await t.rejects(it.replace(SHAPES[1]!), { message: /ending/ })
+  await t.rejects(it.replace(SHAPES[1]!), { message: /stopping/ })
 })
 
 t.test('a dry run leaves nothing behind', async t => {

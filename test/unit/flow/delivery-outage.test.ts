@@ -275,7 +275,10 @@ t.test('a destination that refuses everything holds, and nothing more is given u
   for (let i = 0; i < 20; i++) it.put(1)
   await it.time.advance(60_000)
   t.equal(it.delivery.state, 'holding')
-  t.match(it.delivery.reason, /; 5 consecutive requests were rejected like this, so the destination is paused: correct the address$/)
+  t.match(
+    it.delivery.reason,
+    /; 5 consecutive requests were rejected like this, so the destination is paused: correct the address$/,
+  )
   t.same(
     it.letters,
     upTo(4).map(n => ({ events: [n], reason: 'status_404' })),

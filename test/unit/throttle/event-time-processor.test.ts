@@ -102,7 +102,7 @@ t.test('allowed_lateness and on_late have no use by themselves', async t => {
     const parsed = parseOptions(throttle.options, { limit: 1, window: '1s', ...options })
     return 'faults' in parsed ? parsed.faults.map(({ path, message }) => `${path}: ${message}`) : []
   }
-  const unused = (name: string) => `${name}: has no use without time_field`
+  const unused = (name: string) => `${name}: has no effect without time_field`
   t.same(faults({ allowed_lateness: '1m' }), [unused('allowed_lateness')])
   t.same(faults({ on_late: 'discard', allowed_lateness: '0s' }), [unused('allowed_lateness'), unused('on_late')])
   t.same(faults({ on_late: 'discard', allowed_lateness: '0s', time_field: '.t' }), [])
