@@ -92,11 +92,11 @@ const options = z
   .superRefine(checkSplit)
 type Options = z.output<typeof options>
 
-/** Saving that a file was taken up takes at most this share of the time. */
+/** Saving new files takes at most 1/20 of the time. */
 const SAVE_SHARE = 20
-/** A sweep comes no sooner than after this many times of what the last one took. */
+/** Minimum time between sweeps, as a multiple of the last sweep's duration. */
 const SWEEP_SHARE = 50
-/** The same for a sweep that something new asks for, and how soon it may come. */
+/** The same for urgent sweeps, with the minimum delay in milliseconds. */
 const URGENT_SHARE = 10
 const URGENT_MS = 20
 
@@ -114,19 +114,19 @@ class FileSource implements Source {
   readonly #waker = new Waker()
   #out: Output | undefined
   #stopped = false
-  /** It stops because a successor takes its place; the daemon keeps running. */
+  /** The source stops because a successor replaces it; the daemon keeps running. */
   #replaced = false
   #swept = false
-  /** The last sweep was left out, since a file system does not answer. */
+  /** The last sweep was skipped because a file system does not respond. */
   #isBlocked = false
-  /** Paths that a watch reported, still to be examined. */
+  /** Paths reported by a watch, to be examined. */
   #hinted = new Set<string>()
   #sweepAt = 0
-  /** What the last sweep took of the time of this process. */
+  /** Duration of the last sweep, without pauses. */
   #busyMs = 0
   #saving = false
   #saveAt = 0
-  /** Something new asks for a sweep before its time, and when it may come. */
+  /** Whether a sweep is needed before its regular time, and its earliest time. */
   #urgent = false
   #urgentAt = 0
 
@@ -153,7 +153,7 @@ class FileSource implements Source {
       before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
       onCommit: () => checkpoints.changed(),
       onErrored: tailer => {
-        // At the end it stays behind the committed position, and is read again after the next start.
+        // After the stop, the batch stays behind the committed position and is read again after the next start.
         if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
         this.#reader.fail(
@@ -256,7 +256,7 @@ class FileSource implements Source {
     }
   }
 
-  /** Closes everything. Batches under way may still be settled: what they commit is still saved. */
+  /** Closes all files. Batches in flight may still be settled, and their positions are still saved. */
   async stop(): Promise<void> {
     this.#stopped = true
     this.#watches.close()
@@ -280,8 +280,8 @@ class FileSource implements Source {
   }
 
   /**
-   * A file that was taken up is saved at once: should this process be killed and the file be renamed before the next
-   * start, it is found by what was saved of it.
+   * Saves new files at once. If the process is killed and a file is renamed before the next start, the saved entry
+   * identifies it.
    */
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
@@ -294,7 +294,7 @@ class FileSource implements Source {
       this.#saveAt = clock.now() + SAVE_SHARE * (clock.now() - started)
       this.#waker.wake()
     }
-    // The writer has logged the failure, and tries again.
+    // The writer logs failures and retries.
     checkpoints.flush().then(done, done)
   }
 
@@ -313,23 +313,23 @@ class FileSource implements Source {
     const unwatched =
       found.isBlocked || !mayTouchAll ? undefined : await this.#remote.unlessSilent(() => this.#lookAt(found, slices))
     this.#isBlocked = unwatched === undefined
-    // To have waited for a file system is no work.
+    // Waiting for a file system does not count as work.
     if (this.#isBlocked) slices.restart()
     slices.stop()
     const now = clock.now()
-    // What a single one took may be the time for which the machine had others to serve.
+    // A single long duration may be due to other load on the machine.
     const busyMs = Math.min(slices.busyMs, this.#busyMs)
     this.#busyMs = slices.busyMs
-    // What came into a folder after it was listed and before it was watched is looked for at once.
+    // Find files created in a folder after it was listed and before it was watched.
     if (unwatched) this.#urgent = true
     this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
   }
 
-  /** True when folders were not watched before, and something may have come into them meanwhile. */
+  /** Returns true if folders are newly watched, so files may have been created in them in the meantime. */
   async #lookAt({ files, folders }: Found, slices: Slices): Promise<boolean> {
     await this.#openFiles.sweep(files, slices)
-    // The oldest first: what was rotated comes before what took its place.
+    // Oldest first: rotated files come before their successors.
     if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
     this.#swept = true
     if (!this.#options.follow || this.#stopped) return false
@@ -337,7 +337,7 @@ class FileSource implements Source {
     return await this.#watches.sync(folders, slices)
   }
 
-  /** Whether all files that were found, and those that are read, are in file systems that answer. */
+  /** Whether the file systems of all files found and of all files being read respond. */
   async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
     const paths = [...links, ...[...this.#openFiles.tailers].map(({ path }) => path)]
     let all = true

@@ -17,17 +17,17 @@ import { firstCursor, Journalctl } from './journald/journalctl.js'
 import { Lag } from './journald/lag.js'
 import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
 
-/** A place in the journal: behind an entry, or at it; without one the beginning. */
+/** A position in the journal: after an entry, or at it; without a cursor, the beginning. */
 interface Place {
   readonly cursor: string | undefined
   readonly at: boolean
 }
 
-/** Of what is saved. */
+/** Version of the saved position. */
 const VERSION = 1
 const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
-/** Who ends everything by a signal ends journalctl, too, and perhaps first. */
+/** A signal to the process group also ends journalctl, possibly first. */
 const END_TOGETHER_MS = 250
 const GIVEN_BACK = 'a batch was given back undelivered; the journal is read again from the last checkpoint'
 
@@ -41,16 +41,16 @@ class Journald implements Source {
   readonly #lost: { value: number }
   readonly #cut: { value: number }
   readonly #backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, systemRandom)
-  /** Undefined: it has never run. */
+  /** Undefined if the source has never run. */
   #positions: LowWaterMark<Place> | undefined
-  /** How far it was read. */
+  /** How far the journal was read. */
   #read: Place = { cursor: undefined, at: false }
-  /** Aborts when the run ends, or what was sent has to be read again. */
+  /** Aborts when the run ends, or when sent entries must be read again. */
   #leaving = new AbortController()
 
   constructor(options: JournaldOptions, context: SourceContext) {
     const { checkpoints, metrics } = context
-    // First: this throws when the place cannot be read now.
+    // Read first, because this throws if the position cannot be read now.
     const saved = checkpoints.read()
     const place = saved === undefined ? undefined : placeIn(saved)
     this.#options = options
@@ -82,7 +82,7 @@ class Journald implements Source {
     await this.#untilStartable(signal)
     this.#positions ??= await this.#begin(signal)
     this.#leaving = new AbortController()
-    // What was read in a run before is either committed, or read again.
+    // Entries read in an earlier run are either committed or read again.
     this.#positions = this.#positionsFrom(this.#positions.mark)
     this.#read = this.#positions.mark
     const leaving = this.#leaving
@@ -106,8 +106,8 @@ class Journald implements Source {
   }
 
   /**
-   * A new process begins by closing the files that it inherits. Where that has to wait for a file system, this process waits for it, too.
-   * Until then the journal keeps what is to be read.
+   * Waits until all file systems respond. A new process first closes inherited files, and this process waits for that
+   * if a file system does not respond. The journal keeps the entries in the meantime.
    */
   async #untilStartable(signal: AbortSignal): Promise<void> {
     const systems = this.#context.fileSystems ?? fileSystems
@@ -122,13 +122,13 @@ class Journald implements Source {
     }
   }
 
-  /** Where to begin when nothing is known: from now on the same place, also when nothing is delivered before the next start. */
+  /** Determines and saves the first position, so that later starts use the same one even if nothing is delivered. */
   async #begin(signal: AbortSignal): Promise<LowWaterMark<Place>> {
     const start = await this.#firstPlace(signal)
     this.#positions = this.#positionsFrom(start)
     const { checkpoints } = this.#context
     checkpoints.changed()
-    // The writer has logged the failure, and tries again.
+    // The writer logs failures and retries.
     await checkpoints.flush().catch(() => {})
     return this.#positions
   }
@@ -137,7 +137,7 @@ class Journald implements Source {
     const { read_from } = this.#options
     const where = placeArgs(this.#options)
     if (read_from === 'boot') {
-      // Without an entry of this boot journalctl fails; then it is all to come.
+      // Without an entry of this boot journalctl fails; all entries are still to come.
       const cursor = await firstCursor([...where, '--boot'], signal).catch(() => undefined)
       if (cursor !== undefined) return { cursor, at: true }
     }
@@ -145,12 +145,12 @@ class Journald implements Source {
     return { cursor: await firstCursor([...where, '--lines=1'], signal), at: false }
   }
 
-  /** Reads until journalctl ends: why it did. Undefined: it was left. */
+  /** Reads until journalctl ends, and returns why it did. Undefined: the run ended. */
   async #follow(out: Output, leave: AbortSignal): Promise<string | undefined> {
     const { cursor } = this.#read
-    // Not --after-cursor: where the entry is gone, that leaves out the one behind it.
+    // Not --after-cursor: if the entry is gone, that skips the one after it.
     const from = cursor === undefined ? [] : [`--cursor=${cursor}`]
-    // Without --merge it follows this boot only, and what was not read before the machine started again is left out.
+    // Without --merge, it follows this boot only and skips unread entries from before a reboot.
     const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
     args.push(...filterArgs(this.#options), ...(await ownMachine(this.#options)))
     const child = new Journalctl(args, line => this.#complaints.line(line))
@@ -177,14 +177,14 @@ class Journald implements Source {
     }
   }
 
-  /** The first entries that journalctl gave, without the one that was read already. */
+  /** The first entries of journalctl, without the one that was read before. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
     this.#complaints.works()
     const { cursor, at } = this.#read
     if (cursor === undefined) return taken
     if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)
-    // It is not there, or is not looked for any more.
+    // The entry is gone or no longer matches the filter.
     const args = [...placeArgs(this.#options), `--cursor=${cursor}`, '--lines=1']
     const there = await firstCursor(args, signal).catch(() => undefined)
     if (there !== cursor && !signal.aborted) {
@@ -223,7 +223,7 @@ function eventOptions({ include_fields: included }: JournaldOptions, host: strin
   return { host, included: included && new Set(included) }
 }
 
-/** What the source would send of lines that begin with an entry as journalctl writes it. */
+/** The lines that the source would produce from the output of journalctl. */
 function linesOf(options: JournaldOptions, given: Buffer, host: string): MadeLines | undefined {
   const taken = new EntryReader(options.max_entry_bytes).push(Buffer.concat([given, Buffer.from('\n')]))
   if (!taken[0] || !isEntry(taken[0].entry)) return undefined

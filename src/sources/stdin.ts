@@ -32,7 +32,7 @@ class Stdin implements Source {
   readonly #pieces: { value: number }
   readonly #splitting: Splitting
   readonly #splitter: LineSplitter
-  /** Pieces of the splitter that are in the counter, which may have those of a source before this one. */
+  /** Pieces already added to the counter, which may include those of an earlier source. */
   #counted = 0
 
   constructor(options: Options, context: SourceContext) {
@@ -57,7 +57,7 @@ class Stdin implements Source {
         if ((await untilReadable(stdin, { signal, idleMs })) === 'idle') await this.#send(out, splitter.flush())
       }
     }
-    // Nothing of standard input can be read again: what is left of a line, or of an event, goes out as it is.
+    // Standard input cannot be read again, so an unfinished line or event is delivered as it is.
     await this.#send(out, splitter.flush())
     if (stdin.errored) throw stdin.errored
   }

@@ -35,7 +35,10 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/** All unfinished messages together may take so much memory; beyond it the largest ones are given up, down to LARGE. */
+/**
+ * Limit for all unfinished messages together. Beyond it, messages larger than LARGE are delivered unfinished, the
+ * largest first.
+ */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
 
@@ -46,12 +49,12 @@ class TcpSource implements Source {
   readonly #listener: Listener
   readonly #pieces: { value: number }
   readonly #broken: { value: number }
-  /** What is read, and what makes each of it leave. */
+  /** Connections being read, with the controller that ends each. */
   readonly #reading = new Map<Promise<void>, AbortController>()
-  /** While a batch waits for room: nobody reads. */
+  /** Reading pauses while a batch waits for room. */
   #waiting: Promise<void> | undefined
   #pending = 0
-  /** Connections with a large unfinished message, and what delivers that as it is. */
+  /** Connections with a large unfinished message, with the function that delivers it. */
   readonly #large = new Map<Framer, () => void>()
 
   constructor(options: Options, context: SourceContext) {
@@ -141,7 +144,7 @@ class TcpSource implements Source {
     log.debug({ peer, why }, 'connection ended')
   }
 
-  /** Adds what changed since the last look to the totals. */
+  /** Adds the changes since the last call to the totals. */
   #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
     const { pending, pieces, broken } = framer
     this.#pending += pending - counted.pending
@@ -150,7 +153,10 @@ class TcpSource implements Source {
     Object.assign(counted, { pending, pieces, broken })
   }
 
-  /** Not that of whoever sends now: others could fill the memory, and have every long message cut that comes later. */
+  /**
+   * Delivers the largest unfinished message. Choosing that of the current sender would let others fill the memory and
+   * cause every later long message to be divided.
+   */
   #giveUpLargest(): void {
     const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)
     const [framer, giveUp] = largest!
@@ -158,7 +164,7 @@ class TcpSource implements Source {
     giveUp()
   }
 
-  /** Sends without waiting; others wait, until there is room for more. */
+  /** Sends without waiting; reading pauses until there is room for more. */
   #send(frame: Frame, origin: Origin, out: Output): void {
     const ack = out.ack(status => {
       if (status === 'errored') this.#context.metrics.failed('undelivered')

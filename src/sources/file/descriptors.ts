@@ -2,7 +2,7 @@ import { descriptorLimit } from '../../lib/files/descriptor-limit.js'
 import { leadsTo } from './identity.js'
 import type { Tailer } from './reading/tailer.js'
 
-/** The share of the process's descriptors that one source may take. */
+/** Maximum share of the process's descriptors per source. */
 const SHARE = 0.5
 
 /** Open files, the least recently read first. */
@@ -18,7 +18,7 @@ export class Descriptors {
     return this.#open.size
   }
 
-  /** It was opened or read. */
+  /** Registers that a file was opened or read. */
   used(tailer: Tailer): void {
     this.#open.delete(tailer)
     this.#open.add(tailer)
@@ -30,8 +30,8 @@ export class Descriptors {
   }
 
   /**
-   * Closes what was not read for the longest time, so that `spare` more may be opened. What could not be found again
-   * stays open. Files with an unfinished line come last, because that is read again whenever they grow.
+   * Closes the least recently read files, so that `spare` more can be opened. Files that could not be found again stay
+   * open. Files with an unfinished line come last, because it is read again whenever they grow.
    */
   trim(spare: number, max = this.#max): void {
     let excess = this.#open.size + spare - max
@@ -51,12 +51,12 @@ export class Descriptors {
     try {
       return leadsTo(path, key)
     } catch {
-      // Its file system does not answer.
+      // Its file system does not respond.
       return false
     }
   }
 
-  /** The system gave no descriptor: gives some back. */
+  /** Closes some files after the system refused a descriptor. */
   refused(): void {
     this.trim(0, Math.floor(this.#open.size * 0.9))
   }

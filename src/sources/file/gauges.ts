@@ -5,10 +5,10 @@ import type { OpenFiles } from './open-files.js'
 import type { PathProblems } from './path-problems.js'
 import type { Tailer } from './reading/tailer.js'
 
-/** Files with a series of their own: those with the largest backlog. */
+/** Number of files with their own series: those with the largest backlog. */
 const MAX_SERIES = 50
 
-/** What can be seen of a file source at any time. */
+/** Registers the gauges of a file source. */
 export function registerGauges(
   { metrics, checkpoints, clock }: SourceContext,
   openFiles: OpenFiles,

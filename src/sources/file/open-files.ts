@@ -30,7 +30,7 @@ export interface OpenFilesOptions {
   readonly context: SourceContext
   readonly codec: Codec
   readonly fromEnd: boolean
-  /** How long a file that is away is watched for more. */
+  /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
   readonly saved: Saved
   readonly tailing: TailerContext
@@ -38,19 +38,20 @@ export interface OpenFilesOptions {
   readonly descriptors: Descriptors
   readonly rotations: { value: number }
   readonly losses: Losses
-  /** The file may have more to read. */
+  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
-  /** Nothing more will come: what is left of its last line goes out. */
+  /** Called when no more bytes will come: the rest of the last line is delivered. */
   onEnd(tailer: Tailer): void
   onForget(tailer: Tailer): void
 }
 
 /**
- * Who is who: the files that are read, by inode and by name. Invariants: one tailer per inode, however many names lead
- * to it; a file that was found once is read to its end under whatever name, and kept until all of it is settled.
+ * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, regardless of the
+ * number of its names. A file that was found once is read to its end under any name, and kept until all of it is
+ * settled.
  */
 export class OpenFiles {
-  /** Files taken up that no saved checkpoint knows of; reset by who saves one. */
+  /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
   unsaved = 0
   readonly #options: OpenFilesOptions
   readonly #tailers = new Map<string, Tailer>()
@@ -102,7 +103,7 @@ export class OpenFiles {
     })
   }
 
-  /** Those of the open files that the next start could not find. */
+  /** The open files that the next start could not find. */
   unfindable(): Promise<Tailer[]> {
     return this.#detached.unfindable(this.#tailers.values(), new Slices(this.#options.context.clock))
   }
@@ -115,7 +116,7 @@ export class OpenFiles {
     return this.#tailers.size
   }
 
-  /** What was rotated before this time was seen, wall clock in milliseconds. */
+  /** Time before which all rotations were observed, wall clock in milliseconds. */
   get lookedAt(): number {
     return this.#sweeps.lookedAt
   }
@@ -124,20 +125,20 @@ export class OpenFiles {
     return this.#missing.displacements
   }
 
-  /** The file that was found under this name last. */
+  /** The file last found under this name. */
   at(path: string): Tailer | undefined {
     return this.#names.at(path)
   }
 
-  /** The folders that symbolic links lead to. */
+  /** The target folders of symbolic links. */
   targetFolders = (): Iterable<string> => this.#names.targetFolders()
 
-  /** Opens the file if it is not; false when it cannot be read now. */
+  /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean {
     return this.#opening.open(tailer)
   }
 
-  /** Looks at what is found under `files` now, and at what was found before and is not any more. */
+  /** Examines the paths in `files`, and files found earlier that are no longer among them. */
   async sweep(files: ReadonlyMap<string, NameKind>, slices: Slices): Promise<void> {
     await this.#sweeps.run(this.#options.context.clock.wall(), () => this.#lookAt(files, slices))
   }
@@ -159,7 +160,7 @@ export class OpenFiles {
     await this.#possibleCopies.takeUp(slices)
     await findOverwritten(this.#tailers.values(), tailer => this.truncated(tailer), slices)
     this.#held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
-    // Before anything is read, what was rotated unseen can still come first.
+    // Before anything is read, files that were rotated unseen can still be put first.
     if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
     problems.nextSweep()
     if (!thorough || this.#missing.isIncomplete) return
@@ -167,17 +168,17 @@ export class OpenFiles {
     saved.prune(context.clock.wall())
   }
 
-  /** Files that wait for the next sweep. */
+  /** Whether files wait for the next sweep. */
   get holds(): boolean {
     return this.#held.size > 0 || this.#possibleCopies.wait
   }
 
-  /** There may be more to read, which was rotated and never seen. */
+  /** Whether the search for files that were rotated unseen is incomplete. */
   get isSearching(): boolean {
     return this.#missing.isWaiting
   }
 
-  /** What this sweep did not come across. */
+  /** Open files that this sweep did not find. */
   #unseen(): Tailer[] {
     const unseen: Tailer[] = []
     for (const tailer of this.#tailers.values()) {
@@ -192,7 +193,7 @@ export class OpenFiles {
     return unseen
   }
 
-  /** The quick look at a file that is open, where nobody can have renamed it. */
+  /** Quickly checks an open file in a folder without renames. */
   #glance(path: string): boolean {
     const tailer = this.#names.paths.get(path)
     if (!tailer?.isOpen || this.#options.context.isOwnOutput?.(tailer.key, tailer.birth)) return false
@@ -207,7 +208,7 @@ export class OpenFiles {
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
 
-  /** What is at `path` now? */
+  /** Examines the file at `path`. */
   examine(path: string, kind: NameKind = 'unknown', isOwn = false): void {
     try {
       const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
@@ -227,7 +228,7 @@ export class OpenFiles {
       if (tailer) this.#forget(tailer)
       return
     }
-    // While a file is open nobody else gets its inode.
+    // While a file is open, its inode is not reused.
     if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
       this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')
       this.#rekey(tailer, () => tailer!.leave())
@@ -242,17 +243,17 @@ export class OpenFiles {
     this.#seen(tailer, path, tailer.look(Number(stat.size), stat.mtimeNs))
   }
 
-  /** A new file took a name: the rest of the one that had it comes first. */
+  /** A new file took the name of another, whose rest must be read first. */
   #onRotated(path: string, tailer: Tailer, former: Tailer): void {
     this.#options.rotations.value++
     this.#options.context.log.info({ file: path }, 'file was rotated')
-    // It may have more, which comes first. When it is closed, its new name has to be found before.
+    // The former file may have more to read. If it is closed, its new name must be found first.
     if (former.isOpen && !former.held) this.#options.onReady(former)
     else this.#held.add(tailer)
     this.#displace(path)
   }
 
-  /** Takes a file up that is not read yet. */
+  /** Starts reading a file that has no tailer. */
   #adopt(path: string, kind: NameKind, away?: Entry): Tailer | undefined {
     const { context, codec, fromEnd, tailing, descriptors, problems, saved } = this.#options
     descriptors.trim(1)
@@ -263,7 +264,7 @@ export class OpenFiles {
       if (away && keyOf(stat) !== entryKey(away)) return undefined
       const known = this.#tailers.get(keyOf(stat))
       if (known || !stat.isFile()) return known
-      // A folder has changed since its birth, so it shows at once whether its file system keeps times of birth.
+      // A folder has changed since its birth, so it shows at once whether its file system stores birth times.
       if (!this.#births.kept(stat)) this.#births.learn(statSync(dirname(path), { bigint: true }))
       const remembered = saved.find(stat.dev, stat.ino, away?.path ?? path)
       const verdict = remembered && judgeEntry(fd, stat, remembered, this.#births)
@@ -271,10 +272,10 @@ export class OpenFiles {
       const target = kind === 'link' || kind === 'unknown' ? realpathSync(path) : path
       const atEnd = fromEnd && this.#sweeps.isFirst
       const start = entry ? resumeOf(fd, entry) : startOf(fd, stat, path, atEnd, saved, this.#births)
-      // From here on nothing fails: a position leaves what is saved only when its file is taken up.
+      // Nothing fails after this: a saved position is removed only when its file has a tailer.
       if (remembered) this.#resumed(path, remembered, verdict!)
       if (away && !entry) return undefined
-      // A file that was renamed keeps the name that its lines were written under.
+      // The events of a renamed file keep the name it had when they were written.
       const tailer = new Tailer(path, stat, context.origin(codec, entry?.file ?? entry?.path ?? path), start, tailing)
       if (entry && entry.path !== path) {
         this.#names.setFormer(entry.path, tailer)
@@ -294,7 +295,7 @@ export class OpenFiles {
     }
   }
 
-  /** Takes up what is left of a file that is gone, in a copy of it. */
+  /** Starts reading the rest of a file that is gone from a copy. */
   #adoptCopy(entry: Entry, copy: Copy): Tailer {
     const { context, codec, tailing, saved } = this.#options
     saved.remove(entry)
@@ -306,13 +307,13 @@ export class OpenFiles {
     return tailer
   }
 
-  /** The name leads to another file than before: what had it in between may be found. */
+  /** The name refers to another file than before. Files that had it in between may be found. */
   #displace(path: string): void {
-    // Who reads for the first time does not look for what was before.
+    // A first run does not look for earlier files.
     if (!this.#sweeps.isFirst || this.#options.saved.savedAt !== undefined) this.#missing.displaced(path, this.lookedAt)
   }
 
-  /** A name like those that rotation gives appeared: something may have come and gone between two sweeps. */
+  /** A name used by rotation appeared: a file may have come and gone between two sweeps. */
   noteName(path: string): boolean {
     const known = originalsOf(path).filter(original => this.#names.paths.has(original))
     for (const original of known) this.#displace(original)
@@ -320,8 +321,8 @@ export class OpenFiles {
   }
 
   /**
-   * The open file holds something else than what was read of it. That may be in a copy: its tailer looks for it, and
-   * another one reads what the file holds now, from its beginning.
+   * The open file no longer contains what was read from it. Its tailer looks for a copy of the old content, and a new
+   * tailer reads the current content from the beginning.
    */
   truncated(former: Tailer): void {
     const { context, codec, tailing, descriptors, onForget } = this.#options
@@ -333,7 +334,7 @@ export class OpenFiles {
     this.#rekey(former, () => former.detach())
     descriptors.close(former)
     former.truncatedSince = this.lookedAt
-    // Its copy is looked for at once.
+    // Its copy is searched for immediately.
     former.seen = 0
     const tailer = new Tailer(former.path, stat, context.origin(codec, former.origin.path), start, tailing)
     tailer.seen = this.#sweeps.number
@@ -348,7 +349,7 @@ export class OpenFiles {
     tailing.onTruncated(former.origin.path!, former.at, former.unread)
   }
 
-  /** The rest of what the removed file held is in a copy. */
+  /** Continues reading a removed file in a copy. */
   #readOn(tailer: Tailer, place: Sibling | Copy): boolean {
     if (place instanceof Copy) {
       this.#rekey(tailer, () => tailer.readOn(place))
@@ -378,10 +379,10 @@ export class OpenFiles {
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)
-    // It may hold something else that begins with the same bytes.
+    // It may contain other data that begins with the same bytes.
     this.#displace(entry.file ?? entry.path)
     if (verdict === 'same') return
-    // What it held may be in a copy.
+    // The old content may be in a copy.
     saved.put({ ...entry, gone: true })
     const { offset, size = 0 } = entry
     if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))

@@ -17,7 +17,7 @@ export class Opening {
     this.#births = births
   }
 
-  /** Opens the file if it is not; false when it cannot be read now. */
+  /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean {
     if (tailer.copy) return true
     try {
@@ -40,7 +40,7 @@ export class Opening {
     return true
   }
 
-  /** Notes why a file cannot be opened. Throws when it is its file system that does not answer. */
+  /** Records why a file cannot be opened. Throws if its file system does not respond. */
   failed(path: string, error: unknown): void {
     unlessSilent(error)
     const code = errorCode(error)

@@ -2,28 +2,28 @@ import type { BigIntStats } from 'node:fs'
 import type { ComponentContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
 
-/** So many sweeps without it make a failure one of the past. */
+/** Number of sweeps after which a problem that did not recur is forgotten. */
 const FORGET_SWEEPS = 10
 
-/** Counts what could not be done with a path, and logs it once, until the path works again or fails in another way. */
+/** Counts problems with paths. Logs each once, until the path works again or fails differently. */
 export class PathProblems {
   readonly #context: ComponentContext
   readonly #open = new Map<string, { code: string; sweep: number; unread: boolean }>()
-  /** The number of the sweep that is under way. */
+  /** The number of the current sweep. */
   #sweep = 0
 
   constructor(context: ComponentContext) {
     this.#context = context
   }
 
-  /** Paths that cannot be read or looked into now. */
+  /** Number of paths that cannot be read or listed now. */
   get unread(): number {
     let count = 0
     for (const { unread } of this.#open.values()) if (unread) count++
     return count
   }
 
-  /** `kind` names the failure in the metrics. */
+  /** `kind` is the metric label of the failure. */
   failed(path: string, kind: 'open' | 'read' | 'list', error: unknown): void {
     this.#context.metrics.failed(kind)
     const code = errorCode(error) ?? errorText(error)
@@ -34,7 +34,7 @@ export class PathProblems {
     )
   }
 
-  /** For a compressed copy: what comes behind the damage, or all of it, cannot be had. Logged and counted once. */
+  /** Reports a compressed copy that cannot be read, completely or after damaged data. Logged and counted once. */
   damaged(path: string, error: unknown): void {
     const code = errorCode(error) ?? errorText(error)
     if (!this.#first(path, code, false)) return
@@ -45,14 +45,14 @@ export class PathProblems {
     )
   }
 
-  /** For what is no regular file. */
+  /** Reports a path that is not a regular file. */
   skipped(path: string, stat: BigIntStats): void {
     const what = kindOf(stat)
     if (!this.#first(path, what, false)) return
     this.#context.log.warn({ file: path, what }, 'not a regular file, left alone')
   }
 
-  /** A file that the source's own events are written to. */
+  /** Reports a file that events of this source are written to. */
   ownOutput(path: string): void {
     if (!this.#first(path, 'own output', false)) return
     const text =
@@ -60,7 +60,7 @@ export class PathProblems {
     this.#context.log.warn({ code: 'SLUICE_OWN_OUTPUT', file: path }, text)
   }
 
-  /** Whether it has not been logged yet. */
+  /** Whether the problem has not been logged yet. */
   #first(path: string, code: string, unread: boolean): boolean {
     const before = this.#open.get(path)
     this.#open.set(path, { code, sweep: this.#sweep, unread })
@@ -71,7 +71,7 @@ export class PathProblems {
     if (this.#open.size > 0 && this.#open.delete(path)) this.#context.log.info({ file: path }, 'file can be read now')
   }
 
-  /** A sweep begins: what the last ones did not come across is forgotten. */
+  /** Starts a sweep, and forgets problems that did not recur in the last ones. */
   nextSweep(): void {
     for (const [path, { sweep }] of this.#open) if (sweep < this.#sweep - FORGET_SWEEPS) this.#open.delete(path)
     this.#sweep++

@@ -1,23 +1,23 @@
 import { type Fingerprint, NO_BYTES } from './identity.js'
 
-/** What a file holds between two truncations. Its head grows until it covers the first bytes. */
+/** The content of a file between two truncations. Its head grows until it covers FINGERPRINT_BYTES. */
 export interface Content {
   head: Fingerprint
 }
 
-/** A place in a file: the end of what was delivered, never inside of an undelivered line. */
+/** A position in a file: the end of what was delivered, never within an undelivered line. */
 export interface Position {
   readonly offset: number
-  /** The beginning of the line that continues here was delivered. */
+  /** Whether the beginning of the line at this position was delivered. */
   readonly continues: boolean
-  /** What the splitter has to know of what was before (lib/lines/record-splitter.ts). */
+  /** State of the splitter at this position (lib/lines/record-splitter.ts). */
   readonly carry: number
-  /** Of the bytes before `offset`. */
+  /** Fingerprint of the bytes before `offset`. */
   readonly tail: Fingerprint
   readonly content: Content
 }
 
-/** The beginning of a file, of which nothing is known yet. */
+/** The beginning of a file with unknown content. */
 export function emptyStart(): Position {
   return { offset: 0, continues: false, carry: 0, tail: NO_BYTES, content: { head: NO_BYTES } }
 }

@@ -7,18 +7,18 @@ import { type BirthTimes, goneKey, keyOf } from './identity.js'
 import type { Position } from './positions.js'
 
 /**
- * The checkpoint document of a file source, and the entries in it that no open file stands for: files that are gone,
- * or not found yet. An entry leaves when its file is taken up again, or long after its file was last seen.
+ * The checkpoint document of a file source, and its entries without an open file: files that are gone or not found yet.
+ * An entry is removed when its file is read again, or long after the file was last seen.
  */
 
-/** Of the document. */
+/** Version of the document. */
 const VERSION = 1
-/** How long a file may be away before its position is forgotten. */
+/** How long the position of a missing file is kept. */
 const FORGET_MS = 7 * 24 * 3_600_000
-/** No more entries than this of files that are away. */
+/** Maximum number of entries of missing files. */
 const MAX_AWAY = 10_000
 
-/** Beyond every carry there is: what is shifted must stay a small number. */
+/** Larger than any carry, which must stay a small number when shifted. */
 const MOST_CARRY = 0xfffff
 
 const bytes = z.int().min(0)
@@ -27,36 +27,36 @@ const fingerprint = z.object({ bytes, hash: bytes })
 
 const entrySchema = z.object({
   path: z.string(),
-  /** The name its events carry, where that is another: it was renamed while it was read. */
+  /** The file name in its events, if it differs because the file was renamed during reading. */
   file: z.string().optional(),
   dev: digits,
   ino: digits,
   birth: digits,
   offset: bytes,
   continues: z.boolean(),
-  /** Where the position is not between events only: see positions.ts. */
+  /** Present if the position is within an event: see positions.ts. */
   carry: z.int().min(0).max(MOST_CARRY).optional(),
   head: fingerprint,
   tail: fingerprint,
-  /** The file itself is gone, or holds something else: it is known by its content only, and may be in a copy. */
+  /** The file is gone or its content was replaced. It is identified by its content only, and may exist as a copy. */
   gone: z.literal(true).optional(),
-  /** When it was found to be away, wall clock in milliseconds. */
+  /** When it was found to be missing, wall clock in milliseconds. */
   away: z.number().optional(),
-  /** Of one that is gone, or was not delivered to its end: how many bytes it was seen to have. */
+  /** Last known size, if the file is gone or was not delivered completely. */
   size: bytes.optional(),
 })
 export type Entry = z.output<typeof entrySchema>
 
-/** A name that led to another file than before, and since when at the earliest, wall clock in milliseconds. */
+/** A name that refers to another file than before, and the earliest time of the change, wall clock in milliseconds. */
 const displacedSchema = z.object({ path: z.string(), since: z.number() })
 export type Displaced = z.output<typeof displacedSchema>
 
 const documentSchema = z.object({
   version: z.literal(VERSION),
   saved: z.number(),
-  /** What was rotated before this time, wall clock in milliseconds, was seen. */
+  /** Time before which all rotations were observed, wall clock in milliseconds. */
   looked: z.number().optional(),
-  /** What had these names in between is still to be looked for. */
+  /** Names whose files in between have not been searched for. */
   displaced: z.array(displacedSchema).optional(),
   files: z.array(z.unknown()),
 })
@@ -70,18 +70,18 @@ export interface SavedDocument {
 }
 
 export class Saved {
-  /** When the document was written; undefined: the source runs for the first time. */
+  /** When the document was written; undefined on the first run. */
   readonly savedAt: number | undefined
-  /** What was rotated before this time was seen. */
+  /** Time before which all rotations were observed. */
   readonly lookedAt: number | undefined
   readonly displaced: readonly Displaced[] = []
-  /** Entries, or whole documents, that could not be understood. */
+  /** Number of invalid entries, or 1 for an invalid document. */
   readonly unreadable: number = 0
   readonly #entries = new Map<string, Entry>()
   /** The last entry of each path. */
   readonly #paths = new Map<string, Entry>()
 
-  /** `document`: what was saved; undefined for nothing, anything else that is none for something lost. */
+  /** `document`: the saved document; undefined if there is none, any invalid value if it was lost. */
   constructor(document: unknown) {
     if (document === undefined) return
     refuseNewer((document as { version?: unknown } | null)?.version, VERSION)
@@ -107,23 +107,23 @@ export class Saved {
 
   put(entry: Entry): void {
     const former = entry.gone ? undefined : this.#entries.get(entryKey(entry))
-    // Its inode was given to the file of this entry.
+    // Its inode was reused for the file of this entry.
     if (former && former.birth !== entry.birth) {
       this.remove(former)
       this.put({ ...former, gone: true })
     }
     this.#entries.set(entryKey(entry), entry)
-    // One that is there is found by its path, where its device got another number.
+    // An existing file is found by its path after its device was renumbered.
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
-  /** Takes this entry out. */
+  /** Removes an entry. */
   remove(entry: Entry): void {
     this.#entries.delete(entryKey(entry))
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)
   }
 
-  /** The entry of a file: the one under its device and inode, or, when devices were renumbered, its path. */
+  /** The entry of a file: by device and inode or, if devices were renumbered, by path. */
   find(dev: bigint, ino: bigint, path: string): Entry | undefined {
     const entry = this.#entries.get(`${dev}:${ino}`)
     if (entry) return entry
@@ -131,13 +131,13 @@ export class Saved {
     return there?.ino === String(ino) && there.head.bytes > 0 && !there.gone ? there : undefined
   }
 
-  /** Whether there is a position in this file. */
+  /** Whether there is an entry for this file. */
   knows(stat: BigIntStats, births: BirthTimes): boolean {
     const entry = this.#entries.get(keyOf(stat))
     return entry !== undefined && !births.differ(stat, BigInt(entry.birth))
   }
 
-  /** Whether a file of this name was read. */
+  /** Whether a file with this name was read. */
   has(path: string): boolean {
     return this.#paths.has(path)
   }
@@ -146,7 +146,7 @@ export class Saved {
     return this.#entries.values()
   }
 
-  /** The entries by the folder that their files were in. */
+  /** The entries by folder of their files. */
   byFolder(): Map<string, Entry[]> {
     const folders = new Map<string, Entry[]>()
     for (const entry of this.#entries.values()) {
@@ -158,7 +158,7 @@ export class Saved {
     return folders
   }
 
-  /** Dates what is away, and forgets what has been for long, and the oldest when there are too many. */
+  /** Sets the date of missing files. Removes those missing for too long, and the oldest if there are too many. */
   prune(now: number): void {
     for (const entry of [...this.#entries.values()]) {
       if (entry.away === undefined) {
@@ -172,7 +172,7 @@ export class Saved {
   }
 }
 
-/** What is saved of a file that was delivered up to its committed position. `size`: how many bytes it was seen to have. */
+/** The entry of a file delivered up to its committed position. `size`: its last known size. */
 export function entryOf(
   of: { path: string; origin: Origin; key: string; birth: bigint; committed: Position },
   size: number,
@@ -193,19 +193,19 @@ export function entryOf(
     head: content.head,
     tail,
     ...(gone ? { gone } : {}),
-    // By its size alone nothing could be found again.
+    // The size is useless without content that identifies the file.
     ...(gone || (size > offset && content.head.bytes > 0) ? { size } : {}),
   }
 }
 
 const goneKeys = new WeakMap<Entry, string>()
 
-/** What the file of an entry is known by, as long as the entry is not replaced by another. */
+/** The key of an entry's file, as long as the entry is not replaced. */
 export function entryKey(entry: Entry): string {
   return entry.gone ? goneKeyOf(entry) : `${entry.dev}:${entry.ino}`
 }
 
-/** The same when the file is gone. */
+/** The key of an entry whose file is gone. */
 export function goneKeyOf(entry: Entry): string {
   let key = goneKeys.get(entry)
   if (!key) goneKeys.set(entry, (key = goneKey(`${entry.dev}:${entry.ino}`)))

@@ -1,11 +1,11 @@
 import { type Clock, nextTurn } from '../../lib/time.js'
 
-/** How long synchronous work may keep everything else waiting. */
+/** How long synchronous work may block the event loop, in milliseconds. */
 const SLICE_MS = 2
 
-/** Cuts a long run of quick synchronous calls into slices, so that the event loop gets its turn. */
+/** Divides long runs of short synchronous calls into slices, so that the event loop gets its turn. */
 export class Slices {
-  /** Time spent in the work itself so far. */
+  /** Time spent working so far, in milliseconds. */
   busyMs = 0
   readonly #clock: Clock
   #since: number
@@ -19,14 +19,14 @@ export class Slices {
     return this.#clock.now() - this.#since >= SLICE_MS
   }
 
-  /** Call it when `due`. */
+  /** Yields to the event loop. Call when `due`. */
   async pause(): Promise<void> {
     this.stop()
     await nextTurn()
     this.restart()
   }
 
-  /** Waits for something that is not counted. */
+  /** Waits without counting the time. */
   async without<T>(wait: () => Promise<T>): Promise<T> {
     this.stop()
     const result = await wait()
@@ -34,12 +34,12 @@ export class Slices {
     return result
   }
 
-  /** The event loop had its turn anyway. */
+  /** Starts a new slice after the event loop has had its turn. */
   restart(): void {
     this.#since = this.#clock.now()
   }
 
-  /** Ends the measurement. */
+  /** Stops measuring. */
   stop(): void {
     this.busyMs += this.#clock.now() - this.#since
   }

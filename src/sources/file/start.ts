@@ -5,23 +5,23 @@ import type { Entry, Saved } from './saved.js'
 
 const LF = 0x0a
 
-/** Whether the open file is still the one that the entry is about, content and all. */
+/** Compares the open file with an entry, including its content. */
 export function judgeEntry(fd: number, stat: BigIntStats, entry: Entry, births: BirthTimes): Verdict {
   const { offset, head, tail, birth } = entry
   return judge(fd, stat, { offset, head, tail, birth: BigInt(birth) }, births)
 }
 
-/** Where to go on with a file that was read before. */
+/** The position at which to resume a file. */
 export function positionOf({ offset, continues, carry = 0, head, tail }: Entry): Position {
   return { offset, continues, carry, tail, content: { head } }
 }
 
-/** The same of the open file. More of its first bytes may be there by now. */
+/** The same for an open file, whose head may have grown. */
 export function resumeOf(fd: number, entry: Entry): Position {
   return entry.offset === 0 ? beginningOf(fd) : positionOf(entry)
 }
 
-/** Where to begin with a file of which nothing is known. `fromEnd`: the options ask for it, and it may be that old. */
+/** Where to start a file without a position. `fromEnd`: at its end, if it existed when the source first started. */
 export function startOf(
   fd: number,
   stat: BigIntStats,
@@ -34,19 +34,19 @@ export function startOf(
   return beginningOf(fd)
 }
 
-/** The first bytes are known at once: they may be gone before anything of them is delivered. */
+/** Reads the head at once, because it may be gone before any line is delivered. */
 export function beginningOf(fd: number): Position {
   return { ...emptyStart(), content: { head: fingerprintAt(fd, 0, FINGERPRINT_BYTES) } }
 }
 
-/** Whether the file was there when the source was first started. In doubt it was not: then it is read whole. */
+/** Whether the file existed when the source first started. In doubt it did not, and is read completely. */
 function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTimes): boolean {
   if (saved.has(path) || saved.unreadable > 0) return false
   if (saved.savedAt === undefined) return true
   return births.kept(stat) && Number(stat.birthtimeMs) < saved.savedAt
 }
 
-/** The position at the end of what a file holds. */
+/** The position at the end of a file. */
 function endOf(fd: number, size: number): Position {
   const before = byteBefore(fd, size)
   return {

@@ -1,18 +1,18 @@
-/** How often the folders are searched for files without a matching name: one may have been written to after it was released. */
+/** How often to search folders for files without a matching name, which may have grown after they were released. */
 const THOROUGH_MS = 600_000
 
-/** When sweeps began. One that does not come to its end counts for nothing. */
+/** Tracks when sweeps started. Sweeps that fail do not count. */
 export class Sweeps {
-  /** The number of the one that is under way, or was last. */
+  /** The number of the current or last sweep. */
   number = 0
-  /** None has come to its end. */
+  /** Whether no sweep has completed yet. */
   isFirst = true
-  /** The next one has to be thorough at this time. */
+  /** When the next thorough sweep is due. */
   thoroughAt = 0
-  /** When the last three began, the latest first, wall clock in milliseconds. */
+  /** Start times of the last three sweeps, the latest first, wall clock in milliseconds. */
   #began: readonly number[]
 
-  /** `lookedAt`: when the last run looked. */
+  /** `lookedAt`: that of the previous run. */
   constructor(lookedAt: number) {
     this.#began = [lookedAt]
   }
@@ -39,7 +39,7 @@ export class Sweeps {
     return this.#began[0]!
   }
 
-  /** What was rotated before this time was seen. */
+  /** Time before which all rotations were observed. */
   get lookedAt(): number {
     return this.#began.at(-1)!
   }

@@ -2,12 +2,12 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Refusal } from '../../http/server/refusal.js'
 import { onReplyOver } from '../../http/server/reply.js'
 
-/** A request and its answer, until the answer is out or the connection is gone. */
+/** A request and its response, until the response is sent or the connection is closed. */
 export class Exchange {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly closed: Promise<void>
-  /** Whether the client still waits for 100 Continue before it sends the body. */
+  /** Whether the client waits for 100 Continue before it sends the body. */
   #waits: boolean
   #fail: ((refusal: Refusal) => void) | undefined
   #refusal: Refusal | undefined
@@ -15,13 +15,13 @@ export class Exchange {
   constructor(request: IncomingMessage, response: ServerResponse) {
     this.request = request
     this.response = response
-    // An older client does not know of it.
+    // Older clients do not support it.
     this.#waits = request.headers.expect !== undefined && request.httpVersion === '1.1'
     this.closed = new Promise(resolve => onReplyOver(response, resolve))
     response.on('error', () => {})
   }
 
-  /** The body is read now; `fail` ends that. */
+  /** The body is being read now; `fail` interrupts this. */
   reading(fail: (refusal: Refusal) => void): void {
     this.#fail = fail
     if (this.#refusal) fail(this.#refusal)
@@ -31,12 +31,12 @@ export class Exchange {
     }
   }
 
-  /** The body is there: too late to refuse it. */
+  /** The body was read completely, too late to refuse it. */
   read(): void {
     this.#fail = undefined
   }
 
-  /** Refuses the request, unless its body is there already. */
+  /** Refuses the request, unless its body was already read. */
   refuse(refusal: Refusal): void {
     this.#refusal ??= refusal
     this.#fail?.(refusal)

@@ -3,7 +3,7 @@ import type { SourceContext } from '../../core/component.js'
 const LINES = 20
 const WINDOW_MS = 60_000
 
-/** Counts what goes wrong with journalctl, and logs it once, until it works again or fails in another way. */
+/** Counts problems with journalctl. Logs each once, until journalctl works again or fails differently. */
 export class Complaints {
   readonly #context: SourceContext
   #failure = ''
@@ -28,7 +28,7 @@ export class Complaints {
     this.#failure = ''
   }
 
-  /** A line of its standard error: shown, unless there were many lately. */
+  /** Logs a line of its standard error, unless there were too many recently. */
   line(text: string): void {
     const { clock, log } = this.#context
     const now = clock.now()
@@ -40,7 +40,7 @@ export class Complaints {
     if (++this.#lines <= LINES) log.warn({ text }, 'journalctl says')
   }
 
-  /** So many lines of its output were no entries, since it was started. */
+  /** Reports the total number of lines since its start that are not entries. */
   strange(lines: number): void {
     const { log, metrics } = this.#context
     for (; this.#strange < lines; this.#strange++) {

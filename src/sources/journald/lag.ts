@@ -2,14 +2,14 @@ import type { SourceContext } from '../../core/component.js'
 import { type Entry, takenAt } from './fields.js'
 
 /**
- * How far the reading is behind. journalctl does not say when it has come to the end, so nothing distinguishes an entry that is
- * long in coming from one that was never written: what is known is how old the last one was.
+ * Measures how far reading lags behind. journalctl does not report the end of the journal, so a delayed entry cannot be
+ * distinguished from one that does not exist. Only the age of the last entry is known.
  */
 export class Lag {
-  /** Whether there is more to read, or nobody knows. */
+  /** Whether there may be more to read. */
   moreWaits: () => boolean = () => true
   readonly #context: SourceContext
-  /** When journald took the entry that was read last. */
+  /** When journald received the last entry. */
   #takenAt: number | undefined
   #whenReadMs = 0
 
@@ -22,7 +22,7 @@ export class Lag {
     )
   }
 
-  /** This entry was read. */
+  /** Registers that an entry was read. */
   at(entry: Entry): void {
     this.#takenAt = takenAt(entry) ?? this.#takenAt
     this.#whenReadMs = this.#ageMs
@@ -30,12 +30,12 @@ export class Lag {
 
   get #ageMs(): number {
     const now = this.#context.clock.wall()
-    // Clocks are set, and entries may come from other machines.
+    // Clocks may be set, and entries may come from other machines.
     return Math.max(0, now - (this.#takenAt ?? now))
   }
 
   #read(): { labels: Record<string, string>; value: number }[] {
-    // Nothing is known before the first entry.
+    // The lag is unknown before the first entry.
     if (this.#takenAt === undefined) return []
     return [{ labels: {}, value: (this.moreWaits() ? this.#ageMs : this.#whenReadMs) / 1000 }]
   }

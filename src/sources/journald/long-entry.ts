@@ -5,10 +5,10 @@ const BACKSLASH = 0x5c
 const COMMA = 0x2c
 const COLON = 0x3a
 const LONGEST_NAME = 256
-/** Of every value so much is kept in any case. */
+/** Bytes that are kept of every value in any case. */
 const SURE_BYTES = 1024
 
-/** What is kept of one value: the beginning of its JSON. */
+/** The beginning of a value's JSON. */
 interface Value {
   parts: Buffer[]
   bytes: number
@@ -16,8 +16,8 @@ interface Value {
 }
 
 /**
- * An entry that is too long to be kept, read in portions: a value that is too long keeps its beginning, the others are
- * whole. Invariant: it holds at most `maxBytes` of values, and a kilobyte of each, however long the entry is.
+ * Reads an over-long entry in portions. Over-long values are truncated, others are complete. Invariant: holds at most
+ * `maxBytes` of values and a kilobyte of each value, regardless of the length of the entry.
  */
 export class LongEntry {
   readonly #mostOfValue: number
@@ -61,7 +61,7 @@ export class LongEntry {
     if (this.#depth > 0) this.#keep(bytes.subarray(from))
   }
 
-  /** The entry, and the names of the fields that are not whole. */
+  /** The entry, and the names of its truncated fields. */
   finish(): { entry: Entry; cut: readonly string[] } {
     return { entry: this.#entry, cut: this.#cut }
   }
@@ -73,7 +73,7 @@ export class LongEntry {
       : LONGEST_NAME - value.bytes
     if (bytes.length > room) value.cut = true
     if (room <= 0 || bytes.length === 0) return
-    // A copy: the reader uses the bytes again.
+    // A copy, because the reader reuses the bytes.
     const kept = Buffer.from(bytes.subarray(0, room))
     value.parts.push(kept)
     value.bytes += kept.length
@@ -112,12 +112,12 @@ function parsed(json: string): unknown {
   }
 }
 
-/** The value whose JSON goes on behind `text`, as far as it is there. */
+/** The value whose truncated JSON is `text`, as far as possible. */
 function beginningOf(text: string): unknown {
   const json = text.trimStart().replace(/\ufffd+$/, '')
   if (json.startsWith('[')) return parsed(`${json.slice(0, json.lastIndexOf(','))}]`)
   if (!json.startsWith('"')) return undefined
-  // Not behind a half of an escape: `\`, `\u12`.
+  // Do not end within an escape: `\`, `\u12`.
   const whole = parsed(`${json}"`)
   if (whole !== undefined) return whole
   return parsed(`${json.slice(0, json.lastIndexOf('\\'))}"`)

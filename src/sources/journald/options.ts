@@ -71,19 +71,19 @@ export const options = z
 
 export type JournaldOptions = z.output<typeof options>
 
-/** Where journalctl looks. */
+/** Arguments for the location of the journal. */
 export function placeArgs({ directory, files = [] }: JournaldOptions): string[] {
   return [...(directory === undefined ? [] : [`--directory=${directory}`]), ...files.map(file => `--file=${file}`)]
 }
 
-/** Keeps what other machines have sent here out of the journal of this one, where that is what is read. */
+/** Arguments that exclude entries of other machines from the journal of this one. */
 export async function ownMachine({ directory, files }: JournaldOptions): Promise<string[]> {
   if (directory !== undefined || files) return []
   const id = await readFile('/etc/machine-id', 'utf8').catch(() => '')
   return /^[0-9a-f]{32}\s*$/.test(id) ? [`_MACHINE_ID=${id.trim()}`] : []
 }
 
-/** What it looks for there, and how much of it it reports. */
+/** Arguments for the entries to select and the fields to output. */
 export function filterArgs({ units = [], priority, matches = [], include_fields }: JournaldOptions): string[] {
   return [
     ...units.map(unit => `--unit=${unit}`),

@@ -4,29 +4,29 @@ import type { Frame } from '../../lib/lines/line-splitter.js'
 import type { Clock } from '../../lib/time.js'
 import type { Framer } from './framer.js'
 
-/** When the run ends: how long a sender may go on with what it had begun, and how long it may pause then. */
+/** At the end of a run: how long a sender may continue what it has begun, and how long it may pause. */
 const LEAVE_MS = 2000
 const PAUSE_MS = 250
-/** What may be on its way then, in the buffers of both systems. It is read as fast as there is room. */
+/** Maximum amount in the buffers of both systems at that time. It is read as fast as there is room. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
 
 export interface Reading {
   readonly socket: Socket
   readonly framer: Framer
   readonly clock: Clock
-  /** How long nothing may come before the connection is closed. */
+  /** Maximum idle time before the connection is closed. */
   readonly idleMs: number | undefined
   /** Resolves when there is room; nothing is read before. */
   room(): Promise<void>
-  /** Takes what was read, at once. */
+  /** Accepts a frame synchronously. */
   take(frame: Frame): void
-  /** The framer's unfinished message was looked at or has grown. */
+  /** Called after the framer's unfinished message may have changed. */
   pendingChanged(): void
 }
 
 /**
- * Reads one connection to its end, and no faster than there is room. When the signal aborts the sender learns that
- * nothing more is taken; what is on its way is still read.
+ * Reads a connection to its end, as fast as there is room. When the signal aborts, the connection is half-closed to
+ * notify the sender; data in transit is still read.
  */
 export async function readConnection(reading: Reading, signal: AbortSignal): Promise<'ended' | 'idle' | 'stopped'> {
   const { socket, framer, clock, idleMs } = reading

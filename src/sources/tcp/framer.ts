@@ -2,19 +2,19 @@ import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { OctetSplitter } from './octet-splitter.js'
 
-/** Finds the messages in the bytes of a connection. */
+/** Divides the bytes of a connection into messages. */
 export interface Framer {
-  /** Pieces that over-long messages were cut in so far, without the last ones. */
+  /** Pieces of over-long messages so far, not counting the last piece of each. */
   readonly pieces: number
-  /** Places where no message could be made out, or where one was cut off. */
+  /** Number of places where no message was recognized or one was cut off. */
   readonly broken: number
-  /** Bytes of the unfinished message. */
+  /** Size of the unfinished message. */
   readonly pending: number
-  /** The messages that `bytes` complete, if any. */
+  /** The messages completed by `bytes`, if any. */
   push(bytes: Buffer): Frame | undefined
-  /** The unfinished message as it is. What follows later continues it; `over`: nothing will. */
+  /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
   flush(over?: boolean): Frame | undefined
-  /** Lets go of memory while nothing comes. */
+  /** Releases memory while no data arrives. */
   release(): void
 }
 
@@ -23,7 +23,7 @@ export type Framing = 'newline' | 'octet_counted' | 'auto'
 export interface FramerOptions {
   readonly framing: Framing
   readonly maxLineBytes: number
-  /** May change the bytes of a message that was counted; its line end stands behind them. */
+  /** May change the bytes of a counted message in place; its line end follows them. */
   readonly tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
 }
 
@@ -37,12 +37,12 @@ class NewlineFramer extends LineSplitter implements Framer {
   readonly broken = 0
 }
 
-/** What syslog begins with where messages are counted: a length, a space and a priority. */
+/** The beginning of counted syslog messages: a length, a space and a priority. */
 const COUNTED = /^[1-9]\d{0,8} </
 const MAYBE_COUNTED = /^[1-9]\d{0,8} ?$/
 const LONGEST_PREFIX = 11
 
-/** Decides by the first bytes of the connection how all of its messages are framed. */
+/** Determines the framing of all messages from the first bytes of the connection. */
 class AutoFramer implements Framer {
   readonly #options: FramerOptions
   #framer: Framer | undefined
@@ -80,7 +80,7 @@ class AutoFramer implements Framer {
   }
 
   flush(over?: boolean): Frame | undefined {
-    // Nothing but a number: it is a line.
+    // Only digits: this is a line.
     if (!this.#framer && this.#first.length > 0) this.#decide(false)
     return this.#framer?.flush(over)
   }

@@ -2,13 +2,12 @@ import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-spl
 import type { Framer } from './framer.js'
 
 /**
- * Octet counting (RFC 6587): `LENGTH SP MESSAGE`, one after the other. A message becomes a line: its own line end, or
- * the LF that is written behind it, ends it.
+ * Octet counting (RFC 6587): a sequence of `LENGTH SP MESSAGE`. A message becomes a line, terminated by its own line end
+ * or by an appended LF.
  *
- * Invariants: every byte of every message is in exactly one line of exactly one frame, in order, once the message is
- * complete or flushed. Where no length can be read, all up to the next LF is a line; nothing is skipped but line ends
- * between messages. A message longer than `maxLineBytes` comes in pieces. The result does not depend on the portions
- * that the bytes came in.
+ * Invariants: once a message is complete or flushed, each of its bytes is in exactly one line of one frame, in order.
+ * Where no length is recognized, everything up to the next LF is a line; only line ends between messages are skipped. A
+ * message longer than `maxLineBytes` is divided into pieces. The result does not depend on how the bytes were portioned.
  */
 
 const LF = 0x0a
@@ -24,7 +23,7 @@ export class OctetSplitter implements Framer {
   broken = 0
   readonly #maxLineBytes: number
   readonly #tidy: ((chunk: Buffer, start: number, end: number) => void) | undefined
-  /** What is read now: a length, a message that lacks `#left` bytes, or a line instead of a length. */
+  /** Reads a length, a message that lacks `#left` bytes, or a line instead of a length. */
   #state: 'length' | 'message' | 'line' = 'length'
   #digits = ''
   #left = 0
@@ -37,7 +36,7 @@ export class OctetSplitter implements Framer {
   #ends: number[] = []
   #flags: number[] = []
 
-  /** `tidy` may change the bytes of a whole message in place; its line end stands behind them. */
+  /** `tidy` may change the bytes of a complete message in place; its line end follows them. */
   constructor(maxLineBytes: number, tidy?: (chunk: Buffer, start: number, end: number) => void) {
     this.#maxLineBytes = Math.max(maxLineBytes, LONGEST_CHARACTER)
     this.#tidy = tidy
@@ -48,7 +47,7 @@ export class OctetSplitter implements Framer {
   }
 
   push(bytes: Buffer): Frame | undefined {
-    // A line end for each message needs no more room than the length before it.
+    // The line end added to a message takes no more room than its length prefix.
     this.#reserve(bytes.length + this.#digits.length + 1)
     const from = this.#start
     for (let p = 0; p < bytes.length; ) {
@@ -130,7 +129,7 @@ export class OctetSplitter implements Framer {
     return stop
   }
 
-  /** The end of what came of the message, without its line end. */
+  /** The end of the message so far, without its line end. */
   #textEnd(): number {
     let end = this.#end
     if (end > this.#start && this.#chunk[end - 1] === LF) end--
@@ -138,7 +137,7 @@ export class OctetSplitter implements Framer {
     return end
   }
 
-  /** The message is complete. */
+  /** Completes the message. */
   #finish(): void {
     const terminated = this.pending > 0 && this.#chunk[this.#end - 1] === LF
     const end = terminated ? this.#textEnd() : this.#end
@@ -153,7 +152,7 @@ export class OctetSplitter implements Framer {
     while (to - this.#start > this.#maxLineBytes) {
       const most = this.#start + this.#maxLineBytes
       let cut = most
-      // Not inside a character: back to its first byte.
+      // Do not divide a character: go back to its first byte.
       while (cut > most - LONGEST_CHARACTER && (this.#chunk[cut]! & 0xc0) === 0x80) cut--
       if (cut === most - LONGEST_CHARACTER) cut = most
       this.#put(cut, PIECE)

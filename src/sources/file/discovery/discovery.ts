@@ -9,29 +9,29 @@ import type { Slices } from '../slices.js'
 import { ANY_DEPTH, compileExclude, compileGlobs, type GlobMatch, matchName, matchPath, type Segment } from './glob.js'
 import type { Remote } from './remote.js'
 
-/** A pattern like `/**` must not walk a whole machine for ever. */
+/** Limits, so that a pattern like `/**` does not walk a whole machine. */
 const MAX_FOLDERS = 20_000
 const MAX_FILES = 200_000
 
-/** A folder's time of change says that nothing came or went only when it lay so far back when the names were read. */
+/** A folder's modification time is trusted only if it was at least this old when the names were read. */
 const TRUSTED_MS = 2000
-/** Every so many walks all names are read again, whatever the times say. */
+/** After this many walks, all names are read again regardless of modification times. */
 const FULL_EVERY = 10
 
 /**
- * What stands behind a name. `same`: what the last walk found, since nothing came or went in its folder.
- * `unknown`: nobody looked, it may be a link, or missing.
+ * The type of a path. `same`: unchanged since the last walk, because its folder did not change. `unknown`: not
+ * examined; it may be a link or missing.
  */
 export type NameKind = 'plain' | 'link' | 'same' | 'unknown'
 
 export interface Found {
-  /** Paths that match. */
+  /** Matching paths. */
   readonly files: Map<string, NameKind>
-  /** Folders where a new name could match. */
+  /** Folders in which a new name could match. */
   readonly folders: Set<string>
-  /** Paths of `files` that may lead elsewhere. */
+  /** Paths in `files` that may be links. */
   readonly links: string[]
-  /** Whether folders were left out, because their file system does not answer. */
+  /** Whether folders were skipped because their file system does not respond. */
   isBlocked: boolean
 }
 
@@ -43,13 +43,13 @@ interface Step {
 
 interface Listing {
   readonly entries: Entry[]
-  /** The folder itself and its time of change; undefined: not to be trusted. */
+  /** Identifies the folder and its modification time; undefined if not trusted. */
   readonly stamp: string | undefined
   /** The number of the walk that read the names. */
   readonly walk: number
 }
 
-/** Finds the files that `include` and `exclude` name. */
+/** Finds the files selected by `include` and `exclude`. */
 export class Discovery {
   readonly #globs: Segment[][]
   readonly #excluded: (path: string, name: string) => boolean
@@ -71,7 +71,7 @@ export class Discovery {
     this.#problems = problems
   }
 
-  /** Whether `path` is to be read, or is a folder that may hold such files. */
+  /** Whether `path` is selected, or is a folder that may contain selected files. */
   match(path: string): GlobMatch {
     let result: GlobMatch = 'no'
     for (const segments of this.#globs) {
@@ -82,7 +82,7 @@ export class Discovery {
     return result
   }
 
-  /** Folders are read slice by slice. Symbolic links are followed, but not below `**`: a loop would have no end. */
+  /** Walks the folders in slices. Follows symbolic links except below `**`, where they could form a loop. */
   async walk(slices: Slices): Promise<Found> {
     const found: Found = { files: new Map(), folders: new Set(), links: [], isBlocked: false }
     const known = this.#walk++ % FULL_EVERY === 0 ? new Map<string, Listing>() : this.#listings
@@ -100,14 +100,14 @@ export class Discovery {
         found.isBlocked = true
       else if (!this.#step(place, steps, found, known)) {
         found.isBlocked = true
-        // To have waited for it is no work.
+        // Waiting for a file system does not count as work.
         slices.restart()
       }
     }
     return found
   }
 
-  /** False: its file system does not answer any more. */
+  /** Returns false if the file system no longer responds. */
   #step(step: Step, steps: Step[], found: Found, known: Map<string, Listing>): boolean {
     try {
       this.#take(step, steps, found, known)
@@ -176,7 +176,7 @@ export class Discovery {
   }
 }
 
-/** The same step in the folder that the next segments name. */
+/** The same step, in the folder named by the next literal segments. */
 function belowNames({ folder, segments, at }: Step): Step {
   for (; at < segments.length - 1; at++) {
     const segment = segments[at]!

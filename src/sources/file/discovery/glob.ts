@@ -9,13 +9,16 @@ import { Pattern } from '../../../lib/pattern.js'
 export type Segment = string | typeof ANY_DEPTH | ((name: string) => boolean)
 export const ANY_DEPTH = Symbol('**')
 
-/** More alternatives than any pattern of good sense has. */
+/** More alternatives than any reasonable pattern has. */
 const MAX_ALTERNATIVES = 1000
 
-/** `whole`: the pattern matches. `prefix`: it may match something below. */
+/** `whole`: the path matches. `prefix`: paths below it may match. */
 export type GlobMatch = 'whole' | 'prefix' | 'no'
 
-/** Patterns with absolute paths, as segments; braces are expanded, so that each walks from its own base folder. */
+/**
+ * Compiles patterns to segments of absolute paths. Braces are expanded, so that each alternative walks from its own
+ * base folder.
+ */
 export function compileGlobs(patterns: readonly string[]): Segment[][] {
   return patterns.flatMap(pattern => expandBraces(pattern)).map(pattern => compile(resolve(pattern)))
 }
@@ -30,7 +33,10 @@ function compile(pattern: string): Segment[] {
   })
 }
 
-/** Names and patterns come from anybody: picomatch says what a pattern means, as a regular expression, and never runs it. */
+/**
+ * Builds a test for untrusted patterns: picomatch only translates the pattern to a regular expression, which Pattern
+ * runs safely.
+ */
 function matcher(glob: string, options: picomatch.PicomatchOptions): (text: string) => boolean {
   const { source, flags } = picomatch.makeRe(glob, options)
   try {
@@ -41,7 +47,7 @@ function matcher(glob: string, options: picomatch.PicomatchOptions): (text: stri
   }
 }
 
-/** What is wrong with `patterns`, or undefined. */
+/** The error in `patterns`; undefined if they are valid. */
 export function globFault(patterns: readonly string[]): string | undefined {
   try {
     compileGlobs(patterns)
@@ -52,7 +58,7 @@ export function globFault(patterns: readonly string[]): string | undefined {
   }
 }
 
-/** `a{b,c}` is `ab` and `ac`, `{1..3}` is 1, 2 and 3. Anything else in braces stays. */
+/** Expands `a{b,c}` to `ab` and `ac`, `{1..3}` to 1, 2 and 3. Other braces are literal. */
 export function expandBraces(pattern: string): string[] {
   for (let open = pattern.indexOf('{'); open >= 0; open = pattern.indexOf('{', open + 1)) {
     if (pattern[open - 1] === '\\') continue
@@ -70,7 +76,7 @@ export function expandBraces(pattern: string): string[] {
   return [pattern]
 }
 
-/** The comma-separated items of the group that opens at `open`, or undefined when it does not close. */
+/** The comma-separated items of the group that opens at `open`; undefined if it does not close. */
 function readGroup(pattern: string, open: number): { items: string[]; end: number } | undefined {
   const items: string[] = []
   let depth = 0
@@ -90,7 +96,7 @@ function readGroup(pattern: string, open: number): { items: string[]; end: numbe
   return undefined
 }
 
-/** `1..3` or `01..12` as its numbers, padded as the first of them; `a..c` as its letters. */
+/** The numbers of `1..3` or `01..12`, padded like the first one, or the letters of `a..c`. */
 function range(text: string): string[] | undefined {
   const match = /^(\d{1,9}|[a-zA-Z])\.\.(\d{1,9}|[a-zA-Z])$/.exec(text)
   if (!match) return undefined
@@ -107,7 +113,7 @@ function range(text: string): string[] | undefined {
   })
 }
 
-/** How `path`, absolute, relates to `segments`. */
+/** How the absolute `path` relates to `segments`. */
 export function matchPath(path: string, segments: readonly Segment[]): GlobMatch {
   return matchParts(path.split('/').slice(1), 0, segments, 0)
 }
@@ -126,8 +132,7 @@ function matchParts(parts: readonly string[], p: number, segments: readonly Segm
 }
 
 /**
- * A test whether files of this path are read. With `links`, also by another path to the folder that a pattern begins
- * with.
+ * A test for the paths of selected files. With `links`, it also accepts the resolved path of a pattern's base folder.
  */
 export function compileReads(
   include: readonly string[],
@@ -147,7 +152,7 @@ export function compileReads(
     })
 }
 
-/** The folder that everything a pattern matches is in. */
+/** The base folder of everything a pattern matches. */
 function literalFolder(segments: readonly Segment[]): string {
   const first = segments.findIndex((segment, i) => typeof segment !== 'string' || i === segments.length - 1)
   return `/${segments.slice(0, first).join('/')}`
@@ -157,7 +162,7 @@ export function matchName(segment: string | ((name: string) => boolean), name: s
   return typeof segment === 'string' ? segment === name : segment(name)
 }
 
-/** A test of paths against `exclude`: a pattern without a slash is about the file's name, others about the path. */
+/** A test of paths against `exclude`. A pattern without a slash applies to the file's name, others to the path. */
 export function compileExclude(patterns: readonly string[]): (path: string, name: string) => boolean {
   const options = { posix: true, nonegate: true, dot: true }
   const all = patterns.flatMap(pattern => expandBraces(pattern))

@@ -5,10 +5,10 @@ import { type FileSystems, fileSystems } from '../../../lib/files/remote/file-sy
 import { type Entry, readdirSync, statSync } from '../../../lib/files/remote/guarded-fs.js'
 import { ANY_DEPTH, compileGlobs, matchName, type Segment } from './glob.js'
 
-/** Folders that are read for one pattern. A pattern that needs more gets no warning. */
+/** Maximum number of folders read per pattern. A pattern that needs more gets no warning. */
 const MAX_FOLDERS = 1000
 
-/** Patterns of `include` that name a folder, or nothing that is there now. */
+/** Warns of `include` patterns that match a folder, or no file at the moment. */
 export function includeWarnings(include: readonly string[], systems = fileSystems): OptionWarning[] {
   return include.flatMap((pattern, i) => {
     const message = warningOf(pattern, systems)
@@ -17,7 +17,7 @@ export function includeWarnings(include: readonly string[], systems = fileSystem
 }
 
 function warningOf(pattern: string, systems: FileSystems): string | undefined {
-  // It is refused by itself.
+  // It is refused separately.
   if (pattern.startsWith('~')) return undefined
   let globs: Segment[][]
   try {
@@ -36,7 +36,7 @@ function warningOf(pattern: string, systems: FileSystems): string | undefined {
 
 type Match = 'file' | 'folder' | 'nothing' | 'unknown'
 
-/** The best that matches; unknown: it is not permitted to look, or there is too much. */
+/** The best match; unknown: there is no permission, or too much to search. */
 function find(segments: readonly Segment[], systems: FileSystems): Match {
   const steps = [{ folder: '/', at: 0 }]
   let best: Match = 'nothing'
@@ -44,7 +44,7 @@ function find(segments: readonly Segment[], systems: FileSystems): Match {
     const { folder, at } = step
     const segment = segments[at]!
     const isLast = at === segments.length - 1
-    // Nobody has asked whether it answers.
+    // It is unknown whether this mount responds.
     const literal = typeof segment === 'string' ? join(folder, segment) : folder
     if (systems.mountOf(literal) !== undefined) return 'unknown'
     const names: readonly (string | Entry)[] | undefined =

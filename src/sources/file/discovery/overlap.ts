@@ -4,7 +4,7 @@ import { existsSync } from '../../../lib/files/remote/guarded-fs.js'
 import { Saved } from '../saved.js'
 import { compileExclude, compileGlobs, matchPath } from './glob.js'
 
-/** The files that `include` and `exclude` name, and of which another source has read something. */
+/** The files selected by `include` and `exclude` that another source has started to read. */
 export function filesOfAnother(
   { include, exclude }: { readonly include: readonly string[]; readonly exclude: readonly string[] },
   saved: unknown,

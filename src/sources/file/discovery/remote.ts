@@ -5,14 +5,14 @@ import type { Clock } from '../../../lib/time.js'
 import { formatDuration } from '../../../lib/units.js'
 
 /**
- * The remote file systems that a source reads from. While one of them does not answer, nothing of it is touched: the calls of a source
- * are mostly synchronous, and one that does not return would stop the whole process.
+ * The remote file systems of a source. While one does not respond, no file on it is accessed: most calls of a source
+ * are synchronous, and one that does not return would block the whole process.
  */
 export class Remote {
   readonly #fileSystems: FileSystems
   readonly #log: Logger
   readonly #clock: Clock
-  /** Mounts that do not answer, and since when. */
+  /** Mounts that do not respond, and since when. */
   readonly #silent = new Map<string, number>()
   #met = new Set<string>()
 
@@ -22,7 +22,7 @@ export class Remote {
     this.#clock = clock
   }
 
-  /** File systems that do not answer now. */
+  /** Number of file systems that do not respond now. */
   get silent(): number {
     return this.#silent.size
   }
@@ -31,7 +31,7 @@ export class Remote {
     return this.#fileSystems.mountOf(path) !== undefined
   }
 
-  /** Whether `path` may be touched now. Asks its file system. */
+  /** Checks whether the file system of `path` responds, so that it may be accessed. */
   async answers(path: string): Promise<boolean> {
     const mount = this.#fileSystems.mountOf(path)
     if (mount === undefined) return true
@@ -50,7 +50,7 @@ export class Remote {
     return answers
   }
 
-  /** What `look` finds; undefined: a file system does not answer any more. */
+  /** The result of `look`; undefined if a file system stopped responding. */
   async unlessSilent<T>(look: () => Promise<T> | T): Promise<T | undefined> {
     try {
       return await look()
@@ -61,17 +61,17 @@ export class Remote {
     }
   }
 
-  /** Whether `path` is in a file system that did not answer when it was asked last. */
+  /** Whether the file system of `path` did not respond at the last check. */
   isSilent(path: string): boolean {
     return this.#fileSystems.silentAt(path) !== undefined
   }
 
-  /** A call about `path` that another thread makes. Rejects when the file system stops to answer meanwhile. */
+  /** Makes a call about `path` in another thread. Rejects if the file system stops responding. */
   runInTime<T>(path: string, call: () => Promise<T>): Promise<T> {
     return this.#fileSystems.runInTime(path, call)
   }
 
-  /** All that is read was asked for once: file systems that were not among it are gone. */
+  /** Called after all paths were checked: forgets file systems that are no longer used. */
   forgetOthers(): void {
     for (const mount of this.#silent.keys()) if (!this.#met.has(mount)) this.#silent.delete(mount)
     this.#met = new Set()

@@ -6,19 +6,19 @@ import { statSync, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Slices } from '../slices.js'
 
-/** After the system refused a watch, none is asked for during this time. */
+/** After the system refused a watch, no watch is requested for this long. */
 const REFUSED_MS = 60_000
 
-/** `name` in `folder` changed, or came or went (`rename`). */
+/** `name` in `folder` was modified (`change`), or created or removed (`rename`). */
 export type OnHint = (folder: string, type: 'change' | 'rename', name: string) => void
 
 interface Watch {
   readonly watcher: FSWatcher
-  /** The folder that is watched: one that was made again under the same name is another. */
+  /** Identifies the watched folder, which may be replaced by another one of the same name. */
   readonly folder: string
 }
 
-/** Watches folders. Its notices are hints: it may miss any change, and the next sweep finds it. */
+/** Watches folders. Its notifications are hints: it may miss any change, which the next sweep finds. */
 export class Watches {
   readonly #log: Logger
   readonly #clock: Clock
@@ -45,14 +45,14 @@ export class Watches {
   }
 
   /**
-   * Watches exactly these folders; for one that is missing, the nearest above it that is there. True when there were
-   * new ones: there is no notice of what happened in them before.
+   * Watches exactly these folders; instead of a missing folder, its nearest existing parent. Returns true if there are
+   * new watches, because earlier changes were not reported.
    */
   async sync(folders: Iterable<string>, slices: Slices): Promise<boolean> {
     const wanted = new Map<string, string>()
     for (let folder of folders) {
       if (slices.due) await slices.pause()
-      // It would notice changes by this machine only, and setting it could wait for a server without end.
+      // On a remote folder, a watch reports only changes by this machine, and creating it could block indefinitely.
       if (this.#isRemote(folder)) continue
       for (;;) {
         if (wanted.has(folder)) break
@@ -81,7 +81,7 @@ export class Watches {
     return added
   }
 
-  /** False: the system refuses. */
+  /** Returns false if the system refuses the watch. */
   #add(folder: string, identity: string): boolean {
     try {
       const watcher = this.#watch(folder, { persistent: false }, (type, name) => {

@@ -1,13 +1,13 @@
 import type { Tailer } from './tailer.js'
 
 export interface HeldOptions {
-  /** The file may have more to read. */
+  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
-  /** It is not to be read for now. */
+  /** Called when the file must not be read for now. */
   onForget(tailer: Tailer): void
 }
 
-/** Files that are not to be read before what had their names was looked for. */
+/** Files that must not be read until the search for earlier files with their names is over. */
 export class Held {
   readonly #options: HeldOptions
   readonly #tailers = new Set<Tailer>()
@@ -20,7 +20,7 @@ export class Held {
     return this.#tailers.size
   }
 
-  /** A copy, for those that are held now. */
+  /** A copy of the files that are held now. */
   get now(): readonly Tailer[] {
     return [...this.#tailers]
   }
@@ -30,7 +30,7 @@ export class Held {
     tailer.held = true
   }
 
-  /** The same of one that may be in the queue already. */
+  /** Holds a file that may already be in the queue. */
   takeBack(tailer: Tailer): void {
     if (!tailer.isNew || tailer.reading || tailer.held) return
     this.#options.onForget(tailer)

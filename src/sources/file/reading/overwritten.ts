@@ -4,8 +4,8 @@ import type { Slices } from '../slices.js'
 import type { Tailer } from './tailer.js'
 
 /**
- * Finds open files that were truncated before they were read to their end. While a destination takes nothing, no read
- * notices it, and each further rotation would leave another copy that nobody knows of.
+ * Finds open files that were truncated before they were read to their end. While a destination is blocked, no read
+ * detects this, and each further rotation would leave another unknown copy.
  */
 export async function findOverwritten(
   tailers: Iterable<Tailer>,
@@ -19,7 +19,7 @@ export async function findOverwritten(
       else tailer.learnHead()
     } catch (error) {
       unlessSilent(error)
-      // The next read fails as well, and is reported.
+      // The next read fails as well and is reported.
     }
   }
 }
@@ -29,7 +29,7 @@ function isOverwritten(tailer: Tailer): boolean {
   if (fd === undefined || reading || copy) return false
   const { size: now } = fstatSync(fd)
   if (now < at) return true
-  // What was read to its end is compared when it is read on.
+  // A file that was read to its end is compared at the next read.
   if (now === at && now === size) return false
   const { head, tail } = tailer.sought
   const holds =

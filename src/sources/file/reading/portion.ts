@@ -2,9 +2,9 @@ import type { LineSplitter } from '../../../lib/lines/line-splitter.js'
 
 const EMPTY = Buffer.alloc(0)
 
-/** The part of a file that is being read, into room that its splitter gives. */
+/** The part of a file that is being read, in memory of its splitter. */
 export class Portion {
-  /** Whether a read is under way in another thread. */
+  /** Whether a read is in progress in another thread. */
   reading = false
   room: Buffer = EMPTY
   #splitter: LineSplitter | undefined
@@ -15,7 +15,7 @@ export class Portion {
     return this.room
   }
 
-  /** Whether the room is still the splitter's. */
+  /** Whether the memory belongs to this splitter. */
   isOf(splitter: LineSplitter): boolean {
     return this.#splitter === splitter
   }

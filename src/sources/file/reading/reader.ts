@@ -10,12 +10,12 @@ import type { Tailer } from './tailer.js'
 import { hasMore, Unfinished } from './unfinished.js'
 import { Waker } from './waker.js'
 
-/** Portions of one file in a row while others wait: a huge backlog does not keep the rest from being read. */
+/** Portions of a file in a row while others wait, so that a huge backlog does not block them. */
 const SHARE = 4
-/** Hints about appends are gathered this long: many small appends become one read. */
+/** How long append hints are collected, so that many small appends become one read. */
 const GATHER_MS = 10
 const IDLE_MS = 3_600_000
-/** At the end of the daemon, a line that grew within this time is taken to be in the middle of being written. */
+/** At the end of the daemon, a line that grew within this time is assumed to be incomplete. */
 const QUIET_MS = 250
 
 export interface ReaderOptions {
@@ -23,19 +23,19 @@ export interface ReaderOptions {
   readonly problems: PathProblems
   readonly splitting: Splitting
   readonly remote: Remote
-  /** How long a file that was renamed must be quiet before its unfinished line is delivered. */
+  /** How long a renamed file must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
   /** Whether the run ends because the source is stopped. */
   isStopped(): boolean
-  /** Whether unfinished lines are to be delivered then. */
+  /** Whether unfinished lines are delivered at the stop. */
   finishesLines(): boolean
-  /** Open files that the next start could not find. */
+  /** The open files that the next start could not find. */
   unfindable(): Promise<Tailer[]>
-  /** What is left of a file that is gone can't be delivered. */
+  /** Called when the rest of a removed file cannot be delivered. */
   onLost(tailer: Tailer): void
-  /** Opens the file if it is not; false when it cannot be read now. */
+  /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
-  /** The file holds something else than what was read of it. */
+  /** Called when the file no longer contains what was read from it. */
   onTruncated(tailer: Tailer): void
   /** Whether there are files that will be ready soon. */
   areHeld(): boolean
@@ -47,16 +47,16 @@ interface Reading {
 }
 
 /**
- * Reads the files that have more, in turns, and sends their batches. The next portion is being read while a batch is
- * on its way. Invariants: one portion is under way at a time; batches of a file go out in the order of its bytes;
- * every batch made is sent, or given back when the run ends before that.
+ * Reads files with new data in turns, and sends their batches. Reads the next portion while a batch is being sent.
+ * Invariants: one portion is in progress at a time. Batches of a file are sent in the order of its bytes. Every batch
+ * is sent, or given back if the run ends before.
  */
 export class Reader {
   readonly #options: ReaderOptions
   readonly #slices: Slices
   readonly #waker = new Waker()
   #queue: Tailer[] = []
-  /** Portions that the first of the queue had in a row. */
+  /** Portions in a row of the first file in the queue. */
   #turns = 0
   #reading: Reading | undefined
   #outbox: EventBatch[] = []
@@ -64,9 +64,9 @@ export class Reader {
   readonly #hinted = new Set<Tailer>()
   #gatherUntil = 0
   #failure: Error | undefined
-  /** What is sent is given back: the time to deliver is over. */
+  /** The time to deliver is over, and sent batches are given back. */
   #givenUp = false
-  /** Lets go of a batch that waits for room. */
+  /** Abandons a batch that waits for room. */
   #leave: (() => void) | undefined
 
   constructor(options: ReaderOptions) {
@@ -75,7 +75,7 @@ export class Reader {
     this.#unfinished = new Unfinished({ ...options, onReady: tailer => this.ready(tailer) })
   }
 
-  /** The file may have more to read. */
+  /** Queues a file that may have more to read. */
   ready(tailer: Tailer): void {
     if (tailer.queued || tailer.held) return
     if (tailer.failed === 'silent') tailer.failed = undefined
@@ -84,7 +84,7 @@ export class Reader {
     this.#waker.wake()
   }
 
-  /** The same, from a watch: acted upon a moment later. */
+  /** Queues a file reported by a watch, after a short delay. */
   hint(tailer: Tailer): void {
     if (tailer.queued || this.#hinted.has(tailer)) return
     if (this.#hinted.size === 0) this.#gatherUntil = this.#options.clock.now() + GATHER_MS
@@ -92,29 +92,29 @@ export class Reader {
     if (this.#hinted.size === 1) this.#waker.wake()
   }
 
-  /** Puts files that became ready together in order. */
+  /** Sorts files that became ready together. */
   sort(compare: (a: Tailer, b: Tailer) => number): void {
     this.#queue.sort(compare)
   }
 
-  /** The run ends with this error, as soon as the portion under way is there. */
+  /** Ends the run with this error after the current portion. */
   fail(error: Error): void {
     this.#failure ??= error
     this.#leave?.()
     this.#waker.wake()
   }
 
-  /** Files that were held may not be any more. */
+  /** Wakes the run because files that were held may be ready. */
   look(): void {
     this.#waker.wake()
   }
 
-  /** A batch came back after the source was stopped. */
+  /** Called when a batch was given back after the source was stopped. */
   giveUp(): void {
     this.#givenUp = true
   }
 
-  /** Sends what is left of a line that nothing more will come for. */
+  /** Sends the rest of a last line that will not continue. */
   finish(tailer: Tailer, out: Output): void {
     this.#post(tailer.flush(out))
     this.#waker.wake()
@@ -126,7 +126,7 @@ export class Reader {
     this.#drop(tailer)
   }
 
-  /** Until the signal aborts; without `follow` until every file is read to its end. */
+  /** Runs until the signal aborts; without `follow` until every file is read to its end. */
   async run(out: Output, signal: AbortSignal, follow: boolean): Promise<void> {
     const onAbort = () => {
       this.#leave?.()
@@ -162,7 +162,7 @@ export class Reader {
     }
   }
 
-  /** Files that the next start could not find are read to their end, and their last line is delivered as it is. */
+  /** Reads files that the next start could not find to their end, and delivers their last line as it is. */
   async #readOutGone(out: Output): Promise<void> {
     await this.#take(out)
     for (const tailer of await this.#options.unfindable()) {
@@ -173,7 +173,7 @@ export class Reader {
       try {
         await this.#readOut(tailer, out)
       } catch (error) {
-        // The next start finds out what became of it.
+        // The next start determines its state.
         if (error instanceof SilentFileSystem) continue
         this.#options.problems.failed(tailer.path, 'read', error)
       }
@@ -193,11 +193,11 @@ export class Reader {
     }
   }
 
-  /** Sends the unfinished lines that nobody is writing. There is no time to wait for room: they are few and short. */
+  /** Sends unfinished lines that are not being written. Does not wait for room, because they are few and short. */
   #finishQuiet(out: Output): void {
     const before = this.#options.clock.now() - QUIET_MS
     for (const tailer of this.#unfinished.tailers) {
-      // What was read before it and cannot be sent any more is read again: then so is this.
+      // If earlier lines can no longer be sent, they are read again, and so is this one.
       const blocked = tailer.queued || this.#outbox.some(({ origin }) => origin === tailer.origin)
       if (blocked || tailer.growth.at > before || hasMore(tailer) !== false) continue
       const batch = tailer.flush(out)
@@ -205,7 +205,7 @@ export class Reader {
     }
   }
 
-  /** The portion under way becomes a batch. */
+  /** Turns the current portion into a batch. */
   async #take(out: Output): Promise<void> {
     const reading = this.#reading
     if (!reading) return
@@ -228,7 +228,7 @@ export class Reader {
       this.#slices.restart()
       return length
     }
-    // Reads that need no waiting must not keep everything else waiting.
+    // Reads that return synchronously must not block the event loop.
     if (this.#slices.due) await this.#slices.pause()
     return result
   }
@@ -239,7 +239,7 @@ export class Reader {
     this.#options.problems.over(tailer.path)
   }
 
-  /** It is tried again when the next sweep finds it. */
+  /** Handles a failed read. It is retried when the next sweep finds the file. */
   #failed(tailer: Tailer, error: unknown): void {
     if (error instanceof SilentFileSystem) {
       this.#postpone(tailer)
@@ -250,7 +250,7 @@ export class Reader {
     this.#drop(tailer)
   }
 
-  /** Its file system does not answer: the sweep that finds it again comes after the answer. */
+  /** Its file system does not respond. A sweep finds the file again after it does. */
   #postpone(tailer: Tailer): void {
     tailer.failed = 'silent'
     this.#drop(tailer)
@@ -267,7 +267,7 @@ export class Reader {
     if (batch) this.#outbox.push(batch)
   }
 
-  /** Starts to read the next portion of the file whose turn it is. */
+  /** Starts reading the next portion of the next file. */
   #begin(out: Output): void {
     this.#gather()
     let waiting = 0
@@ -303,7 +303,7 @@ export class Reader {
         this.#failed(tailer, error)
       }
     }
-    // They cannot all wait for each other. Should it ever happen, the first one continues.
+    // Not all files can wait for each other. If this happens nevertheless, the first one continues.
     if (waiting > 0 && this.#queue.length <= waiting) this.#queue[0]!.after = undefined
   }
 

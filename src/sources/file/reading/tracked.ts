@@ -1,53 +1,53 @@
 import { type Identity, keyOf } from '../identity.js'
 import type { Copy } from '../rotation/copy.js'
 
-/** Which file it is that is read, where it is, and what is to be done first. */
+/** The identity and location of a file, and its state in the search for rotated files. */
 export class Tracked {
-  /** What it is known by: its device and inode, while they are its own. */
+  /** Identifies the file: its device and inode, while they are its own. */
   key = ''
   birth = 0n
-  /** Where the file is now, as far as known. */
+  /** Last known path of the file. */
   path = ''
-  /** The name that led to it last. */
+  /** The name under which it was last found. */
   found = ''
   /** The path without symbolic links. */
   target = ''
-  /** The size when it was last looked at. */
+  /** Last known size. */
   size = 0
-  /** The largest size that was seen while the file surely held what was read of it. */
+  /** The largest size seen while the file certainly contained what was read from it. */
   sureSize = 0
-  /** The time of its last change, at the last sweep, in nanoseconds. */
+  /** Modification time at the last sweep, in nanoseconds. */
   changedAt = 0n
-  /** Since when it has not been found under a name that is to be read, and has not grown. */
+  /** Since when it has not been found under a matching name and has not grown. */
   awaySince: number | undefined
-  /** The number of the sweep that found it last. */
+  /** The number of the sweep that last found it. */
   seen = 0
-  /** In the reader's queue. */
+  /** Whether it is in the reader's queue. */
   queued = false
-  /** The file that this one took the name of: its rest comes first. */
+  /** The file whose name this one took, and whose rest comes first. */
   after: Tracked | undefined
-  /** What it is read from when it is gone itself. */
+  /** The copy that is read after the file itself is gone. */
   copy: Copy | undefined
-  /** The device and inode of the copy that it was read from, when that was renamed. */
+  /** Device and inode of the copy that was read, after it was renamed. */
   copyKey: string | undefined
-  /** Not to be read before the one that had its name was looked for. */
+  /** Whether reading must wait for the search for the former file with this name. */
   held = false
-  /** Of one whose file was truncated: when that still held what was read, wall clock in milliseconds. */
+  /** After a truncation: when the file still contained what was read, wall clock in milliseconds. */
   truncatedSince: number | undefined
-  /** Of the same: its copies were looked for. */
+  /** After a truncation: whether copies were searched for. */
   wasSought = false
-  /** That the rest of it is lost was reported. */
+  /** Whether the loss of the rest was reported. */
   isReported = false
-  /** What failed when it was last tried. `silent`: its file system did not answer. */
+  /** What failed last. `silent`: the file system did not respond. */
   failed: 'open' | 'read' | 'silent' | undefined
-  /** When it was found under another name than before. */
+  /** When it was found under another name. */
   movedAt = Number.NEGATIVE_INFINITY
 
   constructor(path: string, stat: Identity) {
     this.setFile(path, stat)
   }
 
-  /** It is this file from now on. */
+  /** Associates the tailer with a file. */
   setFile(path: string, stat: Identity): void {
     this.key = keyOf(stat)
     this.birth = stat.birthtimeNs
@@ -58,12 +58,12 @@ export class Tracked {
     this.sureSize = 0
   }
 
-  /** When the file gets shorter, what was seen of it is still missing. */
+  /** If the file shrinks, the bytes seen before are still missing, so the size never decreases. */
   sees(size: number): void {
     this.size = Math.max(this.size, size)
   }
 
-  /** Whether it comes after `other`, or after one that does. */
+  /** Whether it comes after `other`, directly or not. */
   waitsFor(other: Tracked): boolean {
     for (let before: Tracked | undefined = this; before; before = before.after) if (before === other) return true
     return false

@@ -3,28 +3,30 @@ import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Tailer } from './tailer.js'
 
-/** All unfinished lines of a source together; beyond it the first ones are given up, and read again later. */
+/**
+ * Limit for all unfinished lines of a source. Beyond it, the first ones are dropped from memory and read again later.
+ */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 
-/** What is unfinished in a file system that does not answer is looked at again after this time. */
+/** When unfinished lines on a file system that does not respond are checked again. */
 const SILENT_MS = 1000
 
 export interface UnfinishedOptions {
   readonly clock: Clock
   readonly splitting: Splitting
-  /** How long a file that was renamed must be quiet before its unfinished line is delivered. */
+  /** How long a renamed file must be quiet before its unfinished line is delivered. */
   readonly rotateWaitMs: number
-  /** The file has more to read. */
+  /** Called when the file has more to read. */
   onReady(tailer: Tailer): void
 }
 
-/** The files that were read to their end, and have a part of a line or of an event there. */
+/** The files that were read to their end and have an unfinished line or event there. */
 export class Unfinished {
   readonly #options: UnfinishedOptions
-  /** With the size of that part. */
+  /** Sizes of the unfinished parts. */
   readonly #tailers = new Map<Tailer, number>()
   #bytes = 0
-  /** None is due before. */
+  /** The earliest due time. */
   #dueAt = Number.POSITIVE_INFINITY
 
   constructor(options: UnfinishedOptions) {
@@ -39,7 +41,7 @@ export class Unfinished {
     return this.#dueAt
   }
 
-  /** A file was read to its end. */
+  /** Registers a file that was read to its end. */
   note(tailer: Tailer): void {
     this.#setBytes(tailer, tailer.pending)
     if (tailer.pending === 0 && !tailer.growth.parked) this.#tailers.delete(tailer)
@@ -56,7 +58,9 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /** Keeps the memory bounded: false when it cannot. Only a file that may not be found again has its line cut for that. */
+  /**
+   * Limits memory; returns false if it cannot. Only a file that may not be found again has its line divided for this.
+   */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true
@@ -67,7 +71,7 @@ export class Unfinished {
     return this.#bytes <= MAX_PENDING_BYTES
   }
 
-  /** When what is unfinished is delivered as it is. */
+  /** When the unfinished part is delivered as it is. */
   #dueAtOf(tailer: Tailer): number {
     const { splitting, rotateWaitMs } = this.#options
     const { growth, inLine, origin, path, movedAt } = tailer
@@ -79,7 +83,7 @@ export class Unfinished {
     )
   }
 
-  /** Those that waited long enough for their end, or all: what is unfinished is to be delivered as it is. */
+  /** The files whose unfinished part is due, or all of them. */
   *due(all: boolean): Iterable<Tailer> {
     const { clock, onReady } = this.#options
     const now = clock.now()
@@ -97,7 +101,7 @@ export class Unfinished {
         continue
       }
       this.forget(tailer)
-      // One that has more to read is noted again when its end is reached.
+      // A file with more to read is registered again when its end is reached.
       if (more) {
         tailer.growth.parked = undefined
         onReady(tailer)
@@ -106,13 +110,16 @@ export class Unfinished {
   }
 }
 
-/** Whether the file grew, and nobody said so: no folder can be watched everywhere. Undefined: its file system does not answer. */
+/**
+ * Whether the file grew without a notification, since not every folder can be watched. Undefined if its file system
+ * does not respond.
+ */
 export function hasMore(tailer: Tailer): boolean | undefined {
   try {
     return tailer.isOpen && tailer.left() !== 0
   } catch (error) {
     if (error instanceof SilentFileSystem) return undefined
-    // The next sweep finds out, and logs it.
+    // The next sweep detects and logs the cause.
     return false
   }
 }

@@ -1,6 +1,6 @@
 import { after } from '../../../lib/time.js'
 
-/** One waits, others wake it. A call that comes before the wait is not lost. */
+/** Lets one caller wait until others wake it. A call of `wake` before the wait is not lost. */
 export class Waker {
   #woken = false
   #resume: (() => void) | undefined
@@ -10,7 +10,7 @@ export class Waker {
     this.#resume?.()
   }
 
-  /** Resolves after `ms`, or as soon as somebody calls `wake`. */
+  /** Resolves after `ms`, or when `wake` is called. */
   wait(ms: number): Promise<void> {
     return new Promise(resolve => {
       const done = () => {

@@ -5,46 +5,49 @@ import { type Fingerprint, fingerprint, keyOf, same } from '../identity.js'
 import type { PathProblems } from '../path-problems.js'
 import { Inflated } from './inflated.js'
 
-/** A gzip file in a folder, and what is known of it. */
+/** A gzip file in a folder, with what is known about it. */
 export interface Candidate {
-  /** Where it was found last. */
+  /** Last known path. */
   path: string
-  /** Its device and inode. */
+  /** Device and inode. */
   readonly key: string
-  /** In nanoseconds since the epoch. */
+  /** Nanoseconds since the epoch. */
   readonly changedAt: bigint
-  /** The uncompressed size, of the last member, modulo 4 GiB. */
+  /** The uncompressed size of the last member, modulo 4 GiB. */
   readonly size: number
   /** The checksum of the last member. */
   readonly crc: number
   /** The first uncompressed bytes. */
   readonly first: Buffer
-  /** Those it is a copy of no one of. */
+  /** Keys of files that it is not a copy of. */
   readonly not: Set<string>
-  /** The one it turned out to be the copy of. */
+  /** Key of the file that it is the copy of. */
   owner: string | undefined
-  /** It has what was read of a file that is known by so many first bytes, and no more: it is of none that is known by fewer. */
+  /**
+   * Length of the head of an open file whose content it contains completely. It is not a copy of a file with a shorter
+   * head.
+   */
   spoken: number
-  /** Nothing is left to be read of it. */
+  /** Whether it was read completely. */
   over: boolean
 }
 
-/** What `read` answers when it is still on its way to what is to be read. */
+/** The result of `read` while it is still skipping to the requested offset. */
 export const ON_THE_WAY = -1
-/** Work done for one portion, in bytes: others wait for no more than that. */
+/** Maximum work per portion, in bytes, so that others do not wait longer. */
 const BUDGET = 1024 * 1024
-/** Copies that are inflated at the same time. */
+/** Maximum number of copies inflated at the same time. */
 const MAX_INFLATED = 16
 
-/** Room for those that are being inflated: each takes a descriptor and some memory. */
+/** Slots for copies being inflated, each of which takes a descriptor and memory. */
 export class Slots {
   free = MAX_INFLATED
 }
 
 /**
- * The rest of a file that is gone, in one of the copies that may be compressed ones of it. Positions are those in the
- * uncompressed bytes. Invariants: bytes are given out only behind those whose fingerprint is the one asked for; a copy
- * in which they are others is left for the next; a portion takes a bounded time and memory.
+ * Reads the rest of a missing file from one of its potential compressed copies. Positions refer to uncompressed bytes.
+ * Invariants: bytes are returned only if those before them have the requested fingerprint; otherwise the next copy is
+ * tried. A portion takes bounded time and memory.
  */
 export class Copy {
   readonly #candidates: Candidate[]
@@ -52,12 +55,12 @@ export class Copy {
   readonly #problems: PathProblems
   readonly #slots: Slots
   #inflated: Inflated | undefined
-  /** Where nothing comes behind any more. */
+  /** The end of the content, when known. */
   #end: number | undefined
-  /** Its file has another name by now, or none, or it is none of the candidates: it is to be looked for again. */
+  /** The file was renamed or removed, or none of the candidates matches: search again. */
   isLost = false
 
-  /** `candidates`: the likeliest first. `key`: what the file is known by. */
+  /** `candidates`: the most likely first. `key`: identifies the missing file. */
   constructor(candidates: Candidate[], key: string, problems: PathProblems, slots: Slots) {
     this.#candidates = candidates
     this.#key = key
@@ -65,45 +68,45 @@ export class Copy {
     this.#slots = slots
   }
 
-  /** The copy that is read, or may be the one. */
+  /** Path of the current candidate. */
   get path(): string | undefined {
     return this.#candidates[0]?.path
   }
 
-  /** The device and inode of that. */
+  /** Device and inode of the current candidate. */
   get key(): string | undefined {
     return this.#candidates[0]?.key
   }
 
-  /** Whether it is known which copy it is. */
+  /** Whether the right copy has been determined. */
   get isFound(): boolean {
     return this.#candidates[0]?.owner === this.#key
   }
 
-  /** When that was last changed. */
+  /** Modification time of the current candidate. */
   get changedAt(): bigint {
     return this.#candidates[0]?.changedAt ?? 0n
   }
 
-  /** What the file is known by from now on. */
+  /** Changes the key of the missing file. */
   belongTo(key: string): void {
     for (const one of this.#candidates) if (one.owner === this.#key) one.owner = key
     this.#key = key
   }
 
-  /** Whether it is to be read when another copy has come to its end. */
+  /** Whether it waits for another copy to be read completely. */
   get waits(): boolean {
     return !this.#inflated && this.#slots.free <= 0 && this.#candidates.length > 0
   }
 
-  /** Whether nothing comes behind the offset `at`. */
+  /** Whether `at` is the end of the content. */
   endsAt(at: number): boolean {
     return this.#end !== undefined && at >= this.#end
   }
 
   /**
-   * Fills `before` with the bytes before the offset `at`, and `room` with those behind it: how many bytes that are, or
-   * ON_THE_WAY. `tail` is what `before` must be.
+   * Fills `before` with the bytes before offset `at`, which must match `tail`, and `room` with those after it. Returns
+   * the number of bytes, or ON_THE_WAY.
    */
   async read(before: Buffer, room: Buffer, at: number, tail: Fingerprint): Promise<number> {
     const candidate = this.#candidates[0]
@@ -148,7 +151,7 @@ export class Copy {
     return this.#inflated
   }
 
-  /** It is not the one: on to the next. */
+  /** Rejects a candidate and continues with the next one. */
   #refuse(candidate: Candidate): number {
     candidate.not.add(this.#key)
     if (candidate.owner === this.#key) candidate.owner = undefined
@@ -162,7 +165,7 @@ export class Copy {
     return ON_THE_WAY
   }
 
-  /** What is read after this is read from the beginning. Not while a read is under way. */
+  /** Releases the inflater; a later read starts at the beginning. Do not call during a read. */
   close(): void {
     if (!this.#inflated) return
     this.#slots.free++

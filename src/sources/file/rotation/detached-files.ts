@@ -15,28 +15,28 @@ import type { Sibling } from './siblings.js'
 
 export interface DetachedFilesOptions {
   readonly context: SourceContext
-  /** How long a file that is away is watched for more. */
+  /** How long a missing file is kept open and watched for growth. */
   readonly rotateWaitMs: number
   readonly saved: Saved
   readonly problems: PathProblems
   readonly births: BirthTimes
   readonly rotated: Rotated
   readonly losses: Losses
-  /** The file may have more to read. */
+  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
-  /** Nothing more will come: what is left of its last line goes out. */
+  /** Called when no more bytes will come: the rest of the last line is delivered. */
   onEnd(tailer: Tailer): void
-  /** Opens the file if it is not; false when it cannot be read now. */
+  /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
-  /** What is left of the file, which is closed and gone, is read from a copy; false when that cannot be read. */
+  /** Continues reading a closed, missing file in a copy; false if that cannot be read. */
   readOn(tailer: Tailer, place: Sibling | Copy): boolean
   forget(tailer: Tailer): void
 }
 
 /**
- * Files that no name leads to any more which is to be read: renamed, deleted, compressed, or excluded by now. Invariants: one is
- * read on while it grows, and released when it has been quiet for a while, is read to its end, and all of it is settled.
- * Outside of the patterns only the rest of a file is read that was inside, never another file with its inode.
+ * Files without a matching name: renamed, deleted, compressed, or excluded. Invariants: a file is read while it grows,
+ * and released when it has been quiet for a while, is read to its end, and all of it is settled. Outside the patterns,
+ * only the rest of a file that matched before is read, never another file with its inode.
  */
 export class DetachedFiles {
   readonly #options: DetachedFilesOptions
@@ -45,7 +45,7 @@ export class DetachedFiles {
     this.#options = options
   }
 
-  /** Those of the open files that the next start could not find: they have no name any more, or one in another folder. */
+  /** The open files that the next start could not find: they have no name, or a name in another folder. */
   async unfindable(tailers: Iterable<Tailer>, slices: Slices): Promise<Tailer[]> {
     const sought = new Map<string, Tailer>()
     for (const tailer of tailers) {
@@ -68,12 +68,12 @@ export class DetachedFiles {
     try {
       return leadsTo(path, key)
     } catch {
-      // Its file system does not answer.
+      // Its file system does not respond.
       return true
     }
   }
 
-  /** Looks after those that the sweep did not come across. */
+  /** Handles the files that the sweep did not find. */
   async visit(tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const now = this.#options.context.clock.now()
     const closed = new Map<string, Tailer>()
@@ -81,7 +81,7 @@ export class DetachedFiles {
       if (slices.due) await slices.pause()
       tailer.awaySince ??= now
       if (tailer.copy?.isLost) {
-        // One that was only a candidate may be another's copy, or one that nobody read.
+        // An unconfirmed candidate may be the copy of another file, or of an unseen one.
         if (tailer.copy.isFound) tailer.copyKey = tailer.copy.key
         tailer.copy = undefined
       }
@@ -97,7 +97,7 @@ export class DetachedFiles {
       tailer.awaySince = now
       return
     }
-    // What it was quiet for in the meantime is not known.
+    // It is unknown whether the file was quiet in the meantime.
     if (tailer.failed === 'silent') {
       tailer.failed = undefined
       tailer.awaySince = now
@@ -119,7 +119,7 @@ export class DetachedFiles {
     else this.#retireIfOver(tailer, now)
   }
 
-  /** What is closed to save descriptors has to be found under its new name first. */
+  /** Finds files that were closed to save descriptors under their new names. */
   async #visitClosed(closed: Map<string, Tailer>, now: number, slices: Slices): Promise<void> {
     const { births, open, forget, readOn, onReady, onEnd, rotated } = this.#options
     const folders = new Set([...closed.values()].flatMap(({ path, target }) => [dirname(path), dirname(target)]))
@@ -151,7 +151,7 @@ export class DetachedFiles {
         onReady(tailer)
         continue
       }
-      // No copy has the rest of its last line.
+      // No copy contains the rest of its last line.
       if (tailer.truncatedSince !== undefined && tailer.pending > 0) onEnd(tailer)
       this.#retireIfOver(tailer, now)
     }
@@ -174,12 +174,12 @@ export class DetachedFiles {
     onReady(tailer)
   }
 
-  /** Lets go of a file; its position stays known for when it comes back. */
+  /** Releases a file. Its position is kept in case it reappears. */
   #retireIfOver(tailer: Tailer, now: number): void {
     const { context, saved, rotated, rotateWaitMs, forget } = this.#options
     if (now - quietSince(tailer) < rotateWaitMs || tailer.unsettled || tailer.reading) return
     const { unlinked } = tailer
-    // So that its copy, when it is looked at by the next run, is not taken for that of another.
+    // Keep the entry, so that the next run does not match its copy to another file.
     const mayBeCopied = unlinked && rotated.areCompressedIn(dirname(tailer.path))
     if (tailer.unread > 0) this.#reportLost(tailer)
     const entry = { ...tailer.entry(), away: context.clock.wall() }
@@ -199,7 +199,7 @@ export class DetachedFiles {
   }
 }
 
-/** Since when it has been away and has not grown. */
+/** Since when it has been missing without growing. */
 function quietSince({ awaySince, growth }: Tailer): number {
   return Math.max(awaySince!, growth.at)
 }

@@ -1,24 +1,24 @@
 import type { Clock } from '../../../lib/time.js'
 
-/** C stdio, Python, Java, Go and others write a full buffer at a time. All of their buffers are multiples of this. */
+/** C stdio, Python, Java, Go and others write full buffers. The sizes of all of their buffers are multiples of this. */
 const BLOCK_BYTES = 1024
-/** Growth with shorter pauses between is taken together: a large write can be seen before it is complete. */
+/** Growth with shorter pauses counts as one write, because a large write may be seen before it is complete. */
 const BURST_MS = 1000
 
 const LF = 0x0a
 const CR = 0x0d
 
 /**
- * When and how one file grew, as far as it was read. It recognizes writers that pause in the middle of a line: those
- * that write full buffers, and those that continued a line after it was delivered unfinished.
+ * Tracks when and how a file grew, as far as it was read. Detects writers that pause within a line: those that write
+ * full buffers, and those that continued a line after it was delivered unfinished.
  */
 export class Growth {
-  /** What was unfinished at the end of the file, at `at`, was given up to save memory or a descriptor. */
+  /** The unfinished part of the file, from `at` on, was dropped to save memory or a descriptor. */
   parked: { readonly at: number; readonly inLine: boolean } | undefined
   readonly #clock: Clock
   /** When the last new byte was read, on the monotonic clock. */
   #at: number
-  /** Up to where the file was ever read. */
+  /** The largest offset ever read. */
   #end: number
   /** The end of the file when it was last reached, and at the beginning of the burst. */
   #rested: number
@@ -40,22 +40,22 @@ export class Growth {
     return this.#at
   }
 
-  /** Whether the writer may be in the middle of a line though it has been quiet. */
+  /** Whether the writer may be within a line although it is quiet. */
   get mayPauseInLine(): boolean {
     return this.#inBlocks || this.#pausesInLines
   }
 
-  /** The bytes up to `end` were read; `first` is the first of them. */
+  /** Registers a read up to `end`; `first` is the first byte. */
   read(end: number, first: number): void {
     if (end <= this.#end) return
-    // A line end that comes late, or before the next line, ends a line that was whole.
+    // If the next byte is a line end, the delivered line was complete.
     if (this.#wasCut && first !== LF && first !== CR) this.#pausesInLines = true
     this.#wasCut = false
     this.#end = end
     this.#at = this.#clock.now()
   }
 
-  /** The end of the file was reached. */
+  /** Registers that the end of the file was reached. */
   rest(end: number): void {
     const grown = end - this.#rested
     if (grown <= 0) return
@@ -66,7 +66,7 @@ export class Growth {
     this.#restedAt = now
   }
 
-  /** What was read of an unfinished line was delivered. */
+  /** Registers that an unfinished line was delivered. */
   cut(): void {
     this.#wasCut = true
   }

@@ -1,23 +1,25 @@
 import { fstatSync } from '../../../lib/files/remote/guarded-fs.js'
 
-/** Unit of `blocks` in the status of a file. */
+/** Unit of `blocks` in a stat. */
 const BLOCK_BYTES = 512
 
 /**
- * The hole at the beginning of a file. A program that does not append, but writes where it stopped, leaves one when its
- * file is truncated: bytes that read as NUL and that nobody wrote. They would be taken for the beginning of the next
- * line. NUL bytes of a file that has all of its blocks are data.
+ * Skips the hole at the beginning of a file. A program that does not append but writes at its old position leaves one
+ * after a truncation: NUL bytes that were never written, and that would become part of the next line. NUL bytes of a
+ * file with all of its blocks are data.
  */
 export class Hole {
   #mayContinue: boolean
   #bytes = 0
 
-  /** `offset`: where the file is read from. */
+  /** `offset`: where reading starts. */
   constructor(offset: number) {
     this.#mayContinue = offset === 0
   }
 
-  /** How many of the next `length` bytes of the file belong to it. `onEnd` gets its size when there is one, and it ends. */
+  /**
+   * Returns how many of the next `length` bytes are part of the hole. Calls `onEnd` with the size of a hole that ends.
+   */
   skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
     if (!this.#mayContinue) return 0
     let bytes = 0

@@ -1,15 +1,15 @@
 import type { SourceContext } from '../../../core/component.js'
 
-/** Bytes that were seen in a file, and can be read nowhere any more. */
+/** Bytes that were seen in a file and can no longer be read. */
 export interface Loss {
-  /** The name that its lines were written under. */
+  /** The file name in its events. */
   readonly file: string
   readonly bytes: number
   readonly kind: 'vanished' | 'truncated'
   readonly msg: string
 }
 
-/** Counts and logs what cannot be read any more. */
+/** Counts and logs lost bytes. */
 export class Losses {
   readonly #context: SourceContext
   readonly #bytes: { value: number }

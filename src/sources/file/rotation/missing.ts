@@ -15,7 +15,7 @@ import type { Rotated, Unseen } from './rotated.js'
 import { search } from './search.js'
 import type { Sibling } from './siblings.js'
 
-/** Clocks of file systems are behind by up to this. */
+/** Clocks of file systems may be behind by up to this. */
 const CLOCK_MS = 10
 
 export interface MissingOptions {
@@ -25,36 +25,39 @@ export interface MissingOptions {
   readonly births: BirthTimes
   readonly rotated: Rotated
   readonly losses: Losses
-  /** Takes up the file at `path`, which is the one that the entry is about; undefined when it is not. */
+  /** Starts reading the file at `path` if it is that of the entry; otherwise undefined. */
   adopt(path: string, entry: Entry): Tailer | undefined
-  /** Takes up what is left of the entry's file, from a compressed copy of it. */
+  /** Starts reading the rest of the entry's file from a compressed copy. */
   adoptCopy(entry: Entry, copy: Copy): Tailer
-  /** Lines of this tailer come before those of the file that has this name now. */
+  /** Puts the lines of this tailer before those of the file that has this name now. */
   precede(name: string, tailer: Tailer): void
   /** The open file that has this name now. */
   at(name: string): Tailer | undefined
-  /** All that are open or sought. */
+  /** All tailers, including those of missing files. */
   tailers(): Iterable<Tailer>
-  /** Opens the file if it is not; false when it cannot be read now. */
+  /** Opens the file if it is closed; false if it cannot be read now. */
   open(tailer: Tailer): boolean
-  /** The open file holds something else than what was read of it. */
+  /** Called when the open file no longer contains what was read from it. */
   onTruncated(tailer: Tailer): void
-  /** The file may have more to read. */
+  /** Called when the file may have more to read. */
   onReady(tailer: Tailer): void
 }
 
-/** Finds files that were renamed, copied or compressed while nothing ran, or that grew after they were released. */
+/**
+ * Finds files that were renamed, copied or compressed while the source was not running, or that grew after their
+ * release.
+ */
 export class Missing {
   readonly #options: MissingOptions
-  /** Something that was found is to be looked for again. */
+  /** Whether the search must be repeated, because the files changed during it. */
   isIncomplete = false
-  /** Which file had a name unseen is known only when other searches are over. */
+  /** Whether the search for unseen files waits for other searches. */
   isWaiting = false
-  /** What has such names now. */
+  /** The current files with such names. */
   delays: ReadonlySet<Tailer> = new Set()
-  /** Names that lead to something else than before, and since when at the earliest, wall clock in milliseconds. */
+  /** Names that refer to another file than before, and the earliest time of the change, wall clock in milliseconds. */
   readonly #displaced = new Map<string, number>()
-  /** Files that were there at the start are still being reported. */
+  /** Whether the files that existed at the start are still being reported. */
   #isStarting = true
 
   constructor(options: MissingOptions) {
@@ -62,12 +65,12 @@ export class Missing {
     for (const { path, since } of options.saved.displaced) this.#displaced.set(path, since)
   }
 
-  /** What is still to be looked for. */
+  /** Names whose earlier files have not been searched for. */
   get displacements(): Displaced[] {
     return [...this.#displaced].map(([path, since]) => ({ path, since }))
   }
 
-  /** Looks for all that there are positions of and no tailers. */
+  /** Searches for all files with a position and without a tailer. */
   async find(tailers: Iterable<Tailer>, slices: Slices): Promise<void> {
     this.isIncomplete = false
     try {
@@ -78,7 +81,7 @@ export class Missing {
     }
   }
 
-  /** What is still there, and reads on in it. */
+  /** Finds files that still exist, and resumes those that grew. */
   async #findThere(slices: Slices): Promise<ReadonlySet<Entry>> {
     const { saved, births } = this.#options
     const there = new Set<Entry>()
@@ -103,7 +106,7 @@ export class Missing {
     return there
   }
 
-  /** What is nowhere, but for `there`, may have been copied. The oldest is read first: what is later comes after it. */
+  /** Searches for copies of missing files, except those in `there`. The oldest is read first. */
   async #findCopies(there: ReadonlySet<Entry>, tailers: readonly Tailer[], slices: Slices): Promise<void> {
     const { saved, rotated } = this.#options
     const folders = saved.byFolder()
@@ -135,7 +138,7 @@ export class Missing {
     if (!this.isIncomplete) for (const entry of nowhere) this.#reportLost(entry)
   }
 
-  /** What was not read when the daemon ended is gone. */
+  /** Reports the unread rest of a missing file as lost. */
   #reportLost(entry: Entry): void {
     const { offset, size = 0, gone } = entry
     const { losses, saved, context } = this.#options
@@ -152,12 +155,12 @@ export class Missing {
     if (entry.away === undefined && lookedAt !== undefined) this.displaced(nameOf(entry), lookedAt)
   }
 
-  /** The name leads to something else than at this time, wall clock in milliseconds. */
+  /** Records that the name refers to another file than at this time, wall clock in milliseconds. */
   displaced(path: string, since: number): void {
     if (!this.#displaced.has(path)) this.#displaced.set(path, since - CLOCK_MS)
   }
 
-  /** Finds what had such names in between, and reads it whole. `now`: wall clock in milliseconds. */
+  /** Finds unseen files with such names, and reads them completely. `now`: wall clock in milliseconds. */
   async findUnseen(now: number, slices: Slices): Promise<void> {
     const delays = new Set<Tailer>()
     this.delays = delays
@@ -168,7 +171,7 @@ export class Missing {
     if (this.#displaced.size > 0) rotated.begin()
     for (const [path, since] of this.#displaced) {
       const unseen = this.#isTold(path) ? await rotated.unseen(path, since, before, [...tailers()], slices) : undefined
-      // Another file may have been truncated meanwhile, and what was found be the copy of that.
+      // Another file may have been truncated in the meantime, whose copy was found.
       if (!unseen || !this.#isTold(path)) {
         this.isWaiting = true
         const now = at(path)
@@ -181,7 +184,7 @@ export class Missing {
       this.#displaced.delete(path)
       try {
         this.#readUnseen(path, whole)
-        // Something of it was just renamed or compressed, and is looked for again.
+        // A file was just renamed or compressed, and must be found again.
         if (this.isIncomplete) again.push([path, since])
       } catch (error) {
         this.#displaced.set(path, since)
@@ -193,7 +196,7 @@ export class Missing {
     this.#isStarting &&= this.isWaiting
   }
 
-  /** Whether it is known of all that was read where its rest is: what is left over was not seen. */
+  /** Whether the rest of every file that was read is located, so that any other file was not seen. */
   #isTold(path: string): boolean {
     if (this.isIncomplete || !this.#isSought(path)) return false
     const folder = dirname(path)
@@ -203,12 +206,12 @@ export class Missing {
     return true
   }
 
-  /** Whether it is known whose rest the copies of this file have, and none of them is to be read before newer ones. */
+  /** Whether all copies of this file are matched, so that none must be read before newer ones. */
   isSettled(path: string): boolean {
     return !this.#displaced.has(path) && this.#isSought(path)
   }
 
-  /** Whether every truncation of this file was noticed, and looked for in its copies. */
+  /** Whether every truncation of this file was detected, and its copies were searched for. */
   #isSought(path: string): boolean {
     const { at, open, onTruncated, tailers } = this.#options
     const now = at(path)

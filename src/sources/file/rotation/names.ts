@@ -1,12 +1,12 @@
-/** Names that log rotation gives to the former content of a file. */
+/** Names that log rotation gives to former content of a file. */
 
-/** A number or a time behind the name: app.log.1, app.log-20260101, app.log-20260101T030000. */
+/** A number or time after the name: app.log.1, app.log-20260101, app.log-20260101T030000. */
 const NUMBERED = /^[-._]\d[-._:T\d]*$/
-/** A date before the extension: app-20260101.log. A single number there names another file more often. */
+/** A date before the extension: app-20260101.log. A plain number there is more often another file. */
 const DATED = /^[-._]\d{4}[-._:T\d]{2,}$/
 const COMPRESSED = '.gz'
 
-/** Whether rotation would give this name to what `of` held: with a number or a time, compressed or not. */
+/** Whether rotation would use this name for former content of `of`: with a number or time, compressed or not. */
 export function isRotatedName(name: string, of: string): boolean {
   const plain = name.endsWith(COMPRESSED) ? name.slice(0, -COMPRESSED.length) : name
   if (plain === of) return plain !== name
@@ -16,12 +16,12 @@ export function isRotatedName(name: string, of: string): boolean {
   return DATED.test(plain.slice(stem.length, -extension.length))
 }
 
-/** Whether a copy of `of` could have this name. What the file holds has to prove it. */
+/** Whether a copy of `of` could have this name. Its content must prove it. */
 export function mayNameCopy(name: string, of: string): boolean {
   return name !== of && !name.endsWith(COMPRESSED) && name.startsWith(split(of)[0])
 }
 
-/** The names of files that this may be the copy of, by its name alone. */
+/** Names of files that, by its name alone, this file may be a copy of. */
 export function* originalNames(name: string): Iterable<string> {
   for (let at = name.length - 1; at > 0; at--) if ('-._~'.includes(name[at]!)) yield name.slice(0, at)
   const dated = /^(.+?)([-._]\d{4}[-._:T\d]{2,})(\.[^.]+)$/.exec(name)

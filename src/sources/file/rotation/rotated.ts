@@ -8,10 +8,10 @@ import { Copies, type Sought } from './copies.js'
 import type { Candidate, Copy } from './copy.js'
 import { type Sibling, Siblings, type UnseenSibling } from './siblings.js'
 
-/** A compressed file that changed within this time may not be complete. */
+/** A compressed file that changed within this time may be incomplete. */
 const SETTLE_MS = 2000
 
-/** What was rotated and never seen, and when it was last changed. */
+/** A rotated file that was never seen, and its last modification. */
 export interface Unseen {
   readonly place: UnseenSibling | Candidate
   readonly changedAt: bigint
@@ -22,7 +22,7 @@ interface Read {
   readonly sizes: readonly number[]
 }
 
-/** Finds where rotation left what files held: in plain copies, in compressed ones, and in files that came and went unseen. */
+/** Finds the rotated content of files: in plain copies, in compressed ones, and in files that came and went unseen. */
 export class Rotated {
   readonly #saved: Saved
   readonly #copies: Copies
@@ -35,18 +35,18 @@ export class Rotated {
     this.#siblings = new Siblings(births, stat => isRead(keyOf(stat)) || saved.knows(stat, births))
   }
 
-  /** Folders are listed again from here on. */
+  /** Starts a round; folders are listed again. */
   begin(): void {
     this.#copies.begin()
     this.#siblings.begin()
   }
 
-  /** Forgets what it knows of other folders than these. */
+  /** Forgets all folders except these. */
   keep(folders: { has(folder: string): boolean }): void {
     this.#copies.keep(folders)
   }
 
-  /** Which files may be copies now: while that changes, a file can be overlooked. */
+  /** Identifies the current set of potential copies. If it changes during a search, a file may have been missed. */
   namesIn(folder: string): string {
     return this.#siblings.namesIn(folder)
   }
@@ -56,29 +56,29 @@ export class Rotated {
     return this.#copies.areIn(folder)
   }
 
-  /** Of a file that is open, as far as it was read: its compressed copy is of none that is known by less. */
+  /** Claims the compressed copy of an open file, so that it is not matched to a file with a shorter known head. */
   async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
     await this.#copies.speak(folder, read, slices)
   }
 
-  /** The copy of a file that is gone or was truncated. To be asked first for what more is known of. */
+  /** Finds the copy of a file that is gone or was truncated. Search for files with longer heads first. */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | Copy | undefined> {
     const isCompressed = this.#copies.isFound(folder, sought) || isCopyOnly(sought.key)
     const sibling = isCompressed ? undefined : await this.#siblings.find(folder, sought, slices)
     if (sibling && sibling.stat.size >= sought.size) return this.#siblings.take(sibling)
-    // A compressed one may be the right one where a plain one is too short.
+    // If the plain copy is too short, a compressed one may be the right one.
     const copy = await this.#copies.find(folder, sought, slices)
     return copy ?? (sibling && this.#siblings.take(sibling))
   }
 
-  /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
+  /** Whether `path` is just a copy of the beginning of the open file `original`. */
   isCopyOf(path: string, original: number): boolean {
     return this.#siblings.isCopyOf(path, original)
   }
 
   /**
-   * What had the name `path` since a time (wall clock in milliseconds), while another was or nothing read it. `now`:
-   * compressed files may still be being written. Undefined: not to be said yet.
+   * The files that had the name `path` since a time (wall clock in milliseconds) while the source read another file or
+   * none. `now`: compressed files may still be incomplete. Undefined if it cannot be determined yet.
    */
   async unseen(
     path: string,
@@ -97,7 +97,7 @@ export class Rotated {
     if (!compressed) return undefined
     const plain = await this.#siblings.unseen(sought, slices)
     if (this.namesIn(folder) !== names) return undefined
-    // Not by their names, which change with every rotation.
+    // Compare keys, because names change with every rotation.
     const copies = new Set(tailers.map(({ copy, copyKey }) => (copy?.isFound ? copy.key : copyKey)))
     return [
       ...compressed.filter(({ key }) => !copies.has(key)).map(place => ({ place, changedAt: place.changedAt })),
@@ -116,7 +116,7 @@ export class Rotated {
       if (dirname(path) === folder) reads.push({ head, sizes: [offset] })
     }
     for (const { path, size, sought, copy } of tailers) {
-      // What is read of a copy need not be as long as what was seen of the file.
+      // The content of a copy may be shorter than the size seen of the file.
       if (dirname(path) === folder)
         reads.push({ head: sought.head, sizes: copy ? [sought.offset] : [size, sought.offset] })
     }

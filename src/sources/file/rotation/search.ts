@@ -4,7 +4,7 @@ import { readdirSync, statSync, unlessSilent } from '../../../lib/files/remote/g
 import { keyOf } from '../identity.js'
 import type { Slices } from '../slices.js'
 
-/** The files of a folder whose key is wanted. */
+/** The files in a folder with one of the wanted keys. */
 export async function* search(
   folder: string,
   wanted: ReadonlyMap<string, unknown>,
@@ -15,7 +15,7 @@ export async function* search(
     names = readdirSync(folder)
   } catch (error) {
     unlessSilent(error)
-    // Gone or not to be read: then nothing of it is found.
+    // A folder that is gone or cannot be read contains none of them.
   }
   for (const name of names) {
     if (slices.due) await slices.pause()
@@ -25,7 +25,7 @@ export async function* search(
       stat = statSync(path, { bigint: true, throwIfNoEntry: false })
     } catch (error) {
       unlessSilent(error)
-      // A loop of links, for one: not what is looked for.
+      // For example, a loop of links.
     }
     if (stat?.isFile() && wanted.has(keyOf(stat))) yield [path, stat]
   }

@@ -24,30 +24,30 @@ import type { Slices } from '../slices.js'
 import type { Sought, Unseen } from './copies.js'
 import { isRotatedName, mayNameCopy } from './names.js'
 
-/** A regular file that no position is known of. */
+/** A regular file without a known position. */
 export interface Sibling {
   readonly path: string
   readonly stat: BigIntStats
 }
 
-/** One that nobody read, and its first bytes. */
+/** An unseen file, and its first bytes. */
 export interface UnseenSibling extends Sibling {
   readonly first: Buffer
 }
 
-/** Names with a number or a date at the end, or before one extension or two. */
+/** Names with a number or date at the end, or before one or two extensions. */
 const MAYBE_ROTATED = /\d(\.[^.]*){0,2}$/
 
 /**
- * Finds uncompressed copies of files beside them: `cp app.log app.log.1`, before app.log was truncated. A copy is known
- * by its content, under a name that begins like that of the file. It was made after the file it is a copy of.
+ * Finds uncompressed copies next to files: `cp app.log app.log.1` before app.log is truncated. A copy is identified by
+ * its content and a name that begins like that of the file. It is newer than the file.
  */
 export class Siblings {
   readonly #births: BirthTimes
-  /** Whether a position in this file is known, so that it is no one's copy. */
+  /** Whether the position in this file is known, so it is not a copy. */
   readonly #isKnown: (stat: BigIntStats) => boolean
   readonly #folders = new Map<string, readonly string[]>()
-  /** Found since `begin`, each for one file. */
+  /** Copies matched in this round, each to one file. */
   readonly #taken = new Set<string>()
 
   constructor(births: BirthTimes, isKnown: (stat: BigIntStats) => boolean) {
@@ -55,15 +55,15 @@ export class Siblings {
     this.#isKnown = isKnown
   }
 
-  /** Forgets the names: they are read again. */
+  /** Starts a round; names are read again. */
   begin(): void {
     this.#folders.clear()
     this.#taken.clear()
   }
 
   /**
-   * The copy of a file that is gone or was truncated: it has what was read of that, and perhaps more. Of several the
-   * oldest that has as much as was seen.
+   * Finds the copy of a file that is gone or was truncated: it contains what was read, and possibly more. Of several
+   * copies, returns the oldest that contains as much as was seen.
    */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Sibling | undefined> {
     const { head, tail, offset, birth, since } = sought
@@ -73,7 +73,7 @@ export class Siblings {
     for (const sibling of await this.#list(folder, name => mayNameCopy(name, sought.name), slices)) {
       const { stat } = sibling
       if (stat.size < offset || this.#isOlder(stat, birth)) continue
-      // Little was read, and other files may begin with the same: only one that was made since can be the copy.
+      // If little was read, other files may begin with the same bytes. Then only a file created since can be the copy.
       if (!strong && since !== undefined && !this.#isSince(stat, since)) continue
       const verdict = withFile(sibling.path, fd => judge(fd, stat, { birth: 0n, offset, head, tail }, this.#births))
       if (verdict !== 'same') continue
@@ -86,13 +86,13 @@ export class Siblings {
     return short
   }
 
-  /** Until `begin` it is found for no other file. */
+  /** Matches a copy to a file for this round. */
   take(sibling: Sibling): Sibling {
     this.#taken.add(keyOf(sibling.stat))
     return sibling
   }
 
-  /** What was rotated and never seen, the oldest first. */
+  /** Rotated files that were never seen, the oldest first. */
   async unseen({ folder, name, since, reads }: Unseen, slices: Slices): Promise<UnseenSibling[]> {
     const listed = await this.#list(folder, found => isRotatedName(found, name) && !found.endsWith('.gz'), slices)
     const found: UnseenSibling[] = []
@@ -104,7 +104,7 @@ export class Siblings {
     return found
   }
 
-  /** Whether `path` is so far nothing but a copy of the open file `original`, from its beginning. */
+  /** Whether `path` is just a copy of the beginning of the open file `original`. */
   isCopyOf(path: string, original: number): boolean {
     const of = fstatSync(original, { bigint: true })
     return (
@@ -120,7 +120,7 @@ export class Siblings {
     )
   }
 
-  /** The files that have names like those of copies, each with its inode. */
+  /** The files with names like those of copies, each with its inode. */
   namesIn(folder: string): string {
     const found: string[] = []
     for (const name of readNames(folder)) {
@@ -138,7 +138,7 @@ export class Siblings {
     return Number(this.#births.kept(stat) ? stat.birthtimeNs : stat.mtimeNs) / 1e6 >= since
   }
 
-  /** The oldest first. */
+  /** Sorted, the oldest first. */
   async #list(folder: string, wanted: (name: string) => boolean, slices: Slices): Promise<Sibling[]> {
     const found: Sibling[] = []
     for (const name of this.#names(folder)) {
@@ -160,7 +160,7 @@ export class Siblings {
   }
 }
 
-/** Opens a file that was found; undefined when its name leads to another one by now. */
+/** Opens a file that was found; undefined if its name now refers to another file. */
 export function openSibling({ path, stat }: Sibling, births: BirthTimes, reach: Reach | undefined): number | undefined {
   const fd = openWithinSync(reach, path)
   let isIt = false
