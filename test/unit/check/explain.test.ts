@@ -75,7 +75,7 @@ t.test('every component in order, with every decision', async t => {
         no   .host equal 'web-07'  (.host is missing)
       yes  key_field: it counts in the bucket of its value  (.app is "cart")
       window: it opens with the first event and lasts 10s; the first 2 of its bucket pass, later ones are discarded until it ends
-      max_keys: with 100000 other buckets in use a new one's event passes, not counted
+      max_keys: while 100000 other buckets are in use, an event of a new one passes without being counted
     → upstream (http): delivered
         POST http://127.0.0.1:9/v3
         40 bytes: {"app":"cart","level":"warn","ms":1200}
@@ -114,7 +114,7 @@ t.test('as each source reads it', async t => {
 
   const several = await run(t, '2026-01-01T00:00:30Z\n next', { source: 'plain' })
   t.match(several.stdout, /26 bytes|27 bytes/)
-  t.match(several.stdout, /no {3}time_field: its time cannot be read, and it counts when it arrives/)
+  t.match(several.stdout, /no {3}time_field: its time cannot be read, so it counts at its arrival/)
   const timed = await run(t, '2026-01-01T00:00:30Z', { source: 'plain' })
   t.match(timed.stdout, /yes {2}time_field: it counts at its own time/)
   t.match(

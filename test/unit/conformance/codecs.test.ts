@@ -335,7 +335,7 @@ t.test('what is wrong with a codec is said in its place', t => {
   )
   t.match(
     problemsOf('type: stdin', 'type: stdout, encoding: syslog')[0],
-    /syslog is for reading lines \(decode\) and cannot be written; use one of raw, json, /,
+    /syslog can only be used to decode lines; use one of raw, json, /,
   )
   t.same(problemsOf('type: stdin', 'type: stdout, encoding: { codec: csv, columns: [a] }'), [])
   t.end()

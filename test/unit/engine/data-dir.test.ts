@@ -96,7 +96,7 @@ t.test('a file system that is full, or mounted for reading only, is named as the
   try {
     fill(join(dir, 'fill'))
     const code = 'SLUICE_DATA_DIR_UNUSABLE'
-    t.throws(() => lockDataDir(dir), { code, message: /ENOSPC: .*; free some space on its disk/ })
+    t.throws(() => lockDataDir(dir), { code, message: /ENOSPC: .*; free some disk space/ })
     unlinkSync(join(dir, 'fill'))
     mounts.onlyToBeRead(dir)
     t.throws(() => lockDataDir(dir), { code, message: /EROFS: .*; mount its file system for writing/ })
