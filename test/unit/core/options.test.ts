@@ -84,9 +84,7 @@ t.test('sizes', async t => {
 })
 
 t.test('addresses', async t => {
-  const withoutHost = [
-    'has no host; write 127.0.0.1:9598 for programs on this machine only, or 0.0.0.0:9598 for all',
-  ]
+  const withoutHost = ['has no host; write 127.0.0.1:9598 for programs on this machine only, or 0.0.0.0:9598 for all']
   const cases: [string | number, unknown][] = [
     ['127.0.0.1:9598', { host: '127.0.0.1', port: 9598 }],
     ['localhost:0', { host: 'localhost', port: 0 }],
