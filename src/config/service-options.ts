@@ -97,7 +97,7 @@ export const serviceOptions = z.strictObject({
     .describe('How long a connection without a request stays open.'),
   send_timeout: duration(100)
     .prefault('60 Seconds')
-    .describe('How long a client may take to read an answer; the connection of one that does not read is closed.'),
+    .describe('How long a client may take to read a response. After that, its connection is closed.'),
   ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
   limits: limits.prefault({}).describe('How much one client may do.'),
   request_log: z

@@ -46,48 +46,48 @@ const options = z
     exclude: z
       .array(reaches('nothing', fileGlob()))
       .default([])
-      .describe('What not to read of them. A pattern without a slash is about the name, others about the path.'),
+      .describe('Files to exclude. A pattern without a slash applies to the name, others to the path.'),
     read_from: z
       .enum(['beginning', 'end'])
       .default('beginning')
       .describe(
-        'Where to begin with the files that are there when the source first starts. Later ones are read whole.',
+        'Where to start reading files that exist when the source first starts. Later files are read completely.',
       ),
     decode: decodeOption(),
     max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('1MiB')
-      .describe('A longer line is delivered in pieces, marked `partial`.'),
+      .describe('A longer line is delivered in pieces marked `partial`.'),
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished last line may wait for its rest before it is delivered as it is. A line that ends where a block of 1 KiB does waits on, because programs that buffer their output write such blocks, and so do the later lines of a file in which a line was cut. Default: no limit; it is delivered when the file is over, that is, renamed or deleted, read to its end, and quiet for `rotate_wait`.',
+        'How long an unfinished last line may wait for its rest before it is delivered as it is. A line that ends at a multiple of 1 KiB keeps waiting, because programs that buffer their output write such blocks; so do later lines of a file in which a line was divided. Default: no limit. It is delivered when the file was renamed or deleted, is read to its end, and has been quiet for `rotate_wait`.',
       ),
     partial_line_at_stop: z
       .enum(['keep', 'deliver'])
       .default('keep')
       .describe(
-        'What happens to an unfinished line or event when the daemon stops. `keep`: the next start reads it again from its beginning. `deliver`: it is delivered as it is, unless the file grew within the last quarter of a second. What is unfinished in a file that was deleted or moved to another folder is always delivered.',
+        'What happens to an unfinished line or event when the daemon stops. `keep`: the next start reads it again from its beginning. `deliver`: it is delivered as it is, unless the file grew within the last quarter of a second. The unfinished part of a file that was deleted or moved to another folder is always delivered.',
       ),
     multiline: multilineOption(),
     rotate_wait: duration()
       .prefault('1 Minutes')
-      .describe(
-        'How long a file that was renamed or deleted is kept open, and read while it grows, after its last line.',
-      ),
+      .describe('How long a renamed or deleted file is kept open after its last line, and read while it grows.'),
     scan_interval: duration(10)
       .prefault('2 Seconds')
       .describe(
-        'How often all files are looked for and at. Appends and new files are seen at once where folders can be watched.',
+        'Interval of searching for and checking all files. In folders that can be watched, appends and new files are noticed at once.',
       ),
     max_open_files: z
       .int()
       .min(1)
       .default(4096)
-      .describe('More files than this are opened in turns. At most half of what the process may open.'),
+      .describe(
+        'Maximum number of open files; more files are opened in turns. At most half of the limit of the process applies.',
+      ),
     follow: z
       .boolean()
       .default(true)
-      .describe('False: read what is there to its end, then end. The run ends when every source has ended.'),
+      .describe('False: read existing files to their end, then stop. The run ends when every source has stopped.'),
   })
   .superRefine(checkSplit)
 type Options = z.output<typeof options>
@@ -142,7 +142,7 @@ class FileSource implements Source {
     this.#discovery = new Discovery(options.include, options.exclude, shared)
     const truncations = metrics.counter(
       'sluice_file_truncations_total',
-      'Files that were emptied, and read again from their beginning.',
+      'Files that were truncated and read again from their beginning.',
     )
     const losses = new Losses(context)
     const tailing: TailerContext = {
@@ -157,20 +157,23 @@ class FileSource implements Source {
         if (this.#stopped) return this.#reader.giveUp()
         tailer.rewind()
         this.#reader.fail(
-          new GivenBackError('a batch was given back undelivered; its file is read again from the last checkpoint'),
+          new GivenBackError('a batch was not delivered; reading its file again from the last checkpoint'),
         )
       },
       onTruncated: (path, read, unread) => {
         truncations.value++
         const fields = { file: path, read_bytes: read, unread_bytes: unread }
-        log.warn(fields, 'file was truncated, reading it from its beginning and looking for a copy of what it held')
+        log.warn(
+          fields,
+          'file was truncated; reading it from its beginning and searching for a copy of its old content',
+        )
         this.#urgent = true
         this.#waker.wake()
       },
       onHole: (path, bytes) =>
         log.warn(
           { file: path, hole_bytes: bytes },
-          'file begins with a hole, which was skipped: its writer continued at its old position after a truncation. Let the writer open the file for appending, or rotate by renaming',
+          'skipped a hole at the beginning of the file: its writer continued at its old position after a truncation. Configure the writer to open the file for appending, or rotate by renaming',
         ),
     }
     this.#reader = new Reader({
@@ -181,8 +184,7 @@ class FileSource implements Source {
       finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
       unfindable: () => this.#openFiles.unfindable(),
       onLost: tailer => {
-        const msg =
-          'stopped before the rest of a file could be delivered that is deleted or was moved to another folder'
+        const msg = 'stopped before the rest of a file was delivered that was deleted or moved to another folder'
         losses.report({ file: tailer.path, bytes: tailer.unread, kind: 'vanished', msg })
         tailer.isReported = true
       },
@@ -201,7 +203,7 @@ class FileSource implements Source {
       descriptors: this.#descriptors,
       rotations: metrics.counter(
         'sluice_file_rotations_total',
-        'New files under the name of one that was read before.',
+        'New files under the name of a file that was read before.',
       ),
       losses,
       onReady: tailer => this.#reader.ready(tailer),
@@ -220,7 +222,7 @@ class FileSource implements Source {
     metrics.failed('checkpoint')
     log.error(
       { code: 'SLUICE_CHECKPOINT_UNREADABLE', entries: this.#saved.unreadable },
-      'saved positions cannot be understood; their files are read again from the beginning',
+      'saved positions are invalid; their files are read again from the beginning',
     )
   }
 
@@ -357,7 +359,7 @@ class FileSource implements Source {
     if (this.#openFiles.noteName(path)) this.#urgent = true
     else if (match === 'no') return
     if (match === 'whole') this.#hinted.add(path)
-    // A new folder: it may hold files, and is not watched yet.
+    // It may be a new folder that contains files and is not watched yet.
     else if (match === 'prefix') this.#urgent = true
     this.#waker.wake()
   }
@@ -365,7 +367,7 @@ class FileSource implements Source {
 
 export const file = defineSource({
   type: 'file',
-  summary: 'Follows files: finds them by patterns, through rotation and restarts, and reads every line once.',
+  summary: 'Follows files selected by patterns, through rotation and restarts, and reads every line once.',
   notes:
     'The position in each file is saved under `data_dir` after its lines are delivered, and found again after a restart, under whatever ' +
     'name the file has in its folder by then. A file is known by its inode and its content, not by its name: what is renamed is read on, ' +
@@ -379,12 +381,12 @@ export const file = defineSource({
   reads: ({ include, exclude }, onThisMachine) => compileReads(include, exclude, onThisMachine),
   examples: [
     { title: 'Application logs', yaml: "include: [/var/log/app/*.log]\nexclude: ['*.gz']\ndecode: json\n" },
-    { title: 'Only what is new', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },
+    { title: 'New lines only', yaml: 'include: [/var/log/syslog, /var/log/auth.log]\nread_from: end\n' },
     {
-      title: 'Events of several lines, each with a date at its beginning',
+      title: 'Events of several lines that begin with a date',
       yaml: "include: [/var/log/app/*.log]\nmultiline: { start: '^\\d{4}-\\d{2}-\\d{2} ' }\n",
     },
-    { title: 'Everything once, then end', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
+    { title: 'Everything once, then stop', yaml: "include: ['/srv/export/**/*.ndjson']\nfollow: false\n" },
   ],
   overlaps: filesOfAnother,
   create: (options, context) => new FileSource(options, context),

@@ -24,9 +24,9 @@ import { aborted, sleep } from '../lib/time.js'
 import { Exchange } from './http/exchange.js'
 import { type HttpSourceOptions, options } from './http/options.js'
 
-/** Pipelined requests of one connection that are taken at the same time. */
+/** Maximum number of concurrent pipelined requests per connection. */
 const AT_ONCE = 16
-/** How long answers may take to get out when all is settled. */
+/** How long responses may take to be sent after all is settled, in milliseconds. */
 const LEAVE_MS = 1000
 
 class HttpSource implements Source {
@@ -38,11 +38,11 @@ class HttpSource implements Source {
   readonly #pieces: { value: number }
   readonly #logLimit: LogLimit
   readonly #isShared: (address: string) => boolean
-  /** What is handled and not answered yet. */
+  /** Requests being handled and not answered. */
   readonly #open = new Set<Exchange>()
-  /** Of every request. */
+  /** The exchange of each request. */
   readonly #exchanges = new WeakMap<IncomingMessage, Exchange>()
-  /** Requests whose events are not all passed on yet. */
+  /** Requests whose events are not all passed on. */
   readonly #receiving = new Set<Promise<unknown>>()
 
   constructor(options: HttpSourceOptions, context: SourceContext) {
@@ -56,9 +56,9 @@ class HttpSource implements Source {
     if (options.auth.type === 'token') this.#key = new AccessKey(options.auth, context.log, context.reach)
     const { metrics, log } = context
     this.#pieces = metrics.counter(...PIECES)
-    const help = 'Memory held by requests that are not answered yet.'
+    const help = 'Memory held by unanswered requests, in bytes.'
     metrics.gauge('sluice_http_unanswered_bytes', help, () => this.#quota.bytes)
-    metrics.gauge('sluice_http_unanswered_requests', 'Requests not answered yet.', () => this.#quota.requests)
+    metrics.gauge('sluice_http_unanswered_requests', 'Unanswered requests.', () => this.#quota.requests)
     for (const { message } of listenWarnings(options)) log.warn(message)
   }
 
@@ -72,7 +72,7 @@ class HttpSource implements Source {
       await aborted(signal)
     } finally {
       this.#listener.stopAccepting()
-      // Bodies that are not whole are refused; what is whole is passed on, and answered when it is settled.
+      // Incomplete bodies are refused. Complete ones are passed on, and answered when they are settled.
       for (const exchange of this.#open) exchange.refuse(stopping())
       await Promise.allSettled(this.#receiving)
     }
@@ -87,7 +87,7 @@ class HttpSource implements Source {
   #server(tls: TlsOptions | undefined, out: Output, signal: AbortSignal): Server {
     const { headers_timeout, request_timeout, keep_alive_timeout } = this.#options
     const timeouts = { headersMs: headers_timeout, requestMs: request_timeout, keepAliveMs: keep_alive_timeout }
-    // A request without a Host is answered here, and counted.
+    // A request without a Host is answered and counted by this source.
     const options = { requireHostHeader: false, ...timeoutOptions(timeouts) }
     const server = tls ? createTlsServer({ ...options, ...tls }) : createServer(options)
     serveHttp(server, ['request', 'checkContinue', 'checkExpectation'], {
@@ -111,7 +111,7 @@ class HttpSource implements Source {
         endWith(socket, status)
       },
     })
-    // Who closes its side behind a request may still read the answer, and would send the events again without one.
+    // A client that half-closes after its request may still read the response; without one it would resend the events.
     Object.assign(server, { httpAllowHalfOpen: true })
     return server
   }
@@ -126,7 +126,7 @@ class HttpSource implements Source {
       answer = await this.#take(exchange, out, signal)
     } catch (error) {
       if (error instanceof Gone) {
-        this.#logRefused(socket, 'aborted', 'the client went away before the body had come whole')
+        this.#logRefused(socket, 'aborted', 'the client closed the connection before the body was complete')
         return this.#count('aborted')
       }
       answer = this.#refusal(error, socket)
@@ -175,7 +175,7 @@ class HttpSource implements Source {
     }
   }
 
-  /** Passes on all events of a body as fast as there is room; `settled` is the worst that became of any of them. */
+  /** Passes on all events of a body as fast as there is room. `settled` is the worst status of any event. */
   async #receive(
     exchange: Exchange,
     { content, gzip, lease }: { content: Content; gzip: boolean; lease: Lease },
@@ -202,7 +202,8 @@ class HttpSource implements Source {
   }
 
   #count(status: string): void {
-    const help = 'Requests that were taken or refused, by the status of the answer; aborted: the client went away.'
+    const help =
+      'Requests that were accepted or refused, by the status of the response; aborted: the client closed the connection.'
     this.#context.metrics.counter('sluice_http_answers_total', help, { status }).value++
   }
 }
@@ -210,23 +211,23 @@ class HttpSource implements Source {
 function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionWarning[] {
   if (isLocal(listen)) return []
   const path = ['listen']
-  if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys come without encryption: set "tls"' }]
+  if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
   if (tls?.client_ca_file) return []
-  return [{ path, message: 'everybody who reaches this address can send events: set "auth", or tls.client_ca_file' }]
+  return [{ path, message: 'everyone who can reach this address can send events: set "auth", or tls.client_ca_file' }]
 }
 
 export const http = defineSource({
   type: 'http',
-  summary: 'Takes events over HTTP, and answers when they are safe.',
+  summary: 'Receives events over HTTP, and responds when they are safe.',
   notes:
-    'POST or PUT to `path` with one of these: `content-type: application/x-ndjson`, a JSON object on each line (a line that is none is kept as text and counted, an empty one is skipped); `application/json`, an array of objects, or objects with white space between; `text/plain`, lines that `decode` reads. `content-encoding: gzip` is understood. HEAD answers 200 when the key is right.\n\n202, with `{"received": N}`, says that every event was delivered, or refused for good by its destination and accounted for, or is safe in a disk buffer. 503 says that they were not, or that too much is waiting, with `retry-after`: send the request again. A request whose answer was lost is to be sent again too; its events may come twice then. Other answers: 400 the body is malformed (the message names the line) or comes in chunks of less than 16 bytes on average, 401 the key, 403 a web page, 404 the path, 405 the method, 408 too slow, 413 too large, 415 the type or the encoding, 417 an unknown expectation, 501 a transfer coding beside chunked. Each is counted, and logged with the address of the sender, at most once a minute for each reason. Nothing of a request that gets one of these was taken.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `max_body_bytes` must not be more than `max_unsettled_bytes`, `headers_timeout` not more than `request_timeout`. Events of lines of text have `.peer`, the address of the sender.',
+    'POST or PUT to `path` with one of these: `content-type: application/x-ndjson`, a JSON object on each line (other lines are kept as text and counted, empty ones are skipped); `application/json`, an array of objects, or objects with white space between; `text/plain`, lines decoded as set by `decode`. `content-encoding: gzip` is supported. HEAD returns 200 if the key is valid.\n\n202, with `{"received": N}`, means that every event was delivered, or permanently rejected by its destination and accounted for, or is safe in a disk buffer. 503, with `retry-after`, means that they were not, or that too many events are waiting: send the request again. Also resend a request whose response was lost; its events may then be delivered twice. Other responses: 400 the body is malformed (the message names the line) or comes in chunks of less than 16 bytes on average, 401 the key, 403 a web page, 404 the path, 405 the method, 408 too slow, 413 too large, 415 the type or the encoding, 417 an unknown expectation, 501 a transfer coding beside chunked. Each is counted, and logged with the address of the sender at most once a minute per reason. No event of such a request was accepted.\n\n`auth` with `type: token` needs exactly one of `key`, `key_file` and `credential`. `max_body_bytes` must not be more than `max_unsettled_bytes`, `headers_timeout` not more than `request_timeout`. Events of lines of text have `.peer`, the address of the sender.',
   options,
   examples: [
     {
       title: 'With a key, over TLS',
       yaml: 'listen: 0.0.0.0:8443\npath: /ingest\nauth: { key_file: /etc/sluice/ingest-key }\ntls: { cert_file: /etc/sluice/cert.pem, key_file: /etc/sluice/key.pem }\n',
     },
-    { title: 'For the programs of this machine', yaml: 'listen: 127.0.0.1:8686\n' },
+    { title: 'For programs on this machine', yaml: 'listen: 127.0.0.1:8686\n' },
   ],
   warnings: options => [...listenWarnings(options), ...keyFileWarnings(options.auth)],
   create: (options, context) => new HttpSource(options, context),

@@ -29,7 +29,7 @@ const RESTART_FIRST_MS = 1000
 const RESTART_MAX_MS = 30_000
 /** A signal to the process group also ends journalctl, possibly first. */
 const END_TOGETHER_MS = 250
-const GIVEN_BACK = 'a batch was given back undelivered; the journal is read again from the last checkpoint'
+const GIVEN_BACK = 'a batch was not delivered; reading the journal again from the last checkpoint'
 
 class Journald implements Source {
   readonly #options: JournaldOptions
@@ -61,11 +61,11 @@ class Journald implements Source {
     this.#lag = new Lag(context)
     this.#lost = metrics.counter(
       'sluice_journal_lost_positions_total',
-      'Times that the entry up to which was read was not in the journal any more. What was behind it may be lost.',
+      'Times that the last journal entry that was read had been removed. Entries after it may be lost.',
     )
     this.#cut = metrics.counter(
       'sluice_journal_truncated_fields_total',
-      'Fields of entries that were too long, and cut.',
+      'Fields of over-long entries that were truncated.',
     )
     if (place) this.#positions = this.#positionsFrom(place)
     checkpoints.provide(() => {
@@ -191,7 +191,7 @@ class Journald implements Source {
       this.#lost.value++
       this.#context.log.warn(
         { code: 'SLUICE_JOURNAL_POSITION_LOST' },
-        'the entry up to which was read is not in the journal any more: it is read on with the oldest one behind it',
+        'the last journal entry that was read has been removed; continuing with the oldest entry after it',
       )
     }
     return taken
@@ -204,7 +204,7 @@ class Journald implements Source {
     for (const { entry, cut } of taken) {
       text += `${lineOf(entry, this.#event, cut)}\n`
       this.#cut.value += cut.length
-      if (cut.length > 0) log.debug({ fields: cut }, 'an entry is too long: fields were cut')
+      if (cut.length > 0) log.debug({ fields: cut }, 'an entry is too long; fields were truncated')
       cursor = cursorOf(entry) ?? cursor
       this.#lag.at(entry)
     }
@@ -252,29 +252,29 @@ function placeIn(saved: unknown): Place {
 
 export const journald = defineSource({
   type: 'journald',
-  summary: 'Reads the journal of systemd, through journalctl.',
+  summary: 'Reads the systemd journal through journalctl.',
   notes:
-    'The place in the journal is saved under `data_dir` after what is before it was delivered, and found again after a restart, also in ' +
-    'journal files that were rotated. When its entry was removed meanwhile, that is logged and counted, and reading continues with the oldest ' +
-    'entry behind it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal, or it sees its own ' +
-    'entries only. Should journalctl end, that is logged and counted, and it is started again where it was.\n\n' +
-    'Events have `.message`, `.timestamp` (when journald took the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
-    '(the identifier), `.pid` and `.unit`, as far as the entry says them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
-    '`.PRIORITY`, `._COMM`. All of these are text. A field that is there several times is an array, several parts of a message are its ' +
+    'The position in the journal is saved under `data_dir` when everything before it is delivered, and found again after a restart, also in ' +
+    'journal files that were rotated. If its entry was removed in the meantime, this is logged and counted, and reading continues with the oldest ' +
+    'entry after it. `journalctl` must be in the PATH, and the user of the daemon in the group systemd-journal; otherwise it can only read its own ' +
+    'entries. If journalctl ends, this is logged and counted, and it is restarted at the same position.\n\n' +
+    'Events have `.message`, `.timestamp` (when journald received the entry), `.host`, `.severity` (by name), `.severity_code` (0 to 7), `.app` ' +
+    '(the identifier), `.pid` and `.unit`, as far as the entry has them, and all of its fields under their own names: `._SYSTEMD_UNIT`, ' +
+    '`.PRIORITY`, `._COMM`. All of these are text. A field that occurs several times is an array; several parts of a message become its ' +
     'lines. A message that is not UTF-8 has replacement characters, and its bytes in base64 as `.raw`.\n\n' +
-    'The metric `sluice_journal_lag_seconds` says how far behind it reads: how old the entry that was read last was when it was read; ' +
-    'while more wait to be read, or journalctl does not run, how old it is now. It is there from the first entry on, and stays small in a ' +
-    'journal in which little is written.',
+    'The metric `sluice_journal_lag_seconds` shows how far reading lags behind: the age of the last entry when it was read or, ' +
+    'while more entries wait or journalctl does not run, its current age. It exists from the first entry on, and stays small in a ' +
+    'journal with little activity.',
   reachesUnnamed: { option: 'directory', path: '/var/log/journal' },
   options,
   examples: [
-    { title: 'What two services log, from warnings on', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },
+    { title: 'Warnings and errors of two services', yaml: 'units: [nginx, postgresql]\npriority: warning\n' },
     {
-      title: 'Only what is new, with little of what the journal knows',
+      title: 'New entries only, with few journal fields',
       yaml: 'read_from: end\ninclude_fields: [_TRANSPORT]\n',
     },
     {
-      title: 'Of the kernel, and of one program',
+      title: 'Entries of the kernel and of one program',
       yaml: 'matches: [_TRANSPORT=kernel, _TRANSPORT=journal, _COMM=backup]\n',
     },
   ],

@@ -14,11 +14,11 @@ const options = z
     decode: decodeOption(),
     max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('1MiB')
-      .describe('A longer line is delivered in pieces, marked `partial`.'),
+      .describe('A longer line is delivered in pieces marked `partial`.'),
     partial_line_timeout: duration()
       .optional()
       .describe(
-        'How long an unfinished line may wait for its rest before it is delivered as it is. A program that buffers its output pauses in the middle of lines. Default: no limit; the last line is delivered when the input ends.',
+        'How long an unfinished line may wait for its rest before it is delivered as it is. Programs that buffer their output pause in the middle of lines. Default: no limit; the last line is delivered when the input ends.',
       ),
     multiline: multilineOption(),
   })
@@ -78,11 +78,11 @@ export const stdin = defineSource({
   type: 'stdin',
   summary: 'Reads standard input; the run ends when it ends.',
   single: 'standard input',
-  notes: `A configuration can have one source of this type. Standard input cannot be read again: what was read and not delivered when the process is killed is lost. ${MULTILINE_NOTES}`,
+  notes: `A configuration can have one source of this type. Standard input cannot be read again: events that were read and not delivered are lost if the process is killed. ${MULTILINE_NOTES}`,
   options,
   examples: [
     { title: 'JSON lines from a pipe', yaml: 'decode: json\n' },
-    { title: 'Stack traces with what was logged before them', yaml: 'multiline: { preset: [java, node] }\n' },
+    { title: 'Stack traces joined to the message before them', yaml: 'multiline: { preset: [java, node] }\n' },
   ],
   fields: ({ decode }) => fieldsOfLines(decode),
   create: (options, context) => new Stdin(options, context),

@@ -21,16 +21,16 @@ const options = z.strictObject({
     .enum(['newline', 'octet_counted', 'auto'])
     .optional()
     .describe(
-      'How messages follow each other: newline, each ends with a line end. octet_counted, each has its length before it (RFC 6587). auto, what the first bytes of a connection look like: a length, a space and "<" is octet_counted. By default auto with `decode: syslog`, else newline.',
+      'How messages are delimited. newline: each ends with a line end. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
     ),
   decode: decodeOption(),
   max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
     .prefault('1MiB')
-    .describe('A longer message is delivered in pieces, marked `partial`.'),
+    .describe('A longer message is delivered in pieces marked `partial`.'),
   idle_timeout: duration()
     .optional()
     .describe(
-      'Closes a connection over which nothing came for so long. Without it never: senders that are quiet for hours are usual, and some lose what they write first to a connection that was closed. Peers that are gone without a word are noticed in any case.',
+      'Closes connections that have been idle for this long. Default: never, because many senders are quiet for hours, and some lose what they first write to a closed connection. Peers that disappear without closing the connection are detected in any case.',
     ),
 })
 type Options = z.output<typeof options>
@@ -65,7 +65,7 @@ class TcpSource implements Source {
     this.#pieces = metrics.counter(...PIECES)
     this.#broken = metrics.counter(
       'sluice_framing_errors_total',
-      'Messages whose length could not be read, or that were cut off. Their bytes are delivered as lines.',
+      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines.',
     )
   }
 
@@ -97,7 +97,7 @@ class TcpSource implements Source {
     const served = this.#read(socket, peer, out, leave.signal)
       .catch(error => {
         metrics.failed('bug')
-        log.error({ peer, error: errorText(error) }, 'connection failed and is closed')
+        log.error({ peer, error: errorText(error) }, 'connection failed; closing it')
       })
       .finally(() => {
         socket.destroy()
@@ -180,16 +180,16 @@ class TcpSource implements Source {
 
 export const tcp = defineSource({
   type: 'tcp',
-  summary: 'Takes lines and syslog messages over TCP, with or without TLS.',
+  summary: 'Receives lines and syslog messages over TCP, with or without TLS.',
   notes:
-    'TCP has no answer that says that a message was delivered: what was read and not delivered when the process is killed is lost, and so is what the sender had on its way when a connection breaks. Use the http source, or a file, where that matters. Nothing is read faster than it is passed on, so that senders wait while a destination does. At the end of the run senders are told that nothing more is taken, what they had on its way is read, and so is what they go on with for up to two seconds; all of it is delivered.\n\nEvents have `.peer`, the address of the sender, unless they are JSON objects. A counted message may have several lines: under `encoding: raw` it is written as it came.\n\nA message that is not finished when its connection ends is delivered as it is.',
+    'TCP has no response that confirms the delivery of a message. Messages that were read and not delivered are lost if the process is killed, and so are messages in transit when a connection breaks. If that matters, use the http source or a file. Messages are read only as fast as they are passed on, so senders wait while a destination does. At the end of the run, connections are half-closed to notify senders. Messages in transit are still read, and so is what senders continue with for up to two seconds; all of it is delivered.\n\nEvents have `.peer`, the address of the sender, unless they are JSON objects. A counted message may have several lines: under `encoding: raw` it is written as it came.\n\nA message that is not finished when its connection ends is delivered as it is.',
   options,
   examples: [
     {
       title: 'Syslog from the network, over TLS',
       yaml: 'listen: 0.0.0.0:6514\ndecode: syslog\ntls: { cert_file: /etc/sluice/cert.pem, key_file: /etc/sluice/key.pem, client_ca_file: /etc/sluice/clients.pem }\n',
     },
-    { title: 'JSON lines from programs of this machine', yaml: 'listen: 127.0.0.1:5170\ndecode: json\n' },
+    { title: 'JSON lines from programs on this machine', yaml: 'listen: 127.0.0.1:5170\ndecode: json\n' },
   ],
   fields: ({ decode }) => fieldsOfLines(decode, ['peer']),
   create: (options, context) => new TcpSource(options, context),

@@ -15,18 +15,18 @@ export function registerGauges(
   open: Descriptors,
   { problems, remote }: { readonly problems: PathProblems; readonly remote: Remote },
 ): void {
-  metrics.gauge('sluice_files_watched', 'Files that are followed.', () => openFiles.size)
-  metrics.gauge('sluice_files_open', 'Files that are open.', () => open.size)
+  metrics.gauge('sluice_files_watched', 'Files being followed.', () => openFiles.size)
+  metrics.gauge('sluice_files_open', 'Open files.', () => open.size)
   metrics.gauge('sluice_files_unreadable', 'Files and folders that cannot be read now.', () => problems.unread)
-  const silent = 'Remote file systems that do not answer now; their files wait.'
+  const silent = 'Remote file systems that do not respond now; reading of their files waits.'
   metrics.gauge('sluice_file_systems_silent', silent, () => remote.silent)
   metrics.gauges(
     'sluice_file_unread_bytes',
-    `Bytes of a file that were not read yet, for the ${MAX_SERIES} files with most of them; the rest together is "other".`,
+    `Unread bytes of a file, for the ${MAX_SERIES} files with the most; all others together are "other".`,
     () => unread(openFiles.tailers),
   )
   const created = clock.wall()
-  metrics.gauge('sluice_checkpoint_age_seconds', 'How long ago the saved positions were up to date.', () => {
+  metrics.gauge('sluice_checkpoint_age_seconds', 'Age of the saved positions; 0 while they are up to date.', () => {
     return Math.max(0, clock.wall() - (checkpoints.savedAt || created)) / 1000
   })
 }

@@ -46,9 +46,8 @@ export interface OpenFilesOptions {
 }
 
 /**
- * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, regardless of the
- * number of its names. A file that was found once is read to its end under any name, and kept until all of it is
- * settled.
+ * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, even if it has several
+ * names. A file that was found once is read to its end under any name, and kept until all of it is settled.
  */
 export class OpenFiles {
   /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
@@ -230,7 +229,7 @@ export class OpenFiles {
     }
     // While a file is open, its inode is not reused.
     if (tailer && !tailer.isOpen && this.#births.differ(stat, tailer.birth, path)) {
-      this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was given to another')
+      this.#options.context.log.info({ file: tailer.path }, 'file is gone and its inode was reused')
       this.#rekey(tailer, () => tailer!.leave())
       for (const at of [tailer.path, tailer.found]) if (this.#names.paths.get(at) === tailer) this.#names.vacate(at)
       tailer = undefined
@@ -375,7 +374,7 @@ export class OpenFiles {
     this.#tailers.set(tailer.key, tailer)
   }
 
-  /** The file at `path` has the inode that the entry is about. */
+  /** The file at `path` has the inode of the entry. */
   #resumed(path: string, entry: Entry, verdict: Verdict): void {
     const { saved, tailing, context } = this.#options
     saved.remove(entry)
@@ -386,7 +385,7 @@ export class OpenFiles {
     saved.put({ ...entry, gone: true })
     const { offset, size = 0 } = entry
     if (verdict === 'truncated') tailing.onTruncated(path, offset, Math.max(0, size - offset))
-    else context.log.info({ file: path }, 'file is gone and its inode was given to another')
+    else context.log.info({ file: path }, 'file is gone and its inode was reused')
   }
 
   #forget(tailer: Tailer): void {

@@ -30,7 +30,7 @@ export class PathProblems {
     if (!this.#first(path, code, true)) return
     this.#context.log.error(
       { code: 'SLUICE_FILE_UNREADABLE', file: path, cause: code, error: errorText(error) },
-      'file cannot be read; it is tried again with every sweep',
+      'cannot read file; retrying with every sweep',
     )
   }
 
@@ -41,7 +41,7 @@ export class PathProblems {
     this.#context.metrics.failed('copy')
     this.#context.log.error(
       { code: 'SLUICE_COPY_DAMAGED', file: path, cause: code, error: errorText(error) },
-      'compressed copy of a file cannot be read to its end; what may be left in it is not read',
+      'cannot read a compressed copy of a file to its end; skipping the rest',
     )
   }
 
@@ -49,14 +49,14 @@ export class PathProblems {
   skipped(path: string, stat: BigIntStats): void {
     const what = kindOf(stat)
     if (!this.#first(path, what, false)) return
-    this.#context.log.warn({ file: path, what }, 'not a regular file, left alone')
+    this.#context.log.warn({ file: path, what }, 'not a regular file; ignoring it')
   }
 
   /** Reports a file that events of this source are written to. */
   ownOutput(path: string): void {
     if (!this.#first(path, 'own output', false)) return
     const text =
-      'this daemon writes events of this source to the file, so it is not read; add it to exclude, or write elsewhere'
+      'ignoring a file to which this daemon writes events of this source; add it to exclude, or write elsewhere'
     this.#context.log.warn({ code: 'SLUICE_OWN_OUTPUT', file: path }, text)
   }
 

@@ -16,34 +16,32 @@ export const options = z
         .refine(path => !/[?#]/.test(path), { error: 'must be a path without "?" and "#"' }),
     )
       .default('/')
-      .describe('The path that requests are made to.'),
-    auth: auth.prefault({ type: 'none' }).describe('The key that requests must have.'),
+      .describe('The path of requests.'),
+    auth: auth.prefault({ type: 'none' }).describe('The key that requests must contain.'),
     decode: codecOption()
       .optional()
       .describe(
-        'The codec that reads the lines of bodies of `text/plain`, or of its own media type (`text/csv`). Lines that it cannot read are kept as text, and counted. Default: text.',
+        'The codec that decodes bodies of type `text/plain`, or of its own media type (`text/csv`). Lines that it cannot decode are kept as text and counted. Default: text.',
       ),
     max_body_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('10MiB')
-      .describe('Size of a body at most, as it comes and as it is when it is inflated.'),
+      .describe('Maximum size of a body, both as received and decompressed.'),
     max_unsettled_bytes: byteSize(1024)
       .prefault('32MiB')
       .describe(
-        'Memory that all requests which are not answered yet may hold together. Beyond it, and beyond `max_connections` requests, they are answered 503. Several requests of one address get three quarters of it, and `max_connections_per_address` requests; see `shared_addresses`.',
+        'Maximum memory of all unanswered requests together. Requests beyond it, and beyond `max_connections` requests, get the response 503. The requests of one address may use three quarters of it, and `max_connections_per_address` requests; see `shared_addresses`.',
       ),
     max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
       .prefault('1MiB')
-      .describe('A longer line is delivered in pieces, marked `partial`.'),
-    headers_timeout: duration()
-      .prefault('10 Seconds')
-      .describe('Time for the beginning of a request, up to the end of its headers.'),
-    request_timeout: duration().prefault('60 Seconds').describe('Time for a request with its whole body.'),
+      .describe('A longer line is delivered in pieces marked `partial`.'),
+    headers_timeout: duration().prefault('10 Seconds').describe('Timeout for the headers of a request.'),
+    request_timeout: duration().prefault('60 Seconds').describe('Timeout for a complete request, including its body.'),
     keep_alive_timeout: duration()
       .prefault('75 Seconds')
-      .describe('How long a connection may be idle between two requests.'),
+      .describe('How long a connection may be idle between requests.'),
     send_timeout: duration()
       .prefault('60 Seconds')
-      .describe('How long a client may take to read an answer; the connection of one that does not read is closed.'),
+      .describe('How long a client may take to read a response. After that, its connection is closed.'),
   })
   .superRefine(({ max_body_bytes, max_unsettled_bytes, headers_timeout, request_timeout }, context) => {
     if (max_body_bytes > max_unsettled_bytes)

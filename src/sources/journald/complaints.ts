@@ -20,7 +20,7 @@ export class Complaints {
     metrics.failed('journalctl')
     if (this.#failure === why) return
     this.#failure = why
-    log.error({ code: 'SLUICE_JOURNALCTL_ENDED', why }, 'journalctl has ended; it is started again until it stays')
+    log.error({ code: 'SLUICE_JOURNALCTL_ENDED', why }, 'journalctl ended; restarting it')
   }
 
   works(): void {
@@ -33,11 +33,11 @@ export class Complaints {
     const { clock, log } = this.#context
     const now = clock.now()
     if (now - this.#since >= WINDOW_MS) {
-      if (this.#lines > LINES) log.warn({ lines: this.#lines - LINES }, 'journalctl has said more than was shown')
+      if (this.#lines > LINES) log.warn({ lines: this.#lines - LINES }, 'suppressed further messages from journalctl')
       this.#since = now
       this.#lines = 0
     }
-    if (++this.#lines <= LINES) log.warn({ text }, 'journalctl says')
+    if (++this.#lines <= LINES) log.warn({ text }, 'message from journalctl')
   }
 
   /** Reports the total number of lines since its start that are not entries. */
@@ -45,7 +45,7 @@ export class Complaints {
     const { log, metrics } = this.#context
     for (; this.#strange < lines; this.#strange++) {
       metrics.failed('not_an_entry')
-      if (this.#strange === 0) log.warn('journalctl wrote what is no entry: such lines are left out')
+      if (this.#strange === 0) log.warn('ignored a line from journalctl that is not a journal entry')
     }
     this.#strange = lines
   }

@@ -4,13 +4,13 @@ import { LongEntry } from './long-entry.js'
 
 export interface Taken {
   readonly entry: Entry
-  /** Fields that were too long, and are not whole. */
+  /** Names of fields that were truncated. */
   readonly cut: readonly string[]
 }
 
-/** The bytes that journalctl writes to entries. Memory is bounded whatever comes. */
+/** Divides the output of journalctl into entries, with bounded memory. */
 export class EntryReader {
-  /** Lines that are no entries. */
+  /** Number of lines that are not entries. */
   strange = 0
   readonly #maxBytes: number
   readonly #splitter: LineSplitter
@@ -21,7 +21,7 @@ export class EntryReader {
     this.#splitter = new LineSplitter(maxBytes)
   }
 
-  /** The entries that are complete with these bytes. */
+  /** The entries completed by these bytes. */
   push(bytes: Buffer): Taken[] {
     const frame = this.#splitter.push(bytes)
     if (!frame) return []

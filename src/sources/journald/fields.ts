@@ -2,30 +2,33 @@ import { isUtf8 } from 'node:buffer'
 import type { EventFields } from '../../core/event/event-fields.js'
 import { SEVERITIES } from '../../lib/formats/syslog.js'
 
-/** An entry as `journalctl -o json` writes it: text, bytes as an array of numbers, null, or an array of these. */
+/** An entry as written by `journalctl -o json`: text, bytes as an array of numbers, null, or an array of these. */
 export type Entry = Readonly<Record<string, unknown>>
 
-/** Fields of the journal that an event has under other names, too. */
+/** Journal fields that an event also has under another name. */
 export const RENAMED = ['MESSAGE', 'PRIORITY', '_HOSTNAME', 'SYSLOG_IDENTIFIER', '_PID', '_SYSTEMD_UNIT'] as const
 
 const OWN = ['message', 'timestamp', 'host', 'severity', 'severity_code', 'app', 'pid', 'unit', 'raw', 'truncated']
 
-/** The fields that events can have, with these of the journal's own; undefined: with all. */
+/** The fields of events, with these fields of the journal; undefined: all. */
 export function fieldsOfEntries(included: readonly string[] | undefined): EventFields {
   if (included) return { names: [...OWN, ...included] }
-  return { names: OWN, others: { test: name => /^[A-Z0-9_]+$/.test(name), text: "the journal's own in capitals" } }
+  return {
+    names: OWN,
+    others: { test: name => /^[A-Z0-9_]+$/.test(name), text: "the journal's own fields, in capitals" },
+  }
 }
 
 export interface EventOptions {
-  /** Where the entry does not say it. */
+  /** Used if the entry has no host. */
   readonly host: string
-  /** Which of the journal's own fields are kept; undefined: all. */
+  /** Fields of the journal to keep; undefined: all. */
   readonly included: ReadonlySet<string> | undefined
 }
 
 /**
- * The event as a line of JSON, without its end: our names first, then the journal's own. `cut` are the fields that are
- * not whole.
+ * The event as a line of JSON, without its line end: first the common fields, then those of the journal. `cut` names
+ * truncated fields.
  */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
@@ -45,30 +48,30 @@ export function lineOf(entry: Entry, { host, included }: EventOptions, cut: read
   putMessage(entry.MESSAGE, put)
   if (cut.length > 0) put('truncated', cut)
   for (const name in entry) {
-    // Two underscores begin what journalctl says about an entry: its place and its time.
+    // Names with two underscores contain journalctl's data about an entry: its cursor and time.
     if (name === 'MESSAGE' || name.startsWith('__') || (included && !included.has(name))) continue
     line += `,${JSON.stringify(name)}:${JSON.stringify(plain(entry[name]))}`
   }
   return `{${line.slice(1)}}`
 }
 
-/** Whether it is an entry, and no event that was made of one: these have no such fields. */
+/** Whether the object is a journal entry, rather than an event made from one, which has no such fields. */
 export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }
 
-/** Where the entry stands in the journal. */
+/** The entry's cursor. */
 export function cursorOf(entry: Entry): string | undefined {
   const { __CURSOR: cursor } = entry
   return typeof cursor === 'string' && cursor !== '' ? cursor : undefined
 }
 
-/** When journald took the entry, in milliseconds since the epoch. */
+/** When journald received the entry, in milliseconds since the epoch. */
 export function takenAt({ __REALTIME_TIMESTAMP: micros }: Entry): number | undefined {
   return typeof micros === 'string' && /^\d{1,16}$/.test(micros) ? Number(micros) / 1000 : undefined
 }
 
-/** Microseconds since the epoch as RFC 3339. */
+/** Converts microseconds since the epoch to RFC 3339. */
 function timeOf(value: unknown): string | undefined {
   const [, ms, micros] = (typeof value === 'string' && /^(\d{1,13})(\d{3})$/.exec(value)) || []
   return ms === undefined ? undefined : new Date(Number(ms)).toISOString().replace('Z', `${micros}Z`)
@@ -77,7 +80,7 @@ function timeOf(value: unknown): string | undefined {
 function putMessage(value: unknown, put: (name: string, value: unknown) => void): void {
   if (value === undefined || value === null) return
   const message = plain(value)
-  // Who gives a message in several parts means one.
+  // A message in several parts is one message.
   put('message', Array.isArray(message) ? message.join('\n') : message)
   const bytes = bytesOf(value)
   if (bytes && !isUtf8(bytes)) put('raw', bytes.toString('base64'))
@@ -90,7 +93,7 @@ function oneText(value: unknown): string | undefined {
   return typeof first === 'string' ? first : undefined
 }
 
-/** Text, or an array of texts where a field is there more than once. What is not UTF-8 has replacement characters. */
+/** Text, or an array of texts for a field that occurs several times. Invalid UTF-8 becomes replacement characters. */
 function plain(value: unknown): unknown {
   if (!Array.isArray(value)) return value
   return bytesOf(value)?.toString() ?? value.map(plain)

@@ -8,30 +8,30 @@ import { EntryReader } from './entries.js'
 import { cursorOf } from './fields.js'
 
 const PROGRAM = 'journalctl'
-/** How it writes: whole fields, and nothing beside the entries. */
+/** Output complete fields, and nothing besides entries. */
 const JSON_OUTPUT = ['--output=json', '--all', '--no-pager']
-/** Lines of its standard error that are longer are left out, or cut. */
+/** Longer lines of its standard error are skipped or truncated. */
 const COMPLAINTS = { maxLength: 500, skipOverflow: true }
 const END_MS = 2000
 const FIRST_MS = 30_000
 
 /**
- * A journalctl that runs. Invariants: it is read only as fast as its entries are passed on, so that it waits meanwhile;
- * it does not outlive whoever started it: it ends when nobody has the other side of its output any more.
+ * A running journalctl. Invariants: its output is read only as fast as entries are passed on, so it waits. It does not
+ * outlive this process, because it ends when its output is closed.
  */
 export class Journalctl {
   readonly stdout: Readable
-  /** Resolves when it has ended and everything it wrote is read: why it did, and whether that was in order. */
+  /** Resolves when it has ended and all of its output is read: why it ended, and whether that was normal. */
   readonly ended: Promise<{ readonly why: string; readonly fine: boolean }>
   readonly #child: ChildProcess
   readonly #exited: Promise<void>
   #lastComplaint = ''
 
-  /** `complain` gets each line of its standard error. */
+  /** `complain` is called with each line of its standard error. */
   constructor(args: readonly string[], complain: (line: string) => void) {
     const child = spawn(PROGRAM, [...JSON_OUTPUT, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
-      // Nothing else of ours is its business: keys, or the socket of the service manager.
+      // Do not pass on other variables, such as keys or the socket of the service manager.
       env: { PATH: process.env.PATH, SYSTEMD_COLORS: '0' },
     })
     this.#child = child
@@ -62,7 +62,7 @@ export class Journalctl {
     return this.#lastComplaint ? `${this.#lastComplaint}; ${how}` : how
   }
 
-  /** Ends it, whatever it is doing. */
+  /** Ends the process in any state. */
   async end(): Promise<void> {
     this.stdout.destroy()
     this.#child.stderr?.destroy()

@@ -17,7 +17,7 @@ export class Lag {
     this.#context = context
     context.metrics.gauges(
       'sluice_journal_lag_seconds',
-      'How old the entry that was read last was when it was read. While more wait to be read, or journalctl does not run, how old it is now.',
+      'Age of the last entry when it was read. While more entries wait or journalctl does not run, its current age.',
       () => this.#read(),
     )
   }

@@ -14,19 +14,19 @@ export const options = z
         reaches(
           'nothing',
           z.string().regex(/^[^-\s*?[\]][^\s*?[\]]*$/, {
-            error: 'must be the name of a unit, as in nginx.service, and no pattern',
+            error: 'must be the name of a unit such as nginx.service, not a pattern',
           }),
         ),
       )
       .min(1)
       .optional()
       .describe(
-        'Only what these units have logged, and what systemd says about them. A name without a suffix is that of a service.',
+        'Only entries logged by these units, and those of systemd about them. A name without a suffix is a service.',
       ),
     priority: z
       .enum(SEVERITIES as [string, ...string[]])
       .optional()
-      .describe('Only what is at least that severe: `warning` gives warning, err, crit, alert and emerg.'),
+      .describe('Only entries of at least this severity: `warning` gives warning, err, crit, alert and emerg.'),
     matches: z
       .array(
         reaches(
@@ -37,32 +37,32 @@ export const options = z
       .min(1)
       .optional()
       .describe(
-        'Only entries with these values: FIELD=value, as in _TRANSPORT=kernel. Of several values of one field any will do, of several fields all must fit.',
+        'Only entries with these values: FIELD=value, as in _TRANSPORT=kernel. An entry must match any of several values of one field, and all of several fields.',
       ),
     read_from: z
       .enum(['beginning', 'boot', 'end'])
       .default('beginning')
       .describe(
-        'Where to begin when the source first starts: with the oldest entry there is, with the first of the present boot, or with those to come.',
+        'Where to start when the source first starts: with the oldest entry, with the first entry of the current boot, or with new entries.',
       ),
     include_fields: z
-      .array(reaches('nothing', z.string().regex(FIELD, { error: 'must be a field of the journal, as in _EXE' })))
+      .array(reaches('nothing', z.string().regex(FIELD, { error: 'must be a field of the journal such as _EXE' })))
       .optional()
       .describe(
-        "Which of the journal's own fields an event keeps, beside those that it always has. An empty list: none. Default: all.",
+        "Which of the journal's own fields an event keeps in addition to the common ones. An empty list: none. Default: all.",
       ),
     directory: filePath()
       .optional()
-      .describe('Reads the journal files of this folder, and of those in it, instead of those of this machine.'),
+      .describe('Reads the journal files in this folder and its subfolders instead of those of this machine.'),
     files: z
       .array(filePath())
       .min(1)
       .optional()
-      .describe('Reads these journal files only. Patterns are looked up when journalctl is started.'),
+      .describe('Reads only these journal files. Patterns are expanded when journalctl is started.'),
     max_entry_bytes: byteSize(64 * 1024, 256 * 1024 * 1024)
       .prefault('1MiB')
       .describe(
-        'Of an entry that takes more bytes in the output of journalctl, the longest fields are cut to their beginnings. `.truncated` says which.',
+        'If an entry takes more bytes in the output of journalctl, its longest fields are truncated; `.truncated` lists them.',
       ),
   })
   .superRefine(({ directory, files }, context) => {

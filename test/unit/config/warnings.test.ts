@@ -64,7 +64,7 @@ t.test('a field that no event can have', async t => {
     ['type: stdin', "exclude: if (.level equal 'error' AND .message exists)", /exclude: .* can have \.level\. in/],
     ['type: journald', 'key_field: .unit', undefined],
     ['type: journald', 'key_field: ._SYSTEMD_SLICE', undefined],
-    ['type: journald', 'key_field: .client', /in has \.message, .*, the journal's own in capitals$/],
+    ['type: journald', 'key_field: .client', /in has \.message, .*, the journal's own fields, in capitals$/],
     ['type: journald, include_fields: [_EXE]', 'key_field: ._EXE', undefined],
     ['type: journald, include_fields: [_EXE]', 'key_field: ._COMM', /\._EXE$/],
   ]
@@ -131,7 +131,7 @@ t.test('what validate warns of, and what it says to do', async t => {
   for (const none of ['logs/b.log', 'empty/*', 'none/*.log', '**/y.log'])
     t.match(
       await run(reading('logs/*', none)),
-      /include\[1\]: warning: .* matches no file now; files that come later/,
+      /include\[1\]: warning: .* matches no file now; files created later/,
       none,
     )
   t.match(await run(reading('nested/*')), /nested\/\* is a folder/)
@@ -149,5 +149,5 @@ t.test('what validate warns of, and what it says to do', async t => {
   writeFileSync(join(dir, 'key'), 'abc\n')
   t.equal(await run(keyed), '', 'once it is there')
   const listening = `sources: { in: { type: http, listen: '0.0.0.0:1', auth: { key: abc } } }\ndestinations: { out: { type: stdout, inputs: [in] } }\n`
-  t.match(await run(listening), /in\.listen: warning: access keys come without encryption: set "tls"/)
+  t.match(await run(listening), /in\.listen: warning: access keys are sent without encryption: set "tls"/)
 })

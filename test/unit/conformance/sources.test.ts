@@ -238,7 +238,7 @@ for (const definition of sources) {
       await end()
       t.equal(counters.failures.get('undelivered'), 1)
     } else {
-      await t.rejects(run, /given back/)
+      await t.rejects(run, /was not delivered/)
       await checkpoints.flush()
       await end()
       const next = new Slow('delivered')

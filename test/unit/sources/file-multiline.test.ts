@@ -74,7 +74,7 @@ t.test('a batch that is given back comes again as the same events', async t => {
   await until(() => run.out.lines.length === 5, 'more')
   const first = run.out.lines.slice(2)
   run.out.settle('errored')
-  await t.rejects(run.run, /undelivered/)
+  await t.rejects(run.run, /was not delivered/)
   run.out.hold = false
   run.again().catch(() => {})
   await until(() => run.out.lines.length === 8, 'again')

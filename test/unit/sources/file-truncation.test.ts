@@ -168,7 +168,7 @@ t.test('the hole that a writer leaves which does not append is no part of a line
   writeSync(fd, 'rd\n')
   await settled(run, lines.length + 3)
   t.same(run.out.texts(path).slice(lines.length), ['first', 'second', 'third'])
-  const told = run.log.filter(({ msg }) => msg.startsWith('file begins with a hole'))
+  const told = run.log.filter(({ msg }) => msg.startsWith('skipped a hole'))
   t.match(told, [{ level: 40, file: path, hole_bytes: asText(lines).length }])
   await run.stop()
   const again = await tail(options, run.checkpoints)
@@ -305,7 +305,7 @@ function block(out: Receiver): () => void {
   return makeRoom
 }
 
-const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone, looking for its rest'))
+const isSearching = ({ log }: Tailing) => log.some(({ msg }) => msg.startsWith('file is gone; searching'))
 
 t.test('a copy that might have been the one of a file, and was not: it is read, whatever it is renamed to', async t => {
   const dir = testFolder(t, { 'app.log': BANNER + asText(numbered(0, 50)), 'other.log': '' })

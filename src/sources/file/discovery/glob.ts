@@ -70,7 +70,7 @@ export function expandBraces(pattern: string): string[] {
     const all = choices
       .flatMap(choice => expandBraces(choice))
       .flatMap(choice => rest.map(end => before + choice + end))
-    if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} stand for too many patterns`)
+    if (all.length > MAX_ALTERNATIVES) throw new Error(`the braces of ${pattern} expand to too many patterns`)
     return all
   }
   return [pattern]
@@ -105,7 +105,7 @@ function range(text: string): string[] | undefined {
   if (numbers !== /\d/.test(to)) return undefined
   const [first, last] = numbers ? [Number(from), Number(to)] : [from.charCodeAt(0), to.charCodeAt(0)]
   const length = Math.abs(last - first) + 1
-  if (length > MAX_ALTERNATIVES) throw new Error(`{${text}} stands for too many patterns`)
+  if (length > MAX_ALTERNATIVES) throw new Error(`{${text}} expands to too many patterns`)
   const width = from.startsWith('0') ? from.length : 0
   return Array.from({ length }, (_, i) => {
     const value = last < first ? first - i : first + i

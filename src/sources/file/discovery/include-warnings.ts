@@ -28,10 +28,10 @@ function warningOf(pattern: string, systems: FileSystems): string | undefined {
   const found = globs.map(segments => find(segments, systems))
   if (found.includes('file') || found.includes('unknown')) return undefined
   if (!found.includes('folder')) {
-    return `${pattern} matches no file now; files that come later are read`
+    return `${pattern} matches no file now; files created later are read`
   }
   const files = `${pattern.replace(/\/+$/, '')}/*`
-  return `${pattern} is a folder, and only files are read; write ${files} for the files in it`
+  return `${pattern} is a folder, but only files are read; write ${files} for the files in it`
 }
 
 type Match = 'file' | 'folder' | 'nothing' | 'unknown'

@@ -106,7 +106,7 @@ export class Watches {
     this.#logged = true
     this.#log.warn(
       { code: 'SLUICE_NO_WATCH', folder, cause: errorCode(error), error: errorText(error) },
-      'folders cannot be watched (see fs.inotify.max_user_watches and max_user_instances); appends are found by the sweep only',
+      'cannot watch folders (see fs.inotify.max_user_watches and max_user_instances); appends are only found by sweeps',
     )
   }
 

@@ -315,7 +315,7 @@ export class Reader {
     this.#post(tailer.flush(out))
   }
 
-  /** Posts what waited long enough for its end, or all. */
+  /** Posts the unfinished parts that are due, or all of them. */
   #postDue(out: Output, all: boolean): void {
     for (const tailer of this.#unfinished.due(all)) this.#post(tailer.flush(out))
   }
@@ -326,13 +326,13 @@ export class Reader {
     this.#hinted.clear()
   }
 
-  /** How long there is nothing to do. */
+  /** How long there is nothing to do, in milliseconds. */
   #idleMs(): number {
     const gather = this.#hinted.size > 0 ? this.#gatherUntil : Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(IDLE_MS, Math.min(gather, this.#unfinished.dueAt) - this.#options.clock.now()))
   }
 
-  /** Resolves when there is room for more, or when the run is to end: the batch is on its way in either case. */
+  /** Resolves when there is room for more, or when the run must end. The batch is sent in either case. */
   #send(batch: EventBatch, out: Output, signal: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#leave = resolve
@@ -345,13 +345,13 @@ export class Reader {
     this.#leave = undefined
     const reading = this.#reading
     this.#reading = undefined
-    // A read that may never return keeps its memory and its descriptor.
+    // A read that may never return keeps its memory and descriptor.
     if (reading && (await this.#returns(reading))) reading.tailer.abandon()
-    // Made and not sent: given back, and read again from the committed position.
+    // Give back batches that were not sent; they are read again from the committed position.
     for (const batch of this.#outbox.splice(0)) batch.ack.settle('errored')
   }
 
-  /** Resolves when a read has returned, or with false when its file system does not answer. */
+  /** Resolves when a read has returned, or to false if its file system does not respond. */
   async #returns({ tailer, result }: Reading): Promise<boolean> {
     if (!(result instanceof Promise)) return true
     const returned = result.then(() => true)

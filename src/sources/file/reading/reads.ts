@@ -2,15 +2,15 @@ import { readv, readvSync } from 'node:fs'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 
-/** A read that took longer than this waited for a disk. */
+/** A read that took longer than this, in milliseconds, waited for a disk. */
 const SLOW_MS = 1
-/** So many reads are left to another thread then, before it is tried again. */
+/** After such a read, the number of reads made in another thread. */
 const READS_APART = 64
 
 /**
- * The reads of one file. What the system has in memory is read at once: to hand it to another thread and back costs
- * several times as much as the read itself. What waits for a disk is read by another thread, so that nobody else waits. Files of remote
- * file systems are always read by another thread.
+ * Reads one file. Cached data is read synchronously, because using another thread costs several times as much as the
+ * read itself. Reads that wait for a disk, and all reads from remote file systems, use another thread, so that they do
+ * not block the process.
  */
 export class Reads {
   readonly #clock: Clock
@@ -22,7 +22,7 @@ export class Reads {
     this.#remote = remote
   }
 
-  /** Fills `parts` with what stands at `at` of the file, which was found at `path`: the length, or the error. */
+  /** Fills `parts` from offset `at` of the file found at `path`. Returns the length or the error. */
   read(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> | number | Error {
     if (this.#remote.has(path)) return this.#readRemote(path, fd, parts, at)
     if (this.#apart > 0) {
@@ -39,7 +39,7 @@ export class Reads {
     }
   }
 
-  /** Into memory of its own: a read that is given up may write there much later. */
+  /** Reads into separate memory, because an abandoned read may write there much later. */
   async #readRemote(path: string, fd: number, parts: readonly Buffer[], at: number): Promise<number | Error> {
     const room = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0))
     try {
@@ -51,7 +51,7 @@ export class Reads {
   }
 }
 
-/** How many bytes of `from` there were. */
+/** Distributes `from` over `parts`; returns the number of bytes. */
 function fill(parts: readonly Buffer[], from: Buffer): number {
   let taken = 0
   for (const part of parts) taken += from.copy(part, 0, taken)

@@ -30,11 +30,12 @@ import { READ_BYTES, type TailerContext } from './tailing.js'
 import { Tracked } from './tracked.js'
 
 /**
- * One file: reads it, makes batches of its lines, and knows what of it is delivered.
+ * One file: reads it, creates batches of its lines, and tracks what is delivered.
  *
- * Invariants. Every byte is in exactly one batch, in order, as long as the file only grows. Each read also takes the
- * bytes before its portion and compares their fingerprint: others stand there when the file was truncated. A position
- * is the end of a batch, so it is never inside of an undelivered line. A file is known by its inode while it is open, since an open file's inode is not given away.
+ * Invariants: every byte is in exactly one batch, in order, as long as the file only grows. Each read also covers the
+ * bytes before its portion and compares their fingerprint, which differs after a truncation. A position is the end of a
+ * batch, so it is never within an undelivered line. An open file is identified by its inode, which is not reused while
+ * the file is open.
  */
 export class Tailer extends Tracked {
   readonly origin: Origin
@@ -45,19 +46,19 @@ export class Tailer extends Tracked {
   #gone = false
   #closing = false
   readonly #portion = new Portion()
-  /** Up to where the file was read. */
+  /** How far the file was read. */
   #at: number
-  /** Of the bytes before #at. */
+  /** Fingerprint of the bytes before #at. */
   #tail: Fingerprint
   #hole: Hole
   #content: Content
-  /** The end of the last batch made. */
+  /** The end of the last batch. */
   #delivered: Position
   #positions: LowWaterMark<Position>
   #splitter: LineSplitter
-  /** Pieces of this splitter's that are counted. */
+  /** Pieces of this splitter that are already counted. */
   #pieces = 0
-  /** The time of the last change at which the content was known to go on from what was read. */
+  /** Modification time at which the content was last known to continue what was read. */
   #verified = -1
 
   constructor(path: string, stat: Identity, origin: Origin, start: Position, context: TailerContext) {
@@ -75,7 +76,7 @@ export class Tailer extends Tracked {
     this.growth = new Growth(context.clock, start.offset)
   }
 
-  /** Whether a read is under way in another thread. */
+  /** Whether a read is in progress in another thread. */
   get reading(): boolean {
     return this.#portion.reading
   }
@@ -84,42 +85,42 @@ export class Tailer extends Tracked {
     return this.#fd !== undefined || this.copy !== undefined
   }
 
-  /** Nothing comes behind what was read of it, ever. */
+  /** Whether nothing will ever follow what was read. */
   get isOver(): boolean {
     return this.copy?.endsAt(this.#at) === true
   }
 
-  /** Whether others are to be read first. */
+  /** Whether other files must be read first. */
   get waits(): boolean {
     return this.after?.queued === true || this.copy?.waits === true
   }
 
-  /** Nothing of it was read yet, now or before. */
+  /** Whether none of it has been read, now or before. */
   get isNew(): boolean {
     return this.#end === 0
   }
 
-  /** Up to where the file was read. */
+  /** How far the file was read. */
   get at(): number {
     return this.#at
   }
 
-  /** Bytes of an unfinished line or event. */
+  /** Size of the unfinished line or event. */
   get pending(): number {
     return this.#splitter.pending
   }
 
-  /** Whether what is unfinished ends in the middle of a line. */
+  /** Whether the unfinished part ends within a line. */
   get inLine(): boolean {
     return this.growth.parked?.inLine ?? this.#splitter.inLine
   }
 
-  /** Up to where it is known, whether or not what is unfinished is in memory. */
+  /** How far the file is known, even if the unfinished part is not in memory. */
   get #end(): number {
     return this.growth.parked?.at ?? this.#at
   }
 
-  /** Bytes that are or were in the file, and are in no batch yet. */
+  /** Bytes seen in the file that are not in a batch. */
   get unread(): number {
     if (this.isOver) return this.pending
     return Math.max(0, this.size - this.#delivered.offset)
@@ -133,18 +134,17 @@ export class Tailer extends Tracked {
     return this.#positions.mark
   }
 
-  /** Of the open file. */
   get fd(): number | undefined {
     return this.#fd
   }
 
-  /** Takes over an open descriptor. */
+  /** Takes ownership of an open descriptor. */
   open(fd: number): void {
     this.#fd = fd
     this.#verified = -1
   }
 
-  /** Closes the file, after the read that is under way. What was read of an unfinished line is read again later. */
+  /** Closes the file after the current read. An unfinished line is read again later. */
   close(): void {
     if (this.reading) {
       this.#closing = true
@@ -158,7 +158,7 @@ export class Tailer extends Tracked {
     this.park()
   }
 
-  /** Gives up what was read of an unfinished line, until the file grows or nothing is `parked` any more. */
+  /** Drops an unfinished line from memory, until the file grows or `parked` is cleared. */
   park(): void {
     if (this.pending === 0) return
     const parked = { at: this.#at, inLine: this.inLine }
@@ -166,22 +166,22 @@ export class Tailer extends Tracked {
     this.growth.parked = parked
   }
 
-  /** Its inode is not its own any more, while it is closed. Only its content is left to know it by. */
+  /** The inode of the closed file may be reused, so it can only be identified by its content. */
   leave(): void {
     if (this.#gone) return
     this.#gone = true
     this.key = goneKey(this.key)
   }
 
-  /** Its open file was truncated: gives up the descriptor. What was read of an unfinished line stays here. */
+  /** Releases the descriptor after the open file was truncated. An unfinished line is kept. */
   detach(): void {
     this.#fd = undefined
-    // A larger size may be that of what the file holds now.
+    // A larger size may be that of the new content.
     this.size = Math.max(this.#at, this.sureSize)
     this.leave()
   }
 
-  /** The rest of what it reads is in another file, which is a copy. */
+  /** Continues in another file, which is a copy. */
   moveTo(path: string, stat: BigIntStats, fd: number): void {
     this.#gone = false
     this.setFile(path, stat)
@@ -189,7 +189,7 @@ export class Tailer extends Tracked {
     this.open(fd)
   }
 
-  /** Goes on in a copy. */
+  /** Continues in a compressed copy. */
   readOn(copy: Copy): void {
     this.leave()
     copy.belongTo(this.key)
@@ -207,14 +207,14 @@ export class Tailer extends Tracked {
     this.#pieces = 0
   }
 
-  /** Back to what is committed: everything behind it is read again. */
+  /** Returns to the committed position; everything after it is read again. */
   rewind(): void {
     const { mark } = this.#positions
     this.#positions = new LowWaterMark(mark, this.#context.onCommit)
     this.#goTo(mark)
   }
 
-  /** Compares with what a sweep sees; true when there may be something to read. */
+  /** Compares with the stat of a sweep; true if there may be something to read. */
   look(size: number, changedAt: bigint): boolean {
     const changed = size !== this.#end || changedAt !== this.changedAt
     this.sees(size)
@@ -222,33 +222,33 @@ export class Tailer extends Tracked {
     return changed
   }
 
-  /** The same by the descriptor. */
+  /** The same, using the descriptor. */
   glance(): boolean {
     const { size, mtimeMs } = fstatSync(this.#fd!)
     this.sees(size)
     return size !== this.#end || mtimeMs !== this.#verified
   }
 
-  /** What is left to read of the open file; negative: the file holds other bytes than those that were read. */
+  /** The number of bytes left to read from the open file; negative: its content differs from what was read. */
   left(): number {
     if (this.copy) return this.isOver || this.copy.isLost ? 0 : READ_BYTES
     if (this.growth.parked) {
       this.size = fstatSync(this.#fd!).size
-      // Nothing more comes to a file that is away: its last line has to be at hand.
+      // A file without a matching name gets no more data, so its last line must be in memory.
       if (this.size === this.growth.parked.at && this.awaySince === undefined) return 0
       this.growth.parked = undefined
     }
-    // A whole portion was there at the last check. If it is gone by now, the read notices.
+    // A whole portion existed at the last check. If it is gone, the read detects this.
     if (this.size - this.#at >= READ_BYTES) return this.size - this.#at
     const { size, mtimeMs } = fstatSync(this.#fd!)
     if (size < this.size) return -1
     this.sees(size)
     if (size === this.#at && size > 0 && this.#verified !== mtimeMs) {
-      // Written to, yet not longer: either we just read that, or other bytes stand there now.
+      // Modified but not longer: either this was read already, or the content has changed.
       if (!this.#tailMatches()) return -1
     }
     this.#verified = mtimeMs
-    // Of what is not read yet the first bytes are known.
+    // The first bytes of an unread file are known.
     return this.#at === 0 && size < this.#content.head.bytes ? -1 : size - this.#at
   }
 
@@ -256,18 +256,18 @@ export class Tailer extends Tracked {
     return same(fingerprintAt(this.#fd!, this.#at - this.#tail.bytes, this.#at), this.#tail)
   }
 
-  /** Of what was not read yet the first bytes are kept, to find it by when it is gone. */
+  /** Reads the head of an unread file, to identify it after it is gone. */
   learnHead(): void {
     if (this.#at > 0 || this.#fd === undefined || this.#content.head.bytes === FINGERPRINT_BYTES) return
     this.#content.head = fingerprintAt(this.#fd, 0, FINGERPRINT_BYTES)
   }
 
-  /** Whether the open file surely holds what was read of it. */
+  /** Whether the open file certainly contains what was read. */
   verify(): boolean {
     return this.#tail.bytes > 0 && this.#tailMatches()
   }
 
-  /** Whether the open file still holds what was read of it, and has not become shorter. */
+  /** Whether the open file still contains what was read and has not become shorter. */
   holds(): boolean {
     const { head } = this.#content
     const { size } = fstatSync(this.#fd!)
@@ -278,7 +278,7 @@ export class Tailer extends Tracked {
     return true
   }
 
-  /** As what it is sought when it is gone. */
+  /** The properties for finding the file after it is gone. */
   get sought(): Sought {
     const { key, birth, unread, copyKey, size } = this
     const [name, read] = [basename(this.origin.path ?? this.path), unread === 0]
@@ -290,7 +290,7 @@ export class Tailer extends Tracked {
     return this.#fd !== undefined && fstatSync(this.#fd).nlink === 0
   }
 
-  /** Begins to read the next `left` bytes or a part of them. `take` gets what comes of it: a length, or an error. */
+  /** Starts reading the next `left` bytes or a part of them. Pass the result, a length or an error, to `take`. */
   read(left: number): Promise<number | Error> | number | Error {
     const want = Math.min(left, READ_BYTES)
     const portion = this.#portion
@@ -303,7 +303,7 @@ export class Tailer extends Tracked {
     return result instanceof Promise ? portion.wait(result) : result
   }
 
-  /** The lines that the portion completed, as a batch. Throws what `read` failed with. */
+  /** Turns the lines completed by the portion into a batch. Throws the error of `read`. */
   take(result: number | Error, out: Output): EventBatch | 'truncated' | undefined {
     try {
       if (!this.#portion.isOf(this.#splitter)) return undefined
@@ -319,16 +319,16 @@ export class Tailer extends Tracked {
     }
   }
 
-  /** Whether the `length` bytes in the room go on from what was read, where the bytes before them are the same. */
+  /** Whether the `length` bytes that were read continue the earlier content, given that the bytes before them match. */
   #isSure(length: number): boolean {
     if (this.#at === 0 && !startsWith(this.#portion.room, length, this.#content.head)) return false
-    // Fewer bytes than there were: what the file held before began with the same ones.
+    // There are fewer bytes than before: the previous content began with the same ones.
     if (length < this.#portion.room.length && fstatSync(this.#fd!).size < this.size) return false
     this.sureSize = Math.max(this.sureSize, this.size)
     return true
   }
 
-  /** Forgets the portion under way. */
+  /** Drops the portion being read. */
   abandon(): void {
     this.#portion.end()
     if (this.#closing) this.close()
@@ -336,7 +336,7 @@ export class Tailer extends Tracked {
 
   #commit(length: number, out: Output): EventBatch | undefined {
     const { room } = this.#portion
-    // Less than was thought to be there: the next look is a real one.
+    // There was less data than expected; check again at the next opportunity.
     if (length < room.length) this.size = this.#at + length
     if (length === 0) return undefined
     const { before } = this.#context
@@ -356,9 +356,9 @@ export class Tailer extends Tracked {
     const { pending } = splitter
     this.#tail = tailAtEnd
     if (!frame) return undefined
-    // The bytes of a portion that begins with a hole were moved: only those of the frame are where they belong.
+    // If the portion began with a hole, its bytes were moved, and only those of the frame are at the right place.
     let tail = pending === 0 ? tailAtEnd : hole > 0 ? tailOf(frame) : tailBefore(length - pending)
-    // Where the frame ends before the portion, little of what is before its end may be at hand but the frame itself.
+    // If the frame ends before the portion, only the frame may contain enough bytes before its end.
     if (tail.bytes < Math.min(frame.bytes, FINGERPRINT_BYTES)) tail = tailOf(frame)
     return this.#batch(frame, tail, out)
   }
@@ -379,21 +379,21 @@ export class Tailer extends Tracked {
     return new EventBatch(frame, this.origin, this.#context.clock.wall(), ack)
   }
 
-  /** The unfinished line or event as it is. */
+  /** Delivers the unfinished line or event as it is. */
   flush(out: Output): EventBatch | undefined {
     const frame = this.#splitter.flush()
     this.growth.cut()
     return frame && this.#batch(frame, this.#tail, out)
   }
 
-  /** At the end for now: keeps no more memory than an unfinished line needs. */
+  /** At the end for now: keeps only the memory needed for an unfinished line. */
   rest(): void {
     this.after = undefined
     if (!this.growth.parked) this.growth.rest(this.#at)
     this.#splitter.release()
   }
 
-  /** What the checkpoint says of it. */
+  /** The checkpoint entry of the file. */
   entry(): Entry {
     return entryOf(this, this.isReported ? 0 : this.size, this.#gone)
   }

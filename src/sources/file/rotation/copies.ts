@@ -16,65 +16,64 @@ import { type Candidate, Copy, Slots } from './copy.js'
 import { Inflated } from './inflated.js'
 import { isRotatedName } from './names.js'
 
-/** Copies that are looked into in one folder, the newest first. */
+/** Maximum number of copies examined per folder, the newest first. */
 const MAX_COPIES = 2000
-/** What is inflated to see the first bytes of a copy. */
+/** Work for reading the first bytes of a copy, in bytes. */
 const PEEK_BUDGET = 1024 * 1024
-/** No gzip file is smaller. */
+/** The minimum size of a gzip file. */
 const SMALLEST = 18
 
-/** What is sought: a file that is gone, as far as it was read. */
+/** The file that is searched for: what is known about it. */
 export interface Sought {
-  /** What it is known by here. */
+  /** Its key. */
   readonly key: string
-  /** The name it was read under. */
+  /** The name under which it was read. */
   readonly name: string
   readonly birth: bigint
   readonly offset: number
-  /** How many bytes it was seen to have: a copy of it has no fewer. */
+  /** Last known size; a copy is at least as large. */
   readonly size: number
   readonly head: Fingerprint
   readonly tail: Fingerprint
-  /** As far as was known, it was read to its end. */
+  /** Whether it was read to its last known end. */
   readonly read: boolean
-  /** When it was last known to be there, wall clock in milliseconds. */
+  /** When it was last known to exist, wall clock in milliseconds. */
   readonly since?: number | undefined
-  /** The same of a file that was truncated while it was read: its copy may have been begun before. */
+  /** The same for a file that was truncated during reading, whose copy may have been started earlier. */
   readonly truncatedSince?: number | undefined
-  /** The device and inode of the compressed file that it was read from. */
+  /** Device and inode of the compressed file that was read instead. */
   readonly copyKey?: string | undefined
 }
 
-/** What is sought of a name that leads to another file now: what had it in between. Times are wall clock in milliseconds. */
+/** A search for unseen files of a name that refers to another file now. Times are wall clock in milliseconds. */
 export interface Unseen {
   readonly folder: string
   readonly name: string
-  /** When the file that had the name before was last seen. */
+  /** When the former file of this name was last seen. */
   readonly since: number
-  /** A compressed file that changed later may not be complete. */
+  /** A compressed file that changed after this time may be incomplete. */
   readonly until?: number | undefined
-  /** How many files were read that have such first bytes and such a size. */
+  /** The number of files that were read with these first bytes and this size. */
   reads(first: Buffer, size: number): number
 }
 
 interface Folder {
-  /** By the stat that they were seen with, whatever their names are now. */
+  /** Candidates by their stat, regardless of their names. */
   readonly known: Map<string, Candidate | undefined>
   all: readonly Candidate[]
-  /** By the length of a head: by its hash. */
+  /** Candidates by length and hash of their heads. */
   heads: Map<number, Map<number, Candidate[]>>
   stamp: string
-  /** Whether the times of birth in it can be believed. */
+  /** Whether birth times in the folder are reliable. */
   births: boolean
-  /** The round in which it was listed last. */
+  /** The round in which it was last listed. */
   round: number
 }
 
 /**
- * Finds copies that files were compressed to, by content: the head of the copy's content is that of the file, and
- * whether the bytes before the position are the same as well is seen when it is read. The whole folder is looked
- * through, whatever the patterns say. Invariants: a copy is looked into once, as long as it does not change; it is the
- * copy of one file at most.
+ * Finds compressed copies of files by content: the heads must be equal, and reading the copy shows whether the bytes
+ * before the position are, too. Searches the whole folder, regardless of patterns. Invariants: a copy is examined once
+ * unless it changes, and it is matched to at most one file.
  */
 export class Copies {
   readonly #problems: PathProblems
@@ -82,7 +81,7 @@ export class Copies {
   readonly #folders = new Map<string, Folder>()
   readonly #slots = new Slots()
   #round = 0
-  /** What is in the folders in this round. */
+  /** Contents of the folders in this round. */
   readonly #listed = new Map<string, readonly Listed[]>()
 
   constructor(problems: PathProblems, births: BirthTimes) {
@@ -90,7 +89,7 @@ export class Copies {
     this.#births = births
   }
 
-  /** What is found until the next call is found among the copies that are there now: each folder is listed once. */
+  /** Starts a round, in which each folder is listed once. */
   begin(): void {
     this.#round++
     this.#listed.clear()
@@ -102,14 +101,14 @@ export class Copies {
     return found
   }
 
-  /** Forgets what it knows of other folders than these. */
+  /** Forgets all folders except these. */
   keep(folders: { has(folder: string): boolean }): void {
     for (const folder of this.#folders.keys()) if (!folders.has(folder)) this.#folders.delete(folder)
   }
 
-  /** Whether there are any. */
+  /** Whether the folder contains compressed files. */
   areIn(folder: string): boolean {
-    // Called for each file that is released, so it is not as thorough as `list`.
+    // Called for each released file, so it does less than `list`.
     try {
       return readdirSync(folder).some(name => copyStat(folder, name) !== undefined)
     } catch (error) {
@@ -118,7 +117,7 @@ export class Copies {
     }
   }
 
-  /** Whether one is known to be its copy, under whatever name: then no other can be. */
+  /** Whether its copy is known, under any name. Then no other file can be the copy. */
   isFound(folder: string, { key, copyKey }: Sought): boolean {
     if (copyKey === undefined) return false
     for (const one of this.#folders.get(folder)?.known.values() ?? []) if (one?.owner === key) return true
@@ -126,27 +125,27 @@ export class Copies {
   }
 
   /**
-   * What may be a copy of what is sought and may have more than was read of it; undefined: nothing. To be asked first for
-   * what more is known of.
+   * Finds potential copies of a file that may contain more than was read; undefined if there are none. Search for files
+   * with longer heads first.
    */
   async find(folder: string, sought: Sought, slices: Slices): Promise<Copy | undefined> {
     const looked = await this.#look(folder, slices)
     const { all, births } = looked
     if (all.length === 0) return undefined
-    // What held nothing has no content to be known by.
+    // An empty file has no content that identifies it.
     if (sought.head.bytes === 0) return undefined
     const { bytes } = sought.head
     const strong = bytes === FINGERPRINT_BYTES && sought.tail.bytes === FINGERPRINT_BYTES
     const later = ({ changedAt }: Candidate) => !births || changedAt >= sought.birth
     const free = ({ over, not, owner = sought.key, spoken }: Candidate) =>
       !over && !not.has(sought.key) && owner === sought.key && spoken <= bytes
-    // What was last changed before the file was made is the copy of an older one, or its times were lost.
+    // A copy last modified before the file was created is of an older file, or has lost its times.
     const isFound = this.isFound(folder, sought)
     const isIt = (one: Candidate) => (isFound ? one.owner === sought.key : later(one) || strong)
     const matching = withHead(looked, sought.head).filter(one => isIt(one) && free(one))
     const whole = matching.find(one => isWhole(one, sought))
     if (whole) whole.spoken = Math.max(whole.spoken, bytes)
-    // Which of several it is is seen when they are read.
+    // If there are several, reading them shows which one it is.
     const isClear = matching.every(one => one.crc === whole?.crc || !isWhole(one, sought))
     if (whole && sought.read && isClear) {
       whole.owner = sought.key
@@ -157,7 +156,7 @@ export class Copies {
     const named = ({ path }: Candidate) => basename(path).startsWith(sought.name)
     const its = isCopyOnly(sought.key) ? matching.filter(({ changedAt }) => changedAt === sought.birth) : []
     if (its.length > 0) return this.whole(its.find(named) ?? its[0]!, sought.key)
-    // What was changed before the file was last seen has nothing that was not.
+    // A copy last modified before the file was last seen contains nothing new.
     const since = sought.since ?? sought.truncatedSince ?? 0
     const isSince = ({ changedAt }: Candidate) => Number(changedAt) / 1e6 >= since
     const misses = (one: Candidate) => sought.size < 2 ** 32 && one.size < sought.size
@@ -174,7 +173,7 @@ export class Copies {
     return new Copy(matching, sought.key, this.#problems, this.#slots)
   }
 
-  /** Of a file that is open, as far as it was read: its copy is of none that is known by less. */
+  /** Claims the copy of an open file, so that it is not matched to a file with a shorter head. */
   async speak(folder: string, read: Pick<Sought, 'head' | 'offset'>, slices: Slices): Promise<void> {
     const looked = await this.#look(folder, slices)
     const { head } = read
@@ -183,8 +182,8 @@ export class Copies {
   }
 
   /**
-   * What was rotated and never seen, the oldest first; undefined: a copy may still be being written. `isRead` says what
-   * was seen, by its first bytes and its size.
+   * Rotated files that were never seen, the oldest first; undefined if a copy may still be incomplete. `reads` counts the
+   * files that were read, by their first bytes and size.
    */
   async unseen(sought: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
     const { folder, name, since, reads, until } = sought
@@ -203,7 +202,7 @@ export class Copies {
     return found.reverse()
   }
 
-  /** How many other copies those may be that were read of the same size and the same first bytes. */
+  /** The number of other copies of files that were read with the same size and first bytes. */
   async #others(one: Candidate, { folder, reads }: Unseen, slices: Slices): Promise<number> {
     const { all } = await this.#look(folder, slices)
     const isOther = ({ size, crc, first, owner, over, changedAt }: Candidate) =>
@@ -211,7 +210,7 @@ export class Copies {
     return all.filter(isOther).length
   }
 
-  /** The only candidate, which is of no one else. */
+  /** A reader for all of a candidate, which is matched to this key. */
   whole(candidate: Candidate, key: string): Copy {
     candidate.owner = key
     return new Copy([candidate], key, this.#problems, this.#slots)
@@ -224,7 +223,7 @@ export class Copies {
     return this.#births.kept(stat)
   }
 
-  /** What is known of a copy. It is looked into once, unless it changes. */
+  /** The candidate for a file, which is examined once unless it changes. */
   async #candidate(path: string, stat: BigIntStats, stamp: string, slices: Slices): Promise<Candidate | undefined> {
     const { known } = this.#folder(dirname(path))
     let one = known.get(stamp)
@@ -258,7 +257,7 @@ export class Copies {
       const candidate = await this.#candidate(path, stat, stamp, slices)
       if (candidate) all.push(candidate)
     }
-    // One that is being renamed may be missing from a list: what is known of it is kept.
+    // A file that is being renamed may be missing from a list, so candidates are kept.
     if (folder.known.size > 2 * MAX_COPIES) {
       const stamps = new Set(found.map(one => one.stamp))
       for (const stamp of folder.known.keys()) if (!stamps.has(stamp)) folder.known.delete(stamp)
@@ -315,7 +314,7 @@ function unseen(): Folder {
   return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0 }
 }
 
-/** Those that begin with this. */
+/** The candidates with this head. */
 function withHead({ all, heads }: Folder, { bytes, hash }: Fingerprint): readonly Candidate[] {
   let byHash = heads.get(bytes)
   if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))
@@ -338,14 +337,14 @@ function indexOf(all: readonly Candidate[], bytes: number): Map<number, Candidat
   return index
 }
 
-/** What is known of a file that may be gzip's; undefined: it is none. */
+/** The stat of a potential gzip file; undefined if it is not one. */
 function copyStat(folder: string, name: string): BigIntStats | undefined {
   if (!name.endsWith('.gz')) return undefined
   const stat = statSync(join(folder, name), { bigint: true, throwIfNoEntry: false })
   return stat?.isFile() && stat.size >= SMALLEST ? stat : undefined
 }
 
-/** The gzip files of a folder, the newest first. One whose original is still there may be incomplete: the original is read. */
+/** The gzip files of a folder, the newest first, without those whose original still exists, which may be incomplete. */
 function list(folder: string): Listed[] {
   const found: Listed[] = []
   try {
@@ -359,19 +358,19 @@ function list(folder: string): Listed[] {
     }
   } catch (error) {
     unlessSilent(error)
-    // Gone or not to be read, or a loop of links: then what there is more is not found.
+    // The folder is gone or cannot be read, or there is a loop of links; the files found so far count.
   }
   found.sort((a, b) => (a.stat.mtimeNs > b.stat.mtimeNs ? -1 : 1))
   return found.slice(0, MAX_COPIES)
 }
 
-/** Whether the file at `path` is older, and so not one that took the name of what was compressed. */
+/** Whether the file at `path` is older than the gzip file, and thus not a successor of the original. */
 function isMadeOf(gz: BigIntStats, path: string): boolean {
   const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
   return stat?.isFile() === true && stat.birthtimeNs < gz.birthtimeNs
 }
 
-/** The size that stands at the end, and the time of the last change: that of the file it was made of, where that is noted. */
+/** The size and checksum at the end, and the modification time: that of the original, if it is recorded. */
 function marksOf(fd: number, stat: BigIntStats): Pick<Candidate, 'size' | 'crc' | 'changedAt'> {
   const marks = Buffer.alloc(12)
   readSync(fd, marks, 0, 4, 4)

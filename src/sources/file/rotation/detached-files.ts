@@ -160,14 +160,14 @@ export class DetachedFiles {
   #report({ origin, unread, at }: Tailer, place: Sibling | Copy): void {
     const { log } = this.#options.context
     const fields = { file: origin.path, copy: place.path, offset: at, unread_bytes: unread }
-    if (place instanceof Copy) log.info(fields, 'file is gone, looking for its rest in a compressed copy')
+    if (place instanceof Copy) log.info(fields, 'file is gone; searching a compressed copy for its rest')
     else if (unread > 0) log.info(fields, 'reading the rest of a truncated file from its copy')
     else log.debug(fields, 'the copy of a truncated file was read to its end')
   }
 
   #goOn(tailer: Tailer, path: string): void {
     const { context, onReady } = this.#options
-    context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
+    context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
     tailer.path = path
     tailer.found = path
     tailer.awaySince = context.clock.now()

@@ -2,49 +2,48 @@ import { createGunzip, type Gunzip } from 'node:zlib'
 import { closeLater, readLater, unlessSilent } from '../../../lib/files/remote/guarded-fs.js'
 import { FINGERPRINT_BYTES } from '../identity.js'
 
-/** Compressed bytes fed at a time. They inflate to a thousand times as many at most: that is all there is in memory. */
+/** Compressed bytes per step. They inflate to at most a thousand times as many, which limits memory. */
 const FEED_BYTES = 8 * 1024
 const PART_BYTES = 64 * 1024
 
 /**
- * The uncompressed bytes of a gzip file of one or more members, forward from its beginning. Invariants: one call is under
- * way at a time; what is in memory does not depend on the sizes of the file or of what is in it; every byte before a
- * damage is given out.
+ * The uncompressed bytes of a gzip file with one or more members, from the beginning forward. Invariants: calls do not
+ * overlap. Memory does not depend on the sizes of the file or its content. Every byte before damaged data is returned.
  */
 export class Inflated {
-  /** How many bytes were taken. */
+  /** Number of bytes taken. */
   at = 0
-  /** How much more work may be done, in bytes in and out. At zero calls return with what they have. */
+  /** Remaining work in bytes, in and out. At zero, calls return with what they have. */
   budget = 0
-  /** Nothing comes behind what was taken. */
+  /** Whether everything was taken. */
   get ended(): boolean {
     return this.#ended && this.#parts.length === 0
   }
   readonly #fd: number
   readonly #feed = Buffer.allocUnsafeSlow(FEED_BYTES)
-  /** The last bytes taken end where this ends. */
+  /** The last bytes taken, at the end of the buffer. */
   readonly #window = Buffer.alloc(FINGERPRINT_BYTES)
   readonly #parts: Buffer[] = []
   #gunzip: Gunzip
   #fedTo = 0
-  /** Inflated so far, and how much of that was inflated before and is not wanted again. */
+  /** Bytes inflated so far, and how many of them were already returned before a restart. */
   #made = 0
   #unwanted = 0
-  /** What is fed from here on goes byte by byte: what stands right before a damage comes out too. */
+  /** From this offset on, input is fed byte by byte, to get all output before damaged data. */
   #singlyFrom = Number.POSITIVE_INFINITY
   #ended = false
   #damage: Error | undefined
-  /** Called when inflating fails or ends: whoever waits for inflated bytes has no callback of its own for that. */
+  /** Called when inflating fails or ends, for callers that wait for inflated bytes. */
   #done: () => void = () => {}
   #fail: (error: Error) => void = () => {}
 
-  /** Takes over the open file. */
+  /** Takes ownership of the open file. */
   constructor(fd: number) {
     this.#fd = fd
     this.#gunzip = this.#begin()
   }
 
-  /** Why nothing comes behind what was taken, where that is not the end. */
+  /** The error after the bytes taken, unless they are the end. */
   get damage(): Error | undefined {
     return this.#parts.length === 0 ? this.#damage : undefined
   }
@@ -60,7 +59,7 @@ export class Inflated {
       if (unwanted < part.length) this.#parts.push(part.subarray(unwanted))
     })
     gunzip.on('error', error => this.#fail(error))
-    // At the end, and where nothing but padding follows.
+    // Also emitted if only padding follows.
     gunzip.on('end', () => {
       this.#ended = true
       this.#done()
@@ -68,7 +67,7 @@ export class Inflated {
     return gunzip
   }
 
-  /** Fills `room` with what comes next. Less: the budget is spent, or it is at the end or at a damage. */
+  /** Fills `room` with the next bytes. Returns fewer if the budget is used up, or at the end or damaged data. */
   async read(room: Buffer): Promise<number> {
     let length = 0
     while (length < room.length && (await this.#more())) {
@@ -77,12 +76,12 @@ export class Inflated {
     return length
   }
 
-  /** Goes on to the offset `to`, or as far as `read` would. */
+  /** Skips to offset `to`, or as far as `read` would get. */
   async skip(to: number): Promise<void> {
     while (this.at < to && (await this.#more())) this.#take(Math.min(to - this.at, this.#parts[0]!.length))
   }
 
-  /** Fills `room`, of FINGERPRINT_BYTES at most, with the last bytes that were taken. */
+  /** Fills `room`, of at most FINGERPRINT_BYTES, with the last bytes taken. */
   last(room: Buffer): void {
     this.#window.copy(room, 0, FINGERPRINT_BYTES - room.length)
   }
@@ -106,7 +105,7 @@ export class Inflated {
     return true
   }
 
-  /** Feeds some more bytes. */
+  /** Feeds more input. */
   async #step(): Promise<void> {
     const singly = this.#fedTo >= this.#singlyFrom
     const want = Math.min(FEED_BYTES, singly ? FEED_BYTES : this.#singlyFrom - this.#fedTo)
@@ -134,7 +133,7 @@ export class Inflated {
     return readLater(this.#fd, this.#feed.subarray(0, want), this.#fedTo)
   }
 
-  /** Resolves when what came of the bytes is in the parts. */
+  /** Resolves when the output for these bytes is in #parts. */
   #write(bytes: Buffer): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#done = resolve
@@ -151,7 +150,7 @@ export class Inflated {
     })
   }
 
-  /** Not while a call is under way. */
+  /** Do not call during another call. */
   close(): void {
     this.#gunzip.destroy()
     closeLater(this.#fd)

@@ -18,7 +18,7 @@ export class Losses {
     this.#context = context
     this.#bytes = context.metrics.counter(
       'sluice_file_lost_bytes_total',
-      'Bytes that were seen in files and could not be read before these were truncated or removed, with no copy left.',
+      'Bytes seen in files that were truncated or removed before they were read, without a copy.',
     )
   }
 

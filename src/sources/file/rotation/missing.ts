@@ -146,7 +146,7 @@ export class Missing {
     saved.put({ ...entry, away: context.clock.wall() })
     context.checkpoints.changed()
     const what = gone ? 'was truncated' : 'is gone'
-    const msg = `file ${what} and was not read to its end, and no copy has the rest. Its position is kept for a week, should it come back`
+    const msg = `file ${what} before it was read to its end, and no copy has the rest. Its position is kept for a week in case it reappears`
     losses.report({ file: nameOf(entry), bytes: size - offset, kind: gone ? 'truncated' : 'vanished', msg })
   }
 
@@ -231,7 +231,7 @@ export class Missing {
     if (place instanceof Copy) {
       const tailer = adoptCopy(entry, place)
       precede(file, tailer)
-      context.log.debug({ file, copy: place.path }, 'file is gone, looking for its rest in a compressed copy')
+      context.log.debug({ file, copy: place.path }, 'file is gone; searching a compressed copy for its rest')
       onReady(tailer)
       return
     }
@@ -243,7 +243,7 @@ export class Missing {
     else saved.put(moved)
   }
 
-  /** All of what came and went unseen under a name. The oldest is read first. */
+  /** Reads all unseen files of a name, the oldest first. */
   #readUnseen(name: string, unseen: Unseen[]): void {
     const { rotated, adoptCopy, precede, context, onReady } = this.#options
     unseen.sort((a, b) => (a.changedAt < b.changedAt ? -1 : 1))
@@ -264,7 +264,7 @@ export class Missing {
     }
   }
 
-  /** Reads a file from the position of the entry. `former`: what was saved before, for when its file system does not answer. */
+  /** Reads a file from the position of the entry. `former` is restored if its file system does not respond. */
   #begin(path: string, entry: Entry, former?: Entry): void {
     const { saved, adopt, precede, context } = this.#options
     const file = nameOf(entry)
@@ -278,7 +278,7 @@ export class Missing {
       }
       precede(file, tailer)
       const { offset } = entry
-      context.log.info({ file, now: path, offset }, 'reading the rest of a file where rotation left it')
+      context.log.info({ file, now: path, offset }, 'reading the rest of a rotated file')
       this.#follow(tailer, path)
     } catch (error) {
       if (error instanceof SilentFileSystem) {
@@ -297,7 +297,7 @@ export class Missing {
   }
 
   #goOn(tailer: Tailer, path: string): void {
-    this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed, reading its rest')
+    this.#options.context.log.info({ file: tailer.origin.path, now: path }, 'file was renamed; reading its rest')
     this.#follow(tailer, path)
   }
 
@@ -309,7 +309,7 @@ export class Missing {
   }
 }
 
-/** The name that the lines of the entry's file were written under. */
+/** The file name in the entry's events. */
 function nameOf({ file, path }: Entry): string {
   return file ?? path
 }

@@ -11,11 +11,11 @@ export interface PossibleCopiesOptions {
   readonly rotated: Rotated
   /** Whether a file of this name is or was read. */
   isName(path: string): boolean
-  /** The file that is read under this name. */
+  /** The file being read under this name. */
   at(path: string): Tailer | undefined
-  /** Whether it is known whose rest the copies of the file of this name have. */
+  /** Whether the copies of the file of this name are all matched. */
   isSettled(path: string): boolean
-  /** Takes up the file as one of its own. */
+  /** Reads the file as one of its own. */
   examine(path: string, kind: NameKind): void
 }
 
@@ -26,33 +26,33 @@ interface Seen {
 }
 
 /**
- * New files whose names are those of copies of others. Such a copy comes before its original is truncated, and what is
- * in it is read from the original. So it waits until the original was truncated, and then its rest is read; or until it
- * holds something else, and then it is a file of its own.
+ * New files whose names may be those of copies. A copy is created before its original is truncated, and until then its
+ * content is read from the original. So it waits until the original is truncated, and then its rest is read; or until
+ * it has different content, and then it is read as a file of its own.
  */
 export class PossibleCopies {
   readonly #options: PossibleCopiesOptions
   readonly #waiting = new Map<string, NameKind>()
-  /** Copies that were looked at, so that nobody looks at them again while nothing changes. */
+  /** Copies that were examined, with the state in which they need no further examination. */
   readonly #copies = new Map<string, Seen>()
 
   constructor(options: PossibleCopiesOptions) {
     this.#options = options
   }
 
-  /** Whether some wait to be looked at. */
+  /** Whether files wait to be examined. */
   get wait(): boolean {
     return this.#waiting.size > 0
   }
 
-  /** Whether the name is that of a copy: then it waits for `takeUp`. */
+  /** Whether the name is that of a copy. If so, it waits for `takeUp`. */
   add(path: string, kind: NameKind): boolean {
     if (!originalsOf(path).some(original => this.#options.isName(original))) return false
     this.#waiting.set(path, kind)
     return true
   }
 
-  /** Takes up those that are copies of nothing that is read. To be called when it is known whose rest they may be. */
+  /** Reads the files that are not copies. Call when the copies of truncated files are known. */
   async takeUp(slices: Slices): Promise<void> {
     for (const [path, kind] of [...this.#waiting]) {
       if (slices.due) await slices.pause()
@@ -67,19 +67,19 @@ export class PossibleCopies {
       if (!originalsOf(path).some(name => this.#options.at(name) === of)) this.#copies.delete(path)
   }
 
-  /** `later`: it may hold the rest of an original that was truncated. */
+  /** `later`: it may contain the rest of an original that was truncated. */
   #stateOf(path: string, stat: BigIntStats): 'copy' | 'later' | 'new' {
     const { at, isSettled, rotated } = this.#options
     for (const original of originalsOf(path)) {
       if (!isSettled(original)) return 'later'
       const tailer = at(original)
       if (!tailer || tailer.copy || tailer.fd === undefined) continue
-      // A copy that was just begun.
+      // A copy that has just been created.
       if (stat.size === 0n) return 'copy'
       const seen = this.#copies.get(path)
       if (seen?.of === tailer && seen.size === stat.size && seen.changedAt === stat.mtimeNs) return 'copy'
       if (!rotated.isCopyOf(path, tailer.fd)) {
-        // The original may have been truncated while both were compared.
+        // The original may have been truncated during the comparison.
         if (!isSettled(original)) return 'later'
         continue
       }
@@ -91,7 +91,7 @@ export class PossibleCopies {
   }
 }
 
-/** The paths of files that the one at `path` may be the copy of, by its name alone. */
+/** The paths of files that, by its name alone, the file at `path` may be a copy of. */
 export function originalsOf(path: string): string[] {
   const folder = dirname(path)
   return [...originalNames(basename(path))].map(name => join(folder, name))

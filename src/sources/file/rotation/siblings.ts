@@ -173,7 +173,7 @@ export function openSibling({ path, stat }: Sibling, births: BirthTimes, reach: 
   }
 }
 
-/** Whether this much is known of a content that no other has the same by chance. */
+/** Whether the fingerprints cover enough bytes to exclude a match by chance. */
 export function isStrong({ head, tail }: { head: Fingerprint; tail: Fingerprint }): boolean {
   return head.bytes === FINGERPRINT_BYTES && tail.bytes === FINGERPRINT_BYTES
 }
@@ -183,12 +183,12 @@ function readNames(folder: string): readonly string[] {
     return readdirSync(folder)
   } catch (error) {
     unlessSilent(error)
-    // Gone or not to be read: then nothing of it is found.
+    // A folder that is gone or cannot be read contains none.
     return []
   }
 }
 
-/** Undefined: it is gone, or not to be looked at. */
+/** Undefined if the file is gone or must not be accessed. */
 function statOf(path: string): BigIntStats | undefined {
   try {
     return statSync(path, { bigint: true, throwIfNoEntry: false })
@@ -198,7 +198,7 @@ function statOf(path: string): BigIntStats | undefined {
   }
 }
 
-/** Undefined: it cannot be read, or is gone. */
+/** Undefined if the file is gone or cannot be read. */
 function withFile<T>(path: string, use: (fd: number) => T): T | undefined {
   let fd: number | undefined
   try {

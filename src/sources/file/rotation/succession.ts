@@ -2,48 +2,48 @@ import { dirname } from 'node:path'
 import type { Tailer } from '../reading/tailer.js'
 
 export interface SuccessionOptions {
-  /** Whether the tailer still reads. */
+  /** Whether the tailer is still in use. */
   isRead(tailer: Tailer): boolean
-  /** A new file took the name of `former`. */
+  /** Called when a new file took the name of `former`. */
   onRotated(path: string, tailer: Tailer, former: Tailer): void
 }
 
-/** Which name leads to which file, and which file comes before which. */
+/** Maps names to files, and determines which file comes before which. */
 export class Succession {
   readonly #options: SuccessionOptions
   readonly #paths = new Map<string, Tailer>()
-  /** Which file had a name before it was renamed or deleted: what comes next under that name takes its place. */
+  /** The file that had a name before it was renamed or deleted; the next file with this name follows it. */
   readonly #former = new Map<string, Tailer>()
-  /** Where symbolic links lead: that is where appends are seen. */
+  /** Targets of symbolic links, where watches report appends. */
   readonly #targets = new Map<string, Tailer>()
 
   constructor(options: SuccessionOptions) {
     this.#options = options
   }
 
-  /** The names that lead to files now. */
+  /** The current names. */
   get paths(): ReadonlyMap<string, Tailer> {
     return this.#paths
   }
 
-  /** The file that was found under this name last. */
+  /** The file last found under this name. */
   at(path: string): Tailer | undefined {
     return this.#paths.get(path) ?? this.#targets.get(path)
   }
 
-  /** The folders that symbolic links lead to. */
+  /** The target folders of symbolic links. */
   *targetFolders(): Iterable<string> {
     for (const target of this.#targets.keys()) yield dirname(target)
   }
 
-  /** The path, that of a link perhaps, leads to the one without links. */
+  /** Records that `path`, possibly a link, resolves to `target`. */
   setTarget(path: string, target: string, tailer: Tailer): void {
     if (target === path) return
     tailer.target = target
     this.#targets.set(target, tailer)
   }
 
-  /** The name leads to this file. */
+  /** Assigns the name to this file. */
   set(path: string, tailer: Tailer): void {
     if (this.#paths.get(path) !== tailer) this.vacate(path)
     this.#paths.set(path, tailer)
@@ -51,7 +51,7 @@ export class Succession {
     if (former) this.#succeed(path, former)
   }
 
-  /** The name leads to another file now, or to none. */
+  /** The name no longer refers to its file. */
   vacate(path: string): void {
     const tailer = this.#paths.get(path)
     if (!tailer) return
@@ -59,12 +59,12 @@ export class Succession {
     this.#former.set(path, tailer)
   }
 
-  /** This file had the name before. */
+  /** Records that this file had the name before. */
   setFormer(path: string, tailer: Tailer): void {
     this.#former.set(path, tailer)
   }
 
-  /** New files come after those that had their names. */
+  /** Puts new files after those that had their names. */
   succeed(): void {
     for (const [path, tailer] of this.#former) this.#succeed(path, tailer)
   }
@@ -78,7 +78,7 @@ export class Succession {
     if (tailer || !this.#options.isRead(former)) this.#former.delete(path)
   }
 
-  /** Its lines come before those of the file that has the name now, and after those of the ones that had it before. */
+  /** Puts the tailer before the current file of this name, and after the earlier ones. */
   precede(name: string, tailer: Tailer): void {
     const now = this.#paths.get(name)
     const before = now?.isNew ? (now.after ?? this.#former.get(name)) : this.#former.get(name)
@@ -88,7 +88,7 @@ export class Succession {
     } else this.#former.set(name, tailer)
   }
 
-  /** Names that led to the one lead to the other. */
+  /** Transfers the names of one tailer to another. */
   replace(former: Tailer, tailer: Tailer): void {
     tailer.found = former.found
     tailer.target = former.target
