@@ -197,7 +197,7 @@ t.test('an event of text as it is tapped is that event', async t => {
   t.match(excluded.stdout, / 11 bytes: ERR more 1\n/, 'the line is written, not the JSON')
   for (const source of ['text', 'json']) {
     const { stdout } = await of({ message: 'INFO', file, ...WHERE }, source)
-    t.match(stdout, /it counts in a bucket of its value {2}\(\.file is "\/var\/log\/a\.log"\)/, source)
+    t.match(stdout, /it counts in the bucket of its value {2}\(\.file is "\/var\/log\/a\.log"\)/, source)
   }
   t.match(await of({ message: 'by hand', file }), { stdout: /in the bucket of its value/ })
 
@@ -259,7 +259,7 @@ destinations: { out: { type: stdout, inputs: [limit], encoding: { codec: csv, co
     line.stdout,
     /^csv \(stdin\): 18 bytes, read as CSV\n {4}12:00,"web, ""7"""\n {2}is \{"time":"12:00","app":"web/,
   )
-  t.match(line.stdout, /it counts in a bucket of its value {2}\(\.app is "web, \\"7\\""\)/)
+  t.match(line.stdout, /it counts in the bucket of its value {2}\(\.app is "web, \\"7\\""\)/)
   t.match(line.stdout, /"web, ""7""",/, 'as it is encoded')
   t.match(await run(t, 'one', { source: 'csv' }), { stdout: /read as text, since it is not CSV/ })
   const of = async (event: object, source: string) => (await run(t, JSON.stringify(event), { source })).stdout
