@@ -14,64 +14,64 @@ const MOST_DURABLE = 1000
 /** The parent folder may be unreadable or read-only; then it cannot be synced. */
 const NOT_SYNCED = new Set(['EACCES', 'EPERM', 'EROFS'])
 
-/** Creates the folder. It survives a power failure once this resolves. */
+/**
+ * Creates the folder. It survives a power failure once this resolves. A folder is only created once its parent is
+ * durable: whoever finds it later, after a failure or a kill in between, syncs no name but its own.
+ */
 export async function makeFolder(path: string, mode = 0o777): Promise<void> {
-  try {
-    await mkdir(path, { mode })
-    durable.delete(resolve(path))
-  } catch (error) {
-    if (!(await stat(path).then(isFolder, () => false))) {
-      const above = folderAbove(path, error)
-      if (!(await stat(above).then(isFolder, () => false))) await makeFolder(above, mode)
-      // Another process may have created it in between.
-      await mkdir(path, { mode }).catch(async error => {
-        if (!(await stat(path).then(isFolder, () => false))) throw error
-      })
-      durable.delete(resolve(path))
-    }
+  const whole = resolve(path)
+  const found = await stat(whole).then(kindOf, kindOfError)
+  if (found !== 'folder') {
+    if (found === 'missing') await makeFolder(dirname(whole), mode)
+    // Another process may have created it in between.
+    await mkdir(whole, { mode }).catch(async error => {
+      if ((await stat(whole).then(kindOf, kindOfError)) !== 'folder') throw error
+    })
+    durable.delete(whole)
   }
-  await makeDurable(resolve(path))
-}
-
-/** Also for a folder that exists: a process that was killed may have created it without syncing it. */
-async function makeDurable(path: string): Promise<void> {
-  if (durable.has(path)) return
-  try {
-    await syncFolder(dirname(path))
-  } catch (error) {
-    throwUnlessForbidden(error)
-  }
-  remember(path)
+  if (durable.has(whole)) return
+  await syncFolder(dirname(whole)).catch(throwUnlessForbidden)
+  remember(whole)
 }
 
 /** As `makeFolder`, synchronously. */
 export function makeFolderSync(path: string, mode = 0o777): void {
-  try {
-    mkdirSync(path, { mode })
-    durable.delete(resolve(path))
-  } catch (error) {
-    if (!isFolderSync(path)) {
-      const above = folderAbove(path, error)
-      if (!isFolderSync(above)) makeFolderSync(above, mode)
-      try {
-        mkdirSync(path, { mode })
-      } catch (error) {
-        if (!isFolderSync(path)) throw error
-      }
-      durable.delete(resolve(path))
+  const whole = resolve(path)
+  const found = kindAt(whole)
+  if (found !== 'folder') {
+    if (found === 'missing') makeFolderSync(dirname(whole), mode)
+    try {
+      mkdirSync(whole, { mode })
+    } catch (error) {
+      if (kindAt(whole) !== 'folder') throw error
     }
+    durable.delete(whole)
   }
-  makeDurableSync(resolve(path))
-}
-
-function makeDurableSync(path: string): void {
-  if (durable.has(path)) return
+  if (durable.has(whole)) return
   try {
-    syncFolderSync(dirname(path))
+    syncFolderSync(dirname(whole))
   } catch (error) {
     throwUnlessForbidden(error)
   }
-  remember(path)
+  remember(whole)
+}
+
+type Kind = 'folder' | 'missing' | 'other'
+
+function kindAt(path: string): Kind {
+  try {
+    return kindOf(statSync(path))
+  } catch (error) {
+    return kindOfError(error)
+  }
+}
+
+function kindOf(stats: { isDirectory(): boolean }): Kind {
+  return stats.isDirectory() ? 'folder' : 'other'
+}
+
+function kindOfError(error: unknown): Kind {
+  return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'missing' : 'other'
 }
 
 function throwUnlessForbidden(error: unknown): void {
@@ -81,20 +81,4 @@ function throwUnlessForbidden(error: unknown): void {
 function remember(path: string): void {
   if (durable.size >= MOST_DURABLE) durable.clear()
   durable.add(path)
-}
-
-/** The parent of a missing folder, which has to be created first. Throws `error` if the cause is another one. */
-function folderAbove(path: string, error: unknown): string {
-  const whole = resolve(path)
-  const above = dirname(whole)
-  if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || above === whole) throw error
-  return above
-}
-
-function isFolder(stats: { isDirectory(): boolean }): boolean {
-  return stats.isDirectory()
-}
-
-function isFolderSync(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false
 }

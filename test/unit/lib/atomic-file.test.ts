@@ -1,6 +1,6 @@
 import fs, { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, symlinkSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import t from 'tap'
 import { writeAtomic } from '../../../src/lib/files/atomic-file.js'
 import { makeFolder, makeFolderSync } from '../../../src/lib/files/make-folder.js'
@@ -47,9 +47,10 @@ t.test('folders are created with those above, and what cannot be ends in an erro
   }
 })
 
-t.test('the name of a new folder is synced, and those of new folders above it', t => {
+t.test('the name of a new folder is synced, after those of the folders above it', t => {
   const dir = testFolder(t)
   const synced: string[] = []
+  let fails = false
   const { fsyncSync } = fs
   const put = (sync: typeof fsyncSync) => {
     fs.fsyncSync = sync
@@ -57,15 +58,23 @@ t.test('the name of a new folder is synced, and those of new folders above it', 
   }
   t.teardown(() => put(fsyncSync))
   put(fd => {
-    synced.push(readlinkSync(`/proc/self/fd/${fd}`))
+    const path = readlinkSync(`/proc/self/fd/${fd}`)
+    if (fails && path === dir) throw Object.assign(new Error('EIO'), { code: 'EIO' })
+    synced.push(path)
     fsyncSync(fd)
   })
-  makeFolderSync(join(dir, 'a', 'b'))
-  t.same(synced, [dir, join(dir, 'a')])
-  makeFolderSync(join(dir, 'a', 'b'))
-  t.equal(synced.length, 2, 'once')
+  const made = (path: string) => {
+    synced.length = 0
+    makeFolderSync(path)
+    return synced
+  }
+  t.same(made(join(dir, 'a', 'b')), [dirname(dir), dir, join(dir, 'a')])
+  t.same(made(join(dir, 'a', 'b')), [], 'once')
   fs.rmdirSync(join(dir, 'a', 'b'))
-  makeFolderSync(join(dir, 'a', 'b'))
-  t.equal(synced.length, 3, 'and again, when it was made again')
+  t.same(made(join(dir, 'a', 'b')), [join(dir, 'a')], 'and again, when it was made again')
+  fails = true
+  t.throws(() => makeFolderSync(join(dir, 'c', 'd')), { code: 'EIO' })
+  fails = false
+  t.same(made(join(dir, 'c', 'd')), [dir, join(dir, 'c')], 'also when it could not be synced the first time')
   t.end()
 })
