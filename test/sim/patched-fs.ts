@@ -13,7 +13,9 @@ import { VirtualHandle } from './file-handle.js'
 
 /** Behind it a number of eight digits: one for each process, since the program remembers paths. */
 const ROOT = '/sluice-sim/'
-const PREFIX = ROOT.length + 8
+const NUMBER = ROOT.length + 8
+/** The folder above the root of the disk is the root, too: a name in it may be synced. */
+const PREFIX = NUMBER + '/m'.length
 
 let disk: Disk | undefined
 let mounted = 0
@@ -23,7 +25,7 @@ export function mount(next: Disk): string {
   disk = next
   mounted++
   next.device = mounted
-  return `${ROOT}${String(mounted % 1e8).padStart(8, '0')}`
+  return `${ROOT}${String(mounted % 1e8).padStart(8, '0')}/m`
 }
 
 const isInside = (path: unknown): path is string => typeof path === 'string' && path.startsWith(ROOT)
@@ -31,7 +33,7 @@ const isInside = (path: unknown): path is string => typeof path === 'string' && 
 /** The path on the disk. One of an earlier process leads nowhere. */
 function inside(path: string): string {
   if (!disk!.world.isAlive) throw new Error('the process was killed')
-  if (Number(path.slice(ROOT.length, PREFIX)) !== mounted) throw new Error(`a process that was killed uses ${path}`)
+  if (Number(path.slice(ROOT.length, NUMBER)) !== mounted) throw new Error(`a process that was killed uses ${path}`)
   return path.slice(PREFIX) || '/'
 }
 
