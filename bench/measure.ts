@@ -53,6 +53,16 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
 }
 
+/** A process and those that it started, from /proc; the process alone elsewhere. */
+export function withChildren(pid: number): number[] {
+  try {
+    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1').trim()
+    return [pid, ...(children === '' ? [] : children.split(' ').map(Number))]
+  } catch {
+    return [pid]
+  }
+}
+
 /** CPU time of a process so far, from /proc; NaN elsewhere. */
 export function cpuSeconds(pid: number): number {
   try {

@@ -44,6 +44,24 @@ const ingest = z.strictObject({
     .describe(
       'Pipelines that run in the service at the same time, shared out among the accounts that use them. One that is idle makes room for another, and so does one that nobody waits for: what is in its disk buffers is delivered when its turn comes again. Where that is not enough, an account that runs more than another one gives up a pipeline for it; its clients are answered 503 with Retry-After.',
     ),
+  max_processes: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .default(20)
+    .describe(
+      'Accounts whose pipelines run at the same time: each has a process of its own, which takes 60 to 80 MB without load. An account whose pipelines are idle, or that nobody waits for, makes room for another; where none can, clients are answered 503 with Retry-After.',
+    ),
+  max_memory_per_account: byteSize(128 * 1024 * 1024)
+    .prefault('1GiB')
+    .describe(
+      'Memory that the process of an account may take. One that takes more is ended: its requests are answered 503, other accounts notice nothing, and it starts again with the next request.',
+    ),
+  process_timeout: duration(500)
+    .prefault('10 Seconds')
+    .describe(
+      'A process of an account that does nothing else for so long than one piece of work is ended, as one that takes too much memory is.',
+    ),
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(

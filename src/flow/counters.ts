@@ -30,6 +30,29 @@ export interface CounterSet {
   readonly components: ReadonlyMap<string, ComponentCounters>
 }
 
+/** Counters of components by id. */
+export class ComponentSet implements CounterSet {
+  readonly components = new Map<string, ComponentCounters>()
+
+  /** The counters of a component. The same id returns the same counters, so counts survive a rebuilt pipeline. */
+  component(id: string, kind: Kind, type: string): ComponentCounters {
+    const present = this.components.get(id)
+    if (present && present.kind === kind && present.type === type) return present
+    // Keep the counts of another component that had this id.
+    if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
+    const aside = `${id} ${kind} ${type}`
+    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type)
+    this.components.delete(aside)
+    this.components.set(id, counters)
+    return counters
+  }
+
+  /** Forgets all whose id begins with `prefix`. */
+  forget(prefix: string): void {
+    for (const id of this.components.keys()) if (id.startsWith(prefix)) this.components.delete(id)
+  }
+}
+
 /** Counters that are not exported. */
 export function looseCounters(): CounterSet {
   const components = new Map<string, ComponentCounters>()

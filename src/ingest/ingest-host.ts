@@ -1,52 +1,37 @@
 import { existsSync } from 'node:fs'
-import { readdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
-import { secretNamesIn } from '../config/managed/account-secrets.js'
 import { errorText } from '../core/errors.js'
-import { EventsLeftBehind, leftInBuffers } from '../engine/state/left-behind.js'
 import { Refusal, stopping } from '../http/server/refusal.js'
-import { every } from '../lib/time.js'
+import { after, every } from '../lib/time.js'
 import { AccountDisks } from './account/account-disk.js'
 import { AccountQuotas } from './account/account-quota.js'
-import { AccountShares } from './account/account-shares.js'
-import { Feed } from './feed.js'
 import type { Bound } from './hosted-bounds.js'
-import { type Hosted, hostedConfig, NotHosted, whyNot } from './hosted-config.js'
-import { type Answer, type HostedOptions, HostedPipeline, type Published } from './hosted-pipeline.js'
+import { whyNot } from './hosted-config.js'
 import { IngestMetrics } from './ingest-metrics.js'
+import type { IngestHostOptions } from './ingest-options.js'
 import { LastRevisions } from './last-revision.js'
+import { tellOrphanedFolders } from './orphaned-folders.js'
+import { AccountProcesses, PROCESS_ENDED } from './process/account-processes.js'
+import type { Answer, Look } from './process/messages.js'
+import type { Published } from './published.js'
+import { Readings } from './readings.js'
 import { Refusals } from './refusals.js'
-import { makesRoom } from './room.js'
+import { NO_ROOM, Room } from './room.js'
+import { RunningPipeline } from './running-pipeline.js'
 
-const NO_ROOM = 'too_many_pipelines'
+const COMES_AGAIN: ReadonlySet<string> = new Set([NO_ROOM, PROCESS_ENDED])
 /** How long a pipeline with events in a disk buffer may run before another one that waits gets its turn. */
 const TURN_MS = 30_000
 const CHECKS_A_TURN = 6
 const MOST_REMOVED = 10_000
 
-export interface IngestHostOptions
-  extends Omit<HostedOptions, 'folder' | 'quotas' | 'disk' | 'keys' | 'requests' | 'turn'> {
-  /** A folder for each pipeline is made below it. */
-  readonly folder: string
-  /** Pipelines that run at the same time. */
-  readonly maxPipelines: number
-  /** Memory that all requests which are not answered may hold together. */
-  readonly maxUnsettledOfAll: number
-  /** Bytes on the disk of the pipelines of one account. */
-  readonly maxDiskPerAccount: number
-  /** Bytes that the saved revisions of an account take, which are a part of that. */
-  readonly revisionBytes: (account: string) => number
-  /** Requests that are not answered, of all pipelines. */
-  readonly maxRequests: number
-  /** Another revision of what is published; undefined: it is gone. */
-  readonly revision: (published: Published, revision: number) => Promise<Published | undefined>
-  /** Usually left out. */
-  readonly turnMs?: number
-}
+/** The end of a service does not wait longer for a process that does not end. */
+const KILL_MS = 1000
 
 /**
- * Runs published pipelines for the events that are sent to them, each in an engine of its own: from the first request
+ * Runs published pipelines for the events that are sent to them, in a process for each account: from the first request
  * on, or from the start where one has events in a disk buffer. When there are too many, one makes room (room.ts), so that
  * every account gets its share. Those that ended with events in disk buffers run again as soon as there is room, in turn.
  */
@@ -55,10 +40,9 @@ export class IngestHost {
   readonly #quotas: AccountQuotas
   readonly #metrics: IngestMetrics
   /** Least recently used first. */
-  readonly #running = new Map<string, HostedPipeline>()
-  readonly #starting = new Map<string, Promise<HostedPipeline>>()
-  /** The accounts of those that run or were given room to start, by pipeline. */
-  readonly #accounts = new Map<string, string>()
+  readonly #running = new Map<string, RunningPipeline>()
+  readonly #starting = new Map<string, Promise<RunningPipeline>>()
+  readonly #room: Room
   /** Those with events in disk buffers that wait for room, the longest waiting first. */
   readonly #parked = new Map<string, Published>()
   readonly #latest = new Map<string, Published>()
@@ -71,7 +55,8 @@ export class IngestHost {
   /** Lately removed: a request that was let in before may still want to start them. */
   readonly #removed = new Set<string>()
   readonly #disks: AccountDisks
-  readonly #shares: AccountShares
+  readonly #processes: AccountProcesses
+  readonly #readings: Readings
   readonly #refusals: Refusals
   readonly #last: LastRevisions
   #stopping: AbortSignal | undefined
@@ -79,12 +64,24 @@ export class IngestHost {
   constructor(options: IngestHostOptions) {
     this.#options = options
     this.#quotas = new AccountQuotas({ requests: options.maxRequests, bytes: options.maxUnsettledOfAll })
-    const { maxDiskPerAccount: max, revisionBytes, log, metrics, runtime } = options
-    this.#refusals = new Refusals(runtime.clock)
-    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock: runtime.clock })
-    this.#shares = new AccountShares({ log, metrics, clock: runtime.clock })
+    const { maxDiskPerAccount: max, revisionBytes, log, metrics, clock, ownPorts, startProcess } = options
+    this.#room = new Room(options)
+    this.#refusals = new Refusals(clock)
+    this.#disks = new AccountDisks({ max, revisionBytes, log, metrics, clock })
+    this.#processes = new AccountProcesses({
+      ...options,
+      start: startProcess,
+      facts: account => ({
+        revisions: revisionBytes(account),
+        resting: this.#disks.of(account).own(),
+        ownPorts: ownPorts(),
+      }),
+      looked: (account, look) => this.#looked(account, look),
+      died: account => this.#died(account),
+    })
     const { folder, revision } = options
-    const read = ({ id, config }: Published) => this.#read(id, config).config
+    this.#readings = new Readings(options)
+    const read = ({ id, config }: Published) => this.#readings.config(id, config)
     this.#last = new LastRevisions({ folder, log, revision, read })
     this.#metrics = new IngestMetrics(metrics, {
       pipelines: () => this.#running.size,
@@ -131,24 +128,19 @@ export class IngestHost {
     const running = this.#running.get(id) ?? (await this.#starting.get(id)?.catch(() => undefined))
     if (running) {
       await this.#end(running, AbortSignal.timeout(30_000))
-      running.forget()
     } else await this.#ending.get(id)
+    await this.#processes.forget(id)
     const folder = join(this.#options.folder, id)
     if (!existsSync(folder)) return
     await rm(folder, { recursive: true })
     this.#disks.forget(folder)
+    void this.#processes.lookAll()
     this.#options.log.info({ pipeline: id, folder }, 'removed the files of a pipeline that was deleted')
   }
 
   /** Names the folders that belong to none of the pipelines: they may hold events, and are left alone. */
-  async tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
-    const { folder, log } = this.#options
-    const names = existsSync(folder) ? await readdir(folder) : []
-    for (const name of names) {
-      if (pipelines.has(name)) continue
-      const text = 'a folder belongs to no pipeline of the service; remove it if its events are not needed'
-      log.warn({ code: 'SLUICE_ORPHANED_PIPELINE', folder: join(folder, name) }, text)
-    }
+  tellOrphans(pipelines: ReadonlySet<string>): Promise<void> {
+    return tellOrphanedFolders(this.#options.folder, pipelines, this.#options.log)
   }
 
   /** A secret is gone: pipelines that use it end at once. What they have in disk buffers stays there. */
@@ -159,24 +151,8 @@ export class IngestHost {
   }
 
   /** What the service does otherwise than a daemon when it runs this, and why it cannot run it, or not yet, if so. */
-  async boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
-    try {
-      const { config, bounds } = this.#read(id, document)
-      const left = await leftInBuffers(config, this.#options.log)
-      return left.length === 0 ? bounds : [...bounds, { path: '', message: new EventsLeftBehind(left).message }]
-    } catch (error) {
-      if (error instanceof NotHosted) return [{ path: '', message: `the service cannot run it: ${error.message}` }]
-      throw error
-    }
-  }
-
-  /** What of a document would run here, for those who only look at it. Throws NotHosted. */
-  #read(id: string, document: unknown): Hosted {
-    const { folder, components, permitted, maxDiskPerAccount: maxDisk } = this.#options
-    const dataDir = join(folder, id, 'state')
-    const secrets = Object.fromEntries(secretNamesIn(document).map(name => [name, 'x']))
-    const { definition: ingest } = new Feed()
-    return hostedConfig(document, { name: '', dataDir, components, ingest, permitted, secrets, maxDisk })
+  boundsOf(id: string, document: unknown): Promise<readonly Bound[]> {
+    return this.#readings.boundsOf(id, document)
   }
 
   /** Whether the account may save `bytes` more of revisions. */
@@ -184,16 +160,30 @@ export class IngestHost {
     return this.#disks.of(account).hasRoomForRevisions(bytes)
   }
 
+  /** The service listens somewhere else. */
+  tellPorts(): Promise<void> {
+    return this.#processes.lookAll()
+  }
+
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */
   async stop(deadline: AbortSignal): Promise<void> {
     this.#stopping = deadline
     this.#stopResuming()
+    let cancel = () => {}
+    const kill = () => {
+      cancel = after(KILL_MS, () => this.#processes.kill())
+    }
+    if (deadline.aborted) kill()
+    else deadline.addEventListener('abort', kill)
     await Promise.allSettled(this.#starting.values())
     for (const hosted of this.#running.values()) void this.#end(hosted, deadline)
     await Promise.all(this.#ending.values())
+    await this.#processes.endAll()
+    deadline.removeEventListener('abort', kill)
+    cancel()
   }
 
-  async #hosted(published: Published): Promise<HostedPipeline> {
+  async #hosted(published: Published): Promise<RunningPipeline> {
     const { id } = published
     const running = this.#running.get(id)
     if (running?.hasEnded && !running.runs(published)) {
@@ -212,99 +202,99 @@ export class IngestHost {
     return starting
   }
 
-  async #start(published: Published): Promise<HostedPipeline> {
+  async #start(published: Published): Promise<RunningPipeline> {
     const { id, revision } = published
-    const { log, folder } = this.#options
+    const { log, clock, maxBody, maxUnsettled } = this.#options
     await this.#ending.get(id)
     if (this.#stopping) throw stopping()
+    this.#processes.check(published.account_id)
     await this.#takeRoom(published)
     if (this.#removed.has(id)) {
-      this.#accounts.delete(id)
+      void this.#leave(published)
       throw new Refusal(404, 'not_found', 'there is no such pipeline')
     }
     this.#latest.set(id, published)
-    this.#parked.delete(id)
-    const own = log.child({ pipeline: id })
-    const began = this.#options.runtime.clock.now()
+    const began = clock.now()
     try {
-      const options = {
-        ...this.#options,
-        log: own,
-        folder: join(folder, id),
-        quotas: this.#quotas,
-        disk: this.#disks.of(published.account_id),
-        ...this.#shares.of(published.account_id),
-      }
-      const start = (one: Published) => HostedPipeline.start(one, options)
+      const process = await this.#processes.of(published.account_id)
+      const options = { process, maxBody, maxUnsettled, quotas: this.#quotas, startedAt: began }
+      const start = (one: Published) => RunningPipeline.start(one, options)
       const last = await this.#last.neededBefore(published)
       const hosted = last ? await start(last).catch(() => start(published)) : await start(published)
+      this.#disks.of(published.account_id).leaveToProcess(join(this.#options.folder, id))
       await this.#last.note(hosted)
+      if (process.isGone) throw process.refusal()
       // From when it counts as running, it could be ended as idle before the request comes to it.
-      await this.#measure(published)
+      this.#parked.delete(id)
       this.#running.set(id, hosted)
       return hosted
     } catch (error) {
-      this.#accounts.delete(id)
-      this.#latest.delete(id)
+      void this.#leave(published)
+      if (error instanceof Refusal) throw error
       const why = whyNot(error)
-      own.warn({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, 'a published pipeline cannot run here')
+      const fields = { pipeline: id, code: 'SLUICE_REVISION_REFUSED', revision, error: why }
+      log.warn(fields, 'a published pipeline cannot run here')
       const message = `revision ${revision} of the pipeline cannot run here: ${why}`
       const refusal = new Refusal(503, 'pipeline_cannot_run', message, { 'retry-after': '30' })
-      this.#refusals.add(published, refusal, this.#options.runtime.clock.now() - began)
+      this.#refusals.add(published, refusal, clock.now() - began)
       throw refusal
     }
   }
 
   /** A new revision may rename what the one before left, or remove it. */
-  async #update(hosted: HostedPipeline, published: Published): Promise<void> {
+  async #update(hosted: RunningPipeline, published: Published): Promise<void> {
     const { revision } = hosted
     await hosted.update(published)
     if (hosted.revision !== revision) await this.#last.note(hosted)
-    await this.#measure(published)
   }
 
-  #measure({ id, account_id }: Published): Promise<void> {
-    return this.#disks.measure(account_id, join(this.#options.folder, id))
+  #measure({ id, account_id }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
+    return this.#disks.of(account_id).measure(join(this.#options.folder, id))
   }
 
   /** Throws a Refusal when nothing can make room for another pipeline of the account. */
   async #takeRoom({ id, account_id: account }: Published): Promise<void> {
-    const { maxPipelines } = this.#options
     this.#asking++
     try {
-      while (this.#accounts.size >= maxPipelines) {
-        const hosted = makesRoom(account, this.#running.values(), one => this.#countOf(one))
-        if (hosted) await this.#endFor(account, hosted)
-        else if (!(await this.#someStarted()))
-          throw noRoom(this.#countOf(account), this.#shareWith(account), maxPipelines)
+      while (!this.#room.hasRoomFor(account)) {
+        await this.#processes.lookAll()
+        if (this.#room.hasRoomFor(account)) break
+        const ends = this.#room.toEnd(account, this.#running.values())
+        if (ends.length > 0) await this.#endFor(account, ends)
+        else if (!(await this.#someStarted())) throw this.#room.refusal(account)
       }
-      this.#accounts.set(id, account)
+      this.#room.take(id, account)
     } finally {
       this.#asking--
     }
   }
 
-  /** Waits for the pipelines that have room and do not run yet: one of them may make room then. False: there is none. */
+  /** Waits for the pipelines that start or end: one of them may make room then. False: there is none. */
   async #someStarted(): Promise<boolean> {
-    const starting = [...this.#accounts.keys()].flatMap(id => (this.#running.has(id) ? [] : [this.#starting.get(id)]))
+    const starting = this.#room
+      .idsOf()
+      .flatMap(id => (this.#running.has(id) ? [] : [this.#starting.get(id) ?? this.#ending.get(id)]))
     await Promise.allSettled(starting)
     return starting.length > 0
   }
 
-  /** Ends a pipeline to make room for one of `account`. What is in its disk buffers waits for its next turn. */
-  async #endFor(account: string, hosted: HostedPipeline): Promise<void> {
+  /** Ends pipelines to make room for one of `account`. What is in their disk buffers waits for its next turn. */
+  async #endFor(account: string, ends: readonly RunningPipeline[]): Promise<void> {
+    await Promise.all(ends.map(hosted => this.#endOne(account, hosted)))
+  }
+
+  async #endOne(account: string, hosted: RunningPipeline): Promise<void> {
     const { id, accountId, attendance } = hosted
     const published = this.#latest.get(id)
-    const share = this.#shareWith(account)
     this.#metrics.ended(attendance)
     this.#options.log.info(
       { pipeline: id, account: accountId, attendance },
       'ended a pipeline to make room for another',
     )
     const [deadline, why] =
-      attendance === 'idle' ? [AbortSignal.timeout(10_000)] : [AbortSignal.abort(), endedForOthers(share)]
+      attendance === 'idle' ? [AbortSignal.timeout(10_000)] : [AbortSignal.abort(), this.#room.endedFor(account)]
     await this.#end(hosted, deadline, why)
-    if (published && attendance !== 'idle' && this.#hasBuffer(id)) this.#parked.set(id, published)
+    if (published && hosted.undelivered > 0 && this.#hasBuffer(id)) this.#parked.set(id, published)
   }
 
   /** Runs pipelines again that ended with events in their disk buffers, as far as there is room. */
@@ -319,10 +309,14 @@ export class IngestHost {
       // What a request asks for goes first: else the room that was made for it would be taken here.
       if (this.#stopping || this.#asking > 0) return
       if (!this.#parked.has(published.id)) continue
-      if (this.#accounts.size >= this.#options.maxPipelines) {
-        const hosted = this.#nextToPause()
-        if (!hosted) return
-        await this.#endFor(published.account_id, hosted)
+      const { account_id: account } = published
+      if (this.#processes.isHeldBack(account)) continue
+      if (!this.#room.hasRoomFor(account)) {
+        await this.#processes.lookAll()
+        const { clock, turnMs = TURN_MS } = this.#options
+        const ends = this.#room.toPause(this.#running.values(), clock.now() - turnMs)
+        if (ends.length === 0) return
+        await this.#endFor(account, ends)
       }
       this.#parked.delete(published.id)
       await this.#runOrPark(published)
@@ -334,7 +328,7 @@ export class IngestHost {
     try {
       await this.#hosted(published)
     } catch (error) {
-      if (error instanceof Refusal && error.code === NO_ROOM) this.#parked.set(published.id, published)
+      if (error instanceof Refusal && COMES_AGAIN.has(error.code)) this.#parked.set(published.id, published)
       else {
         const fields = { pipeline: published.id, error: errorText(error) }
         this.#options.log.warn(fields, 'a pipeline with events in its disk buffers does not run')
@@ -342,54 +336,61 @@ export class IngestHost {
     }
   }
 
-  /** One that is idle, or that has had its turn. */
-  #nextToPause(): HostedPipeline | undefined {
-    const { runtime, turnMs = TURN_MS } = this.#options
-    const since = runtime.clock.now() - turnMs
-    return [...this.#running.values()].find(
-      ({ attendance, startedAt }) => attendance === 'idle' || (attendance === 'buffered' && startedAt <= since),
-    )
-  }
-
-  #countOf(account: string): number {
-    let count = 0
-    for (const one of this.#accounts.values()) if (one === account) count++
-    return count
-  }
-
-  /** How many pipelines each account may run, this one included. */
-  #shareWith(account: string): number {
-    const accounts = new Set([...this.#accounts.values(), account])
-    return Math.max(1, Math.floor(this.#options.maxPipelines / accounts.size))
-  }
-
   #hasBuffer(id: string): boolean {
     return existsSync(join(this.#options.folder, id, 'state', 'buffer'))
   }
 
-  #end(hosted: HostedPipeline, deadline: AbortSignal, why?: Refusal): Promise<void> {
+  #end(hosted: RunningPipeline, deadline: AbortSignal, why?: Refusal): Promise<void> {
     const { id } = hosted
     let ending = this.#ending.get(id)
     if (!ending) {
       this.#running.delete(id)
-      this.#accounts.delete(id)
-      this.#latest.delete(id)
-      ending = hosted.stop(deadline, why).finally(() => {
-        this.#ending.delete(id)
-        if (this.#parked.size > 0) this.#resume()
-      })
+      ending = hosted.stop(deadline, why).then(() => this.#ended(hosted))
       this.#ending.set(id, ending)
     }
     return ending
   }
-}
 
-function noRoom(own: number, share: number, max: number): Refusal {
-  const message = `this account runs ${own} pipelines and its share of the ${max} that may run here is ${share} at present, with events in each that wait to be delivered; send this again later`
-  return new Refusal(503, NO_ROOM, message, { 'retry-after': '10' })
-}
+  /** It has let go of its files, and so has its process when it was the last one of its account. */
+  async #ended({ id, accountId: account }: RunningPipeline): Promise<void> {
+    const { folder } = this.#options
+    await this.#disks.of(account).measure(join(folder, id))
+    await this.#leave({ id, account_id: account })
+    this.#ending.delete(id)
+    if (this.#parked.size > 0) this.#resume()
+  }
 
-function endedForOthers(share: number): Refusal {
-  const message = `the pipeline was ended before the events were delivered, to make room for other accounts: the share of this account is ${share} pipelines at present; send this again later`
-  return new Refusal(503, 'account_share_exceeded', message, { 'retry-after': '10' })
+  #leave({ id, account_id: account }: Pick<Published, 'id' | 'account_id'>): Promise<void> {
+    this.#room.leave(id)
+    this.#latest.delete(id)
+    return this.#room.countOf(account) === 0 ? this.#processes.end(account) : Promise.resolve()
+  }
+
+  #looked(account: string, { undelivered, disk }: Look): void {
+    this.#disks.of(account).setLive(disk)
+    for (const [id, events] of undelivered) {
+      const hosted = this.#running.get(id)
+      if (hosted) hosted.undelivered = events
+    }
+  }
+
+  /** What has events in disk buffers runs again as soon as there is a process for it. */
+  #died(account: string): { pipelines: string[]; attended: string[] } {
+    const died = [...this.#running.values()].filter(({ accountId }) => accountId === account)
+    const attended = died.filter(({ attendance }) => attendance === 'attended').map(({ id }) => id)
+    // Somebody waits for those that start, too.
+    const starting = this.#room.idsOf(account).filter(id => this.#starting.has(id))
+    this.#disks.of(account).setLive([])
+    for (const hosted of died) {
+      const { id } = hosted
+      const published = this.#latest.get(id)
+      this.#running.delete(id)
+      this.#room.leave(id)
+      this.#latest.delete(id)
+      hosted.close(this.#processes.refusal(account))
+      void this.#measure({ id, account_id: account })
+      if (published && this.#hasBuffer(id)) this.#parked.set(id, published)
+    }
+    return { pipelines: [...died.map(({ id }) => id), ...starting], attended: [...attended, ...starting] }
+  }
 }

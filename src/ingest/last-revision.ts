@@ -5,7 +5,8 @@ import type { Config } from '../config/load.js'
 import { errorText } from '../core/errors.js'
 import { leftInBuffers } from '../engine/state/left-behind.js'
 import { writeAtomic } from '../lib/files/atomic-file.js'
-import type { HostedPipeline, Published } from './hosted-pipeline.js'
+import type { Published } from './published.js'
+import type { RunningPipeline } from './running-pipeline.js'
 
 /** In the folder of a pipeline. */
 const NAME = 'revision.json'
@@ -43,7 +44,7 @@ export class LastRevisions {
   }
 
   /** It runs now. */
-  async note({ id, revision, hasDiskBuffers }: HostedPipeline): Promise<void> {
+  async note({ id, revision, hasDiskBuffers }: RunningPipeline): Promise<void> {
     if (!hasDiskBuffers) return
     const { folder, log } = this.#options
     try {

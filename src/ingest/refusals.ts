@@ -1,7 +1,7 @@
 import type { Refusal } from '../http/server/refusal.js'
 import { BoundedMap } from '../lib/bounded-map.js'
 import type { Clock } from '../lib/time.js'
-import { type Published, versionName } from './hosted-pipeline.js'
+import { type Published, versionName } from './published.js'
 
 /** A version that could not be built is not tried again for so many times as long as that took. */
 const TIMES_AS_LONG = 20

@@ -1,6 +1,5 @@
 import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
-import { PassThrough } from 'node:stream'
 import type { Logger } from 'pino'
 import type { PublishedDocument } from '../api/domain/documents.js'
 import type { Principal } from '../api/domain/keys/principal.js'
@@ -15,9 +14,9 @@ import { errorText } from '../core/errors.js'
 import type { Metrics } from '../engine/measure/metrics.js'
 import { INGEST_FOLDER } from '../ingest/ingest-backup.js'
 import { IngestHost } from '../ingest/ingest-host.js'
-import { systemRandom } from '../lib/backoff.js'
 import { AddressRules } from '../lib/network/address-rules.js'
 import { systemClock } from '../lib/time.js'
+import { forkProcesses } from './pipeline-processes.js'
 
 /** How many times the memory of one pipeline all of them may hold. */
 const SHARES = 8
@@ -33,7 +32,7 @@ interface ServedIngestParts {
   readonly ownPorts: () => readonly number[]
 }
 
-/** The published pipelines of the service, run in its own process: the domain says what, the host runs it. */
+/** The published pipelines of the service, run in a process for each account: the domain says what, the host runs it. */
 export class ServedIngest implements Ingest {
   readonly #service: Service
   readonly #host: IngestHost
@@ -46,16 +45,27 @@ export class ServedIngest implements Ingest {
     this.#service = service
     this.#log = log
     const { ingest, dataDir, max_connections } = options
-    // Neither end belongs to pipelines: what one of them writes must not reach, or end, the service of all.
-    const stdin = new PassThrough().end()
-    const stdout = new PassThrough().resume()
+    const folder = join(dataDir, INGEST_FOLDER)
+    const permitted = permittedBy(options, ownPorts)
+    const { files, never, urls } = permitted
+    const setup = { folder, maxDisk: ingest.max_disk_per_account, logLevel: log.level, files, never, urls }
+    const maxMemory = ingest.max_memory_per_account
     this.#host = new IngestHost({
-      folder: join(dataDir, INGEST_FOLDER),
+      folder,
       log,
       metrics,
-      runtime: { clock: systemClock, random: systemRandom, stdin, stdout, env: {} },
+      clock: systemClock,
       components,
-      permitted: permittedBy(options, ownPorts),
+      permitted,
+      ownPorts,
+      startProcess: forkProcesses({
+        setup: { ...setup, addresses: ingest.allow_addresses },
+        maxMemory,
+        env: process.env,
+      }),
+      maxProcesses: ingest.max_processes,
+      maxMemory,
+      deadlineMs: ingest.process_timeout,
       maxBody: ingest.max_body,
       maxUnsettled: ingest.max_unsettled,
       maxUnsettledOfAll: SHARES * ingest.max_unsettled,
@@ -144,6 +154,11 @@ export class ServedIngest implements Ingest {
     const published = await this.#service.pipelines.forIngest(principal as Principal, pipelineId)
     const secrets = await this.#service.secrets.for(published.account_id, published.config)
     return await this.#host.take({ ...published, secrets }, request)
+  }
+
+  /** The service has begun to listen. Pipelines must not reach it there. */
+  tellPorts(): Promise<void> {
+    return this.#host.tellPorts()
   }
 
   /** Takes nothing more; what was taken is delivered, at most until `deadline` aborts. */

@@ -154,6 +154,7 @@ async function serveOpened(
       log.info('ended')
       return EXIT.done
     }
+    await ingest.tellPorts()
     const url = urlOf(tls ? 'https' : 'http', app.server, options.listen, '/v3')
     log.info({ version: packageVersion(), url, data_dir: options.dataDir }, 'the service is ready')
     systemd.follow({ state: () => ({ ready: true, status: `serves at ${url}` }), goesOn: () => answers(state.store) })

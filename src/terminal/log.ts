@@ -84,6 +84,10 @@ function isCounts(value: unknown): boolean {
   return Object.values(value).every(isCounts)
 }
 
+/** The log of a process that another one writes down: lines without a time, as JSON. */
+export const messageLog = (level: string, write: (line: string) => void): Logger =>
+  pino({ level, base: null, timestamp: false }, { write })
+
 export const silentLog = (): Logger => pino({ enabled: false })
 
 /** Logs what is odd about a configuration that can be used. */

@@ -39,6 +39,7 @@ const NOT_HERE = [
   'SluiceFileBytesLost',
   'SluiceFileSystemSilent',
   'SluiceKeysExpireSoon',
+  'SluicePipelineProcessEnded',
   'SluicePositionsNotSaved',
   'SluiceServiceUnreachable',
   'SluiceStoreDamaged',

@@ -12,9 +12,12 @@ import { DeliveryError } from '../../src/core/errors.js'
 import { LOCAL } from '../../src/core/options/delivery-options.js'
 import { Metrics } from '../../src/engine/measure/metrics.js'
 import { Refusal } from '../../src/http/server/refusal.js'
-import type { Published } from '../../src/ingest/hosted-pipeline.js'
 import { IngestHost } from '../../src/ingest/ingest-host.js'
+import type { StartLink } from '../../src/ingest/process/link.js'
+import type { Published } from '../../src/ingest/published.js'
+import { PipelineWorker, type WorkerOptions } from '../../src/ingest/worker/pipeline-worker.js'
 import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import { messageLog } from '../../src/terminal/log.js'
 import { testFolder } from './folder.js'
 
 /** What arrived, and what there is in the way of it. */
@@ -57,9 +60,45 @@ export const OUT = { type: 'blackhole', inputs: ['ingest'] }
 export const PIPELINE = { destinations: { out: OUT } }
 export const BUFFERED = { destinations: { out: { ...OUT, buffer: { type: 'disk' } } } }
 
+/**
+ * What the process of an account would do, in this process: each message is copied and comes later, as between processes.
+ * `held` ones receive nothing, like a process that is stuck.
+ */
+function linksWithin(options: Omit<WorkerOptions, 'account' | 'log' | 'tell'>, held: Set<string>): StartLink {
+  return (account, events) => {
+    let isGone = false
+    const later = (copy: () => void) => void setImmediate(() => isGone || copy())
+    const tell: WorkerOptions['tell'] = message => {
+      const copy = structuredClone(message)
+      later(() => events.message(copy))
+    }
+    const log = messageLog('info', line => tell({ type: 'log', line }))
+    const worker = new PipelineWorker({ ...options, account, log, tell })
+    const end = async () => {
+      if (isGone) return
+      isGone = true
+      await worker.close()
+      events.ended({ outOfMemory: false, text: '' })
+    }
+    return {
+      pid: undefined,
+      send: (call, body) => {
+        const copy = structuredClone(call)
+        const bytes = body && Promise.resolve(Buffer.concat([body, Buffer.alloc(1)]))
+        if (!held.has(account)) later(() => worker.receive(copy, bytes))
+      },
+      end,
+      kill: end,
+    }
+  }
+}
+
 interface Options {
   readonly permitted?: Permitted
   readonly maxPipelines?: number
+  readonly maxProcesses?: number
+  readonly deadlineMs?: number
+  readonly maxMemory?: number
   readonly folder?: string
   readonly maxUnsettled?: number
   readonly maxDiskPerAccount?: number
@@ -76,6 +115,9 @@ export async function startIngestHost(
   {
     permitted = ALL,
     maxPipelines = 10,
+    maxProcesses = 10,
+    deadlineMs = 10_000,
+    maxMemory = 1e12,
     folder = testFolder(t),
     maxUnsettled,
     maxDiskPerAccount = 1e9,
@@ -89,12 +131,19 @@ export async function startIngestHost(
   const log = pino({ level: 'info' }, { write: line => void (logs += line) })
   const metrics = new Metrics(pino({ level: 'silent' }))
   const streams = { stdin: new PassThrough(), stdout: new PassThrough() }
+  const runtime = { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } }
+  const held = new Set<string>()
   const host = new IngestHost({
     folder,
     log,
     metrics,
-    runtime: { clock, random: () => 0.1, ...streams, env: { SECRET: 'of the service' } },
+    clock,
     components,
+    startProcess: linksWithin({ folder, maxDisk: maxDiskPerAccount, components, permitted, runtime }, held),
+    ownPorts: () => [],
+    maxProcesses,
+    deadlineMs,
+    maxMemory,
     permitted,
     maxBody: 100_000,
     maxUnsettled: maxUnsettled ?? 1_000_000,
@@ -134,6 +183,7 @@ export async function startIngestHost(
     host,
     metrics,
     folder,
+    held,
     stop,
     logs: () => logs,
     /** Resolves when the bodies of so many requests are there, and not answered. */

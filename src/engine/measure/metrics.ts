@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { collectDefaultMetrics, type Metric, Registry, type RegistryContentType } from 'prom-client'
-import type { Exemplar, Kind } from '../../core/component.js'
-import { type Amount, ComponentCounters, type CounterSet } from '../../flow/counters.js'
+import type { Exemplar } from '../../core/component.js'
+import { type Amount, type ComponentCounters, ComponentSet } from '../../flow/counters.js'
 import { nextTurn, sleep } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 
@@ -115,8 +115,7 @@ class Family {
  * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns
  * of the event loop.
  */
-export class Metrics implements CounterSet {
-  readonly components = new Map<string, ComponentCounters>()
+export class Metrics extends ComponentSet {
   readonly #process = new Registry()
   /** Families that were shown once keep their HELP and TYPE lines. */
   readonly #known = new Map<string, About>()
@@ -126,6 +125,7 @@ export class Metrics implements CounterSet {
   readonly #labels = new WeakMap<ComponentCounters, { readonly id: Labels; readonly all: Labels }>()
 
   constructor(log: Logger) {
+    super()
     this.#log = log
     // The measurement wakes the process at this interval. Every 10 ms would cost more than 2,000 idle files.
     collectDefaultMetrics({ register: this.#process, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
@@ -135,19 +135,6 @@ export class Metrics implements CounterSet {
       { labels: build, value: 1 },
     ])
     for (const [name, about] of Object.entries(OF_COMPONENTS)) this.#known.set(name, about)
-  }
-
-  /** The counters of a component. The same id returns the same counters, so counts survive a rebuilt pipeline. */
-  component(id: string, kind: Kind, type: string): ComponentCounters {
-    const present = this.components.get(id)
-    if (present && present.kind === kind && present.type === type) return present
-    // Keep the counts of another component that had this id.
-    if (present) this.components.set(`${id} ${present.kind} ${present.type}`, present)
-    const aside = `${id} ${kind} ${type}`
-    const counters = this.components.get(aside) ?? new ComponentCounters(id, kind, type)
-    this.components.delete(aside)
-    this.components.set(id, counters)
-    return counters
   }
 
   /** Registers a gauge of the daemon, without a component. */

@@ -1,13 +1,12 @@
-import type { Metrics } from '../engine/measure/metrics.js'
-import type { ComponentCounters, CounterSet } from '../flow/counters.js'
+import type { ComponentCounters, ComponentSet, CounterSet } from '../../flow/counters.js'
 
 /** Counters of one pipeline among those of others: the ids begin with its own. */
 export class ScopedCounters implements CounterSet {
   readonly components = new Map<string, ComponentCounters>()
-  readonly #all: Metrics
+  readonly #all: ComponentSet
   readonly #prefix: string
 
-  constructor(all: Metrics, prefix: string) {
+  constructor(all: ComponentSet, prefix: string) {
     this.#all = all
     this.#prefix = prefix
   }
@@ -18,11 +17,5 @@ export class ScopedCounters implements CounterSet {
     if (known && known !== counters) this.components.set(`${id} ${known.kind} ${known.type}`, known)
     this.components.set(id, counters)
     return counters
-  }
-
-  /** The pipeline is gone, and so is what it counted. */
-  forget(): void {
-    for (const id of this.#all.components.keys()) if (id.startsWith(`${this.#prefix}/`)) this.#all.components.delete(id)
-    this.components.clear()
   }
 }

@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto'
 import { type FileHandle, open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
-import { errorCode, errorText } from '../core/errors.js'
-import { readState } from '../core/unreadable.js'
-import type { DiskAllowance } from '../flow/disk-allowance.js'
-import { makeFolder } from '../lib/files/make-folder.js'
-import type { Clock } from '../lib/time.js'
-import type { AccountKeys } from './account/account-keys.js'
+import { errorCode, errorText } from '../../core/errors.js'
+import { readState } from '../../core/unreadable.js'
+import type { DiskAllowance } from '../../flow/disk-allowance.js'
+import { makeFolder } from '../../lib/files/make-folder.js'
+import type { Clock } from '../../lib/time.js'
+import type { AccountKeys } from './account-keys.js'
 
 /**
  * The idempotency keys of requests that were taken, in memory and in two files below the pipeline's folder. Invariants: a

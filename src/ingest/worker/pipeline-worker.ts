@@ -1,0 +1,189 @@
+import { join } from 'node:path'
+import type { Logger } from 'pino'
+import { errorCode } from '../../core/errors.js'
+import { ComponentSet } from '../../flow/counters.js'
+import { Refusal, stopping } from '../../http/server/refusal.js'
+import { sleep } from '../../lib/time.js'
+import { AccountDisk } from '../account/account-disk.js'
+import { whyNot } from '../hosted-config.js'
+import { snapshotOf } from '../process/counter-snapshot.js'
+import type { Answer, Call, CallName, Calls, Failure, FromProcess, Look, PublishedData } from '../process/messages.js'
+import { dataOfRefusal, refusalOf } from '../process/refusal-data.js'
+import { AccountShare } from './account-share.js'
+import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
+
+/** A process that the service has left behind lets go of its folders within this time. */
+const LOCKED_MS = 5000
+const BETWEEN_MS = 50
+/** What has to be looked up on the disk for a scrape is waited for so long. */
+const REFRESH_MS = 500
+
+export interface WorkerOptions extends Pick<HostedOptions, 'runtime' | 'components' | 'permitted'> {
+  readonly account: string
+  /** With a folder for each pipeline. */
+  readonly folder: string
+  /** Bytes on the disk of all pipelines. */
+  readonly maxDisk: number
+  readonly log: Logger
+  readonly tell: (message: FromProcess) => void
+}
+
+/** The pipelines of one account, as its process runs them: it answers the calls of the service. */
+export class PipelineWorker {
+  readonly #options: WorkerOptions
+  readonly #share: AccountShare
+  readonly #disk: AccountDisk
+  readonly #counters = new ComponentSet()
+  readonly #pipelines = new Map<string, HostedPipeline>()
+  /** Bodies on their way. */
+  readonly #coming = new Set<Promise<Buffer>>()
+  /** Aborts the end of a pipeline that stops. */
+  readonly #stopping = new Map<string, AbortController>()
+  #revisions = 0
+  #ownPorts: readonly number[] = []
+  readonly #calls: {
+    readonly [N in CallName]: (
+      of: Calls[N]['of'],
+      body?: Promise<Buffer>,
+    ) => Promise<Calls[N]['gets']> | Calls[N]['gets']
+  } = {
+    start: published => this.#start(published),
+      update: published => this.#update(published),
+      take: (of, body) => this.#take(of, body!),
+      stop: of => this.#stop(of),
+      abort: ({ pipeline }) => this.#abort(pipeline),
+      forget: ({ pipeline }) => this.#forget(pipeline),
+      look: ({ fresh }) => this.#freshLook(fresh),
+    }
+
+  constructor(options: WorkerOptions) {
+    this.#options = options
+    const { account, log, maxDisk, runtime } = options
+    this.#share = new AccountShare({ account, log, clock: runtime.clock })
+    this.#disk = new AccountDisk({ account, log, clock: runtime.clock, max: maxDisk, revisions: () => this.#revisions })
+  }
+
+  /** Where the service listens. */
+  get ownPorts(): readonly number[] {
+    return this.#ownPorts
+  }
+
+  /** `body`: of a call `take`, with room for a byte more. */
+  receive({ id, name, of, facts }: Call, body?: Promise<Buffer>): void {
+    const { tell } = this.#options
+    if (facts) {
+      this.#revisions = facts.revisions
+      this.#ownPorts = facts.ownPorts
+      this.#disk.setResting(facts.resting)
+    }
+    const call = this.#calls[name] as (of: unknown, body?: Promise<Buffer>) => unknown
+    Promise.resolve()
+      .then(() => call(of, body))
+      .then(
+        value => tell({ type: 'reply', id, value }),
+        error => tell({ type: 'failed', id, failure: failureOf(error) }),
+      )
+  }
+
+  /** Ends everything at once: what is in disk buffers stays there, and nothing else was acknowledged. */
+  async close(): Promise<void> {
+    await Promise.allSettled([...this.#pipelines.keys()].map(pipeline => this.#stop({ pipeline, now: true })))
+  }
+
+  async #start(published: PublishedData): Promise<Look> {
+    const { id } = published
+    const { log, folder, runtime, components, permitted, tell } = this.#options
+    const options: HostedOptions = {
+      folder: join(folder, id),
+      log: log.child({ pipeline: id }),
+      runtime,
+      disk: this.#disk,
+      keys: this.#share.keys,
+      requests: this.#share.requests,
+      counters: this.#counters,
+      components,
+      permitted,
+      changed: state => tell({ type: 'state', pipeline: id, state }),
+    }
+    this.#pipelines.set(id, await whenUnlocked(() => HostedPipeline.start(published, options)))
+    await this.#disk.measure(options.folder)
+    return this.#look()
+  }
+
+  async #update(published: PublishedData): Promise<Look> {
+    await this.#pipelines.get(published.id)?.update(published)
+    await this.#disk.measure(join(this.#options.folder, published.id))
+    return this.#look()
+  }
+
+  async #take({ pipeline, key, body }: Calls['take']['of'], coming: Promise<Buffer>): Promise<Answer> {
+    this.#coming.add(coming)
+    const bytes = await coming.finally(() => this.#coming.delete(coming))
+    const hosted = this.#pipelines.get(pipeline)
+    if (!hosted) throw stopping()
+    return await hosted.take({ ...body, bytes }, key)
+  }
+
+  async #stop({ pipeline, now, why }: Calls['stop']['of']): Promise<Look> {
+    // What was read whole by the service is passed on.
+    if (!now) await Promise.allSettled(this.#coming)
+    const hosted = this.#pipelines.get(pipeline)
+    const hurry = new AbortController()
+    if (now) hurry.abort()
+    const left = hosted?.undelivered ?? 0
+    this.#stopping.set(pipeline, hurry)
+    await hosted?.stop(hurry.signal, why && refusalOf(why))
+    this.#stopping.delete(pipeline)
+    this.#pipelines.delete(pipeline)
+    // From now on the service counts it.
+    this.#disk.forget(join(this.#options.folder, pipeline))
+    const look = this.#look()
+    return { ...look, undelivered: new Map(look.undelivered).set(pipeline, left) }
+  }
+
+  #forget(pipeline: string): undefined {
+    this.#counters.forget(`${pipeline}/`)
+  }
+
+  #abort(pipeline: string): undefined {
+    this.#stopping.get(pipeline)?.abort()
+  }
+
+  async #freshLook(fresh: boolean): Promise<Look> {
+    const all = fresh
+      ? [...this.#counters.components.values()].flatMap(({ beforeScrape }) => beforeScrape?.() ?? [])
+      : []
+    if (all.length > 0) {
+      const done = new AbortController()
+      await Promise.race([Promise.allSettled(all), sleep(REFRESH_MS, done.signal)])
+      done.abort()
+    }
+    return this.#look()
+  }
+
+  #look(): Look {
+    return {
+      undelivered: new Map([...this.#pipelines].map(([id, { undelivered }]) => [id, undelivered])),
+      disk: this.#disk.own(),
+      memory: process.memoryUsage.rss(),
+      share: this.#share.figures(),
+      counters: [...this.#counters.components.values()].map(snapshotOf),
+    }
+  }
+}
+
+/** Where the service was killed, its processes may still hold the folders for a moment. */
+async function whenUnlocked<T>(start: () => Promise<T>): Promise<T> {
+  for (let waited = 0; ; waited += BETWEEN_MS) {
+    try {
+      return await start()
+    } catch (error) {
+      if (errorCode(error) !== 'SLUICE_DATA_DIR_IN_USE' || waited >= LOCKED_MS) throw error
+      await sleep(BETWEEN_MS)
+    }
+  }
+}
+
+function failureOf(error: unknown): Failure {
+  return error instanceof Refusal ? { refusal: dataOfRefusal(error) } : { error: whyNot(error) }
+}

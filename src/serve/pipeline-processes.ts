@@ -1,0 +1,97 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import type { Writable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { errorText } from '../core/errors.js'
+import { BODY_FD } from '../ingest/process/body-pipe.js'
+import type { Link, LinkEvents, StartLink } from '../ingest/process/link.js'
+import type { FromProcess } from '../ingest/process/messages.js'
+
+const ENTRY = fileURLToPath(new URL('./pipeline-process.js', import.meta.url))
+/** Of the memory of a process, the part for the heap of V8; the rest is for buffers and the program itself. */
+const HEAP = 3 / 4
+const MIB = 1024 * 1024
+/** What Node.js itself goes by for the time zone and for certificates. Nothing else of the environment is for pipelines. */
+const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
+/** The end of what a process writes to standard error says why it crashed. */
+const LONGEST_TEXT = 1000
+const OUT_OF_MEMORY = /heap out of memory|Array buffer allocation failed/
+
+/** What a process is told first. Secrets follow with the pipelines; nothing is in its arguments or its environment. */
+export interface ProcessSetup {
+  readonly account: string
+  readonly folder: string
+  readonly maxDisk: number
+  readonly logLevel: string
+  readonly files: readonly string[]
+  readonly never: readonly string[]
+  readonly urls: readonly string[] | 'all'
+  readonly addresses: readonly string[]
+}
+
+interface ForkOptions {
+  readonly setup: Omit<ProcessSetup, 'account'>
+  /** Bytes. */
+  readonly maxMemory: number
+  readonly env: NodeJS.ProcessEnv
+}
+
+/** Starts a process of Node.js for each account. */
+export function forkProcesses({ setup, maxMemory, env }: ForkOptions): StartLink {
+  const passed = VARIABLES.filter(name => env[name] !== undefined).map(name => [name, env[name]])
+  const heap = Math.floor((maxMemory * HEAP) / MIB)
+  return (account, events) => {
+    const child = fork(ENTRY, {
+      execArgv: [`--max-old-space-size=${heap}`],
+      env: Object.fromEntries(passed),
+      serialization: 'advanced',
+      // The last one is for bodies, see BodyPipe.
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc', 'pipe'],
+    })
+    follow(child, events)
+    child.send({ ...setup, account } satisfies ProcessSetup, ignore)
+    return linkTo(child)
+  }
+}
+
+function linkTo(child: ChildProcess): Link {
+  const bodies = child.stdio[BODY_FD] as Writable
+  // The end of the process says the rest.
+  bodies.on('error', ignore)
+  return {
+    pid: child.pid,
+    send(call, body) {
+      child.send(call, ignore)
+      if (body && body.length > 0) bodies.write(body)
+    },
+    end() {
+      if (child.connected) child.disconnect()
+      bodies.destroy()
+    },
+    kill: () => void child.kill('SIGKILL'),
+  }
+}
+
+function follow(child: ChildProcess, events: LinkEvents): void {
+  let text = ''
+  let outOfMemory = false
+  let hasEnded = false
+  const end = (last: string) => {
+    if (hasEnded) return
+    hasEnded = true
+    events.ended({ outOfMemory, text: last.trim() })
+  }
+  child.stderr!.setEncoding('utf8').on('data', (part: string) => {
+    outOfMemory ||= OUT_OF_MEMORY.test(text + part)
+    text = (text + part).slice(-LONGEST_TEXT)
+  })
+  child.on('message', message => events.message(message as FromProcess))
+  // Node.js emits no `close` for a child that was disconnected before.
+  const closed = once(child.stderr!, 'close')
+  child.on('exit', (code, signal) => void closed.then(() => end(`${text}\n${signal ?? `exit code ${code}`}`)))
+  // It could not be started. One that was is over when it is closed.
+  child.on('error', error => child.pid === undefined && end(errorText(error)))
+}
+
+/** A message that cannot be sent any more: the process is gone, and its end says the rest. */
+const ignore = () => {}

@@ -1,0 +1,199 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { InitResult } from '../../src/api/domain/documents.js'
+import { Scrape } from '../../src/look/scrape.js'
+import { testFolder } from '../support/folder.js'
+import { PATIENCE_MS } from '../support/patience.js'
+import { startReceiver } from '../support/receiver.js'
+import { send } from '../support/service.js'
+import { type Running, sluice } from '../support/sluice.js'
+
+/** The real service: what happens to the process of an account is nothing to the others, and costs no acknowledged event. */
+
+const CONFIG = `metrics: { listen: 127.0.0.1:0 }
+service:
+  listen: 127.0.0.1:0
+  data_dir: STATE
+  ingest: { allow_addresses: ['127.0.0.1'], process_timeout: 3 Seconds, max_memory_per_account: 128MiB }
+`
+
+const SILENT = { hang: 'after_body' } as const
+
+async function serve(t: Test, folder: string) {
+  const config = join(folder, 'service.yaml')
+  writeFileSync(config, CONFIG.replace('STATE', join(folder, 'state')))
+  const running = sluice(['serve', '--config', config], { cwd: folder })
+  t.teardown(async () => {
+    running.child.kill('SIGKILL')
+    await running.exit
+  })
+  const url = await running.until(() => /"url":"(https?:[^"]+)\/v3"/.exec(running.stderr)?.[1])
+  const metrics = /"url":"([^"]+\/metrics)"/.exec(running.stderr)![1]!
+  const scrape = async () => new Scrape(await (await fetch(metrics)).text())
+  return { running, url, config, scrape }
+}
+
+async function twoAccounts(t: Test, url: string, config: string) {
+  const init = sluice(['admin', 'init', '--config', config, '--json'])
+  t.equal(await init.exit, 0, init.stderr)
+  const made: InitResult = JSON.parse(init.stdout)
+  const second = await send(url, 'POST', '/v3/enterprise/account', {
+    key: made.enterprise_service_account.key,
+    json: { title: 'second', manager: { email: 'second@example.com' } },
+  })
+  return { bad: made.manager.key, good: second.body.data.manager.key as string }
+}
+
+const pids = ({ stderr }: Running) =>
+  [...stderr.matchAll(/"pid":(\d+),"msg":"started a process/g)].map(([, pid]) => Number(pid))
+
+const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
+    if (await holds()) return
+    await new Promise(resolve => setTimeout(resolve, 20))
+  }
+  throw new Error(`never: ${what}`)
+}
+
+t.test('what one account does to its process', { timeout: 120_000 }, async t => {
+  const folder = testFolder(t)
+  const receiver = await startReceiver()
+  t.teardown(() => receiver.close())
+  const { running, url, config, scrape } = await serve(t, folder)
+  const keys = await twoAccounts(t, url, config)
+  const publish = async (key: string, out: object) => {
+    const json = { title: 'x', config: { destinations: { out: { ...out, inputs: ['ingest'] } } } }
+    const made = await send(url, 'POST', '/v3/pipeline', { key, json })
+    t.equal(made.status, 201, made.text)
+    const id: string = made.body.data.id
+    t.equal((await send(url, 'POST', `/v3/pipeline/${id}/publish`, { key, json: {} })).status, 200)
+    return id
+  }
+  const post = (key: string, id: string, events: unknown) =>
+    send(url, 'POST', `/v3/ingest/${id}`, { key, json: events })
+  const toReceiver = {
+    ...{ type: 'http', url: receiver.url(), batch: { max_wait: '1ms' } },
+    retry: { initial: '1 Seconds', max: '10 Seconds' },
+  }
+  const buffered = await publish(keys.bad, { ...toReceiver, buffer: { type: 'disk' } })
+  const direct = await publish(keys.bad, toReceiver)
+  const fine = await publish(keys.good, { type: 'blackhole' })
+  const deaths = async (reason: string) => (await scrape()).sum('sluice_ingest_process_deaths_total', { reason })
+  const counted = async (id: string, name: string) =>
+    (await scrape()).sum(`sluice_component_${name}_events_total`, { component_id: `${id}/out` })
+  const delivered = (from = 0) => {
+    const accepted = receiver.requests.slice(from).filter(({ status }) => status === 200)
+    return accepted.flatMap(({ body }) => body.trim().split('\n'))
+  }
+  t.equal((await post(keys.good, fine, [{ n: 1 }])).status, 202)
+  t.equal((await post(keys.bad, direct, [{ n: 0 }])).status, 202)
+  // Bodies of all sizes, many at a time: each comes whole to its own call.
+  const lines = Array.from({ length: 60 }, (_, n) => `${n}${' abcdef'.repeat((n * n * 97) % 60_000)}`)
+  const headers = { 'content-type': 'text/plain' }
+  const answers = await Promise.all(
+    lines.map(body => send(url, 'POST', `/v3/ingest/${direct}`, { key: keys.bad, body, headers })),
+  )
+  t.same([...new Set(answers.map(({ status }) => status))], [202])
+  const messages = delivered().flatMap(line => (JSON.parse(line) as { message?: string }).message ?? [])
+  // They are too long to be shown.
+  t.ok(messages.length === lines.length && lines.every(line => messages.includes(line)), 'whole')
+  /** Of the account that is looked at: the other one's was started first. */
+  const pid = () => pids(running).at(-1)!
+
+  await t.test('one that does not answer is ended, and others wait for nothing', async t => {
+    receiver.otherwise = SILENT
+    t.equal((await post(keys.bad, buffered, [{ n: 1 }])).status, 202, 'in the disk buffer')
+    const before = await counted(buffered, 'received')
+    process.kill(pid(), 'SIGSTOP')
+    let isOver = false
+    const stuck = post(keys.bad, direct, [{ n: 2 }]).finally(() => {
+      isOver = true
+    })
+    for (let n = 0; n < 20; n++) t.equal((await post(keys.good, fine, [{ n }])).status, 202)
+    t.notOk(isOver, 'the other account was answered meanwhile')
+    t.match(await stuck, { status: 503, body: { code: 'pipeline_process_ended', message: /send this again later/ } })
+    t.ok((await stuck).headers.get('retry-after'))
+    t.equal(await deaths('looped'), 1)
+    const line = running.stderr.split('\n').find(one => one.includes('SLUICE_PIPELINE_PROCESS_ENDED'))
+    t.match(JSON.parse(line!), { reason: 'looped', pipelines: [buffered, direct].sort(), attended: [direct] })
+    receiver.otherwise = 200
+    t.equal((await post(keys.bad, direct, [{ n: 3 }])).status, 202, 'the next request works')
+    await until('what was acknowledged is delivered', () => delivered().includes('{"n":1}'))
+    t.ok((await counted(buffered, 'received')) >= before, 'a counter never goes back')
+  })
+
+  await t.test('one that is killed loses nothing that was acknowledged', async t => {
+    receiver.otherwise = SILENT
+    const [before, first] = [receiver.requests.length, pid()]
+    t.equal((await post(keys.bad, buffered, [{ n: 4 }])).status, 202)
+    const waiting = post(keys.bad, direct, [{ n: 5 }])
+    await until('both are on their way', () => receiver.requests.length >= before + 2)
+    process.kill(first, 'SIGKILL')
+    t.match(await waiting, { status: 503, body: { code: 'pipeline_process_ended' } })
+    t.equal(await deaths('crashed'), 1)
+    receiver.otherwise = 200
+    const seen = receiver.requests.length
+    await until('it is started again for its disk buffer', () => pid() !== first)
+    await until('what was acknowledged is delivered', () => delivered(seen).includes('{"n":4}'))
+    const again = await post(keys.bad, direct, [{ n: 5 }])
+    t.equal(again.status, 202, again.text)
+    for (const id of [buffered, direct]) {
+      const of = (name: string) => counted(id, name)
+      await until('it adds up', async () => (await of('received')) === (await of('sent')) + (await of('discarded')))
+    }
+    t.equal((await scrape()).sum('sluice_conservation_errors_total'), 0)
+  })
+
+  await t.test('one that takes too much memory is ended', async t => {
+    receiver.otherwise = SILENT
+    const body = `${'x'.repeat(99_999)}\n`.repeat(95)
+    const waiting = []
+    for (let i = 0; i < 3; i++) {
+      const id = await publish(keys.good, toReceiver)
+      for (let n = 0; n < 3; n++) waiting.push(send(url, 'POST', `/v3/ingest/${id}`, { key: keys.good, body, headers }))
+    }
+    for (const { status } of await Promise.all(waiting)) t.equal(status, 503)
+    t.equal(await deaths('memory'), 1)
+    receiver.otherwise = 200
+    t.equal((await post(keys.good, fine, [{ n: 1 }])).status, 202, 'it starts again')
+    t.equal((await post(keys.bad, direct, [{ n: 6 }])).status, 202)
+  })
+
+  await t.test('none is left when the service is killed, and the next one goes on', async t => {
+    receiver.otherwise = SILENT
+    t.equal((await post(keys.bad, buffered, [{ n: 7 }])).status, 202)
+    const all = pids(running)
+    t.ok(all.filter(isAlive).length >= 2)
+    running.child.kill('SIGKILL')
+    await running.exit
+    receiver.otherwise = 200
+    const next = await serve(t, folder)
+    await until('they have ended', () => !all.some(isAlive))
+    await until('what was acknowledged is delivered', () => delivered().includes('{"n":7}'))
+
+    let answer = () => {}
+    receiver.otherwise = {
+      wait: new Promise(resolve => {
+        answer = resolve
+      }),
+    }
+    const seen = receiver.requests.length
+    const waiting = send(next.url, 'POST', `/v3/ingest/${direct}`, { key: keys.bad, json: [{ n: 8 }] })
+    await until('it is on its way', () => receiver.requests.length > seen)
+    next.running.child.kill('SIGTERM')
+    await next.running.until(() => next.running.stderr.includes('ending: no new requests'))
+    answer()
+    t.equal((await waiting).status, 202, 'what is under way is delivered before the end')
+    t.equal(await next.running.exit, 0)
+    t.notOk(pids(next.running).some(isAlive))
+  })
+})

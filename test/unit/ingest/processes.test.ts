@@ -1,0 +1,127 @@
+import t from 'tap'
+import { ComponentSet, GIVEN_BACK } from '../../../src/flow/counters.js'
+import { snapshotOf } from '../../../src/ingest/process/counter-snapshot.js'
+import { MirroredCounters } from '../../../src/ingest/process/mirrored-counters.js'
+import { Restarts } from '../../../src/ingest/process/restarts.js'
+import { Room } from '../../../src/ingest/room.js'
+import { BUFFERED, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
+import { PATIENCE_MS } from '../../support/patience.js'
+
+t.beforeEach(resetStage)
+
+const soon = () => new Promise(resolve => setTimeout(resolve, 5))
+
+t.test('a process that does not answer is ended, and what it had in disk buffers runs again', async t => {
+  const { publish, post, held, metrics, logs } = await startIngestHost(t, { deadlineMs: 200, turnMs: 60 })
+  await publish(BUFFERED, 'stuck', { account: 'bad' })
+  await publish(PIPELINE, 'beside', { account: 'bad' })
+  await publish(PIPELINE, 'fine', { account: 'good' })
+  stage.holds = true
+  t.match(await post('{"n":1}', {}, 'stuck'), { status: 202 }, 'in the disk buffer')
+  stage.holds = false
+  t.match(await post('', {}, 'beside'), { status: 202 })
+  held.add('bad')
+  const waiting = post('{"n":2}', {}, 'beside')
+  t.match(await post('{"n":3}', {}, 'fine'), { status: 202 })
+  t.match(await waiting, { status: 503, code: 'pipeline_process_ended', retryAfter: '1' })
+  held.clear()
+  t.match(await post('{"n":2}', {}, 'beside'), { status: 202 })
+  for (const end = performance.now() + PATIENCE_MS; stage.got.length < 3 && performance.now() < end; ) await soon()
+  t.same([...stage.got].sort(), ['{"n":1}', '{"n":2}', '{"n":3}'])
+  const text = String(await metrics.render())
+  t.match(text, /^sluice_ingest_process_deaths_total\{reason="looped"\} 1$/m)
+  t.match(text, /^sluice_ingest_process_deaths_total\{reason="crashed"\} 0$/m)
+  t.ok(metrics.checkConservation())
+  t.match(logs(), /"SLUICE_PIPELINE_PROCESS_ENDED","account":"bad","reason":"looped",.*"attended":\["beside"\]/)
+})
+
+t.test('an account that nobody waits for leaves its process to another one', async t => {
+  const { publish, post, metrics, unanswered } = await startIngestHost(t, { maxProcesses: 1, turnMs: 60 })
+  await publish(BUFFERED, 'a', { account: 'x' })
+  await publish(PIPELINE, 'b', { account: 'y' })
+  await publish(PIPELINE, 'c', { account: 'z' })
+  stage.holds = true
+  t.match(await post('{"n":1}', {}, 'a'), { status: 202 })
+  const waiting = post('{"n":2}', {}, 'b')
+  await unanswered(1)
+  t.match(await post('{"n":3}', {}, 'c'), {
+    status: 503,
+    code: 'too_many_pipelines',
+    message: /^pipelines of 1 other accounts run here, as many as may at the same time/,
+  })
+  stage.holds = false
+  t.match(await waiting, { status: 202 })
+  for (const end = performance.now() + PATIENCE_MS; stage.got.length < 2 && performance.now() < end; ) await soon()
+  t.same([...stage.got].sort(), ['{"n":1}', '{"n":2}'], 'what is in disk buffers has its turn')
+  t.match(await post('{"n":3}', {}, 'c'), { status: 202 })
+  t.match(String(await metrics.render()), /^sluice_ingest_processes 1$/m)
+})
+
+t.test('an account with a pipeline that a client waits for keeps its process', async t => {
+  const room = new Room({ maxPipelines: 10, maxProcesses: 2 })
+  const one = (id: string, accountId: string, attendance: 'idle' | 'buffered' | 'unattended' | 'attended') => {
+    room.take(id, accountId)
+    return { id, accountId, attendance, startedAt: 0 }
+  }
+  const all = [one('a1', 'a', 'idle'), one('a2', 'a', 'attended'), one('b1', 'b', 'buffered'), one('b2', 'b', 'idle')]
+  t.ok(room.hasRoomFor('a') && !room.hasRoomFor('c'))
+  t.same(room.toEnd('c', all), all.slice(2), 'all pipelines of the other one end')
+  t.same(room.toPause(all, 0), all.slice(2))
+  t.same(room.toPause(all, -1), [], 'not before it has had its turn')
+  t.same(room.toEnd('c', all.slice(0, 3)), [], 'nor while one of them starts')
+})
+
+t.test('counters never go back when a process ends and another starts, and add up', async t => {
+  const [shown, first, second] = [new ComponentSet(), new ComponentSet(), new ComponentSet()]
+  const mirrors = new MirroredCounters(shown)
+  const refresh = async () => {}
+  const count = (all: ComponentSet, arrived: number, sent: number) => {
+    const counters = all.component('p/out', 'destination', 'http')
+    counters.arrived(arrived, 10 * arrived)
+    counters.took(sent, 10 * sent)
+    counters.sent(sent, 10 * sent)
+    counters.counter('sluice_x_total', 'X.', { a: '1' }).value += sent
+    counters.histogram('sluice_h', 'H.', [1, 5]).observe(3)
+    if (!counters.series.has('sluice_g')) counters.gauge('sluice_g', 'G.', () => arrived)
+    counters.failed('oops')
+    return structuredClone(snapshotOf(counters))
+  }
+  mirrors.show([count(first, 5, 3)], refresh)
+  const counters = shown.component('p/out', 'destination', 'http')
+  const series = (name: string) => [...counters.series.get(name)!.flatMap(one => [...one.read()])]
+  t.same([counters.received.events, counters.passed.events, counters.inFlight().events], [5, 3, 2])
+  t.same(series('sluice_g'), [{ labels: {}, value: 5 }])
+  mirrors.ended(new Set(['other']))
+  t.equal(counters.inFlight().events, 2)
+  mirrors.ended(new Set(['p']))
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+  t.same(counters.discards.get(GIVEN_BACK), { events: 2, bytes: 20 }, 'what was in it went back to its sender')
+  t.notOk(counters.series.has('sluice_g'), 'a gauge is of the process')
+  t.equal(counters.beforeScrape, undefined)
+  mirrors.show([count(second, 4, 4)], refresh)
+  t.same([counters.received.events, counters.passed.events, counters.inFlight().events], [9, 7, 0])
+  t.same(counters.imbalance(), { events: 0, bytes: 0 })
+  t.same(series('sluice_x_total'), [{ labels: { a: '1' }, value: 7 }])
+  t.same(counters.histograms.get('sluice_h')!.counts, [0, 2, 0])
+  t.equal(counters.failures.get('oops'), 2)
+  mirrors.forget('p')
+  t.equal(shown.components.size, 0)
+})
+
+t.test('a process that dies again and again is held back for longer and longer', async t => {
+  let now = 0
+  const restarts = new Restarts({ now: () => now, wall: () => now })
+  restarts.died('a')
+  t.equal(restarts.waitOf('a'), 0, 'the first time it may be chance')
+  const waits = [1, 2, 3, 4, 5, 6, 7, 8].map(() => {
+    restarts.died('a')
+    return restarts.waitOf('a')
+  })
+  t.same(waits, [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000])
+  t.equal(restarts.waitOf('b'), 0)
+  now += 30_000
+  t.equal(restarts.waitOf('a'), 30_000)
+  now += 300_000
+  restarts.died('a')
+  t.equal(restarts.waitOf('a'), 0, 'what is long ago is forgotten')
+})
