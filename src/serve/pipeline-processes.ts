@@ -48,6 +48,9 @@ export function forkProcesses({ setup, maxMemory, env }: ForkOptions): StartLink
       // The last one is for bodies, see BodyPipe.
       stdio: ['ignore', 'ignore', 'pipe', 'ipc', 'pipe'],
     })
+    child.on('error', error => child.pid === undefined && events.ended({ outOfMemory: false, text: errorText(error) }))
+    // It could not be started: where too many files are open, there are not even its pipes.
+    if (child.pid === undefined) return { pid: undefined, send: ignore, end: ignore, kill: ignore }
     follow(child, events)
     child.send({ ...setup, account } satisfies ProcessSetup, ignore)
     return linkTo(child)
@@ -75,12 +78,7 @@ function linkTo(child: ChildProcess): Link {
 function follow(child: ChildProcess, events: LinkEvents): void {
   let text = ''
   let outOfMemory = false
-  let hasEnded = false
-  const end = (last: string) => {
-    if (hasEnded) return
-    hasEnded = true
-    events.ended({ outOfMemory, text: last.trim() })
-  }
+  const end = (last: string) => events.ended({ outOfMemory, text: last.trim() })
   child.stderr!.setEncoding('utf8').on('data', (part: string) => {
     outOfMemory ||= OUT_OF_MEMORY.test(text + part)
     text = (text + part).slice(-LONGEST_TEXT)
@@ -89,8 +87,6 @@ function follow(child: ChildProcess, events: LinkEvents): void {
   // Node.js emits no `close` for a child that was disconnected before.
   const closed = once(child.stderr!, 'close')
   child.on('exit', (code, signal) => void closed.then(() => end(`${text}\n${signal ?? `exit code ${code}`}`)))
-  // It could not be started. One that was is over when it is closed.
-  child.on('error', error => child.pid === undefined && end(errorText(error)))
 }
 
 /** A message that cannot be sent any more: the process is gone, and its end says the rest. */
