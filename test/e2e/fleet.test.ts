@@ -165,6 +165,9 @@ t.test('kill -9 of the service in the middle of publishes and ingests: nothing a
   const kills = async () => {
     let count = 0
     for (; running; count++) {
+      // Not before the pipeline runs again: its process takes its time to start.
+      const { size } = acknowledged.batches
+      await until(() => !running || acknowledged.batches.size > size)
       await soon(300 + 137 * (count % 5))
       if (!running) break
       const before = acknowledged.revision
