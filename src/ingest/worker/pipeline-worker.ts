@@ -48,13 +48,13 @@ export class PipelineWorker {
     ) => Promise<Calls[N]['gets']> | Calls[N]['gets']
   } = {
     start: published => this.#start(published),
-      update: published => this.#update(published),
-      take: (of, body) => this.#take(of, body!),
-      stop: of => this.#stop(of),
-      abort: ({ pipeline }) => this.#abort(pipeline),
-      forget: ({ pipeline }) => this.#forget(pipeline),
-      look: ({ fresh }) => this.#freshLook(fresh),
-    }
+    update: published => this.#update(published),
+    take: (of, body) => this.#take(of, body!),
+    stop: of => this.#stop(of),
+    abort: ({ pipeline }) => this.#abort(pipeline),
+    forget: ({ pipeline }) => this.#forget(pipeline),
+    look: ({ fresh }) => this.#freshLook(fresh),
+  }
 
   constructor(options: WorkerOptions) {
     this.#options = options
