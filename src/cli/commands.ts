@@ -10,9 +10,9 @@ export const commands: readonly Command[] = [
     name: 'run',
     summary: 'Runs the daemon: reads the sources, ships their events, serves metrics.',
     text: [
-      'Ends by itself, with exit code 0, when every source has ended (standard input at its end) and all is delivered. SIGTERM and SIGINT end it in order: the sources stop, what was read is delivered, the checkpoints are written; a second signal leaves at once.',
-      'The log goes to standard error: lines of text on a terminal, JSON anywhere else; `log.format` chooses. /metrics, /healthz and /readyz are served where metrics.listen says.',
-      'With --pipeline it runs what the service publishes: it takes up each revision without losing an event, keeps the last good one in data_dir for a start while the service is away, and reports to it. The configuration is the local part then: sources, data_dir, metrics, and in its section managed what the pipeline may do on this machine.',
+      'Exits with code 0 when every source has ended (such as standard input) and everything is delivered. SIGTERM and SIGINT stop it gracefully: the sources stop, events that were read are delivered, and the checkpoints are written. A second signal exits immediately.',
+      'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen.',
+      'With --pipeline it runs a pipeline that the service publishes: it applies each revision without losing an event, caches the last good one in data_dir for starts while the service is unreachable, and reports its state to the service. The configuration is then the local part: sources, data_dir, metrics, and in its section managed what the pipeline may do on this machine.',
     ],
     options: {
       config: {
@@ -20,7 +20,7 @@ export const commands: readonly Command[] = [
         short: 'c',
         value: 'FILE',
         operand: true,
-        text: 'The configuration: a YAML file, or a folder of them.',
+        text: 'The configuration: a YAML file, or a folder of YAML files.',
       },
       pipeline: {
         type: 'string',
@@ -35,12 +35,12 @@ export const commands: readonly Command[] = [
       'ca-file': {
         type: 'string',
         value: 'FILE',
-        text: 'With --pipeline: PEM file of the authorities that the certificate of the service is checked with, read again when it changes.',
+        text: 'With --pipeline: PEM file of the authorities to verify the certificate of the service with, read again when it changes.',
       },
       delegate: {
         type: 'string',
         value: 'ACCOUNT_ID',
-        text: 'With --pipeline: the account, for the key of an enterprise service account.',
+        text: 'With --pipeline: the account to act in, if the key belongs to an enterprise service account.',
       },
     },
     examples: [
@@ -68,15 +68,15 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'validate',
-    summary: 'Checks configurations, offline, and reports every error with its place.',
+    summary: 'Checks configurations offline, and reports every error with its place.',
     text: [
-      'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 when there is one.',
-      'The files of certificates and private keys that a configuration names are read, too. One that is missing here is a warning, since it may be there where the configuration is used.',
+      'Each error is a line on standard error, FILE:LINE:COLUMN: path.of.the.option: what is wrong. The exit code is 78 if there are errors.',
+      'The files of certificates and private keys that a configuration names are checked as well. A missing file is only a warning, since it may exist where the configuration is used.',
     ],
     options: {
       config: CONFIG,
     },
-    operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'More configurations.' },
+    operands: { name: 'FILE', min: 0, max: Number.MAX_SAFE_INTEGER, text: 'Further configurations.' },
     examples: [{ title: 'before a restart', line: 'sluice validate /etc/sluice/sluice.yaml' }],
     async run({ options, operands }, io) {
       const { validate } = await import('../check/validate.js')
@@ -86,10 +86,10 @@ export const commands: readonly Command[] = [
   ...lookCommands,
   command({
     name: 'simulate',
-    summary: 'Replays recorded events through one throttle, in the time of the events: what would have passed, by key.',
+    summary: 'Replays recorded events through one throttle in event time, and shows what would have passed, by key.',
     text: [
-      'Reads recorded lines as their source would, applies the processors before the throttle, and delivers nothing. Options that are not given are those of the throttle in the configuration, so that another limit, window, key or exclude condition can be tried against it.',
-      'A line that cannot be decoded counts as an event, too. An event whose time is missing or unreadable takes the time of the one before it, and is counted. When no event has the time or the key, the command fails and names the fields that there are.',
+      'Reads recorded lines as their source would, applies the processors before the throttle, and delivers nothing. Options that are not given keep their values from the configuration. This way, another limit, window, key or exclude condition can be tried.',
+      'A line that cannot be decoded also counts as an event. An event whose time is missing or unreadable gets the time of the previous event, and is counted. If no event has the time or the key, the command fails and lists the existing fields.',
     ],
     options: {
       config: {
@@ -105,7 +105,7 @@ export const commands: readonly Command[] = [
         value: 'ID',
         required: true,
         takes: 'throttle',
-        text: 'The id of the throttle in it.',
+        text: 'The id of the throttle.',
       },
       time: {
         type: 'string',
@@ -113,11 +113,11 @@ export const commands: readonly Command[] = [
         required: true,
         text: 'The field that holds the time of an event: milliseconds since the epoch, or an ISO 8601 string.',
       },
-      limit: { type: 'string', value: 'N', text: 'Events that pass in a window, instead of the configured limit.' },
+      limit: { type: 'string', value: 'N', text: 'Events that pass per window, instead of the configured limit.' },
       window: {
         type: 'string',
         value: 'DURATION',
-        text: 'As in "10 Seconds" or 10s, instead of the configured window.',
+        text: 'Length of the window, as in "10 Seconds" or 10s, instead of the configured one.',
       },
       key: {
         type: 'string',
@@ -127,19 +127,19 @@ export const commands: readonly Command[] = [
       exclude: {
         type: 'string',
         value: 'CONDITION',
-        text: 'Events that the limit leaves alone, instead of the configured ones.',
+        text: 'Events that are exempt from the limit, instead of the configured ones.',
       },
       decisions: {
         type: 'boolean',
         text: 'Writes one JSON object for each event to standard output, in order: {"n":0,"decision":"pass","bucket":"a"}.',
       },
-      report: { type: 'string', value: 'OUT.html', takes: 'file', text: 'Writes the result as a page, too.' },
+      report: { type: 'string', value: 'OUT.html', takes: 'file', text: 'Also writes the result as an HTML page.' },
     },
     operands: {
       name: 'INPUT',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
-      text: 'Files of recorded lines. Standard input when there is none, or for -. ID=FILE says which source they belong to, where that makes a difference.',
+      text: 'Files of recorded lines. Default: standard input, as for -. ID=FILE assigns a file to a source, if that makes a difference.',
     },
     examples: [
       {
@@ -154,31 +154,35 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'throttle',
-    summary: 'Throttles standard input to standard output: a pipe without a configuration or a state folder.',
+    summary: 'Throttles standard input to standard output, without a configuration or a state folder.',
     text: [
-      'Each line is an event. A line that holds a JSON object has its fields, any other has .message. Lines that pass are written as they came. At the end, or at Ctrl-C, a summary by key is printed to standard error.',
+      'Each line is an event. A line with a JSON object has the fields of that object, any other line has .message. Lines that pass are written unchanged. At the end, or on Ctrl-C, a summary by key is printed to standard error.',
     ],
     options: {
-      limit: { type: 'string', value: 'N', required: true, text: 'Events of each bucket that pass in a window.' },
+      limit: { type: 'string', value: 'N', required: true, text: 'Events of each bucket that pass per window.' },
       window: { type: 'string', value: 'DURATION', required: true, text: 'Length of the window: "10 Seconds" or 10s.' },
       key: {
         type: 'string',
         value: 'PATH',
         text: 'The field whose value names the bucket. Default: one bucket for all.',
       },
-      exclude: { type: 'string', value: 'CONDITION', text: 'Events that always pass and count nowhere.' },
+      exclude: { type: 'string', value: 'CONDITION', text: 'Events that always pass and are not counted.' },
       'window-mode': {
         type: 'string',
         value: 'MODE',
         takes: ['fixed', 'aligned', 'sliding'],
-        text: 'How windows lie in time: fixed (default), aligned or sliding.',
+        text: 'Position of the windows in time: fixed (default), aligned or sliding.',
       },
       time: {
         type: 'string',
         value: 'PATH',
-        text: 'The field with the time of an event, for windows in the time of the events instead of that of the clock.',
+        text: 'The field with the time of an event, for windows in event time instead of clock time.',
       },
-      discarded: { type: 'string', value: 'FILE', text: 'Writes the discarded lines to this file, which is replaced.' },
+      discarded: {
+        type: 'string',
+        value: 'FILE',
+        text: 'Writes the discarded lines to this file, replacing its content.',
+      },
       quiet: { type: 'boolean', text: 'Prints no summary.' },
     },
     examples: [
@@ -195,10 +199,10 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'resend',
-    summary: 'Sends dead letters again: events that a destination has refused for good.',
+    summary: 'Sends events from a dead-letter queue again: events that a destination has rejected.',
     text: [
-      'Dead letters are in data_dir/dead-letter/ID.ndjson; other files of them can be named instead. They go through the destination as it is configured, with its batches and retries. What it takes is removed from the file, what it refuses again stays there. The exit code is 1 when anything stays.',
-      'A daemon may run meanwhile and write new dead letters. A call that was ended in the middle, by a signal or a crash, is taken up by the next one; after a crash the last of what was sent may be sent twice. While it is at work, the file is in FILE.sending.',
+      'Rejected events are in data_dir/dead-letter/ID.ndjson; other files can be given instead. They are sent by the destination as configured, with its batches and retries. Events that it accepts are removed from the file; events that it rejects again stay there. The exit code is 1 if any events stay.',
+      'A daemon may run at the same time and write new rejected events. If the command is interrupted by a signal or a crash, the next call continues; after a crash the last events may be sent twice. While the command runs, the file is in FILE.sending.',
     ],
     options: {
       config: {
@@ -206,21 +210,21 @@ export const commands: readonly Command[] = [
         short: 'c',
         value: 'FILE',
         operand: true,
-        text: 'The configuration with the destination. Default: that of the daemon of this machine, else /etc/sluice/sluice.yaml.',
+        text: 'The configuration with the destination. Default: that of the daemon on this machine, otherwise /etc/sluice/sluice.yaml.',
       },
       destination: {
         type: 'string',
         value: 'ID',
         takes: 'destination',
-        text: 'The id of the destination in it. Not needed where only one has dead letters, and with --dry-run.',
+        text: 'The id of the destination. Not needed if only one has rejected events, or with --dry-run.',
       },
-      'dry-run': { type: 'boolean', text: 'Prints how many events there are to send, by reason. Changes nothing.' },
+      'dry-run': { type: 'boolean', text: 'Prints the number of events to send, by reason. Changes nothing.' },
     },
     operands: {
       name: 'FILE',
       min: 0,
       max: Number.MAX_SAFE_INTEGER,
-      text: 'Files of dead letters that nobody writes to any more, instead of the one of the destination.',
+      text: 'Files of rejected events that no daemon writes to, instead of the file of the destination.',
     },
     examples: [
       { title: 'what is there?', line: 'sluice resend --dry-run' },
@@ -238,7 +242,7 @@ export const commands: readonly Command[] = [
   ...apiCommands,
   command({
     name: 'docs config',
-    summary: 'Writes the reference of the configuration and its JSON Schema, both made from the code.',
+    summary: 'Writes the reference of the configuration and its JSON Schema, both generated from the code.',
     options: {},
     examples: [{ title: 'after an option was changed', line: 'sluice docs config' }],
     async run(_call, io) {
@@ -248,7 +252,7 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'docs man',
-    summary: 'Writes the manual page to standard output: what the help of every command says, in roff.',
+    summary: 'Writes the manual page to standard output: the help of every command in roff format.',
     options: {},
     examples: [{ title: 'to read it', line: 'sluice docs man | man -l -' }],
     async run(_call, io) {
@@ -258,9 +262,9 @@ export const commands: readonly Command[] = [
   }),
   command({
     name: 'completion',
-    summary: 'Writes the script that lets a shell complete commands, options, files and ids of components.',
+    summary: 'Writes a script that makes a shell complete commands, options, files and ids of components.',
     text: [
-      'For bash, zsh or fish. With `ids` it writes what the scripts ask for while somebody types: the ids of the components of the running daemon, or of a configuration.',
+      'For bash, zsh or fish. With `ids` it writes what these scripts request during completion: the ids of the components of the running daemon, or of a configuration.',
     ],
     options: {
       ...DAEMON_OPTIONS,
@@ -268,7 +272,7 @@ export const commands: readonly Command[] = [
         type: 'string',
         value: 'KIND',
         takes: ['component', 'source', 'throttle', 'destination'],
-        text: 'With ids: which ones; component (default), source, throttle or destination.',
+        text: 'With ids: the kind of components; component (default), source, throttle or destination.',
       },
     },
     operands: {
@@ -280,7 +284,7 @@ export const commands: readonly Command[] = [
     },
     examples: [
       { title: 'in ~/.bashrc', line: 'source <(sluice completion bash)' },
-      { title: 'in ~/.zshrc, behind compinit', line: 'source <(sluice completion zsh)' },
+      { title: 'in ~/.zshrc, after compinit', line: 'source <(sluice completion zsh)' },
       { title: 'for fish', line: 'sluice completion fish > ~/.config/fish/completions/sluice.fish' },
     ],
     async run({ options, operands }, io) {
@@ -292,8 +296,8 @@ export const commands: readonly Command[] = [
     name: 'quickstart',
     summary: 'Throttles made-up apps and ships a log of this machine, to see how Sluice works.',
     text: [
-      'Four made-up apps write to a file, and one of them goes wild now and then. The daemon limits each to 20 events per second, and ships what passes, with a log of this machine, to a service that runs beside it. Each second a line shows what passed and what was held back. The log is the first readable one of the usual ones, else README.md of the package.',
-      'The configuration is written to .sluice-quickstart/sluice.yaml in the current folder; positions and what was received are kept beside it.',
+      'Four made-up apps write to a file, and one of them goes wild now and then. The daemon limits each to 20 events per second, and ships what passes, with a log of this machine, to a service that runs beside it. Each second a line shows how many events passed and how many were discarded. The log is the first readable one of several common logs, otherwise README.md of the package.',
+      'The configuration is written to .sluice-quickstart/sluice.yaml in the current folder; positions and received events are stored beside it.',
       'With SLUICE_URL and SLUICE_ACCESS_KEY in the environment the events go to that address instead, as NDJSON in POST requests.',
     ],
     options: {},

@@ -4,8 +4,8 @@ import { ABOUT, ENVIRONMENT, EXIT_CODES, GLOBAL_OPTIONS, optionRows, usage } fro
 /** Generates the manual page from the same tables as `--help`. */
 
 const FILES = [
-  ['/etc/sluice/sluice.yaml', 'The configuration of the daemon, where the unit for systemd expects it.'],
-  ['/etc/sluice/access-key', 'The access key, which the unit hands over as a credential.'],
+  ['/etc/sluice/sluice.yaml', 'The configuration of the daemon, where the systemd unit expects it.'],
+  ['/etc/sluice/access-key', 'The access key, which the unit passes on as a credential.'],
   ['/var/lib/sluice', 'Checkpoints, disk buffers, dead letters, and the socket of the daemon (sluice.sock).'],
 ] as const
 

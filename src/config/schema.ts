@@ -22,7 +22,7 @@ export const settings = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of checkpoints and buffers, relative to the current directory. Without it: $STATE_DIRECTORY where systemd sets it, else ./state. One daemon at a time may use it.',
+      'Folder of checkpoints and buffers, relative to the current directory. Default: $STATE_DIRECTORY if systemd sets it, otherwise ./state. Only one daemon at a time can use it.',
     ),
   metrics: z
     .union(
@@ -35,40 +35,42 @@ export const settings = z.strictObject({
       },
     )
     .prefault({})
-    .describe('Where /metrics, /healthz and /readyz are served. `metrics: false` switches them off.'),
+    .describe('Address of /metrics, /healthz and /readyz. `metrics: false` disables them.'),
   log: z
     .strictObject({
       format: z
         .enum(['text', 'json'])
         .optional()
         .describe(
-          'text: lines for people, with the local time, the level as a word, the message and its fields as name=value. json: one JSON object a line. Without it: text where standard error is a terminal, json anywhere else.',
+          'text: lines for people, with the local time, the level as a word, the message and its fields as name=value. json: one JSON object per line. Default: text if standard error is a terminal, otherwise json.',
         ),
     })
     .prefault({})
     .describe(
-      'The log of the daemon and of the service, on standard error. The daemon applies a change when it reloads. SLUICE_LOG_LEVEL in the environment sets the level.',
+      'The log of the daemon and of the service, on standard error. Changes are applied on reload. SLUICE_LOG_LEVEL in the environment sets the level.',
     ),
   reload: z
     .enum(['signal', 'watch'])
     .default('signal')
     .describe(
-      'When the configuration is read again. signal: at SIGHUP. watch: also when its files change, a second later; a file that is replaced as a whole, and a symbolic link that is switched to another (a ConfigMap), count as well. One that is wrong changes nothing, and is tried again when it changes.',
+      'When the configuration is reloaded. signal: on SIGHUP. watch: also one second after its files change, including files that are replaced and symbolic links that are switched (as in a ConfigMap). An invalid configuration changes nothing, and is tried again when it changes.',
     ),
   shutdown_timeout: duration()
     .prefault('30 Seconds')
-    .describe('How long the end may take: what is not delivered by then stays where it can be read again.'),
+    .describe(
+      'Time limit of a shutdown. Events that are not delivered by then are read again after the next start, if their source allows it.',
+    ),
   discard_orphans: z
     .array(z.string().regex(ID))
     .default([])
     .describe(
-      'Old ids of components whose data in data_dir is not wanted any more: saved positions, disk buffers with undelivered events, dead letters. It is deleted once the configuration runs. Without it such data is kept, and reported.',
+      'Ids of removed components whose data in data_dir is to be deleted: saved positions, disk buffers with undelivered events, dead letters. It is deleted once the configuration runs. Otherwise such data is kept and reported.',
     ),
   tests,
   managed: managedOptions
     .prefault({})
     .describe(
-      'What a pipeline that a service publishes may do on this machine (`sluice run --pipeline`). It is taken from the local configuration alone.',
+      'What a published pipeline may do on this machine (`sluice run --pipeline`). Only the local configuration can set it.',
     ),
   service: serviceOptions.optional().describe('Options of the service (`sluice serve`). The daemon does not use them.'),
 })
@@ -77,7 +79,7 @@ export type Settings = z.output<typeof settings>
 export const inputs = z
   .array(z.string().min(1))
   .min(1)
-  .describe('Ids of the sources and processors whose events come in; `id.name` for a side output.')
+  .describe('Ids of the sources and processors to read from; `id.name` for a side output.')
 
 const renamed = z.strictObject({
   renamed_from: z
@@ -85,7 +87,7 @@ const renamed = z.strictObject({
     .regex(ID)
     .optional()
     .describe(
-      'The id that this component had before. At the start and at a reload it takes over what that one left in data_dir: the positions of a source, or the disk buffer and the dead letters of a destination. It may stay here afterwards.',
+      'The previous id of this component. On start and on reload, it takes over the data of that id in data_dir: the positions of a source, or the disk buffer and the dead letters of a destination. The option may remain set afterwards.',
     ),
 })
 const processing = z.strictObject({
@@ -93,7 +95,7 @@ const processing = z.strictObject({
     .enum(['pass', 'discard', 'dead_letter'])
     .default('pass')
     .describe(
-      'What becomes of an event that cannot be processed. pass: it goes on as it is, with the field `processing_error` (`component`, `message`). discard: it is discarded, for the reason `processing_failed`. dead_letter: it is discarded for that reason, and kept in data_dir as the dead letters of destinations are.',
+      'What happens to an event that cannot be processed. pass: it is passed on unchanged, with the additional field `processing_error` (`component`, `message`). discard: it is discarded with the reason `processing_failed`. dead_letter: it is discarded with that reason and kept in a dead-letter queue in data_dir, as for destinations.',
     ),
 })
 
@@ -137,7 +139,7 @@ export function configSchema(components: readonly AnyDefinition[]): z.ZodObject 
   return z.strictObject({
     ...settings.shape,
     sources: section('source').describe('Where events come from.'),
-    processors: section('processor').optional().describe('What happens to them on the way.'),
+    processors: section('processor').optional().describe('How events are processed.'),
     destinations: section('destination').describe('Where they go.'),
   })
 }

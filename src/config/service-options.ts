@@ -18,23 +18,23 @@ const limits = z.strictObject({
     .min(1)
     .max(1_000_000)
     .default(120)
-    .describe('Requests with a wrong key that an address may make in a minute; then it has to wait (429).'),
+    .describe('Requests with an invalid key allowed per address and minute; further ones get status 429.'),
   requests: z
     .int()
     .min(1)
     .max(1_000_000_000)
     .default(60_000)
-    .describe('Requests that may be made with one key in a minute; then they are answered with 429 and Retry-After.'),
+    .describe('Requests allowed per key and minute; further ones get status 429 with Retry-After.'),
 })
 
 const ingest = z.strictObject({
   max_body: byteSize(1024, 256 * 1024 * 1024)
     .prefault('10MiB')
-    .describe('Largest body of events, as it comes and as it is when it is inflated.'),
+    .describe('Largest body of events, both as received and as decompressed.'),
   max_unsettled: byteSize(1024)
     .prefault('32MiB')
     .describe(
-      'Memory that the requests of one pipeline which are not answered yet may hold together; all together may hold eight times as much, those of one account at most three times what is left of it. Beyond it they are answered 503 with Retry-After.',
+      'Memory for all unanswered requests of one pipeline. The limit for all pipelines together is eight times as much, and one account may hold at most three times the memory that is left. Requests beyond a limit get status 503 with Retry-After.',
     ),
   max_pipelines: z
     .int()
@@ -42,7 +42,7 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(100)
     .describe(
-      'Pipelines that run in the service at the same time, shared out among the accounts that use them. One that is idle makes room for another, and so does one that nobody waits for: what is in its disk buffers is delivered when its turn comes again. Where that is not enough, an account that runs more than another one gives up a pipeline for it; its clients are answered 503 with Retry-After.',
+      'Pipelines that run in the service at the same time, shared among the accounts that use them. A pipeline that is idle, or that no request is waiting for, makes room for another; events in its disk buffers are delivered when it runs again. If that is not enough, an account that runs more pipelines than another one gives up a pipeline, whose clients get status 503 with Retry-After.',
     ),
   max_processes: z
     .int()
@@ -65,25 +65,25 @@ const ingest = z.strictObject({
   max_disk_per_account: byteSize(1_000_000)
     .prefault('1GB')
     .describe(
-      'Bytes that the disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of one account may take together. Beyond it their destinations wait: events are not acknowledged, senders are answered 503, and revisions are refused with 409. All of it is removed with its pipeline. A sixteenth, 16 MiB at most, is kept for revisions.',
+      'Disk space for the disk buffers, dead letters, idempotency keys and saved revisions of all pipelines of one account. Beyond it, destinations wait, events are not acknowledged, senders get status 503, and new revisions are refused with 409. The data of a pipeline is removed together with it. One sixteenth, at most 16 MiB, is reserved for revisions.',
     ),
   allow_files: z
     .array(filePath())
     .default([])
     .describe(
-      'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so name where a link leads. Files in data_dir are always refused. Every account can use all of these files.',
+      'Files of this machine that pipelines may use, as absolute paths or patterns such as /srv/sluice/**: what file destinations write to, key files and certificates. Symbolic links are resolved first, so specify the target of a link. Files in data_dir are always denied. All accounts can use all of these files.',
     ),
   allow_urls: z
     .array(z.url())
     .optional()
     .describe(
-      'What the URLs that pipelines send to must begin with. These may lead to any address, also in a private network. Without it: every URL whose address `allow_addresses` does not exclude.',
+      'Prefixes of the URLs that pipelines may send to. These may resolve to any address, including private networks. Default: all URLs with addresses that `allow_addresses` permits.',
     ),
   allow_addresses: z
     .array(addressRule)
     .default([])
     .describe(
-      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. By default loopback, private, link-local, multicast and reserved addresses are refused, and all addresses of this machine. The address is checked at each connection. A port where the service itself listens is only reached by an entry with that port.',
+      'Addresses that pipelines may send to although they are not public, as in 10.1.0.0/16, 127.0.0.1:9000 or [fd00::/8]:443. By default, loopback, private, link-local, multicast and reserved addresses are denied, as are all addresses of this machine. The address is checked on each connection. A port on which the service itself listens requires an entry with that port.',
     ),
 })
 
@@ -94,22 +94,22 @@ export const serviceOptions = z.strictObject({
   data_dir: filePath()
     .optional()
     .describe(
-      'Folder of the store, relative to the current directory. Without it: `service` in $STATE_DIRECTORY where systemd sets it, else ./service-state. One process at a time may use it.',
+      'Folder of the store, relative to the current directory. Default: `service` in $STATE_DIRECTORY if systemd sets it, otherwise ./service-state. Only one process at a time can use it.',
     ),
-  tls: tlsOptions.optional().describe('Speaks TLS. Renewed files are read again within a minute.'),
+  tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
   trusted_proxies: z
     .array(addressRange())
     .default([])
     .describe(
-      'Addresses and ranges of proxies in front of the service. What they say in X-Forwarded-For is taken for the address of the client; it counts where failed tries are limited. max_connections_per_address is not for them.',
+      'Addresses and ranges of proxies in front of the service. Their X-Forwarded-For header determines the address of the client, which is used to limit failed attempts. max_connections_per_address does not apply to them.',
     ),
   max_body: byteSize(1024, 64 * 1024 * 1024)
     .prefault('1MB')
-    .describe('Largest body of a request, that of ingest excepted.'),
+    .describe('Largest body of a request, except for ingest.'),
   ...connectionOptions(10_000, 1_000_000),
-  handshake_timeout: duration().prefault('10 Seconds').describe('Time for the handshake of TLS.'),
-  headers_timeout: duration(100).prefault('10 Seconds').describe('How long the headers of a request may take.'),
-  request_timeout: duration(100).prefault('60 Seconds').describe('How long a request may take to arrive whole.'),
+  handshake_timeout: duration().prefault('10 Seconds').describe('Time limit of the TLS handshake.'),
+  headers_timeout: duration(100).prefault('10 Seconds').describe('Time limit for receiving the headers of a request.'),
+  request_timeout: duration(100).prefault('60 Seconds').describe('Time limit for receiving a complete request.'),
   keep_alive_timeout: duration(100)
     .prefault('65 Seconds')
     .describe('How long a connection without a request stays open.'),
@@ -117,12 +117,12 @@ export const serviceOptions = z.strictObject({
     .prefault('60 Seconds')
     .describe('How long a client may take to read a response. After that, its connection is closed.'),
   ingest: ingest.prefault({}).describe('The published pipelines that run in the service for the events sent to it.'),
-  limits: limits.prefault({}).describe('How much one client may do.'),
+  limits: limits.prefault({}).describe('Limits for a single client.'),
   request_log: z
     .boolean()
     .default(false)
     .describe(
-      'Logs each request as a line on standard error, with its id, account, route, status and time. Keys, bodies and queries are never logged.',
+      'Logs each request on standard error with its id, account, route, status and duration. Keys, bodies and queries are never logged.',
     ),
 })
 

@@ -7,12 +7,12 @@ export const DAEMON_OPTIONS = {
     short: 'c',
     value: 'FILE',
     operand: true,
-    text: 'The configuration of the daemon: it says where it is.',
+    text: 'The configuration of the daemon, which has its data_dir.',
   },
   socket: {
     type: 'string',
     value: 'PATH',
     takes: 'file',
-    text: 'Its socket, instead: sluice.sock in its data_dir.',
+    text: 'The socket of the daemon instead: sluice.sock in its data_dir.',
   },
 } as const satisfies OptionSpecs

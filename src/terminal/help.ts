@@ -10,20 +10,20 @@ export const ABOUT =
 type Rows = readonly (readonly [string, string])[]
 
 export const GLOBAL_OPTIONS: Rows = [
-  ['-h, --help', 'Shows this text; behind a command, the text of that command.'],
+  ['-h, --help', 'Shows this text; after a command, the help of that command.'],
   ['-V, --version', 'Shows the version.'],
 ]
 
 export const EXIT_CODES: Rows = [
   ['0', 'Done.'],
   ['1', 'Failed; the reason is on standard error.'],
-  ['2', 'The command line is wrong.'],
-  ['78', 'The configuration is wrong; each error is on standard error with its file, line and column.'],
+  ['2', 'The command line is invalid.'],
+  ['78', 'The configuration is invalid; each error is on standard error with its file, line and column.'],
 ]
 
 export const ENVIRONMENT: Rows = [
   ['SLUICE_LOG_LEVEL', 'trace, debug, info (default), warn, error or fatal: what the daemon logs.'],
-  ['SLUICE_DEBUG=1', 'Shows where in the program an unexpected error came from.'],
+  ['SLUICE_DEBUG=1', 'Shows the stack of unexpected errors.'],
 ]
 
 /** Wraps `text` at spaces to 80 columns; continuation lines begin with `indent`. */

@@ -2,24 +2,24 @@ import type { Client, ListPage, PageOptions } from '../../client/client.js'
 import { type Command, command } from '../../terminal/command-line.js'
 
 const ENVIRONMENT =
-  'The address is in SLUICE_URL, the key in SLUICE_ACCESS_KEY, a file of authorities to trust in SLUICE_CA_FILE, unless options say so.'
-const PRINTS = `Prints the answer of the service: for people on a terminal, else as JSON. ${ENVIRONMENT}`
+  'SLUICE_URL has the address, SLUICE_ACCESS_KEY the key, and SLUICE_CA_FILE a file of authorities to trust; options override them.'
+const PRINTS = `Prints the response of the service: as text on a terminal, otherwise as JSON. ${ENVIRONMENT}`
 
 /** Options of every API call. */
 const CONNECTION = {
-  url: { type: 'string', value: 'URL', text: 'Address of the service, as in http://127.0.0.1:8080.' },
+  url: { type: 'string', value: 'URL', text: 'URL of the service, as in http://127.0.0.1:8080.' },
   'key-file': { type: 'string', value: 'FILE', text: 'File with the access key.' },
   delegate: {
     type: 'string',
     value: 'ACCOUNT_ID',
-    text: 'Acts within this account; for keys of an enterprise service account.',
+    text: 'Acts within this account. Only for keys of an enterprise service account.',
   },
   'ca-file': {
     type: 'string',
     value: 'FILE',
-    text: 'PEM file of the authorities that the certificate of the service is checked with, instead of the public ones.',
+    text: 'PEM file of the authorities to verify the certificate of the service with, instead of the public ones.',
   },
-  json: { type: 'boolean', text: 'Prints JSON on a terminal, too.' },
+  json: { type: 'boolean', text: 'Prints JSON also on a terminal.' },
 } as const
 
 const id = (text: string) => ({ name: 'ID', min: 1, max: 1, text })
@@ -34,12 +34,12 @@ const LISTS: readonly {
   { name: 'pipelines', summary: 'Lists the pipelines of the account.', all: client => client.pipelines.all },
   {
     name: 'keys',
-    summary: 'Lists the personal keys of the user whose key this is. The keys themselves are not shown.',
+    summary: 'Lists the personal keys of the calling user. The keys themselves are not shown.',
     all: client => client.keys.all,
   },
   {
     name: 'service-accounts',
-    summary: 'Lists the service accounts, and when the key of each was last used and expires.',
+    summary: 'Lists the service accounts, with the last use and the expiry of their keys.',
     all: client => client.serviceAccounts.all,
   },
 ]
@@ -48,7 +48,7 @@ const LISTS: readonly {
 export const apiCommands: readonly Command[] = [
   command({
     name: 'fleet',
-    summary: 'Shows the daemons that run pipelines of the service: which revision each runs, and who is behind.',
+    summary: 'Shows the daemons that run pipelines of the service: the revision of each, and which daemons are behind.',
     text: [
       `The state is ready, holding (a destination waits for an operator), starting or failed; silent: no report for five minutes. ${ENVIRONMENT}`,
     ],
@@ -61,7 +61,7 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api whoami',
-    summary: 'Tells what the access key is: its type, subject, account, scopes and expiry.',
+    summary: 'Shows the type, subject, account, scopes and expiry of the access key.',
     text: [PRINTS],
     options: CONNECTION,
     examples: [{ title: 'who am I?', line: 'sluice api whoami' }],
@@ -84,7 +84,7 @@ export const apiCommands: readonly Command[] = [
   ),
   command({
     name: 'api validate-key',
-    summary: 'Checks whether the access key is valid: exit code 0 when it is, 1 when not.',
+    summary: 'Checks whether the access key is valid: exit code 0 if it is, 1 if not.',
     text: [ENVIRONMENT],
     options: CONNECTION,
     examples: [{ title: 'before a daemon gets it', line: 'sluice api validate-key --key-file access-key' }],
@@ -97,7 +97,7 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api create-service-account',
-    summary: 'Makes a service account, and shows its key this once.',
+    summary: 'Creates a service account, and shows its key once.',
     text: [PRINTS],
     options: {
       ...CONNECTION,
@@ -119,15 +119,19 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api rotate',
-    summary: 'Makes another key for a service account, and shows it this once. The old one stops.',
+    summary: 'Creates a new key for a service account, and shows it once. The old key is revoked.',
     text: [PRINTS],
     options: {
       ...CONNECTION,
-      grace: { type: 'string', value: 'DURATION', text: 'How long the old key goes on working; not at all without.' },
+      grace: {
+        type: 'string',
+        value: 'DURATION',
+        text: 'How long the old key remains valid. Default: it is revoked immediately.',
+      },
       'expires-in': { type: 'string', value: 'DURATION', text: 'How long the new key works.' },
     },
     operands: id('The service account.'),
-    examples: [{ title: 'with an hour to carry it to the machines', line: 'sluice api rotate ID --grace "1 Hours"' }],
+    examples: [{ title: 'with an hour to distribute the new key', line: 'sluice api rotate ID --grace "1 Hours"' }],
     async run({ options, operands }, io) {
       const { grace, 'expires-in': expires_in } = options
       return (await load()).withClient(options, io, client =>
@@ -137,7 +141,7 @@ export const apiCommands: readonly Command[] = [
   }),
   command({
     name: 'api revoke',
-    summary: 'Revokes the key of a service account: it stops at the next request.',
+    summary: 'Revokes the key of a service account. It becomes invalid with the next request.',
     text: [ENVIRONMENT],
     options: CONNECTION,
     operands: id('The service account.'),
@@ -156,9 +160,9 @@ export const apiCommands: readonly Command[] = [
         type: 'string',
         short: 'c',
         value: 'FILE',
-        text: 'Makes this configuration the latest revision first.',
+        text: 'First saves this configuration as the latest revision.',
       },
-      revision: { type: 'string', value: 'N', text: 'An earlier revision: rolls back.' },
+      revision: { type: 'string', value: 'N', text: 'The revision to publish; an earlier one is a rollback.' },
     },
     operands: { ...id('The pipeline, by its id or its title.'), mayMiss: true },
     examples: [
@@ -198,7 +202,7 @@ export const apiCommands: readonly Command[] = [
   ...(['enable', 'disable'] as const).map(name =>
     command({
       name: `api ${name}`,
-      summary: `${name === 'enable' ? 'Enables' : 'Disables'} a feature in beta for the account of the key: throttle.`,
+      summary: `${name === 'enable' ? 'Enables' : 'Disables'} a beta feature for the account of the key: throttle.`,
       text: [`For the manager of the account, with a personal key. ${PRINTS}`],
       options: CONNECTION,
       operands: { name: 'FEATURE', min: 1, max: 1, takes: ['throttle'], text: 'throttle.' },
@@ -213,11 +217,11 @@ export const apiCommands: readonly Command[] = [
   command({
     name: 'api',
     summary: 'Calls the service by method and path, and prints the answer.',
-    text: [`${ENVIRONMENT} The exit code is 1 when the service refuses; its answer is printed all the same.`],
+    text: [`${ENVIRONMENT} The exit code is 1 if the service refuses; its response is printed anyway.`],
     options: {
       ...CONNECTION,
-      data: { type: 'string', short: 'd', value: 'JSON', text: 'The body; @FILE for that of a file, - for stdin.' },
-      type: { type: 'string', value: 'TYPE', text: 'Content type of the body, application/json without it.' },
+      data: { type: 'string', short: 'd', value: 'JSON', text: 'The body; @FILE reads a file, - reads stdin.' },
+      type: { type: 'string', value: 'TYPE', text: 'Content type of the body. Default: application/json.' },
       include: { type: 'boolean', short: 'i', text: 'Prints status and headers as well.' },
     },
     operands: {

@@ -2,7 +2,7 @@ import { type Command, command } from '../../terminal/command-line.js'
 import { DAEMON_OPTIONS } from '../../terminal/daemon-options.js'
 
 const FOUND =
-  'The daemon is found by its configuration, or at the usual places. Only its user, and root, may look into it.'
+  'The daemon is found by its configuration, or at its default paths. Only its user and root may inspect it.'
 
 /** The configuration option of a command. */
 export const CONFIG = {
@@ -11,16 +11,16 @@ export const CONFIG = {
   value: 'FILE',
   required: true,
   operand: true,
-  text: 'The configuration: a YAML file, or a folder of them.',
+  text: 'The configuration: a YAML file, or a folder of YAML files.',
 } as const
 
 /** Commands that inspect a configuration or a daemon, or try a configuration out. */
 export const lookCommands: readonly Command[] = [
   command({
     name: 'test',
-    summary: 'Runs the tests of a configuration: events in, the expected events out, with steps in time.',
+    summary: 'Runs the tests of a configuration: input events, expected output events, and steps in time.',
     text: [
-      'The tests are in the section `tests`. Nothing is read but the configuration, nothing is delivered, and no time passes: sources give the events of the test, destinations keep what they get, and processors see the time that the steps give. The exit code is 1 when a test fails.',
+      'The tests are in the section `tests`. Only the configuration is read, nothing is delivered, and no time passes: sources emit the events of the test, destinations collect what they get, and processors see the time of the steps. The exit code is 1 if a test fails.',
     ],
     options: { config: CONFIG },
     examples: [{ title: 'before a change goes out', line: 'sluice test sluice.yaml' }],
@@ -31,10 +31,10 @@ export const lookCommands: readonly Command[] = [
   }),
   command({
     name: 'explain',
-    summary: 'Tells how one event would go through a configuration: every component, every decision, and why.',
+    summary: 'Explains how one event would pass through a configuration: every component, every decision, and why.',
     text: [
-      'Offline: nothing is read but the configuration and the event, nothing is delivered, and no daemon is asked. A throttle is explained as if this were its first event. Of conditions every part is shown, with what the event has there.',
-      'The exit code is 1 when the event reaches no destination.',
+      'Works offline: only the configuration and the event are read, nothing is delivered, and no daemon is asked. A throttle is explained as if this were its first event. Every part of a condition is shown with the value in the event.',
+      'The exit code is 1 if the event reaches no destination.',
     ],
     options: {
       config: CONFIG,
@@ -42,16 +42,16 @@ export const lookCommands: readonly Command[] = [
         type: 'string',
         value: 'ID',
         takes: 'source',
-        text: 'The source that it comes from. Default: the first one.',
+        text: 'The source of the event. Default: the first one.',
       },
-      json: { type: 'boolean', text: 'Writes it as JSON.' },
+      json: { type: 'boolean', text: 'Prints JSON.' },
     },
     operands: {
       name: 'EVENT',
       min: 0,
       max: 1,
       takes: 'file',
-      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file with one; for a journald source an entry as journalctl -o json writes it, too. Standard input when there is none, or for -.',
+      text: 'A line as the source would read it, an event as sluice tap shows it, or the name of a file with one; for a journald source also an entry as written by journalctl -o json. Default: standard input, as for -.',
     },
     examples: [
       {
@@ -76,7 +76,7 @@ export const lookCommands: readonly Command[] = [
     name: 'graph',
     summary: 'Draws which component of a configuration feeds which: as text, for Mermaid or for Graphviz.',
     text: [
-      'With --live a daemon that runs this configuration is asked what flows: events a second in and out of every component and on every way between them, what is discarded and in flight, and what is held up.',
+      'With --live, shows values of the daemon that runs this configuration: events per second in and out of every component and on every connection, discarded events, events in flight, and what is blocked.',
     ],
     options: {
       config: CONFIG,
@@ -84,15 +84,15 @@ export const lookCommands: readonly Command[] = [
         type: 'string',
         value: 'FORMAT',
         takes: ['text', 'mermaid', 'dot'],
-        text: 'How: text (default), mermaid or dot.',
+        text: 'The format: text (default), mermaid or dot.',
       },
-      live: { type: 'boolean', text: 'With the numbers of the daemon that runs it.' },
-      interval: { type: 'string', value: 'DURATION', text: 'The time that rates are of. Default: 1s.' },
+      live: { type: 'boolean', text: 'Adds the rates of the daemon that runs it.' },
+      interval: { type: 'string', value: 'DURATION', text: 'Interval over which rates are averaged. Default: 1s.' },
       socket: {
         type: 'string',
         value: 'PATH',
         takes: 'file',
-        text: 'Its socket, if not sluice.sock in the data_dir.',
+        text: 'The socket of the daemon, if not sluice.sock in the data_dir.',
       },
     },
     examples: [
@@ -107,12 +107,12 @@ export const lookCommands: readonly Command[] = [
   }),
   command({
     name: 'status',
-    summary: 'Tells what is wrong with a running daemon and what to do about it, and what it is doing.',
+    summary: 'Shows the problems of a running daemon, what to do about them, and its current activity.',
     text: [
       FOUND,
-      'The exit code is 1 when something is wrong (`!`). Notices (`-`) do not change it: they name what a removed source has left, such as saved positions. Events in the buffer or the dead letters of a removed destination are wrong, since nothing delivers them.',
+      'The exit code is 1 if there is a problem (`!`). Notices (`-`) do not affect it: they name data of removed sources, such as saved positions. Events in the buffer or the dead letters of a removed destination are a problem, since nothing delivers them.',
     ],
-    options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Writes it as JSON.' } },
+    options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
     async run({ options }, io) {
       const { status } = await import('../../look/status.js')
@@ -125,12 +125,12 @@ export const lookCommands: readonly Command[] = [
       'Shows live rates of a running daemon: events, bytes, discards by reason, backlogs, buffers, the busiest keys of throttles.',
     text: [
       FOUND,
-      'In a pipe, one screen comes after the other. Keys are counted while this runs only; of more than 20,000 events a second a sample is.',
+      'In a pipe, screens are printed one after the other. Keys are only counted while this runs; above 20,000 events per second, they are sampled.',
     ],
     options: {
       ...DAEMON_OPTIONS,
       interval: { type: 'string', value: 'DURATION', text: 'Time between two screens. Default: 1s.' },
-      count: { type: 'string', value: 'N', text: 'Ends after so many screens.' },
+      count: { type: 'string', value: 'N', text: 'Ends after this number of screens.' },
     },
     examples: [
       { title: 'until Ctrl-C', line: 'sluice top' },
@@ -150,9 +150,9 @@ export const lookCommands: readonly Command[] = [
     ],
     options: {
       ...DAEMON_OPTIONS,
-      limit: { type: 'string', value: 'N', text: 'Ends after so many events.' },
+      limit: { type: 'string', value: 'N', text: 'Ends after this number of events.' },
       where: { type: 'string', value: 'CONDITION', text: 'Only events that match.' },
-      discarded: { type: 'boolean', text: 'The events that the component discards, instead.' },
+      discarded: { type: 'boolean', text: 'Shows the events that the component discards instead.' },
     },
     operands: {
       name: 'COMPONENT',
@@ -160,7 +160,7 @@ export const lookCommands: readonly Command[] = [
       max: 1,
       mayMiss: true,
       takes: 'component',
-      text: 'Its id, or a side output as in limit_app.discarded.',
+      text: 'The id of the component, or a side output as in limit_app.discarded.',
     },
     examples: [
       {

@@ -15,8 +15,8 @@ export const serviceCommands: readonly Command[] = [
     name: 'serve',
     summary: 'Runs the service: accounts, keys, pipelines and ingest over HTTP, under /v3.',
     text: [
-      'The first keys come from sluice admin init. SIGTERM and SIGINT end it in order: requests under way are answered; a second signal leaves at once.',
-      'The log goes to standard error: lines of text on a terminal, JSON anywhere else; `log.format` chooses. /metrics, /healthz and /readyz are served where metrics.listen says, 127.0.0.1:9599 without it.',
+      'The first keys are created by sluice admin init. SIGTERM and SIGINT stop it gracefully: requests in progress are answered. A second signal exits immediately.',
+      'The log is written to standard error, as text on a terminal and as JSON elsewhere, unless `log.format` is set. /metrics, /healthz and /readyz are served at metrics.listen, by default 127.0.0.1:9599.',
     ],
     options: { config: CONFIG },
     examples: [{ title: 'with one line of configuration', line: 'sluice serve --config service.yaml' }],
@@ -27,10 +27,8 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin init',
-    summary: 'Makes the first enterprise, account, manager and keys, and prints them, this once.',
-    text: [
-      'Once, before or while sluice serve runs, as the user that it runs as. The keys are not kept anywhere in clear.',
-    ],
+    summary: 'Creates the first enterprise, account, manager and keys, and prints the keys once.',
+    text: ['Run it once, before or while sluice serve runs, as the same user. The keys are not stored in plain text.'],
     options: {
       config: CONFIG,
       json: { type: 'boolean', text: 'Prints one line of JSON.' },
@@ -40,7 +38,7 @@ export const serviceCommands: readonly Command[] = [
     },
     examples: [
       {
-        title: 'keys to a file that nobody else reads',
+        title: 'keys to a file that only you can read',
         line: '(umask 077; sluice admin init --config service.yaml --json > keys.json)',
       },
     ],
@@ -51,10 +49,10 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin backup',
-    summary: 'Copies what the service keeps to a new folder, also while it runs.',
+    summary: 'Copies the data of the service to a new folder, also while it runs.',
     text: [
-      'That is its store, the secret of its keys, and what its pipelines keep: events in disk buffers, dead letters and idempotency keys. The configuration file, and the files that it names, are not copied.',
-      'Events in disk buffers of destinations that are delivered after the backup come twice when it is restored.',
+      'The data are its store, the secret of its keys, and the data of its pipelines: events in disk buffers, dead letters and idempotency keys. The configuration file and the files that it names are not copied.',
+      'Events in disk buffers that are delivered after the backup are delivered again after it is restored.',
     ],
     options: {
       config: CONFIG,
@@ -70,14 +68,14 @@ export const serviceCommands: readonly Command[] = [
   }),
   command({
     name: 'admin restore',
-    summary: 'Puts a backup in place. The service must not run.',
+    summary: 'Restores a backup. The service must not be running.',
     options: {
       config: CONFIG,
-      from: { type: 'string', value: 'FOLDER', required: true, text: 'The folder that a backup was made to.' },
-      replace: { type: 'boolean', text: 'Also where there is a store already: it is kept beside the new one.' },
+      from: { type: 'string', value: 'FOLDER', required: true, text: 'The folder of the backup.' },
+      replace: { type: 'boolean', text: 'Replaces an existing store, which is kept beside the new one.' },
       'store-only': {
         type: 'boolean',
-        text: 'Leaves out what the pipelines keep: their buffers, dead letters and idempotency keys stay as they are here.',
+        text: 'Does not restore the data of the pipelines: existing buffers, dead letters and idempotency keys stay.',
       },
     },
     examples: [

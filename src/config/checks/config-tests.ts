@@ -14,13 +14,13 @@ const event = z.union([z.string(), fields], {
 })
 
 const step = z.strictObject({
-  at: duration(0).prefault('0 Seconds').describe('The time of the step, from the beginning of the test.'),
-  into: z.string().min(1).describe('The source whose events these are.'),
+  at: duration(0).prefault('0 Seconds').describe('Time of the step since the start of the test.'),
+  into: z.string().min(1).describe('The source that emits these events.'),
   events: z
     .array(event)
     .min(1)
     .max(100_000)
-    .describe('Lines as the source would read them. A mapping is a line of JSON.'),
+    .describe('Lines as the source would read them. A mapping stands for a line of JSON.'),
 })
 
 const expected = z.union([z.int().min(0), z.array(event)], {
@@ -38,11 +38,11 @@ const configTest = z.strictObject({
           context.addIssue({ code: 'custom', path: [i, 'at'], message: 'must not be before the step before it' })
       }
     })
-    .describe('What comes in, in the order of time. All of a step is through before the next one begins.'),
+    .describe('The input, ordered by time. All events of a step are processed before the next step begins.'),
   expect: z
     .record(z.string(), expected)
     .describe(
-      'By component, or by side output as in `limit_app.discarded`: how many events leave it (a destination: reach it), or which, in order. Of an event that is written as a mapping only the fields that are there are compared; as text it is the whole line.',
+      'By component, or by side output as in `limit_app.discarded`: how many events leave it (for a destination: reach it), or which ones, in order. If an event is written as a mapping, only the fields in it are compared; if as text, the whole line.',
     ),
 })
 export type ConfigTest = z.output<typeof configTest>

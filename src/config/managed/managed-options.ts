@@ -8,7 +8,7 @@ const names = (text: string, name = z.string().min(1)) => z.array(name).default(
 
 const secretPlace = z
   .strictObject({
-    file: filePath().optional().describe('A file with nothing but the value.'),
+    file: filePath().optional().describe('A file that contains only the value.'),
     credential: z.string().min(1).optional().describe('The name of a systemd credential (LoadCredential=).'),
     env: z.string().min(1).optional().describe('The name of an environment variable.'),
   })
@@ -19,13 +19,10 @@ const secretPlace = z
 /** The local section `managed`: what a published pipeline may do on this machine. */
 export const managedOptions = z.strictObject({
   allow_files: names(
-    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. A pattern of its own must lie within one of them.',
+    'Files that it may name, as absolute paths or patterns such as /var/log/app/**: what its own file sources read, what its file destinations write to, key files, certificates. Its own patterns must be within one of them.',
     filePath(),
   ),
-  allow_urls: z
-    .array(z.url())
-    .optional()
-    .describe('What the addresses that it sends to must begin with. Without it: every address.'),
+  allow_urls: z.array(z.url()).optional().describe('Prefixes of the URLs that it may send to. Default: all URLs.'),
   allow_listen: names('Addresses that its own sources may listen on, as HOST:PORT.'),
   allow_credentials: names('Names of systemd credentials that it may use.'),
   allow_env: names('Names of environment variables that it may use, as in ${NAME}.'),
@@ -33,14 +30,14 @@ export const managedOptions = z.strictObject({
     .record(z.string().regex(SECRET_NAME, { error: 'must be the name of a secret' }), secretPlace)
     .default({})
     .describe(
-      'Where this machine has the values of the secrets that published pipelines refer to as ${secret:NAME}, by name. The service does not send them.',
+      'By name, where this machine keeps the values of the secrets that published pipelines refer to as ${secret:NAME}. The service does not send them.',
     ),
   poll_interval: duration(1000)
     .prefault('10 Seconds')
-    .describe('How often it is asked for another revision, give or take a fifth.'),
+    .describe('Polling interval for new revisions. It varies randomly by up to a fifth.'),
   report_interval: duration(1000)
     .prefault('60 Seconds')
-    .describe('How often the daemon reports its revision, health and totals; a change is reported at once.'),
+    .describe('How often the daemon reports its revision, health and totals. Changes are reported immediately.'),
 })
 
 export type SecretPlace = z.output<typeof secretPlace>

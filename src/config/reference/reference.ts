@@ -25,12 +25,12 @@ export function referenceText(components: readonly AnyDefinition[]): string {
   })
   return `${[
     '# Reference of the configuration',
-    'Made from the code by `npm run docs`. `config/schema.json` is the same for editors: put `# yaml-language-server: $schema=PATH` in the first line of a file. Whole configurations are in `config/examples`.',
-    'A configuration is one YAML 1.2 file, or a folder of `*.yaml` and `*.yml` files that are read in the order of their names and joined.',
+    'Generated from the code by `npm run docs`. `config/schema.json` has the same content for editors: put `# yaml-language-server: $schema=PATH` in the first line of a file. Complete configurations are in `config/examples`.',
+    'A configuration is one YAML 1.2 file, or a folder of `*.yaml` and `*.yml` files, which are read in the order of their names and merged.',
     ...valuesText(),
     '## Top level',
     optionTable(settings),
-    '`sources`, `processors` and `destinations` are mappings from the id of a component to its options. An id is made of a-z, 0-9 and _, begins with a letter, and is used once.',
+    '`sources`, `processors` and `destinations` are mappings from the id of a component to its options. An id consists of a-z, 0-9 and _, begins with a letter, and must be unique.',
     '## Inputs',
     `${inputs.description} A list, as in \`inputs: [app_logs, limit_app.discarded]\`. Processors and destinations have them; they may be connected in any way that has no cycle, as long as one event is not copied more than 1000 times (or four times for each connection, where that is more).`,
     ...sections,
@@ -54,8 +54,8 @@ function valuesText(): string[] {
       '- **field path**: `.app`, `.a.b`, `."x-y"`, `.list[0]`.',
       "- **condition**: `if (.host equal 'web-07')`, see [below](#conditions).",
       "- **codec**, **encoding**: `json`, or with options `{ codec: csv, delimiter: ';' }`, see [Codecs](#codecs).",
-      '- **secret**: text that is never printed. Better than in the file it stands in the environment, a file or a systemd credential.',
-      '- `${NAME}` in a value is replaced from the environment; it is an error when NAME is not set. `${NAME:-default}` has a default, for a variable that is not set or empty. `$${` is a literal `${`. Values are replaced after the YAML was read: nothing in them is read as YAML, but a whole, unquoted `${NAME}` can be a number or a boolean.',
+      '- **secret**: text that is never printed. Keep it in the environment, in a separate file or in a systemd credential rather than in the configuration.',
+      '- `${NAME}` in a value is replaced by the environment variable; it is an error if NAME is not set. `${NAME:-default}` has a default for a variable that is unset or empty. `$${` is a literal `${`. Variables are replaced after the YAML was parsed: their content is never parsed as YAML, but a value that is only an unquoted `${NAME}` can be a number or a boolean.',
     ].join('\n'),
     '## Conditions',
     ...conditionReference(),
@@ -68,10 +68,10 @@ function codecsText(): string[] {
     definitions.map(({ name }) => `[${name}](#codec-${name})`).join(', ')
   return [
     "A codec turns lines into events, and events into lines. `decode` of a source names one: by its name alone, as in `decode: json`, or with options, as in `decode: { codec: csv, delimiter: ';' }`. " +
-      `\`encoding\` of a destination is given in the same way. Codecs: ${links(codecs)}. As an encoding: ${links(encoders)}.`,
+      `\`encoding\` of a destination is specified in the same way. Codecs: ${links(codecs)}. As an encoding: ${links(encoders)}.`,
     'A line that its codec cannot read is kept as text, in `.message`, and counted by `sluice_not_NAME_lines_total`. ' +
-      'Events have `.file` or `.peer`, `.host` and `.timestamp` from where and when their line was read, unless the line has such a field itself. ' +
-      'To those that json reads nothing is added.',
+      'Events get the fields `.file` or `.peer`, `.host` and `.timestamp`, which tell where and when their line was read, unless the line itself has them. ' +
+      'Events decoded by json get no additional fields.',
     ...codecs.flatMap(codecText),
   ]
 }

@@ -17,7 +17,7 @@ export const auth = z
     key: secret().optional().describe('The key itself; better from the environment: ${SLUICE_ACCESS_KEY}.'),
     key_file: filePath()
       .optional()
-      .describe('File that holds the key, read again when it changes. A newline at its end does not matter.'),
+      .describe('File that holds the key, read again when it changes. A trailing newline is ignored.'),
     credential: reaches(
       'credentials',
       z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._@-]*$/, { error: 'must be the name of a systemd credential' }),
@@ -26,7 +26,7 @@ export const auth = z
       .describe('Name of a systemd credential (LoadCredential=) that holds the key.'),
     scheme: reaches('nothing', z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]*$/, { error: 'must be one word' }))
       .prefault('Token')
-      .describe('The word before the key, such as Token or Bearer. Empty: the key stands alone.'),
+      .describe('The word before the key, such as Token or Bearer. Empty: only the key is sent.'),
     header: reaches('nothing', z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }))
       .prefault('Authorization')
       .describe('The header that carries the key.'),

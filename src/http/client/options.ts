@@ -18,10 +18,10 @@ const tls = z
   .strictObject({
     ca_file: filePath()
       .optional()
-      .describe('Certificates (PEM) of the authorities to trust, in place of the usual ones.'),
+      .describe('Certificates (PEM) of the authorities to trust, instead of the default ones.'),
     server_name: reaches('nothing', z.string().min(1))
       .optional()
-      .describe("The name that the receiver's certificate must have, if not that of the URL."),
+      .describe("The name that the receiver's certificate must have, if it differs from the URL."),
     cert_file: filePath().optional().describe('Client certificate (PEM), for receivers that ask for one.'),
     key_file: filePath().optional().describe('Private key (PEM) of the client certificate.'),
   })
@@ -33,16 +33,18 @@ const tls = z
 
 /** Options shared by all destinations that send over HTTP; they can also be used one by one. */
 export const clientOptions = {
-  url: httpUrl().describe('Where events are sent to.'),
+  url: httpUrl().describe('The URL to send events to.'),
   headers: z
     .record(
       z.string().regex(HEADER_NAME, { error: 'must be the name of a header' }),
       reaches('nothing', z.string().regex(HEADER_VALUE, { error: 'must be one line of printable ASCII' })),
     )
     .prefault({})
-    .describe('Further headers of every request. Their values are never logged.'),
+    .describe('Additional headers of every request. Their values are never logged.'),
   auth: auth.prefault({ type: 'none' }).describe('How requests are authenticated.'),
-  validate: httpUrl().optional().describe('Asked with HEAD at the start: nothing is sent before it accepts the key.'),
+  validate: httpUrl()
+    .optional()
+    .describe('URL that is requested with HEAD on start. No events are sent before it accepts the key.'),
   compression: z
     .enum(['none', 'gzip', 'zstd'])
     .prefault('none')
@@ -51,19 +53,19 @@ export const clientOptions = {
         refuse(context, `this Node.js (${process.version}) has no zstd; take gzip, or Node.js 22.15 or newer`)
       }
     })
-    .describe('How the body is compressed. zstd: where the runtime has it.'),
+    .describe('How the body is compressed. zstd requires a Node.js version that has it.'),
   connect_timeout: duration()
     .refine(ms => ms <= 3_600_000, { error: 'must be at most 1 Hours', params: { constant: true } })
     .prefault('10 Seconds')
-    .describe('Time to connect, within `timeout`.'),
+    .describe('Time limit for connecting, within `timeout`.'),
   proxy: proxy
     .optional()
     .describe(
-      'A proxy between this machine and the receiver. environment: the one in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY has the host. Without this option the environment is not used.',
+      'A proxy between this machine and the receiver. environment: the proxy in HTTPS_PROXY or HTTP_PROXY, or else ALL_PROXY, unless NO_PROXY lists the host. Without this option, these variables are ignored.',
     ),
   tls: tls
     .prefault({})
-    .describe('For https. Certificates are always verified. Replaced files are used without a restart.'),
+    .describe('TLS options for https. Certificates are always verified. Replaced files are used without a restart.'),
 }
 
 export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>

@@ -28,7 +28,7 @@ export const connectionOptions = (max: number, most: number) => ({
     .max(most)
     .default(max)
     .describe(
-      'Connections open at a time. A further one takes the place of one over which nothing complete has come or, over HTTP, of the one that is idle for the longest time. Where there is none, it is refused.',
+      'Limit of open connections. A further connection replaces one that has not sent anything complete or, over HTTP, the one that has been idle for the longest time. If there is none, it is refused.',
     ),
   max_connections_per_address: z
     .int()
@@ -36,13 +36,13 @@ export const connectionOptions = (max: number, most: number) => ({
     .max(most)
     .optional()
     .describe(
-      'Connections of one address at a time (of IPv6, of one /64 network). Without it: half of max_connections. See shared_addresses.',
+      'Limit of open connections per address (IPv6: per /64 network). Default: half of max_connections. See shared_addresses.',
     ),
   shared_addresses: z
     .array(addressRange())
     .default([])
     .describe(
-      'Addresses and ranges that many clients share, such as those of a reverse proxy or of a gateway: max_connections_per_address is not for them.',
+      'Addresses and ranges that many clients share, such as those of a reverse proxy or a gateway: max_connections_per_address does not apply to them.',
     ),
 })
 

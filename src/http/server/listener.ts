@@ -15,10 +15,10 @@ import { REFUSED_AGE, REFUSED_TOTAL } from './tls-refusals.js'
 /** Options of every source that others connect to. */
 export const listenOptions = {
   listen: listenAddress().describe(
-    'HOST:PORT to listen on; 127.0.0.1 is reached from this machine only, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: what connects while the daemon is started again waits, and ports below 1024 need no privilege.',
+    'HOST:PORT to listen on; 127.0.0.1 can only be reached from this machine, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: connections wait while the daemon restarts, and ports below 1024 need no privilege.',
   ),
-  tls: tlsOptions.optional().describe('Speaks TLS. Renewed files are read again within a minute.'),
-  handshake_timeout: duration().prefault('10 Seconds').describe('Time for the handshake of TLS.'),
+  tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
+  handshake_timeout: duration().prefault('10 Seconds').describe('Time limit of the TLS handshake.'),
   ...connectionOptions(1000, 100_000),
 }
 

@@ -9,11 +9,11 @@ import { TlsRefusals } from './tls-refusals.js'
 
 /** Options of a server that uses TLS. */
 export const tlsOptions = z.strictObject({
-  cert_file: filePath().describe('Certificate (PEM), with those of the authorities between it and the root.'),
+  cert_file: filePath().describe('Certificate (PEM), followed by the intermediate certificates.'),
   key_file: filePath().describe('Private key (PEM) of the certificate.'),
   client_ca_file: filePath()
     .optional()
-    .describe('Certificates (PEM) of authorities: only clients with a certificate of one of them are let in.'),
+    .describe('Certificates (PEM) of authorities: only clients with a certificate from one of them may connect.'),
 })
 export type TlsFileOptions = z.output<typeof tlsOptions>
 
