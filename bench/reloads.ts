@@ -33,8 +33,8 @@ const SOURCES = ['tailed', 'piped', 'sent'] as const
 /** What may be left more than before: caches, and code that was compiled since. */
 const MOST_HEAP_MB = 8
 const RECEIVED = 'received.out'
-const TAKEN = 'another configuration runs now'
-const REFUSED = 'the configuration was not taken: the one that ran goes on'
+const TAKEN = 'configuration reloaded'
+const REFUSED = 'cannot apply the new configuration; keeping the current one'
 
 interface Report {
   readonly reloads: number

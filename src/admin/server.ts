@@ -93,7 +93,7 @@ function createAdmin(
     handle: (request, response) => {
       answer(request, response, reports, tappable).catch(error => {
         const { method, url } = request
-        log.error({ method, url, ...errorFields(error) }, 'cannot answer a request; the client gets status 500')
+        log.error({ method, url, ...errorFields(error) }, 'cannot respond to a request; sending status 500')
         failReply(response)
       })
     },

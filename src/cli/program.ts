@@ -27,7 +27,7 @@ export async function runProgram(exit: (code?: number) => never): Promise<void> 
     // A run that writes events to stdout has its own listener and ends gracefully.
     if (stdout.listenerCount('error') > 1) return
     if (!ships(args)) exit(EXIT.done)
-    output.write('sluice: the reader of standard output is gone; what it did not get will be read again\n')
+    output.write('sluice: standard output was closed; events that were not written will be read again\n')
     exit(EXIT.failed)
   })
   stderr.on('error', () => {})

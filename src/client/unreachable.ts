@@ -7,12 +7,12 @@ const NO_TLS = 'it does not speak TLS there; use http://, or the port for https'
 const WORDS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'nothing accepts connections there; is the service running, and are the address and the port right?',
   ENOTFOUND: 'its name cannot be resolved',
-  EAI_AGAIN: 'its name cannot be resolved now',
-  EHOSTUNREACH: 'there is no way to it',
-  ENETUNREACH: 'there is no way to it',
-  ETIMEDOUT: 'no connection in time',
-  UND_ERR_CONNECT_TIMEOUT: 'no connection in time',
-  CERT_HAS_EXPIRED: 'its certificate has expired, or that of its authority; it has to be renewed there',
+  EAI_AGAIN: 'its name cannot be resolved at the moment',
+  EHOSTUNREACH: 'it cannot be reached from this network',
+  ENETUNREACH: 'it cannot be reached from this network',
+  ETIMEDOUT: 'connecting timed out',
+  UND_ERR_CONNECT_TIMEOUT: 'connecting timed out',
+  CERT_HAS_EXPIRED: 'its certificate or that of its authority has expired; renew it there',
   CERT_NOT_YET_VALID: 'its certificate is not valid yet; is the clock right?',
   DEPTH_ZERO_SELF_SIGNED_CERT: 'its certificate is self-signed; name a file that holds it with --ca-file',
   SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN_AUTHORITY,
@@ -24,7 +24,7 @@ const WORDS: Readonly<Record<string, string>> = {
   ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
 }
 
-const CLIENT_CERTIFICATE = 'it wants a client certificate, which cannot be given here'
+const CLIENT_CERTIFICATE = 'it requires a client certificate, which is not supported here'
 /** Errors that a request without TLS gets from a port that expects TLS. */
 const PERHAPS_TLS = /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|HPE_\w+)$/
 

@@ -45,7 +45,7 @@ async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: 
     if (reason === message) return
     reason = message
     managed?.held(message)
-    log.error({ code, file, error: message }, 'a file in data_dir cannot be read; waiting and trying again')
+    log.error({ code, file, error: message }, 'cannot read a file in data_dir; waiting and trying again')
   }
   report(first)
   const destinations = () => [{ id: 'data_dir', state: 'holding', reason }]

@@ -88,7 +88,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       await systemd.close()
       return EXIT.done
     }
-    log.info({ pipeline: where.id, revision: managed.revision }, 'a published revision is taken up')
+    log.info({ pipeline: where.id, revision: managed.revision }, 'starting with a published revision')
     const origin = {
       lock,
       systemd,

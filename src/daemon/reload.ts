@@ -46,14 +46,16 @@ export function onReload(
   const counts = { done: 0, failed: 0 }
   let last = true
   let lastDone = systemClock.wall()
-  const help = 'Times that the configuration was read again, by what came of it.'
+  const help = 'Reloads of the configuration by result.'
   metrics.series('counter', 'sluice_config_reloads_total', help, () =>
     Object.entries(counts).map(([result, value]) => ({ labels: { result }, value })),
   )
-  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last one took place.', () => (last ? 1 : 0))
-  const since = 'When a configuration was read that took place; the start of the program is the first time.'
+  metrics.daemonGauge('sluice_config_last_reload_successful', 'Whether the last reload succeeded.', () =>
+    last ? 1 : 0,
+  )
+  const since = 'When a configuration was last loaded successfully, initially at startup.'
   metrics.daemonGauge('sluice_config_last_reload_success_timestamp_seconds', since, () => lastDone / 1000)
-  const hash = 'Which configuration runs, by a hash of its files; always 1.'
+  const hash = 'Hash of the files of the running configuration; always 1.'
   metrics.series('gauge', 'sluice_config_info', hash, () => [{ labels: { hash: pipeline.config.digest }, value: 1 }])
   const reload = async () => {
     watch?.read()
@@ -72,13 +74,13 @@ export function onReload(
       lastDone = systemClock.wall()
       subject.refused = undefined
       watch?.set(next.watched)
-      log.info({ config: next.files, hash: next.digest }, 'another configuration runs now')
+      log.info({ config: next.files, hash: next.digest }, 'configuration reloaded')
     } catch (error) {
       counts.failed++
       last = false
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
       subject.refused = problems.join('; ')
-      const text = 'the configuration was not taken: the one that ran goes on'
+      const text = 'cannot apply the new configuration; keeping the current one'
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }
@@ -90,7 +92,10 @@ export function onReload(
       listening.use()
       watch?.set(back.watched)
     } catch (error) {
-      log.error({ code: 'SLUICE_RELOAD_FAILED', error: errorText(error) }, 'the metrics stay at the other address')
+      log.error(
+        { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
+        'cannot move the metrics back; they stay at the new address',
+      )
     }
   }
   // One at a time: each reload starts from the addresses that the previous one left.

@@ -89,7 +89,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const wentBack: WentBack = (error, failed, back) => {
     log.error(
       { code: 'SLUICE_RELOAD_FAILED', error: errorText(error) },
-      'cannot apply the new configuration; keeping the current one',
+      'the new configuration failed to start; the previous one is running again',
     )
     reloads?.wentBack(error, back)
     origin.wentBack?.(error, failed, back)
@@ -110,8 +110,10 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   const totals = () =>
     totalsOf(pipeline.config, { components: metrics.components, heldBefore, underWay: pipeline.undelivered() })
   const subject = new DaemonSubject(pipeline, log)
-  metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () =>
-    isReady(pipeline.states(), pipeline.failures()) ? 1 : 0,
+  metrics.daemonGauge(
+    'sluice_ready',
+    'Whether all destinations are ready and no source is waiting for an operator.',
+    () => (isReady(pipeline.states(), pipeline.failures()) ? 1 : 0),
   )
   orphanMetrics(metrics, () => pipeline.orphans)
   unsavedMetrics(
@@ -166,7 +168,7 @@ function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: (
   return {
     stop(deadline) {
       inheritedSockets().letGo()
-      systemd.ending(timeout(), 'ending: what was read is delivered')
+      systemd.ending(timeout(), 'stopping: delivering events that were read')
       engine.stop(deadline)
     },
   }

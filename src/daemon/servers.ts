@@ -38,7 +38,10 @@ export class Servers {
       this.#socket = await serveSocket(path, this.#reports, tappable, this.#log)
     } catch (error) {
       // Only inspecting commands need the socket, so the daemon runs without it.
-      this.#log.info({ socket: path, error: errorText(error) }, 'sluice status, top and tap cannot reach this daemon')
+      this.#log.info(
+        { socket: path, error: errorText(error) },
+        'cannot open the socket of the daemon; sluice status, top and tap cannot reach it',
+      )
     }
   }
 

@@ -8,7 +8,7 @@ export function unsavedMetrics(
   sources: () => readonly { readonly id: string }[],
   unsaved: () => readonly UnsavedPositions[],
 ): void {
-  const help = 'Whether the positions of a source could not be saved the last time that it was tried.'
+  const help = 'Whether the last attempt to save the positions of a source failed.'
   metrics.series('gauge', 'sluice_checkpoint_unsaved', help, () => {
     const failed = new Set(unsaved().map(({ source }) => source))
     return sources().map(({ id }) => ({ labels: { component_id: id }, value: failed.has(id) ? 1 : 0 }))
@@ -21,7 +21,7 @@ export function reportUnsaved(unsaved: readonly UnsavedPositions[], log: Logger)
     const since = savedAt === undefined ? 'the start' : new Date(savedAt).toISOString()
     log.error(
       { code: 'SLUICE_ENDED_WITHOUT_POSITIONS', source, file, error, since },
-      'ended, and the last positions of a source could not be saved: events that were delivered since the last save are sent again after the next start. Check the disk of data_dir before that',
+      'ended without saving the last positions of a source; events delivered since the last save are sent again after the next start. Check the disk of data_dir first',
     )
   }
   return unsaved.length > 0

@@ -40,14 +40,18 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
   systemd.follow({
     state: () => ({
       ready: managed.waitsFor !== undefined,
-      status: oneLine(`waits for a revision to run: ${reason()}`),
+      status: oneLine(`waiting for a revision to run: ${reason()}`),
     }),
   })
   let servers: Servers | undefined
   const serve = async () => {
     const metrics = new Metrics(log)
     managedMetrics(metrics, report)
-    metrics.daemonGauge('sluice_ready', 'Whether every destination is ready, and no source waits.', () => 0)
+    metrics.daemonGauge(
+      'sluice_ready',
+      'Whether all destinations are ready and no source is waiting for an operator.',
+      () => 0,
+    )
     const reports = {
       metrics: (format: Format) => metrics.render(format),
       connections: new ConnectionReport('sluice_metrics_server', (...about) => metrics.daemonCounter(...about), log),
@@ -69,11 +73,11 @@ export async function waitForRevision(managed: ManagedPipeline, around: Waiting)
       listening?.use()
       applied(next.local)
       watch?.set(next.local.watched)
-      log.info({ config: next.local.files }, 'the local configuration was read again; trying the published revision')
+      log.info({ config: next.local.files }, 'local configuration reloaded; trying the published revision')
       managed.retry(next)
     } catch (error) {
       const problems = error instanceof ConfigError ? error.problems.map(formatProblem) : [errorText(error)]
-      const text = 'the local configuration was not taken: the one before it stays'
+      const text = 'cannot apply the local configuration; keeping the current one'
       for (const problem of problems) log.error({ code: 'SLUICE_RELOAD_FAILED', error: problem }, text)
     }
   }

@@ -17,7 +17,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       logged = ''
       const code = 'SLUICE_DATA_DIR_REPLACED'
       const text =
-        'data_dir was removed or replaced while the daemon runs, and is used again as it is now. Events that were in disk buffers are lost if the daemon is stopped before they are delivered'
+        'data_dir was removed or replaced while the daemon was running; using it as it is now. Events from disk buffers are lost if the daemon stops before they are delivered'
       log.error({ code, data_dir: dataDir }, text)
       renewed()
     } catch (error) {
@@ -25,7 +25,7 @@ export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, re
       if (logged === error.message) return
       logged = error.message
       const text =
-        'data_dir was removed or replaced while the daemon runs, and cannot be used: positions may not be saved'
+        'data_dir was removed or replaced while the daemon was running and cannot be used; positions may not be saved'
       log.error({ code: error.code, data_dir: dataDir, error: error.message }, text)
     }
   })

@@ -40,7 +40,7 @@ export class KeptRevision {
       if (error instanceof NewerFormat) throw new StateUnreadable(this.#path, error)
       this.#log.error(
         { code: 'SLUICE_REVISION_DAMAGED', file: this.#path, error: errorText(error) },
-        'the cached revision is damaged and is not used',
+        'the cached revision is damaged; ignoring it',
       )
       return undefined
     }
@@ -53,7 +53,7 @@ export class KeptRevision {
       await makeFolder(this.#folder, 0o700)
       await writeAtomic(this.#path, `${JSON.stringify({ format: FORMAT, sum: crc32(kept), kept })}\n`)
     } catch (error) {
-      this.#log.error({ file: this.#path, error: errorText(error) }, 'the revision that runs cannot be kept')
+      this.#log.error({ file: this.#path, error: errorText(error) }, 'cannot cache the running revision')
     }
   }
 }

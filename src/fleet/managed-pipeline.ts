@@ -159,8 +159,8 @@ export class ManagedPipeline {
           this.#logged.clear()
           await kept.write(revision)
         } else {
-          const why = published ? 'the published revision cannot run here' : 'the service cannot be used now'
-          log.warn({ revision: revision.revision }, `${why}: the kept revision runs`)
+          const why = published ? 'cannot run the published revision' : 'cannot use the service'
+          log.warn({ revision: revision.revision }, `${why}: running the cached revision`)
         }
         return config
       }
@@ -212,7 +212,7 @@ export class ManagedPipeline {
       if (!(error instanceof StateUnreadable)) throw error
       const { code, file, message } = error
       if (this.#unreadable !== message)
-        log.error({ code, file, error: message }, 'the cached revision cannot be read; trying again')
+        log.error({ code, file, error: message }, 'cannot read the cached revision; trying again')
       this.#unreadable = message
       return undefined
     }
@@ -312,7 +312,7 @@ export class ManagedPipeline {
     const { link, log, clock } = this.#options
     try {
       const published = await link.published(this.#etag)
-      if (this.#unreachable) log.info('the service answers again')
+      if (this.#unreachable) log.info('the service responds again')
       this.#unreachable = ''
       this.#awaySince = undefined
       this.#contactAt = clock.wall()
@@ -363,7 +363,7 @@ export class ManagedPipeline {
     this.#logged.add(key)
     const text = this.#running
       ? 'cannot apply the published revision; keeping the current one'
-      : 'a published revision cannot run here; correct the pipeline, or the local configuration and reload; trying again'
+      : 'cannot run the published revision; trying again. Correct the pipeline, or correct the local configuration and reload'
     this.#options.log.error({ code: 'SLUICE_REVISION_REFUSED', revision, error: why }, text)
   }
 

@@ -9,7 +9,7 @@ export function onSignals(
   engine: Pick<Engine, 'stop'>,
   timeout: number | (() => number),
   log: Logger,
-  message = 'ending: sources stop, what was read is delivered',
+  message = 'stopping: sources stop, events that were read are delivered',
 ): { second: Promise<void>; remove: () => void } {
   let leave = () => {}
   const second = new Promise<void>(resolve => {

@@ -23,7 +23,7 @@ export function onStdoutGone(
     const timeoutMs = pipeline.config.shutdownTimeoutMs
     log.error(
       { code: 'SLUICE_STDOUT_GONE', timeout: formatDuration(timeoutMs) },
-      'ending, since the reader of standard output is gone: what it did not get is read again after the next start, where its source can be read again',
+      'ending because standard output was closed; events that were not written are read again after the next start, if their source allows it',
     )
     const enough = new AbortController()
     const limit = deadline(timeoutMs, enough.signal)

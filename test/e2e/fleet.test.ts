@@ -246,7 +246,7 @@ managed: { allow_files: [${out}], poll_interval: 1s, report_interval: 1s }
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
   daemon = await startManaged(t, folder, url, id)
-  t.match(daemon.stderr, /the kept revision runs/)
+  t.match(daemon.stderr, /running the cached revision/)
   await start()
   await client.pipelines.publish(id, { revision: 2 })
   await until(async () => (await fleet())!.revision === 2, 90_000)

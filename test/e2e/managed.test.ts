@@ -82,7 +82,7 @@ managed: { poll_interval: 1s, report_interval: 1s }
   await daemon.exit
   daemon = sluice(args)
   await daemon.until(() => daemon.stderr.includes('"started"'))
-  t.match(daemon.stderr, /SLUICE_REVISION_REFUSED.*the kept revision runs/s)
+  t.match(daemon.stderr, /SLUICE_REVISION_REFUSED.*running the cached revision/s)
   t.match(
     await reported(({ error }) => /revision 2/.test(error ?? '')),
     { revision: 1, error: waits },
@@ -159,7 +159,7 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
   t.match(alone, { code: 0, stdout: /ok \(the local part of a managed daemon: 1 source, .*0 destinations\)$/m })
 
   daemon.child.kill('SIGHUP')
-  await daemon.until(() => daemon.stderr.includes('the local configuration was read again'))
+  await daemon.until(() => daemon.stderr.includes('local configuration reloaded'))
   writeFileSync(path, 'sources: 1\n')
   daemon.child.kill('SIGHUP')
   await daemon.until(() => daemon.stderr.includes('SLUICE_RELOAD_FAILED'))

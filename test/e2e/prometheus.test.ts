@@ -263,7 +263,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
 
   // What only a reload, and one that fails, shows.
   await prometheusSees(prometheus, 'count(up == 1) == 3')
-  await reload(daemon, text => `${text}# another\n`, /another configuration runs now/)
+  await reload(daemon, text => `${text}# another\n`, /configuration reloaded/)
   await prometheusSees(prometheus, queries.get('annotation')!)
   queries.delete('annotation')
   await reload(daemon, text => `${text}nonsense: 1\n`, /was not taken/)

@@ -53,7 +53,7 @@ t.test('signals while the program is loaded', async t => {
     t.equal(await ended.exit, 0, `${name}: SIGTERM ends it in order`)
     t.match(ended.stderr, /"msg":"ended"/, 'and says so')
     const running = start(args, ['SIGXFSZ', 'SIGHUP'], module, AGENT)
-    const answer = name === 'run' ? /another configuration runs now/ : /SIGHUP is ignored: the service reads/
+    const answer = name === 'run' ? /configuration reloaded/ : /SIGHUP is ignored: the service reads/
     await running.until(() => answer.test(running.stderr))
     running.child.kill('SIGTERM')
     t.equal(await running.exit, 0, `${name}: SIGHUP and SIGXFSZ do not end it`)

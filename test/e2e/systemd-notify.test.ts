@@ -80,7 +80,7 @@ destinations:
   told.length = 0
   writeFileSync(config, text.replace('inputs', 'input'))
   running.child.kill('SIGHUP')
-  const refused = /^STATUS=the configuration was not taken, the one before runs: .*sluice\.yaml:6:/
+  const refused = /^STATUS=cannot apply the new configuration, the previous one is running: .*sluice\.yaml:6:/
   await until('what is wrong', () => told.some(word => refused.test(word)))
 
   told.length = 0
@@ -97,7 +97,7 @@ destinations:
   const source = `  net: { type: tcp, listen: 127.0.0.1:${port} }\n`
   writeFileSync(config, text.replace('destinations', `${source}destinations`).replace('[app]', '[app, net]'))
   const failing = sluice(['run', '--config', config], { env })
-  const failed = `STATUS=net failed and is started again: cannot listen on 127.0.0.1:${port}: another program listens there`
+  const failed = `STATUS=net failed and is restarting: cannot listen on 127.0.0.1:${port}: another program listens there`
   await until('that a source fails', () => told.includes(failed))
   failing.child.kill('SIGTERM')
   await failing.exit
@@ -110,7 +110,7 @@ destinations:
   taken.on('connection', socket => socket.destroy())
   const url = `http://127.0.0.1:${port}/v3/pipeline/${'0'.repeat(24)}`
   const managed = sluice(['run', '--config', config, '--pipeline', url, '--key-file', key], { env })
-  await until('what it waits for', () => told.some(word => word.startsWith('STATUS=waits for a revision to run: ')))
+  await until('what it waits for', () => told.some(word => word.startsWith('STATUS=waiting for a revision to run: ')))
   await until('READY', () => told.includes('READY=1'))
   await until('WATCHDOG', () => told.includes('WATCHDOG=1'))
   managed.child.kill('SIGTERM')

@@ -59,7 +59,7 @@ export const starting: readonly Case[] = [
       const next = configOf(receiver.url('/next'))
       machine.write({ '/etc/sluice/sluice.yaml': next })
       await machine.do('systemctl reload sluice')
-      await machine.until('journalctl -u sluice -o cat', said => said.includes('another configuration runs now'))
+      await machine.until('journalctl -u sluice -o cat', said => said.includes('configuration reloaded'))
       await machine.untilProperty('sluice', 'ActiveState', /^active$/)
       await setup.append(4, 6)
       await arrived(setup, 6)
@@ -67,7 +67,7 @@ export const starting: readonly Case[] = [
 
       machine.write({ '/etc/sluice/sluice.yaml': next.replace('url:', 'uri:') })
       await machine.do('systemctl reload sluice')
-      const status = await machine.untilProperty('sluice', 'StatusText', /^the configuration was not taken/)
+      const status = await machine.untilProperty('sluice', 'StatusText', /^cannot apply the new configuration/)
       t.match(status, '/etc/sluice/sluice.yaml:', 'with the place')
       t.equal(await machine.property('sluice', 'ActiveState'), 'active')
       await setup.append(7, 9)
@@ -104,7 +104,7 @@ export const starting: readonly Case[] = [
       }
       machine.write({ '/etc/sluice/sluice.yaml': configOf(receiver.url()).replace('url:', 'uri:') })
       await machine.do('systemctl reload sluice')
-      t.match(await machine.do('journalctl -u sluice -o cat -n 5'), 'the configuration was not taken')
+      t.match(await machine.do('journalctl -u sluice -o cat -n 5'), 'cannot apply the new configuration')
       t.equal(await machine.property('sluice', 'MainPID'), pid)
     },
   },

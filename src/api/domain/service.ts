@@ -173,6 +173,6 @@ export class Service {
   }
 
   #cannotFlush(error: unknown): void {
-    this.#context.log.error({ err: error }, 'the service cannot write down what it has in memory')
+    this.#context.log.error({ err: error }, 'cannot save the data that the service has in memory')
   }
 }

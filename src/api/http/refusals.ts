@@ -34,5 +34,5 @@ export function refusalFor(error: unknown, log: Logger, requestId: string): ApiE
   if (typeof given === 'number' && given >= 400 && given < 500)
     return new ApiError(given, 'invalid_request', 'this request cannot be understood')
   log.error({ request_id: requestId, code, ...errorFields(error) }, 'request failed')
-  return new ApiError(500, 'failed', `something went wrong here; see the log of the service at ${requestId}`)
+  return new ApiError(500, 'failed', `internal error; see the log of the service for request ${requestId}`)
 }

@@ -117,7 +117,7 @@ export class Sender {
 
   #failed({ id, method, route }: FastifyRequest, error: unknown): void {
     const fields = { request_id: id, method, route, ...errorFields(error) }
-    this.#log.error(fields, 'cannot write a reply; the client gets status 500')
+    this.#log.error(fields, 'cannot write a response; sending status 500')
   }
 
   #count(request: FastifyRequest, status: number, principal: Principal | undefined): void {

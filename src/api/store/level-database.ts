@@ -159,7 +159,7 @@ export class LevelDatabase {
         this.#stopTrying ??= every(TRY_EVERY_MS, () => void this.#openAgain().catch(() => {}))
         this.#log?.error(
           { code: 'SLUICE_STORE_WRITE_FAILED', path: this.#path, error: errorText(causeOf(error)) },
-          'a write to the store failed; it has to be opened again before anything else is saved. Check the disk of data_dir',
+          'a write to the store failed; it must be opened again before anything else is saved. Check the disk of data_dir',
         )
       }
       throw error
@@ -170,8 +170,7 @@ export class LevelDatabase {
   async #requireInPlace(): Promise<void> {
     const lock = await lockIn(this.#path)
     if (lock === undefined || this.#lock === undefined || lock === this.#lock) {
-      if (this.#isAway)
-        this.#log?.info({ path: this.#path }, 'the store is in its place again; changes are saved again')
+      if (this.#isAway) this.#log?.info({ path: this.#path }, 'the store is back in its place; saving changes again')
       this.#isAway = false
       return
     }
@@ -222,7 +221,7 @@ export class LevelDatabase {
     this.#failure = undefined
     this.#reopens++
     this.reopened()
-    this.#log?.warn({ path: this.#path }, 'the store was opened again after a failed write; changes are saved again')
+    this.#log?.warn({ path: this.#path }, 'opened the store again after a failed write; saving changes again')
   }
 }
 

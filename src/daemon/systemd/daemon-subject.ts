@@ -31,7 +31,7 @@ export class DaemonSubject implements Subject {
     for (const component of stuck) {
       if (this.#stuck.includes(component)) continue
       const fields = { code: 'SLUICE_STUCK', component }
-      this.#log.error(fields, 'a component does not move though nothing holds it up: the watchdog is not fed any more')
+      this.#log.error(fields, 'a component makes no progress although nothing blocks it; watchdog pings stop')
     }
     this.#stuck = stuck
     return stuck.length === 0

@@ -39,10 +39,10 @@ export function daemonState({ destinations, failures = [], refused, stuck = [] }
   )
   const starting = destinations.filter(({ state, reason }) => state === 'starting' && reason === undefined)
   const troubles = [
-    ...stuck.map(id => `${id} is stuck: systemd is going to restart this`),
-    ...(refused === undefined ? [] : [`the configuration was not taken, the one before runs: ${refused}`]),
+    ...stuck.map(id => `${id} is stuck: systemd will restart the daemon`),
+    ...(refused === undefined ? [] : [`cannot apply the new configuration, the previous one is running: ${refused}`]),
     ...failures.map(({ id, state, reason }) =>
-      state === 'holding' ? `${id} ${HOW.holding}: ${reason}` : `${id} failed and is started again: ${reason}`,
+      state === 'holding' ? `${id} ${HOW.holding}: ${reason}` : `${id} failed and is restarting: ${reason}`,
     ),
     ...waiting,
   ]

@@ -62,7 +62,7 @@ export class AccessKey {
       const text = unusable(path, error)
       if (this.#key === undefined) throw held(text, error)
       if (!this.#toldUnusable)
-        this.#log.warn({ error: text }, 'the access key cannot be read again; the known one stays in use')
+        this.#log.warn({ error: text }, 'cannot read the access key again; keeping the current one')
       this.#toldUnusable = true
     }
     return this.#key!
@@ -94,7 +94,7 @@ export class AccessKey {
     const { key, version, mode } = await readKey(path, this.#reach)
     if (mode & 0o004 && !this.#toldReadable) {
       this.#toldReadable = true
-      this.#log.warn({ file: path }, 'everybody can read the access key; chmod 600 its file')
+      this.#log.warn({ file: path }, 'the access key file is readable by everyone; run chmod 600 on it')
     }
     if (this.#key !== undefined && key !== this.#key) this.#log.info({ file: path }, 'read a new access key')
     this.#key = key

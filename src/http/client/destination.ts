@@ -164,7 +164,7 @@ class HttpDestination implements Destination {
 
   #count(status: string, requestId?: string): void {
     const { metrics, clock } = this.#context
-    const help = 'Requests by the status of the answer, or by why there was none.'
+    const help = 'Requests by the status of the response, or by why there was none.'
     const counter = metrics.counter('sluice_http_requests_total', help, { status })
     counter.value++
     if (requestId !== undefined) counter.exemplar = { requestId, at: clock.wall() }

@@ -111,7 +111,7 @@ export class Transport {
     if (proxy !== undefined) {
       this.#proxy ??= new ProxySettings(proxy, this.#context)
       const through = this.#proxy.urlFor(target)?.origin
-      if (through !== undefined) log.info({ proxy: through }, 'requests are sent through a proxy')
+      if (through !== undefined) log.info({ proxy: through }, 'sending requests through a proxy')
       else if (proxy === 'environment')
         log.warn('"proxy: environment" is set, and the environment names no proxy for this host; connecting directly')
     } else if (variable !== undefined && !this.#context.reach)

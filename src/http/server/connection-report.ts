@@ -9,17 +9,17 @@ const REFUSED: Readonly<Record<RefuseReason, string>> = {
     'refused a connection: connections take a third of the files that this process may open, and none of them can make room; raise its limit (LimitNOFILE, ulimit -n)',
 }
 const CLOSED: Readonly<Record<CloseReason, string>> = {
-  unused: 'closed a connection over which nothing complete had come, to make room for a new one',
+  unused: 'closed a connection without a complete request or message to make room for a new one',
   idle: 'closed an idle connection to make room for a new one',
-  slow_sender: 'closed a connection whose request came very slowly, to make room for a new one',
-  handshake: 'closed a connection: its TLS handshake was not completed in time',
+  slow_sender: 'closed a connection with a very slow request to make room for a new one',
+  handshake: 'closed a connection: its TLS handshake timed out',
   slow_reader: 'closed a connection: its client does not read what is sent to it',
-  pipelined: 'closed a connection: its client sent too many requests without waiting for answers',
-  left_open: 'closed a connection that its client had left open after the last answer',
+  pipelined: 'closed a connection: its client sent too many requests without waiting for responses',
+  left_open: 'closed a connection that its client left open after the last response',
 }
 
 const REFUSED_HELP =
-  'Connections that were refused, by the bound that was reached: total, address, or descriptors (of the process).'
+  'Refused connections by the limit that was reached: total, address, or descriptors (of the process).'
 const CLOSED_HELP =
   'Connections that were closed from this side: unused, idle and slow_sender made room for new ones; handshake, slow_reader and left_open took too long; pipelined: too many requests without waiting for answers.'
 

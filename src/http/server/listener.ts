@@ -100,7 +100,7 @@ export class Listener {
 
   #acceptFailed(error: Error): void {
     this.#context.metrics.failed('accept')
-    this.#context.log.warn({ code: errorCode(error), error: errorText(error) }, 'a connection could not be accepted')
+    this.#context.log.warn({ code: errorCode(error), error: errorText(error) }, 'cannot accept a connection')
   }
 
   /** Stops accepting connections; open ones stay. */

@@ -13,11 +13,11 @@ export interface Labelled {
 
 export const REFUSED_TOTAL = {
   name: 'sluice_tls_refused_connections_total',
-  help: 'Connections that did not get through the TLS handshake, by reason.',
+  help: 'Connections that failed in the TLS handshake, by reason.',
 } as const
 export const REFUSED_AGE = {
   name: 'sluice_tls_last_refusal_age_seconds',
-  help: 'How long ago a connection was last refused in the TLS handshake, by reason.',
+  help: 'Time since a connection was last refused in the TLS handshake, by reason.',
 } as const
 
 /** Counts failed TLS handshakes by reason, and logs them at a limited rate. */
@@ -64,7 +64,7 @@ const WORDS: Record<string, string> = {
   not_tls: 'the client does not speak TLS',
   no_certificate: 'the client sent no certificate, and tls.client_ca_file asks for one',
   expired_certificate: "the client's certificate has expired",
-  unknown_authority: "the client's certificate is of no authority in tls.client_ca_file",
+  unknown_authority: "the client's certificate is not from an authority in tls.client_ca_file",
   bad_certificate: "the client's certificate cannot be used",
   refused_by_client: 'the client does not accept the certificate in tls.cert_file',
   version: 'the client and the server have no TLS version or cipher in common',

@@ -96,7 +96,7 @@ export class TlsFiles {
         failed()
         log.error(
           { code: 'SLUICE_TLS_FILES', error: text },
-          'renewed TLS files cannot be used; the last good ones stay in use',
+          'cannot use the renewed TLS files; keeping the last good ones',
         )
       }
       this.#loggedProblem = text

@@ -41,13 +41,13 @@ export function troublesOf(view: DaemonView): Trouble[] {
     troubles.push({
       what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
       todo: holds
-        ? 'It reads nothing until that is put right, and then continues by itself. No events are lost.'
-        : 'It is started again and again until it works, where it left off. It goes on by itself once that is put right.',
+        ? 'It reads nothing until that is corrected, and then resumes by itself. No events are lost.'
+        : 'It is restarted at its last position until it works. It resumes by itself when the cause is corrected.',
     })
   }
   if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
     troubles.push({
-      what: 'the configuration was not taken at the last reload: the one before it runs',
+      what: 'the last reload failed: the previous configuration is still running',
       todo: 'The log says where it is wrong, and so does `sluice validate`. Nothing is lost.',
     })
   for (const [id, errors] of scrape.by('component_id', 'sluice_conservation_errors_total')) {

@@ -276,6 +276,6 @@ t.test('a store that was removed or replaced while it is open acknowledges nothi
   )
   t.same(
     logged.map(({ code, msg }) => code ?? msg),
-    ['SLUICE_STORE_REPLACED', 'the store is in its place again; changes are saved again'],
+    ['SLUICE_STORE_REPLACED', 'the store is back in its place; saving changes again'],
   )
 })

@@ -105,19 +105,19 @@ t.test('the line of a status', async t => {
     [
       { destinations: [other], refused: 'f:1:2: no' },
       true,
-      'the configuration was not taken, the one before runs: f:1:2: no',
+      'cannot apply the new configuration, the previous one is running: f:1:2: no',
     ],
     [
       { destinations: [other], failures: [{ id: 'in', state: 'failing', reason: 'no port' }] },
       true,
-      'in failed and is started again: no port',
+      'in failed and is restarting: no port',
     ],
     [
       { destinations: [other], failures: [{ id: 'in', state: 'holding', reason: 'cannot read f' }] },
       true,
       'in holds: cannot read f',
     ],
-    [{ destinations: [other], stuck: ['limit'] }, true, 'limit is stuck: systemd is going to restart this'],
+    [{ destinations: [other], stuck: ['limit'] }, true, 'limit is stuck: systemd will restart the daemon'],
     [{ destinations: Array.from({ length: 6 }, () => other) }, true, 'delivers to 6 destinations'],
   ]
   for (const [state, ready, status] of cases) t.same(daemonState(state), { ready, status })
@@ -250,7 +250,7 @@ t.test('who is stuck', async t => {
   t.ok(looks(LOOKS).every(Boolean), 'what had nothing to do begins anew')
   b.owing = true
   looks(2 * LOOKS)
-  t.match(subject.state().status, 'a is stuck: systemd is going to restart this; b is stuck')
+  t.match(subject.state().status, 'a is stuck: systemd will restart the daemon; b is stuck')
   pipeline.watched = [{ id: 'a', owes: () => true, moved: () => a.count }]
   t.ok(subject.goesOn(), 'what took its place is another one')
 })

@@ -166,8 +166,8 @@ t.test('TLS: files that are replaced are used, and requests under way end as the
   const held = destination.write(events(1), never)
   copyFileSync(files.path('next.key'), tls.key_file)
   t.ok(await destination.changed!(), 'a hold would end')
-  await until(async () => (await attempt()) === 'client' && told(/cannot be used; the last good ones/).length === 1)
-  t.match(told(/cannot be used/), [
+  await until(async () => (await attempt()) === 'client' && told(/keeping the last good ones/).length === 1)
+  t.match(told(/cannot use the renewed/), [
     { level: 50, code: 'SLUICE_TLS_FILES', error: /client.key does not belong to the certificate in .*client.pem/ },
   ])
   t.equal(counters.failures.get('tls_files'), 1)

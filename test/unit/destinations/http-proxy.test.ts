@@ -107,7 +107,7 @@ t.test('through a proxy: http as a whole address, https with CONNECT', async t =
     })
     for (let i = 0; i < 2; i++) await destination.write(events(2), never)
     t.equal(to.lines().length, 4)
-    t.match(logs, [{ level: 30, proxy: proxy.url, msg: 'requests are sent through a proxy' }])
+    t.match(logs, [{ level: 30, proxy: proxy.url, msg: 'sending requests through a proxy' }])
     t.notOk(to.requests.some(({ headers }) => 'proxy-authorization' in headers))
     t.equal(to.requests[0]!.headers.host, new URL(to.url()).host)
     t.equal(to.connections, 1, 'kept alive')

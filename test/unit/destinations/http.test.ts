@@ -305,7 +305,7 @@ t.test('the key and where it comes from', async t => {
   await destination.start!(never)
   await destination.write(events(1), never)
   const warned = logs.filter(({ level }) => level === 40)
-  t.match(warned, [{ level: 40, msg: 'everybody can read the access key; chmod 600 its file' }], 'once')
+  t.match(warned, [{ level: 40, msg: 'the access key file is readable by everyone; run chmod 600 on it' }], 'once')
   t.notOk(await destination.changed!())
   const used = () => to.requests.at(-1)!.headers.authorization
   t.equal(used(), `Token ${KEY}`)
@@ -320,7 +320,7 @@ t.test('the key and where it comes from', async t => {
   await destination.write(events(1), never)
   t.equal(used(), 'Token second-key', 'a missing file does not stop what works')
   const warnings = logs.filter(({ level }) => level === 40).map(({ msg }) => msg)
-  t.same(warnings.slice(1), ['the access key cannot be read again; the known one stays in use'])
+  t.same(warnings.slice(1), ['cannot read the access key again; keeping the current one'])
 
   const credential = await make({ url: to.url(), auth: { credential: 'access-key' } })
   t.teardown(() => credential.destination.stop!(never))

@@ -309,7 +309,7 @@ t.test('what to start with', async t => {
   const away = setUp(t, revisionOf(1))
   away.it.away = new Error('ECONNREFUSED')
   t.equal(await away.first(), 1, 'the kept one while the service is away')
-  t.match(away.it.logs, /the kept revision runs/)
+  t.match(away.it.logs, /running the cached revision/)
 
   const bad = setUp(t, revisionOf(1))
   bad.it.published = revisionOf(2)

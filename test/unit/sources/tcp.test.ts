@@ -315,7 +315,7 @@ t.test('TLS', async t => {
       error: 'peer did not return a certificate',
       why: /tls.client_ca_file asks for one/,
     },
-    { ...line, reason: 'unknown_authority', why: /is of no authority in tls.client_ca_file/ },
+    { ...line, reason: 'unknown_authority', why: /is not from an authority in tls.client_ca_file/ },
     { ...line, reason: 'plain_http', why: /has to begin with https:/ },
   ])
   t.equal(refused.length, 3)
@@ -381,14 +381,14 @@ t.test('a renewed certificate is used without a restart, and a broken one is not
   const told = (message: string) => logs().filter(({ msg }) => String(msg).startsWith(message)).length
   const good = files.pem('server.pem')
   writeFileSync(files.path('server.pem'), 'no certificate\n')
-  await until(() => told('renewed TLS files cannot be used') === 1)
+  await until(() => told('cannot use the renewed TLS files') === 1)
   t.equal(await serial(), first, 'the old one stays in use')
   rmSync(files.path('server.pem'))
-  await until(() => told('renewed TLS files cannot be used') === 2)
+  await until(() => told('cannot use the renewed TLS files') === 2)
   await new Promise(resolve => setTimeout(resolve, 50))
   t.match(
     logs()
-      .filter(({ msg }) => String(msg).startsWith('renewed TLS files cannot be used'))
+      .filter(({ msg }) => String(msg).startsWith('cannot use the renewed TLS files'))
       .map(({ error }) => error),
     [/server.pem holds no PEM block/, /server.pem cannot be read: there is no such file/],
     'each once',

@@ -105,7 +105,7 @@ t.test('log.format: a reload of the daemon changes it', async t => {
   await daemon.until(() => / INFO {2}started /.test(daemon.stderr))
   writeFileSync(path, readFileSync(path, 'utf8').replace('format: text', 'format: json'))
   daemon.child.kill('SIGHUP')
-  await daemon.until(() => daemon.stderr.includes('"msg":"another configuration runs now"'))
+  await daemon.until(() => daemon.stderr.includes('"msg":"configuration reloaded"'))
   daemon.child.stdin!.end()
   t.equal(await daemon.exit, 0)
   t.match(daemon.stderr, /\{.*"msg":"ended"\}\n$/)

@@ -103,7 +103,7 @@ export class Fleet {
       if (this.evicted++ === 0)
         log.warn(
           { account: account?.id, subject: subject.id, limit: limits.daemons },
-          'an account has as many daemons as possible; new ones replace those that reported only once, or not for long',
+          'an account has reached its limit of daemons; new ones replace those that reported only briefly',
         )
       this.#unwritten.set(key, undefined)
     }

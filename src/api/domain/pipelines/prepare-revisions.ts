@@ -30,7 +30,7 @@ export async function prepareRevisions(context: Context, literals: Literals): Pr
   } catch (error) {
     log.error(
       { code: 'SLUICE_LITERALS_NOT_ENCRYPTED', error: errorText(error) },
-      'cannot encrypt literal keys of pipelines that an earlier version stored as text; it is tried again at the next start. Check the disk of data_dir',
+      'cannot encrypt literal keys of pipelines that an earlier version stored as text; retrying at the next start. Check the disk of data_dir',
     )
   }
 }

@@ -22,8 +22,8 @@ const WORDS: Record<string, string> = {
   refused: 'nothing accepts connections there',
   reset: 'the connection was closed before the answer',
   dns: 'its name cannot be resolved',
-  connect_timeout: 'no connection in time',
-  unreachable: 'there is no way to it',
+  connect_timeout: 'connecting timed out',
+  unreachable: 'it cannot be reached from this network',
 }
 
 /** The address must not be connected to. */
@@ -120,7 +120,7 @@ function tlsWords(error: unknown, code: string, tls: ClientOptions['tls']): stri
 const unknownAuthority = ({ ca_file }: ClientOptions['tls']) =>
   ca_file === undefined
     ? "the authority of the receiver's certificate is not known; name its certificate in tls.ca_file"
-    : `the receiver's certificate is of no authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
+    : `the receiver's certificate is not from an authority in tls.ca_file (${ca_file}), or the receiver does not send the certificates between the two`
 const noTls = () => 'it does not speak TLS there: use http://, or its port for https'
 
 const VERIFICATION: Record<string, (tls: ClientOptions['tls'], error: unknown) => string> = {
