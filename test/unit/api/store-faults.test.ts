@@ -108,7 +108,7 @@ t.test('a write that fails at any byte: what is acknowledged before and after it
   }
   t.notOk(existsSync(join(path, 'room.probe')))
   t.ok(logged.some(({ code }) => code === 'SLUICE_STORE_WRITE_FAILED'))
-  t.equal(logged.filter(({ msg }) => /was opened again/.test(msg)).length, cuts.length)
+  t.equal(logged.filter(({ msg }) => /opened the store again/.test(msg)).length, cuts.length)
 })
 
 t.test('a write that fails for a moment is saved by another try, whether it reached the disk or not', async t => {

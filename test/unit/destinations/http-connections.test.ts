@@ -262,7 +262,7 @@ t.test('TLS: who refused what, and where to look', async t => {
       'another authority',
       node.url(),
       { ca_file: other.path('ca.pem') },
-      /of no authority in tls.ca_file \(.*other.ca.pem\)/,
+      /not from an authority in tls.ca_file \(.*other.ca.pem\)/,
     ],
     [
       'another name',
