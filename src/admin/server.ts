@@ -33,10 +33,7 @@ export interface Reports {
 
 type States = readonly { readonly state: string }[]
 
-/**
- * Whether nothing is blocked. A destination that is being retried counts as ready for some minutes, then it is
- * `failing`. `failures` are those of sources.
- */
+/** Whether nothing is blocked. `failures` are those of sources. A retrying destination counts as ready for minutes. */
 export function isReady(destinations: States, failures: States = []): boolean {
   const waits = failures.some(({ state }) => state === 'holding')
   return !waits && destinations.every(({ state }) => state === 'ready' || state === 'retrying' || state === 'stopped')
@@ -67,10 +64,7 @@ export async function serveAdmin(
   return server
 }
 
-/**
- * Serves the same on a Unix socket that only the owner can open, and also /tap (shows events) and /keys (counts by
- * key).
- */
+/** Serves the same on a Unix socket for the owner only, and also /tap (shows events) and /keys (counts by key). */
 export async function serveSocket(path: string, reports: Reports, tappable: Tappable, log: Logger): Promise<Server> {
   const server = createAdmin(reports, tappable, log, USUAL)
   await listenAtSocket(server, path)

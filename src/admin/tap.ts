@@ -15,10 +15,7 @@ import type { Keyed } from './keys.js'
 
 /** What can be inspected. */
 export interface Tappable extends Keyed {
-  /**
-   * Calls `tap` with every batch of an output until the returned function is called. Returns undefined if there is no
-   * such output.
-   */
+  /** Calls `tap` with every batch of an output until the result is called. Undefined if the output does not exist. */
   tap(output: string, tap: (batch: EventBatch) => void): (() => void) | undefined
   /** The ids of all outputs. */
   outputs(): string[]
@@ -98,8 +95,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
 }
 
 /**
- * A condition on single events. Each event is copied into a batch of its own, which leaves the pipeline's batches
- * alone.
+ * A condition on single events. Each event is copied into its own batch, so the pipeline's batches stay as they are.
  */
 function conditionOn(text: string): (fields: object) => boolean {
   const wanted = new WantedNames()

@@ -85,10 +85,7 @@ async function checkLocalPart(
   return `${part}; with ${saved}: ${amounts(whole)}`
 }
 
-/**
- * Reports data in data_dir that would belong to no component, if the folder is accessible. Throws ConfigError for
- * repeats.
- */
+/** Reports data in data_dir that would belong to no component, if it is accessible. Throws ConfigError for repeats. */
 async function tellOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   refuseRepeats(config)
   const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))

@@ -65,10 +65,7 @@ export class ServiceError extends Error {
   }
 }
 
-/**
- * The service did not respond, or not completely. The message has the URL and the reason; `cause` is the error of
- * fetch.
- */
+/** The service did not respond, or not completely. The message has the URL and the reason; `cause` is fetch's error. */
 export class UnreachableError extends Error {
   override readonly name = 'UnreachableError'
 
@@ -97,8 +94,7 @@ export class Transport {
   }
 
   /**
-   * Resolves with any response whose status is below 400. Throws ServiceError, or UnreachableError if there is no
-   * response.
+   * Resolves with a response whose status is below 400. Throws ServiceError, or UnreachableError without a response.
    */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options

@@ -208,8 +208,7 @@ function innerNames(schema: z.core.$ZodType | undefined): string[] {
 }
 
 /**
- * Reads variables as the numbers and booleans they look like if the options require them. Returns whether there were
- * any.
+ * Reads variables as the numbers and booleans they look like if the options require it. Returns whether it read any.
  */
 export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false

@@ -79,10 +79,7 @@ export interface LoadOptions {
   readonly inspectTls?: { readonly wall: number } | undefined
 }
 
-/**
- * Reads a file, all YAML files of a folder, or nothing if the path is undefined. Throws ConfigError with all problems.
- * Opens no other files.
- */
+/** Reads a file, all YAML files of a folder, or nothing (undefined), and opens no other file. Throws ConfigError. */
 export function loadConfig(path: string | undefined, options: LoadOptions): Config {
   const problems = new Problems()
   return build(textsOf(path, problems), path ?? '', options, problems)

@@ -112,10 +112,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
   }
 }
 
-/**
- * Returns the content of the file, which is read again after it was replaced. While the file is unusable, no request to
- * the service is possible.
- */
+/** Reads the file again when it was replaced. While it is unusable, no request to the service is possible. */
 function authorities(file: string, log: Logger): () => Promise<Buffer> {
   const files = new TlsFiles({ ca_file: file }, { log, clock: systemClock, failed: () => {} })
   let ca: Buffer | undefined

@@ -17,10 +17,7 @@ export interface ReloadOrigin {
   readonly applied: (config: Config) => void
   /** Runs `work` while nothing else may replace the running configuration. Undefined: nothing else does. */
   readonly inTurn?: (work: () => Promise<void>) => Promise<void>
-  /**
-   * The configuration file, and the digest of its files when they were first read; set if they can be watched for
-   * changes.
-   */
+  /** The configuration file, and the digest of its files when first read; undefined if they cannot be watched. */
   readonly files?: { readonly path: string; readonly digest: string } | undefined
 }
 
@@ -30,10 +27,7 @@ export interface Reloads {
   stop(): void
 }
 
-/**
- * Reads the configuration again on SIGHUP, and, if enabled, when its files change, and replaces the running one. An
- * invalid configuration changes nothing.
- */
+/** Reloads the configuration on SIGHUP, and, if enabled, when its files change. An invalid one changes nothing. */
 export function onReload(
   { read, applied, inTurn = work => work(), files }: ReloadOrigin,
   pipeline: Supervisor,

@@ -46,8 +46,8 @@ export class Servers {
   }
 
   /**
-   * Starts to serve metrics at a new address beside the current one. `use` closes the old server, `drop` the new one.
-   * Throws if the address cannot be used.
+   * Serves metrics also at a new address: `use` closes the old server, `drop` the new one. Throws if that is
+   * impossible.
    */
   async prepare(address: Listen): Promise<{ use(): void; drop(): void }> {
     if (isDeepStrictEqual(address, this.#address)) return { use() {}, drop() {} }

@@ -177,8 +177,7 @@ export class ManagedPipeline {
   }
 
   /**
-   * Whether starting it would repeat events that the cached revision has read, or leave its events behind. If so, the
-   * cached one runs.
+   * Whether it would repeat events that the cached revision has read, or leave its events behind; then that one runs.
    */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
@@ -304,10 +303,7 @@ export class ManagedPipeline {
     }
   }
 
-  /**
-   * Fetches the published revision; undefined if it is unchanged or the request failed. Each reason for a failure is
-   * logged once.
-   */
+  /** Fetches the published revision; undefined if it is unchanged or cannot be fetched, which is logged once. */
   async #ask(): Promise<PublishedRevision | undefined> {
     const { link, log, clock } = this.#options
     try {

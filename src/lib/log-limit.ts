@@ -27,10 +27,7 @@ export class LogLimit {
     return last && last.suppressed > 0 ? { suppressed: last.suppressed } : {}
   }
 
-  /**
-   * Returns 0 if the message should not be logged now; otherwise the number of messages of this kind since the last
-   * one, including this one.
-   */
+  /** 0 if the message should not be logged now; otherwise the number of messages since the last one, including this. */
   count(kind: string): number {
     const next = this.next(kind)
     return next ? (next.suppressed ?? 0) + 1 : 0

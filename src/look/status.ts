@@ -15,10 +15,7 @@ import { noticesOf } from './troubles/orphan.js'
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 
-/**
- * Prints one screen: problems and what to do about them, notices, then the current activity. Resolves with 1 if there
- * is a problem.
- */
+/** Prints one screen: problems with advice, notices, then the current activity. Resolves with 1 for problems. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const view = await viewDaemon(findSocket(options, io.env), systemClock.now() / 1000)
   const troubles = troublesOf(view)

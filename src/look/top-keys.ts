@@ -15,10 +15,7 @@ export interface ThrottleKeys extends KeyCounts {
 const SHOWN_KEYS = 5
 const SHOWN_THROTTLES = 3
 
-/**
- * Makes the throttles of a daemon count by key for `ms`, or until the signal aborts. Returns immediately if there are
- * none.
- */
+/** Makes the throttles of a daemon count by key for `ms` or until the signal aborts. Returns at once without any. */
 export async function keysOf(
   socket: string,
   { scrape }: DaemonView,

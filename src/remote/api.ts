@@ -23,8 +23,7 @@ export interface Connection {
 }
 
 /**
- * Runs `call` with a client and prints its result, as text for people or as JSON. Resolves with exit code 1 if the
- * service refuses.
+ * Runs `call` with a client and prints its result as text or JSON. Resolves with exit code 1 if the service refuses.
  */
 export async function withClient(
   connection: Connection,

@@ -62,10 +62,7 @@ export interface Command<S extends OptionSpecs = OptionSpecs> {
   readonly options: S
   readonly operands?: Operands
   readonly examples: readonly { readonly title: string; readonly line: string }[]
-  /**
-   * Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is harmless, as with `|
-   * head`.
-   */
+  /** Whether it writes events to stdout. If so, a closed stdout is a failure; otherwise it is not, as with `| head`. */
   readonly ships?: true
   /** Resolves with the exit code. */
   run(call: Call<S>, io: Io): Promise<number>

@@ -3,10 +3,7 @@ import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
 import { ManagedConfig } from '../config/managed/managed-config.js'
 import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
 
-/**
- * The configuration of a daemon. If it is the local part of a managed one, it is completed with the revision that the
- * daemon ran last.
- */
+/** The configuration of a daemon; a local part is completed with the revision that the managed daemon ran last. */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {
   const config = loadConfig(path, { env, components, localPart: true })
   if (!config.isLocalPart) return config

@@ -1,7 +1,4 @@
-/**
- * Breaks text at spaces into lines of at most `width` characters; further lines begin with `indent`. A longer word
- * stays whole: it may be a path to copy.
- */
+/** Breaks text at spaces into lines of `width`; further lines begin with `indent`. Longer words (paths) stay whole. */
 export function wrap(text: string, width: number, indent: string): string[] {
   const lines: string[] = []
   let line = ''
@@ -14,10 +11,7 @@ export function wrap(text: string, width: number, indent: string): string[] {
   return [...lines, line]
 }
 
-/**
- * Wraps a line that has its own indentation; further lines are indented by four more. Words that are too long are
- * broken anywhere.
- */
+/** Wraps an indented line; further lines are indented by four more. Words that are too long are broken anywhere. */
 export function wrapIndented(text: string, width: number): string[] {
   const own = /^ */.exec(text)![0]
   const indent = `${own.slice(0, width >> 1)}    `

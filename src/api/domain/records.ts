@@ -3,10 +3,7 @@ import type { AuditDocument, DaemonDocument } from './documents.js'
 import type { TokenType } from './keys/principal.js'
 import type { Sealed } from './secrets/sealer.js'
 
-/**
- * The records of the store and their keys. Access keys cannot be derived from anything in it: only their keyed hashes
- * are stored.
- */
+/** The records of the store and their keys. No access key can be derived from them: only keyed hashes are stored. */
 
 export interface EnterpriseRecord {
   readonly id: string
@@ -64,10 +61,7 @@ export interface UserKeyRecord extends KeyRef {
   readonly parent_id?: string | null
 }
 
-/**
- * The owner of a key, found by the hash of the key. It is kept for a while after its end, to explain why the key does
- * not work.
- */
+/** The owner of a key, found by the hash of the key. It is kept for a while after the key's end, to explain it. */
 export interface KeyRecord {
   readonly id: string
   readonly type: TokenType
@@ -80,8 +74,7 @@ export interface KeyRecord {
   readonly expires_at: string | null
   readonly revoked_at: string | null
   /**
-   * For the first key of a user: the latest end of keys created with it, null for none. Other keys pass on their own
-   * end.
+   * For the first key of a user: the latest end of keys created with it, null for none. Other keys pass on their end.
    */
   readonly gives_until?: string | null
 }

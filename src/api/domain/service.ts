@@ -92,10 +92,7 @@ export class Service {
     return service
   }
 
-  /**
-   * Synchronous if possible. Throws or rejects with ApiError 401 (token_missing, token_malformed, token_unknown,
-   * token_expired or token_revoked), 403 or 429.
-   */
+  /** Synchronous if possible. Throws or rejects with ApiError 401 (token_PROBLEM), 403 or 429. */
   authenticate(request: AuthenticateRequest): Principal | Promise<Principal> {
     return this.#authentication.authenticate(request)
   }

@@ -23,10 +23,7 @@ export interface Damage {
 
 export interface LogContents {
   readonly records: readonly Buffer[]
-  /**
-   * Ranges before the last valid record. Bytes after the last valid record are not included: they are an interrupted
-   * write, which LevelDB ignores.
-   */
+  /** Ranges before the last valid record. Bytes after it are an interrupted write, which LevelDB ignores. */
   readonly damages: readonly Damage[]
 }
 

@@ -11,10 +11,7 @@ interface Lists {
   weight: number
 }
 
-/**
- * Caches recent reads, for a store of a single process. A read that began before a write ended must not be cached after
- * it; `generation` detects that.
- */
+/** Caches reads for a single process. `generation` detects reads that began before a write: these are not cached. */
 export class Reads {
   readonly #values: Recent<unknown>
   readonly #lists: Recent<Lists>

@@ -27,10 +27,7 @@ export interface ServiceState {
 const SECRET_BYTES = 32
 const CHECK = 'secret-check'
 
-/**
- * Opens the state, or creates it if there is none. Throws StoreError SLUICE_STORE_IN_USE if another process has it
- * open.
- */
+/** Opens the state, or creates it. Throws StoreError SLUICE_STORE_IN_USE if another process has it open. */
 export async function openState(
   dataDir: string,
   random: (bytes: number) => Buffer,

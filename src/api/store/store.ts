@@ -36,8 +36,7 @@ export interface Store {
    */
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
   /**
-   * Calls `changed` for every write of keys under `prefix`, which ends with a slash, before the write resolves or
-   * fails.
+   * Calls `changed` for every write of keys under `prefix` (with a final slash), before the write resolves or fails.
    */
   watch(prefix: string, changed: () => void): void
   /** Removes overwritten and deleted values from the disk, where they otherwise remain for a while. */

@@ -22,10 +22,7 @@ const LONGEST_MS = 30_000
 
 type Context = Omit<ComponentContext, 'metrics'>
 
-/**
- * Explains a processor by running it in its stage on a batch of one event, the first that it sees. When this resolves,
- * the names that it reads are known.
- */
+/** Explains a processor by running it on one event. When this resolves, the names that it reads are known. */
 export async function explainerOf(
   config: ComponentConfig<'processor'>,
   context: Context,

@@ -31,10 +31,7 @@ export interface SimulateOptions {
 
 /** Decisions are written in pieces of about this many characters. */
 const WRITE_LENGTH = 64 * 1024
-/**
- * Decisions are held back up to this many characters until an event has the time and the key. If none has, nothing is
- * written.
- */
+/** Characters of decisions held back until an event has the time and the key. If none has, nothing is written. */
 const HELD_LENGTH = 64 * 1024 * 1024
 
 /** The data that the summary and the report show. */

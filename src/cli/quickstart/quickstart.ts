@@ -15,10 +15,7 @@ import { LiveView } from './view.js'
 const SERVICE_PORT = 8080
 const VIEW_MS = 1000
 
-/**
- * Throttles simulated apps, and ships them with a log of this machine. Resolves with the exit code when the user ends
- * it.
- */
+/** Throttles simulated apps, and ships them with a log of this machine. Resolves with the exit code after Ctrl-C. */
 export async function quickstart(io: Io): Promise<number> {
   const folder = join(process.cwd(), FOLDER)
   makeFolderSync(folder, 0o700)

@@ -265,10 +265,7 @@ function environmentValues(node: ConfigNode): string[] {
   return children.flatMap(environmentValues)
 }
 
-/**
- * Whether the variable in `node` should be read as the number or boolean that it looks like, because the option
- * requires another type than text.
- */
+/** Whether to read the variable in `node` as the number or boolean it looks like, because the option requires that. */
 export function wantsPlain(issue: Issue, node: ScalarNode): boolean {
   if (node.environment?.plain === undefined || typeof node.value !== 'string') return false
   return issue.code === 'invalid_type' || issue.code === 'invalid_union' || issue.code === 'invalid_value'

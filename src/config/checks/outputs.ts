@@ -58,10 +58,7 @@ export function checkOutputs(
   }
 }
 
-/**
- * Destinations that write to the same file as an earlier one, including through links. For configurations whose files
- * are permitted.
- */
+/** Destinations that write to the same file as an earlier one, also by links. Requires that the files are permitted. */
 export function sharedOutputs(destinations: readonly ComponentConfig<'destination'>[]): Fault[] {
   const first = new Map<string, { readonly id: string; readonly path: string }>()
   return destinations.flatMap(({ id, definition, options }) => {

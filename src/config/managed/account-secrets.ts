@@ -51,10 +51,7 @@ export function literalSecrets(config: Document): SecretFault[] {
   return literalsIn(config).map(path => ({ path: path.join('.'), message: HOW }))
 }
 
-/**
- * Reports references with invalid names, and references at places where the value would be shown: in logs, metrics and
- * file names.
- */
+/** Reports references with invalid names, and those where the value would be shown: in logs, metrics and file names. */
 export function misplacedSecrets(config: Document): SecretFault[] {
   const held = new Set(holdersIn(config).map(({ path }) => path.join('.')))
   return textsIn(config, []).flatMap(({ path, value }) => {

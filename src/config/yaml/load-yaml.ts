@@ -43,10 +43,7 @@ export interface ReadYaml {
 
 type Parsed = ReturnType<typeof parseYaml>
 
-/**
- * Reads YAML 1.2 text into a tree. If its structure is wrong, returns the parts that are reliable. Adds all errors to
- * `problems`.
- */
+/** Reads YAML 1.2 text into a tree, or its reliable parts if its structure is wrong. Adds all errors to `problems`. */
 export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, problems: Problems): ReadYaml {
   const source = new SourceText(file, text.startsWith('\uFEFF') ? text.slice(1) : text)
   const shielded = shieldReferences(source.text)

@@ -62,10 +62,7 @@ export function keyFileWarnings({ key_file: file }: AuthOptions): OptionWarning[
   }
 }
 
-/**
- * Removes the line end that editors and `echo` append. A regular expression would take hours for a long text of line
- * ends.
- */
+/** Removes the line end that editors and `echo` append. A regular expression would take hours for many line ends. */
 export function trimKey(text: string): string {
   let end = text.length
   while (end > 0 && (text[end - 1] === '\n' || text[end - 1] === '\r')) end--

@@ -28,10 +28,7 @@ interface HttpDefinition<S extends z.ZodObject> extends Omit<Definition<'destina
   format(options: z.output<S>, context: ComponentContext): RequestFormat
 }
 
-/**
- * Declares a destination that sends over HTTP by its options and its request format. Everything else is implemented
- * here.
- */
+/** Declares a destination that sends over HTTP by its options and its request format. The rest is implemented here. */
 export function defineHttpDestination<S extends z.ZodObject & z.ZodType<ClientOptions>>({
   format,
   ...definition

@@ -70,10 +70,7 @@ export const clientOptions = {
 
 export type ClientOptions = z.output<z.ZodObject<typeof clientOptions>>
 
-/**
- * Rejects options that set the same header twice. `others`: headers set by further options, in lower case, with the
- * names of the options.
- */
+/** Rejects options that set the same header twice. `others`: further headers in lower case, with their options. */
 export function checkHeaders(
   { headers, auth }: Pick<ClientOptions, 'headers' | 'auth'>,
   context: z.RefinementCtx,

@@ -28,10 +28,7 @@ export interface RequestFormat {
   countable?(request: readonly EventBatch[]): number
 }
 
-/**
- * A list in a JSON object that distinguishes events. With a 2xx, everything that is not listed was accepted; with a
- * 4xx, nothing was.
- */
+/** A JSON list that distinguishes events. Events that are not listed were accepted with a 2xx, and not with a 4xx. */
 export interface AnswerList {
   readonly name: string
   /**

@@ -22,10 +22,7 @@ const METHODS = 'POST, PUT, HEAD'
 
 const mediaType = (header = '') => header.split(';')[0]!.trim().toLowerCase()
 
-/**
- * Checks everything that is known before the body arrives. Throws a Refusal. Lines of text for `decode` may also have
- * the media type of its format.
- */
+/** Checks what is known before the body arrives; throws a Refusal. Text lines may also have the type of `decode`. */
 export function checkRequest(
   request: IncomingMessage,
   path: string,

@@ -6,10 +6,7 @@ import { linesOfJson } from './json-body.js'
 export const PORTION_BYTES = 256 * 1024
 const LF = 0x0a
 
-/**
- * Splits a body into lines, in frames of limited size. The last line ends with the body. The buffer must have room for
- * one byte after `size`; it is modified.
- */
+/** Splits a body into lines, in frames of limited size. Needs room for one byte after `size`; modifies the body. */
 export function* framesOf(
   bytes: Buffer,
   size: number,

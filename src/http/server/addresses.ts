@@ -56,10 +56,7 @@ export interface ConnectionOptions {
 /** How long a client may keep its side of a connection open after the last response. */
 const CLOSE_MS = 2000
 
-/**
- * Applies the limits of a server's connections. `http` is missing for a server without requests, whose idle connections
- * may still be needed.
- */
+/** Limits the connections of a server. `http` is missing for a server without requests, which may need idle ones. */
 export function boundConnections(
   options: ConnectionOptions,
   events: ConnectionEvents,

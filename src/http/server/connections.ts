@@ -95,10 +95,7 @@ export class Connections {
   readonly #all = new Pool()
   readonly #networks = new Map<string, Pool>()
   readonly #bySocket = new Map<Socket, Connection>()
-  /**
-   * Connections in the TLS handshake, by both endpoints: the two socket objects of a connection do not refer to each
-   * other.
-   */
+  /** Connections in the TLS handshake by both endpoints: their two socket objects do not refer to each other. */
   readonly #handshaking = new Map<string, Connection>()
   readonly #maxInProcess: number
   #stopSweeping: (() => void) | undefined

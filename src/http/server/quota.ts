@@ -9,10 +9,7 @@ export interface Asking {
 
 /** Memory of a request in addition to its body. */
 const REQUEST_BYTES = 4096
-/**
- * A sender with several requests may hold at most this many times the memory that is left, which leaves some for
- * others.
- */
+/** A sender with several requests may hold at most this many times the memory that is left for others. */
 const TIMES_WHAT_IS_LEFT = 3
 
 interface Held {

@@ -18,10 +18,7 @@ export function headerText(text: string): string {
   return encoded
 }
 
-/**
- * Responds with 500 in place of a reply that cannot be written, or destroys the connection if a part of it was already
- * sent.
- */
+/** Responds with 500 in place of an unwritable reply, or destroys the connection if a part of it was already sent. */
 export function failReply(response: ServerResponse): void {
   if (response.writableEnded || response.destroyed) return
   try {

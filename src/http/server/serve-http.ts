@@ -38,10 +38,7 @@ export interface Serving {
   handle(request: IncomingMessage, response: ServerResponse): void
   /** Answers bytes that are not a valid request (see `endWith`). */
   refuse(socket: Socket, status: number, error: string): void
-  /**
-   * Handles an unanswered request whose body arrives too slowly (408) or is not valid HTTP. Returns false if `refuse`
-   * should answer instead.
-   */
+  /** Handles a body that arrives too slowly (408) or is not valid HTTP. Returns false if `refuse` should answer. */
   unfinished?(request: IncomingMessage, status: number): boolean
 }
 

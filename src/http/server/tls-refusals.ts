@@ -107,8 +107,7 @@ function ofVerification(code: string): string {
 }
 
 /**
- * The peer of a TLS connection that Node.js has already closed, from the underlying socket, which caches the address if
- * it was read before.
+ * The peer of a TLS connection that Node.js has closed: the underlying socket has the address if it was read before.
  */
 function peerBefore(socket: Socket): string | undefined {
   const { _parent: beneath } = socket as { readonly _parent?: Socket }

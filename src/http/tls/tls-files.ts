@@ -42,8 +42,7 @@ export interface TlsFilesContext {
 }
 
 /**
- * The files of TLS options: read at the start, and again when they are replaced. If a replacement is unusable, the last
- * good version stays in use.
+ * The files of TLS options, read again when they are replaced. An unusable replacement leaves the last good version.
  */
 export class TlsFiles {
   readonly #paths: TlsPaths

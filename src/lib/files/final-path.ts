@@ -5,10 +5,7 @@ import { readlinkSync, realpathSync, unlessSilent } from './remote/guarded-fs.js
 /** Limit of symbolic links in a path, as in the kernel. */
 const MOST_LINKS = 40
 
-/**
- * The path with all its symbolic links resolved, whether or not the file exists. Throws if a file system does not
- * respond.
- */
+/** The path with all symbolic links resolved; the file need not exist. Throws if a file system does not respond. */
 export function finalPath(path: string, links = MOST_LINKS): string {
   const whole = resolve(path)
   try {

@@ -33,10 +33,7 @@ export class HelperProcess {
     if (!this.#hasEnded) this.#child ??= this.#start()
   }
 
-  /**
-   * Runs a program. Resolves with the exit code of the program or of the shell; undefined if there is no helper
-   * process. Line ends in words become spaces.
-   */
+  /** Resolves with the exit code of the program or the shell; undefined without a helper. Line ends become spaces. */
   run(words: readonly string[]): Promise<number | undefined> {
     const stdin = this.#child?.stdin
     if (!stdin?.writable) return Promise.resolve(undefined)

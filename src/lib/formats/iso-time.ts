@@ -130,10 +130,7 @@ function daysIn(year: number, month: number): number {
   return month === 4 || month === 6 || month === 9 || month === 11 ? 30 : 31
 }
 
-/**
- * Days since the epoch in the Gregorian calendar. Years begin with March here, which makes the leap day the last day of
- * a year.
- */
+/** Days since the epoch. Years begin with March here, which makes the leap day the last day of a year. */
 function daysFromEpoch(year: number, month: number, day: number): number {
   const y = month > 2 ? year : year - 1
   const dayOfYear = Math.floor((153 * ((month + 9) % 12) + 2) / 5) + day - 1
@@ -160,10 +157,7 @@ function isDigit(): boolean {
   return at < end && bytes[at]! >= 0x30 && bytes[at]! <= 0x39
 }
 
-/**
- * Reads the digits of the fraction, down to microseconds: a double has no more precision for current dates. Returns
- * false if there are none.
- */
+/** Reads the digits of the fraction, down to microseconds, the precision of a double. False if there are none. */
 function fraction(): boolean {
   const first = at
   for (let unit = 100_000; isDigit(); at++, unit = (unit / 10) | 0) micros += (bytes[at]! - 0x30) * unit

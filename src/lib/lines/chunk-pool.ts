@@ -20,10 +20,7 @@ export function takeChunk(size: number): Buffer {
   return chunk
 }
 
-/**
- * Adds a holder of the chunk. Returns a function that releases it, to be called once; undefined if the chunk is not
- * reused.
- */
+/** Adds a holder of the chunk. Returns its release function, to be called once; undefined if it is not reused. */
 export function holdChunk(chunk: Buffer): (() => void) | undefined {
   const count = holders.get(chunk)
   if (count === undefined) return undefined

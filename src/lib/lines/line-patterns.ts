@@ -35,10 +35,7 @@ function matcher(pattern: Pattern): (bytes: Buffer, start: number, end: number) 
 /** `^`, then one mandatory character or character class, and no alternatives. */
 const ANCHORED = /^\^(\\[dDwWsStnr\][.^$*+?(){}|/\\-]|\[(?:[^\\[\]]|\\.)+\]|[^\\[\].^$*+?(){}|])(?![?*]|\{0)([^|]*)$/u
 
-/**
- * The bytes with which a matching line can begin, as a table; undefined if any byte can, or if it is not easy to find
- * out.
- */
+/** The bytes with which a matching line can begin, as a table; undefined if any byte can, or if it is unclear. */
 export function firstBytes(pattern: Pattern): Uint8Array | undefined {
   const atom = pattern.flags === 'u' ? ANCHORED.exec(pattern.source)?.[1] : undefined
   if (atom === undefined) return undefined

@@ -17,10 +17,7 @@ export interface Claimant {
 const FIRST_FD = 3
 /** Node.js reads the property whenever it accepts a connection. */
 type Pausing = Server & { pauseOnConnect: boolean }
-/**
- * How long connections are accepted for the next claimant: longer than a reload takes with any sensible
- * shutdown_timeout.
- */
+/** How long connections are accepted for the next claimant: longer than a reload takes with a sane shutdown_timeout. */
 const GRACE_MS = 15 * 60_000
 
 /** All sockets with the same name. */
@@ -124,10 +121,7 @@ export class InheritedSockets {
     }
   }
 
-  /**
-   * Passes the connections of a name to `claimant` until `release`. Rejects with a message for people if that is
-   * impossible.
-   */
+  /** Passes the connections of a name to `claimant` until `release`. Rejects with a message for people on failure. */
   async claim(name: string, claimant: Claimant): Promise<{ readonly address: string; release(): void }> {
     const inherited = this.#byName.get(name)
     if (!inherited) throw new Error(`systemd has handed over no socket named ${name}: ${this.#present()}`)

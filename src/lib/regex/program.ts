@@ -1,10 +1,7 @@
 import { type Atoms, NOTHING } from './atoms.js'
 import { type Edge, type Look, type Node, UnboundedPattern } from './syntax.js'
 
-/**
- * Whether an assertion holds between the symbols `before` and `after`, in text order. `looks` has one bit for each
- * look-around that was evaluated beforehand.
- */
+/** Whether an assertion holds between two symbols, in text order. `looks` has a bit for each evaluated look-around. */
 export type Check = (before: number, after: number, looks: number) => boolean
 
 export type Instruction =

@@ -70,10 +70,7 @@ export class Scanner {
 
   #states: State[] = []
   #numbers = new Map<string, number>()
-  /**
-   * By state and letter (a symbol and look-around bits): the next state, with a bit for a match as the lowest. 0 is
-   * unknown.
-   */
+  /** By state and letter (a symbol and look-around bits): the next state, and in the lowest bit a match. 0: unknown. */
   #table = new Int32Array(0)
   #letters = 0
   #cells = 0
@@ -165,10 +162,7 @@ export class Scanner {
     }
   }
 
-  /**
-   * Continues with `state` at position `p` without building. Marks matches if `bit` is given; otherwise stops at the
-   * first one.
-   */
+  /** Continues at position `p` without building. Marks matches if `bit` is given; otherwise stops at the first one. */
   #simulate(text: string, p: number, state: number, looks: Uint8Array | undefined, bit: number): boolean {
     const { instructions } = this.#states[state]!
     let { previous } = this.#states[state]!
@@ -249,10 +243,7 @@ export class Scanner {
     return next
   }
 
-  /**
-   * Follows all transitions that consume nothing, then those that consume `symbol`. Returns whether there is a match
-   * before it.
-   */
+  /** Follows transitions that consume nothing, then those on `symbol`. Returns whether there is a match before it. */
   #follow(from: Uint16Array, count: number, previous: number, symbol: number, looks: number): boolean {
     if (this.#round === LAST_ROUND) {
       this.#round = 0

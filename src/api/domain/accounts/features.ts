@@ -3,8 +3,7 @@ import { forbidden } from '../errors.js'
 import type { AccountRecord } from '../records.js'
 
 /**
- * Processors in beta. A manager of the account has to enable the feature before pipelines that use them can be
- * published.
+ * Processors in beta. A manager has to enable the feature in the account before pipelines with them can be published.
  */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },

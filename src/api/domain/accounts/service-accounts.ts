@@ -81,10 +81,7 @@ export class ServiceAccounts {
     return { record, key: made.key, changes: [{ key: keyOf(record), value: record }, ...made.changes] }
   }
 
-  /**
-   * Issues a new key, also if the old one was revoked. The old one ends immediately, or after the requested grace
-   * period.
-   */
+  /** Issues a new key, also if the old one was revoked. The old one ends immediately, or after the requested grace. */
   async rotate(principal: Principal, id: string, input: RotateInput): Promise<KeyedServiceAccountDocument> {
     const owner = ownerFor(principal)
     const context = this.#context

@@ -7,10 +7,7 @@ import { forbidden } from '../errors.js'
 import { at, type KeyRecord, type KeyRef } from '../records.js'
 import type { TokenType } from './principal.js'
 
-/**
- * Access keys. The key itself is returned once, to be shown; only its HMAC is stored. Keys that expire or have ended
- * are also indexed by that time.
- */
+/** Access keys. The key itself is returned once; only its HMAC is stored. Keys are also indexed by their end. */
 
 const RANDOM_BYTES = 20
 const PREFIXES: Readonly<Record<TokenType, string>> = {

@@ -13,10 +13,7 @@ export class PacedWork {
   readonly #waiting = new Map<string, (() => void)[]>()
   #working = false
 
-  /**
-   * Rejects with the errors of `work`, or with ApiError 429 if too much work of the account is waiting. Asynchronous
-   * parts of `work` are not paced.
-   */
+  /** Rejects with the errors of `work`, or with ApiError 429. Asynchronous parts of `work` are not paced. */
   do<T>(account: string, work: () => T | Promise<T>): Promise<T> {
     return new Promise<T>((resolve, reject) => {
       const run = () => {

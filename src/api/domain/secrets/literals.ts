@@ -18,10 +18,7 @@ export class Literals {
     this.#sealer = sealer
   }
 
-  /**
-   * Encrypts all literal keys in the record; returns the same object if there are none. `place` is its key in the
-   * store.
-   */
+  /** Encrypts all literal keys in the record; returns the same object if there are none. `place` is its store key. */
   seal<R extends Holder>(record: R, place: string): R {
     const { config, literals } = takeLiterals(record.config)
     const found = literals.filter(({ value }) => value !== HIDDEN)
@@ -30,10 +27,7 @@ export class Literals {
     return { ...record, config, literals: [...(record.literals ?? []), ...sealed] }
   }
 
-  /**
-   * The configuration with its literal keys. A key that cannot be decrypted stays hidden, so the configuration cannot
-   * run.
-   */
+  /** The configuration with its literal keys. A key that cannot be decrypted stays hidden; nothing can run with it. */
   open({ config, literals = [] }: Holder, place: string): Holder['config'] {
     const found = literals.flatMap(({ path, sealed }) => {
       const value = this.#sealer.open(sealed, placeOf(place, path))

@@ -77,10 +77,7 @@ export class Answers {
     return this.#error(this.#shown(answer, asked, said), found?.failure ?? failure, answer, found)
   }
 
-  /**
-   * The error for a request without events that must succeed before events are sent. Delivery pauses, whatever the
-   * status is.
-   */
+  /** The error for a request that must succeed before events are sent. Delivery pauses, whatever the status is. */
   async heldBy(answer: Answer, asked: Asked): Promise<DeliveryError> {
     const error = await this.refusal(answer, asked)
     if (error.failure === 'retry' || error.failure === 'hold') return error

@@ -1,10 +1,7 @@
 import type { Failure } from '../../../core/errors.js'
 import { failureOf } from './statuses.js'
 
-/**
- * Responses that distinguish events. A listed event is rejected for good, unless its own status means to retry or to
- * wait.
- */
+/** Responses that distinguish events. A listed event is rejected, unless its own status means to retry or to wait. */
 
 /** The results for the events of a request; those in neither list were accepted. */
 export interface Divided {

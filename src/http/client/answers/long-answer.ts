@@ -7,10 +7,7 @@ const CLOSE_BRACKET = 0x5d
 const COMMA = 0x2c
 const LETTER_U = 0x75
 
-/**
- * Limit of a string in an entry: of a longer one, such as a message that contains the event, only the beginning is
- * kept.
- */
+/** Of a longer string in an entry, such as a message that contains the event, only the beginning is kept. */
 const STRING_BYTES = 512
 /** A longer entry counts as unreadable. */
 const ENTRY_BYTES = 16 * 1024

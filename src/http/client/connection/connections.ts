@@ -25,10 +25,7 @@ export type ConnectionOptions = Pick<ClientOptions, 'tls' | 'connect_timeout'>
 /** The proxy for a URL; undefined if there is none. */
 export type FindProxy = (target: URL) => Promise<Via | undefined>
 
-/**
- * A pool with as many kept-alive connections as there are concurrent requests. Certificates are always verified,
- * whatever the environment says.
- */
+/** As many kept-alive connections as concurrent requests. Certificates are verified, whatever the environment says. */
 export class Connections {
   readonly #options: ConnectionOptions
   readonly #reach: Reach | undefined

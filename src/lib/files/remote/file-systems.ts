@@ -11,10 +11,7 @@ const PATIENCE_MS = 3000
 const FRESH_MS = 1000
 /** How long a call may wait for other calls to return. */
 const TURN_MS = 10_000
-/**
- * After a call that timed out, its file system counts as silent for at most this long, since it may respond again
- * before that call returns.
- */
+/** Longest time a file system counts as silent after a call timed out: it may respond before that call returns. */
 const STUCK_MS = 60_000
 /** How long the list of mounts and resolved links are cached. */
 const MOUNTS_MS = 1000

@@ -11,10 +11,7 @@ import { FsThread } from './fs-thread.js'
  * mount is silent, all calls throw it immediately.
  */
 
-/**
- * Time limit of a call to a remote file system. Each time a call exceeds it, the next limit is twice as long, up to the
- * maximum.
- */
+/** Time limit of a remote call. Each time a call exceeds it, the next limit is twice as long, up to the maximum. */
 const PATIENCE_MS = 1000
 const MOST_PATIENCE_MS = 5000
 /** Limit of threads with a call that does not return. */
@@ -112,10 +109,7 @@ class Guard {
   }
 }
 
-/**
- * Rethrows SilentFileSystem. For callers that interpret an error as a fact about the file, which a silent file system
- * is not.
- */
+/** Rethrows SilentFileSystem, for callers that interpret other errors as facts about the file. */
 export function unlessSilent(error: unknown): void {
   if (error instanceof SilentFileSystem) throw error
 }
@@ -179,10 +173,7 @@ export function readFileSync(path: string): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength)
 }
 
-/**
- * Closes a descriptor, which must not be used any more. If its file is remote, it is closed once its file system
- * responds.
- */
+/** Closes a descriptor, which must not be used any more. A remote file is closed once its file system responds. */
 export function closeSync(fd: number): void {
   const mount = guard.mountOf(fd)
   if (mount === undefined) fs.closeSync(fd)
