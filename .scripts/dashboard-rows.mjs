@@ -344,7 +344,7 @@ export const ROWS = {
         '{{instance}} {{kind}}',
       ],
     ]),
-    lines('Reloads', 'Times that the configuration was read again, by what came of it.', 'short', [
+    lines('Reloads', 'Reloads of the configuration by result.', 'short', [
       [
         `sum by (instance, result) (increase(sluice_config_reloads_total{${S}}[$__rate_interval]))`,
         '{{instance}} {{result}}',

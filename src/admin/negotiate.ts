@@ -1,8 +1,6 @@
 import type { Format } from '../engine/measure/metrics.js'
 
-/**
- * The format a scraper asks for in `Accept`: OpenMetrics only if it is named and preferred at least as much as text.
- */
+/** The format a scraper asks for in `Accept`: OpenMetrics only if it is named and at least as preferred as text. */
 export function formatFor(accept: string | undefined): Format {
   let open = 0
   let text = 0

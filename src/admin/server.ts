@@ -47,9 +47,7 @@ export interface AdminLimits {
 }
 const USUAL: AdminLimits = { max: 64, timeoutMs: 10_000 }
 
-/**
- * Serves GET /metrics, /healthz (the process is alive) and /readyz (every destination is ready). Close it with `close`.
- */
+/** Serves GET /metrics, /healthz (the process is alive) and /readyz (destinations are ready). Close it with `close`. */
 export async function serveAdmin(
   listen: ListenAddress,
   reports: Reports,

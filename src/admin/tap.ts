@@ -94,9 +94,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   response.flushHeaders()
 }
 
-/**
- * A condition on single events. Each event is copied into its own batch, so the pipeline's batches stay as they are.
- */
+/** A condition on single events. Each event is copied into its own batch, which leaves the pipeline's batches alone. */
 function conditionOn(text: string): (fields: object) => boolean {
   const wanted = new WantedNames()
   const test: EventTest = compileCondition(parseCondition(text), path => new FieldReader(path, wanted))

@@ -22,9 +22,7 @@ export interface OpenService {
 
 const MINUTE_MS = 60_000
 
-/**
- * Opens the store in `dataDir`, and the service. Throws StoreError SLUICE_STORE_IN_USE if another process has it open.
- */
+/** Opens the store in `dataDir` and the service. Throws StoreError SLUICE_STORE_IN_USE if another process has it. */
 export async function openService(options: OpenOptions): Promise<OpenService> {
   const { dataDir, limits, random, ...rest } = options
   const state = await openState(dataDir, random, options.log)

@@ -96,9 +96,7 @@ class GivenSource implements Source {
   }
 }
 
-/**
- * Runs one test on the components of `config`. Returns the events of each output that the test has an expectation for.
- */
+/** Runs one test on the components of `config`. Returns the events of each output with an expectation. */
 export async function runTest(
   config: Config,
   test: ConfigTest,

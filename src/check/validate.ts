@@ -58,9 +58,7 @@ export async function validate(
 const LOCAL_PART =
   'checked as the local part of a managed daemon (sluice run --pipeline), because it has a section "managed": whether its components fit together was not checked. Remove "managed" if the daemon runs with this file alone'
 
-/**
- * Checks the local part of a managed daemon together with the revision that the daemon ran last. Throws ConfigError.
- */
+/** Checks the local part of a managed daemon with the revision that the daemon ran last. Throws ConfigError. */
 async function checkLocalPart(
   path: string,
   config: Config,

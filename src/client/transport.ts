@@ -93,9 +93,7 @@ export class Transport {
     return new Transport({ ...this.#options, delegateAccountId })
   }
 
-  /**
-   * Resolves with a response whose status is below 400. Throws ServiceError, or UnreachableError without a response.
-   */
+  /** Resolves with a response whose status is below 400. Throws ServiceError, or UnreachableError if there is none. */
   async request(method: string, path: string, options: RequestOptions = {}): Promise<Answered> {
     const { retries = 2 } = this.#options
     const repeatable = options.repeatable ?? (method === 'GET' || method === 'HEAD')

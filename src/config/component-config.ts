@@ -207,9 +207,7 @@ function innerNames(schema: z.core.$ZodType | undefined): string[] {
   return [...new Set(shapes.flatMap(variant => Object.keys(shapeOf(variant) ?? {})))]
 }
 
-/**
- * Reads variables as the numbers and booleans they look like if the options require it. Returns whether it read any.
- */
+/** Reads variables as the numbers and booleans they look like if options require it. Returns whether it read any. */
 export function readPlain(issues: readonly z.core.$ZodIssue[], root: ConfigNode): boolean {
   let changed = false
   for (const issue of issues) {

@@ -176,9 +176,7 @@ export class ManagedPipeline {
     return undefined
   }
 
-  /**
-   * Whether it would repeat events that the cached revision has read, or leave its events behind; then that one runs.
-   */
+  /** Whether it would repeat events that the cached revision has read, or leave its events behind; then that runs. */
   async #isObjectedTo(config: Config, published: PublishedRevision, known?: PublishedRevision): Promise<boolean> {
     if (!known) return false
     try {

@@ -15,9 +15,7 @@ export class NearestName {
     this.#budget = budget
   }
 
-  /**
-   * The candidate with the fewest typing errors compared to `name`, or undefined if none is near. The first wins a tie.
-   */
+  /** The candidate with the fewest typing errors compared to `name`; the first of equals. Undefined if none is near. */
   find(name: string, candidates: Iterable<string>): string | undefined {
     if (name.length > MAX_LENGTH) return undefined
     const wanted = name.toLowerCase()

@@ -22,9 +22,7 @@ export const systemClock: TimerClock = {
 const LONGEST_MS = 2 ** 31 - 1
 const possible = (ms: number) => Math.min(ms, LONGEST_MS)
 
-/**
- * Resolves after `ms`, or immediately and without an error when `signal` aborts. `timer` may belong to another clock.
- */
+/** Resolves after `ms`, or at once and without an error when `signal` aborts. `timer` may belong to another clock. */
 export function sleep(ms: number, signal?: AbortSignal, timer = after): Promise<void> {
   return new Promise(resolve => {
     if (signal?.aborted) return resolve()

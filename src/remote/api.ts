@@ -22,9 +22,7 @@ export interface Connection {
   readonly json?: boolean
 }
 
-/**
- * Runs `call` with a client and prints its result as text or JSON. Resolves with exit code 1 if the service refuses.
- */
+/** Runs `call` with a client and prints its result as text or JSON. Resolves with 1 if the service refuses. */
 export async function withClient(
   connection: Connection,
   io: Io,

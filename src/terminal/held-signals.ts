@@ -29,9 +29,7 @@ export async function holdSignals(args: readonly string[], exit: (code: number) 
   await closeDebugger()
 }
 
-/**
- * Handles a signal from now on, and immediately if it has already arrived. The returned function removes the handler.
- */
+/** Handles a signal from now on, and at once if it has already arrived. The returned function removes the handler. */
 export function onHeldSignal(name: NodeJS.Signals, handler: (name: NodeJS.Signals) => void): () => void {
   process.on(name, handler)
   handlers.set(name, (handlers.get(name) ?? 0) + 1)

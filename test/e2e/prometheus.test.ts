@@ -266,7 +266,7 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   await reload(daemon, text => `${text}# another\n`, /configuration reloaded/)
   await prometheusSees(prometheus, queries.get('annotation')!)
   queries.delete('annotation')
-  await reload(daemon, text => `${text}nonsense: 1\n`, /was not taken/)
+  await reload(daemon, text => `${text}nonsense: 1\n`, /cannot apply the new/)
   const left = await withoutAnswer(prometheus, queries, 40_000)
   t.same([...left.keys()], [], 'queries without an answer')
 

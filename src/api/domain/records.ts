@@ -74,7 +74,7 @@ export interface KeyRecord {
   readonly expires_at: string | null
   readonly revoked_at: string | null
   /**
-   * For the first key of a user: the latest end of keys created with it, null for none. Other keys pass on their end.
+   * For the first key of a user: the latest end of keys created with it, null for none. Others pass on their own end.
    */
   readonly gives_until?: string | null
 }

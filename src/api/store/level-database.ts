@@ -126,9 +126,7 @@ export class LevelDatabase {
     }
   }
 
-  /**
-   * Only one write at a time. Resolves when it is synced. If it rejects, it is unknown whether the data is on the disk.
-   */
+  /** One write at a time. Resolves when it is synced; if it rejects, it is unknown whether the data is on the disk. */
   async write(operations: Operation[]): Promise<void> {
     try {
       await this.#requireInPlace()

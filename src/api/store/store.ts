@@ -35,9 +35,7 @@ export interface Store {
    * nothing, if something in `expected` has changed. After any other rejection it is unknown whether they were saved.
    */
   write(changes: readonly Change[], expected?: readonly Expected[]): Promise<void>
-  /**
-   * Calls `changed` for every write of keys under `prefix` (with a final slash), before the write resolves or fails.
-   */
+  /** Calls `changed` for every write of keys under `prefix` (with final slash), before the write resolves or fails. */
   watch(prefix: string, changed: () => void): void
   /** Removes overwritten and deleted values from the disk, where they otherwise remain for a while. */
   compact(): Promise<void>

@@ -39,9 +39,7 @@ const SHOWN_LENGTH = 100
 export const DEFAULT_BUCKET = 0
 const OTHERS = 1
 
-/**
- * Counts by key. Ids: 0 is the default bucket, 1 stands for all keys beyond the first 250,000, then follow the keys.
- */
+/** Counts by key. Ids: 0 is the default bucket, 1 all keys beyond the first 250,000, then follow the keys. */
 export class KeyTally {
   readonly #windowMs: number
   readonly #aligned: boolean

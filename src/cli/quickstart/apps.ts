@@ -1,9 +1,7 @@
 import { closeSync, openSync, renameSync, statSync, writeSync } from 'node:fs'
 import { systemClock } from '../../lib/time.js'
 
-/**
- * Generates the load of the quickstart: four apps write JSON lines to one file, and one of them goes wild now and then.
- */
+/** Generates the load of the quickstart: four apps write JSON lines to one file, and one goes wild now and then. */
 
 const TICK_MS = 100
 /** The file is rotated at this size, which protects the disk from a forgotten quickstart. */

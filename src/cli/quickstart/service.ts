@@ -62,9 +62,7 @@ export async function startOwnService(folder: string, port: number, env: NodeJS.
   }
 }
 
-/**
- * Starts a separate process that does not get the terminal's Ctrl-C: it is needed until the daemon has sent everything.
- */
+/** Starts a process that does not get the terminal's Ctrl-C: it is needed until the daemon has sent everything. */
 async function startServing(config: string, env: NodeJS.ProcessEnv): Promise<ChildProcess> {
   const main = fileURLToPath(new URL('../main.js', import.meta.url))
   const child = fork(main, ['serve', '--config', config], {

@@ -90,9 +90,7 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
   return connections
 }
 
-/**
- * Reports one cycle for each group of components in cycles, at the input that closes it. Returns whether there is one.
- */
+/** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether there is one. */
 function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()

@@ -34,9 +34,7 @@ export class Transport {
     exposeExpiries(metrics, () => this.#tls.expiries)
   }
 
-  /**
-   * Reads the certificates. If they are unusable, throws an error that pauses delivery until the files are replaced.
-   */
+  /** Reads the certificates. If they are unusable, throws an error that pauses delivery until they are replaced. */
   async open(): Promise<void> {
     if (this.#connections) return await this.#renew()
     this.#openProxy()

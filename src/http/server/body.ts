@@ -17,9 +17,7 @@ class Collected {
   readonly #firstBytes: number
   readonly #hold: (bytes: number) => void
 
-  /**
-   * `hold` is called with the amount of memory before it is allocated. `announced`: undefined if the length is unknown.
-   */
+  /** `hold` gets the amount of memory before it is allocated. `announced` is undefined if the length is unknown. */
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold

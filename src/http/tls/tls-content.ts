@@ -39,9 +39,7 @@ export interface TlsExpiry {
   readonly option: TlsOption
   readonly file: string
   readonly subject: string
-  /**
-   * When the first certificate of a chain expires, or the last one of several authorities; wall clock in milliseconds.
-   */
+  /** When the first certificate of a chain, or the last of several authorities, expires; wall clock in milliseconds. */
   readonly expiresAt: number
   /** Since when the certificates are valid; wall clock in milliseconds. */
   readonly validFrom: number

@@ -41,9 +41,7 @@ export interface TlsFilesContext {
   readonly failed: () => void
 }
 
-/**
- * The files of TLS options, read again when they are replaced. An unusable replacement leaves the last good version.
- */
+/** The files of TLS options, read again when they are replaced. An unusable replacement changes nothing. */
 export class TlsFiles {
   readonly #paths: TlsPaths
   readonly #context: TlsFilesContext

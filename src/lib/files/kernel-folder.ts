@@ -13,9 +13,7 @@ const KERNEL: Readonly<Record<number, string>> = {
   1935894131: 'securityfs',
 }
 
-/**
- * Explains why no file can be stored at `path`, if it is on such a file system. The nearest existing folder decides.
- */
+/** Explains why no file can be stored at `path`, if it is on such a file system. Checks the nearest existing folder. */
 export function kernelFolder(path: string): string | undefined {
   for (let at = finalPath(path); ; at = dirname(at)) {
     try {

@@ -162,9 +162,7 @@ function skipSpace(b: Uint8Array, p: number, end: number): number {
 /** For each open container below the outermost, 1 if it is an object. Kept between calls and grown on demand. */
 let nesting = new Uint8Array(64)
 
-/**
- * The end of the object or array that opens at `p`, or -1. Iterative: nesting costs one byte per level and no stack.
- */
+/** The end of the object or array that opens at `p`, or -1. Iterative: nesting costs one byte per level, no stack. */
 function containerEnd(b: Uint8Array, p: number, end: number): number {
   let inObject = b[p] === OPEN_OBJECT
   let depth = 0

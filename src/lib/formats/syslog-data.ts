@@ -40,9 +40,7 @@ function nameEnd(b: Uint8Array, p: number, end: number): number {
 const ELEMENT = /\[([^\x00-\x20=\]"]+)((?: [^\x00-\x20=\]"]+="(?:[^"\\]|\\[\s\S])*")*) ?\]/g
 const PARAMETER = / ([^\x00-\x20=\]"]+)="((?:[^"\\]|\\[\s\S])*)"/g
 
-/**
- * Parses structured data to parameters by element and name. A name that occurs several times has a list of its values.
- */
+/** Parses structured data to parameters by element and name. A repeated name has a list of its values. */
 export function structuredData(text: string): Record<string, Record<string, string | string[]>> {
   const elements = new Map<string, Map<string, string | string[]>>()
   for (const [, id, parameters] of text.matchAll(ELEMENT)) {

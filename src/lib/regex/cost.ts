@@ -134,7 +134,7 @@ class Cost {
   }
 
   /**
-   * Whether a match begins with a character that no repeat accepts: then repeats from different starts do not overlap.
+   * Whether a match begins with a character that no repeat accepts: repeats from different starts do not overlap then.
    */
   isSeparated(node: Node): boolean {
     const all = this.repeats.flatMap(atomsIn)

@@ -8,9 +8,7 @@ export type Node =
   | Edge
   | Look
 
-/**
- * `^`, `$` and `\b`; `atom` is the line terminator or the word character, undefined if only the ends of the text count.
- */
+/** `^`, `$` and `\b`; `atom` is the line terminator or word character, undefined if only the ends of the text count. */
 export interface Edge {
   readonly kind: 'start' | 'end' | 'boundary'
   readonly atom: number | undefined

@@ -69,9 +69,7 @@ export class Accounts {
     return show(await this.#current(principal))
   }
 
-  /**
-   * Enables or disables a beta feature. Throws 404 if the feature is unknown. Requires the personal key of a manager.
-   */
+  /** Enables or disables a beta feature. Throws 404 if it is unknown. Requires the personal key of a manager. */
   async setFeature(principal: Principal, feature: string, enabled: boolean): Promise<AccountDocument> {
     const { id } = requireAccount(principal)
     if (principal.role !== 'manager') {

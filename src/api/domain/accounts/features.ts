@@ -2,9 +2,7 @@ import type { ApiError } from '../errors.js'
 import { forbidden } from '../errors.js'
 import type { AccountRecord } from '../records.js'
 
-/**
- * Processors in beta. A manager has to enable the feature in the account before pipelines with them can be published.
- */
+/** Processors in beta. A manager has to enable the feature in the account before pipelines with them are published. */
 export const FEATURES: Readonly<Record<string, { readonly processor: string }>> = {
   throttle: { processor: 'throttle' },
 }

@@ -83,9 +83,7 @@ export class Fleet {
     return this.#show(record, enterpriseId, accountId)
   }
 
-  /**
-   * Throws if another daemon cannot be added. If the account is full, a daemon that is not known to be real is removed.
-   */
+  /** Throws if another daemon cannot be added. A full account loses a daemon that is not known to be real. */
   #admit({ subject, account }: Principal, known: KnownDaemons): void {
     const { clock, limits, log } = this.#context
     const rate = this.#registrations.take(subject.id)

@@ -8,9 +8,7 @@ interface Holder {
   readonly literals?: readonly SealedLiteral[]
 }
 
-/**
- * Literal keys in configurations that earlier versions saved. In the store they are encrypted like secrets of accounts.
- */
+/** Literal keys in configurations from earlier versions. In the store they are encrypted like secrets of accounts. */
 export class Literals {
   readonly #sealer: Sealer
 
