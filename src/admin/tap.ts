@@ -69,7 +69,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     response.writeHead(404).end(`${query.component} does not exist; ${known}\n`)
     return
   }
-  const tellMissed = () => {
+  const writeMissed = () => {
     if (missed === 0) return
     response.write(`# ${missed} more were not shown\n`)
     missed = 0
@@ -77,7 +77,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const stop = every(1000, () => {
     looks = LOOKED_AT_PER_SECOND
     // A client that is slow now gets the total later.
-    if (response.writableLength <= UNREAD_BYTES) tellMissed()
+    if (response.writableLength <= UNREAD_BYTES) writeMissed()
     // A reload may have replaced the pipeline, so the tap is attached to the current one.
     remove?.()
     remove = tappable.tap(query.component, seen)
@@ -86,7 +86,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   const end = () => {
     stop()
     remove?.()
-    if (response.writable) tellMissed()
+    if (response.writable) writeMissed()
     response.end()
   }
   onReplyOver(response, end)

@@ -42,7 +42,7 @@ export async function validate(
       const parts = config.isLocalPart
         ? await checkLocalPart(path, config, { env, components: known, onThisMachine: true }, warn)
         : amounts(config)
-      if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await tellOrphans(config, path, warn)
+      if (!config.isLocalPart && (!config.service || config.sources.length > 0)) await reportOrphans(config, path, warn)
       out.stdout.write(`${printableText(`${path}: ok (${parts})`)}\n`)
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error
@@ -77,14 +77,14 @@ async function checkLocalPart(
     return part
   }
   const whole = completed(path, cached, options)
-  await tellOrphans(whole, path, warn)
+  await reportOrphans(whole, path, warn)
   const { pipeline, revision, savedAt } = cached
   const saved = `revision ${revision} of pipeline ${pipeline}, saved ${new Date(savedAt).toISOString()}`
   return `${part}; with ${saved}: ${amounts(whole)}`
 }
 
 /** Reports data in data_dir that would belong to no component, if it is accessible. Throws ConfigError for repeats. */
-async function tellOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
+async function reportOrphans(config: Config, path: string, warn: (line: string) => void): Promise<void> {
   refuseRepeats(config)
   const taken = new Set(renamesOf(config).map(({ kind, from }) => `${kind} ${from}`))
   for (const orphan of await findOrphans(config, silentLog())) {

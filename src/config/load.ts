@@ -224,7 +224,7 @@ function assemble(
   const isPart = partial || isLocalPart
   if (known === 'ids' && !isPart) checkTopology(drafts, problems, new Problems(), explainer)
   if (known === 'all' && !isPart) {
-    if (!(serviceAlone && isServiceAlone(root))) tellEmptySections(root, drafts, problems, localPart)
+    if (!(serviceAlone && isServiceAlone(root))) reportEmptySections(root, drafts, problems, localPart)
     checkTopology(drafts, problems, warnings, explainer)
     checkFields(drafts, warnings, explainer)
     checkRenames(drafts, parsed?.discard_orphans ?? [], root, problems)
@@ -366,7 +366,7 @@ function addGiven(
 }
 
 /** `localPart`: whether a section `managed` would make it the local part of a managed daemon. */
-function tellEmptySections(
+function reportEmptySections(
   root: MapNode,
   drafts: ReadonlyMap<string, Draft>,
   problems: Problems,

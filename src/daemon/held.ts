@@ -16,7 +16,7 @@ const RETRY_MAX_MS = 10_000
 /** Stands in for the pipeline in inspections while none runs. */
 export const NOTHING = { tap: () => undefined, outputs: () => [], watchKeys: () => undefined }
 
-interface Around {
+interface Runtime {
   readonly config: Config
   readonly metrics: Metrics
   readonly connections: ConnectionEvents
@@ -29,17 +29,17 @@ interface Around {
  * Calls `build`. While it fails because a file in data_dir cannot be read, reports that (log, /readyz, status) and
  * retries. Resolves with undefined if a signal ends the wait.
  */
-export async function whenReadable<T>(build: () => Promise<T>, around: Around): Promise<T | undefined> {
+export async function whenReadable<T>(build: () => Promise<T>, runtime: Runtime): Promise<T | undefined> {
   try {
     return await build()
   } catch (error) {
     if (!(error instanceof StateUnreadable)) throw error
-    return await hold(build, error, around)
+    return await hold(build, error, runtime)
   }
 }
 
-async function hold<T>(build: () => Promise<T>, first: StateUnreadable, around: Around): Promise<T | undefined> {
-  const { config, metrics, connections, systemd, managed, log } = around
+async function hold<T>(build: () => Promise<T>, first: StateUnreadable, runtime: Runtime): Promise<T | undefined> {
+  const { config, metrics, connections, systemd, managed, log } = runtime
   let reason = ''
   const report = ({ code, file, message }: StateUnreadable) => {
     if (reason === message) return

@@ -2,7 +2,7 @@ import { digestOfFiles, stateOfFiles } from '../config/yaml/files.js'
 import { every } from '../lib/time.js'
 
 /** Polling interval. A changed file must also stay unchanged for this long before it is reported. */
-const LOOK_MS = 500
+const POLL_MS = 500
 
 /**
  * Polls the files of a configuration while enabled, and reports each change of content once. Polling, unlike watching,
@@ -28,7 +28,7 @@ export class ConfigWatch {
   set(watching: boolean): void {
     if (watching === (this.#stop !== undefined)) return
     this.#stop?.()
-    this.#stop = watching ? every(LOOK_MS, () => void this.look()) : undefined
+    this.#stop = watching ? every(POLL_MS, () => void this.poll()) : undefined
   }
 
   /** The files were read for another reason: their current content needs no report. */
@@ -37,7 +37,7 @@ export class ConfigWatch {
   }
 
   /** Checks the files once. */
-  async look(): Promise<void> {
+  async poll(): Promise<void> {
     if (this.#busy) return
     const state = stateOfFiles(this.#path)
     if (state !== this.#state) {

@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { DataDirError, type DataDirLock } from '../engine/state/data-dir.js'
 import { every } from '../lib/time.js'
 
-const LOOK_MS = 1000
+const POLL_MS = 1000
 
 /**
  * Notices when `data_dir` is removed or replaced while the daemon runs, and uses the folder that is there now or
@@ -11,7 +11,7 @@ const LOOK_MS = 1000
  */
 export function watchDataDir(lock: DataDirLock, dataDir: string, log: Logger, renewed: () => void): () => void {
   let logged = ''
-  return every(LOOK_MS, () => {
+  return every(POLL_MS, () => {
     try {
       if (!lock.renew()) return
       logged = ''

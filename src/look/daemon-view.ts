@@ -73,7 +73,7 @@ export async function aboutDaemon(socket: string): Promise<DaemonView['about']> 
 }
 
 /** Properties of the terminal. */
-export interface Look {
+export interface TerminalStyle {
   readonly width: number
   /** Undefined if stdout is not a terminal, or the terminal cannot overwrite text. */
   readonly height: number | undefined
@@ -81,7 +81,7 @@ export interface Look {
   readonly color: boolean
 }
 
-export function lookOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): Look {
+export function terminalOf({ stdout, env }: Pick<Io, 'stdout' | 'env'>): TerminalStyle {
   const isTerminal = Boolean(stdout.isTTY) && env.TERM !== 'dumb'
   return {
     width: stdout.columns || 80,

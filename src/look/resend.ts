@@ -75,7 +75,7 @@ export async function resend(options: ResendOptions, io: Io): Promise<number> {
   const send = async () => {
     for (const file of files) {
       if (!isToSend(file)) io.stderr.write(`${target.id}: nothing to send, there is no ${file}\n`)
-      else if (!stopped && !tell(await resendFile(file, context), file, target.id, io)) code = EXIT.failed
+      else if (!stopped && !reportResult(await resendFile(file, context), file, target.id, io)) code = EXIT.failed
     }
     return false
   }
@@ -137,7 +137,7 @@ async function survey(files: readonly string[], id: string, io: Io): Promise<num
 }
 
 /** Prints the result for a file; returns whether all of it was accepted. */
-function tell({ sent, refused, left }: Resent, file: string, id: string, io: Io): boolean {
+function reportResult({ sent, refused, left }: Resent, file: string, id: string, io: Io): boolean {
   const again = [...refused.values()].reduce((sum, n) => sum + n, 0)
   const parts = [`${sent} sent`]
   if (again > 0) parts.push(`${again} refused again${list(refused)}, and back in ${file}`)

@@ -6,7 +6,7 @@ import { wrap } from '../terminal/wrap.js'
 import { bottleneckLines, bottleneckOf } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, lookOf, short, tableWithStates, viewDaemon } from './daemon-view.js'
+import { type DaemonView, short, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
 import { type Trouble, troublesOf } from './troubles/daemon.js'
 import { pastOutages } from './troubles/destination.js'
 import { managedLine } from './troubles/managed.js'
@@ -29,12 +29,12 @@ export async function status(options: DaemonOptions & { json: boolean }, io: Io)
     )
     return troubles.length === 0 ? EXIT.done : EXIT.failed
   }
-  io.stdout.write(`${statusLines(view, lookOf(io)).join('\n')}\n`)
+  io.stdout.write(`${statusLines(view, terminalOf(io)).join('\n')}\n`)
   return troubles.length === 0 ? EXIT.done : EXIT.failed
 }
 
 /** The screen for people. */
-export function statusLines(view: DaemonView, { width, color }: ReturnType<typeof lookOf>): string[] {
+export function statusLines(view: DaemonView, { width, color }: ReturnType<typeof terminalOf>): string[] {
   const troubles = troublesOf(view)
   const notices = noticesOf(view)
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)

@@ -7,7 +7,7 @@ import { wrap } from '../terminal/wrap.js'
 import { bottleneckLines } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
-import { type DaemonView, lookOf, rateOf, short, table, tableWithStates, viewDaemon } from './daemon-view.js'
+import { type DaemonView, rateOf, short, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
 import { troublesOf } from './troubles/daemon.js'
 import { managedLine } from './troubles/managed.js'
@@ -30,7 +30,7 @@ export async function top(options: TopOptions, io: Io): Promise<number> {
   if (!(count >= 1)) throw new UsageError('--count is a whole number, at least 1', 'top')
   const socket = findSocket(options, io.env)
   const view = () => viewDaemon(socket, systemClock.now() / 1000)
-  const { width, height } = lookOf(io)
+  const { width, height } = terminalOf(io)
   const ended = new AbortController()
   const onSignal = () => ended.abort()
   process.once('SIGINT', onSignal)

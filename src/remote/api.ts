@@ -8,7 +8,7 @@ import { inspectTls } from '../http/tls/tls-content.js'
 import { NearestName } from '../lib/nearest.js'
 import { printable, printableJson, printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
-import { lookOf } from '../look/daemon-view.js'
+import { terminalOf } from '../look/daemon-view.js'
 import { type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { peopleText } from './api-text.js'
@@ -85,7 +85,7 @@ function trustedBy(file: string | undefined, url: string): typeof globalThis.fet
 
 /** Text for people on a terminal, unless JSON is asked for. */
 function resultText(value: unknown, { json }: Connection, io: Io): string {
-  return io.stdout.isTTY && !json ? peopleText(value, lookOf(io).width) : `${jsonText(value, io)}\n`
+  return io.stdout.isTTY && !json ? peopleText(value, terminalOf(io).width) : `${jsonText(value, io)}\n`
 }
 
 /** Reads all pages of a list. */

@@ -1,7 +1,7 @@
 import type { DaemonDocument } from '../api/domain/documents.js'
 import { everything } from '../client/client.js'
 import { printable } from '../lib/printable.js'
-import { lookOf, short, table } from '../look/daemon-view.js'
+import { short, table, terminalOf } from '../look/daemon-view.js'
 import type { Io } from '../terminal/command-line.js'
 import { wrap } from '../terminal/wrap.js'
 import { type Connection, withClient } from './api.js'
@@ -12,7 +12,7 @@ export function fleet(options: Connection & { json: boolean }, io: Io): Promise<
     const daemons: DaemonDocument[] = []
     for await (const daemon of everything(page => client.fleet(page))) daemons.push(daemon)
     if (options.json) return daemons
-    io.stdout.write(`${fleetText(daemons, lookOf(io).width)}\n`)
+    io.stdout.write(`${fleetText(daemons, terminalOf(io).width)}\n`)
     return undefined
   })
 }

@@ -4,7 +4,7 @@ import type { Supervisor } from '../engine/supervisor.js'
 import { deadline, every } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 
-const LOOK_MS = 50
+const POLL_MS = 50
 
 /**
  * When the reader of standard output has exited (`| head`), ends the run as a signal does, but waits only for the other
@@ -27,12 +27,12 @@ export function onStdoutGone(
     )
     const enough = new AbortController()
     const limit = deadline(timeoutMs, enough.signal)
-    const stopLooking = every(LOOK_MS, () => {
+    const stopPolling = every(POLL_MS, () => {
       if (othersStopped(pipeline)) enough.abort()
     })
     ending = {
       clear: () => {
-        stopLooking()
+        stopPolling()
         limit.clear()
       },
     }

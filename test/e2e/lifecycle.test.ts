@@ -211,7 +211,7 @@ destinations:
   const forced = await startDaemon(t, folder, config('1m'))
   await forced.scrapedUntil(scrape => scrape.sum('sluice_delivery_requests_in_flight') > 0)
   forced.child.kill('SIGTERM')
-  await forced.until(() => forced.stderr.includes('"ending'))
+  await forced.until(() => forced.stderr.includes('"stopping'))
   const began = performance.now()
   forced.child.kill('SIGTERM')
   t.equal(await forced.exit, 1)

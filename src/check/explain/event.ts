@@ -55,7 +55,7 @@ export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, want
   const frames = framesOf(options, made?.lines ?? bytes)
   const batch = firstOf(frames, { source: source.id, host, codec: options.decode, wanted })
   const unset = batch.isObject(0) ? undefined : SET_BY_SOURCE.get(source.definition.type)
-  return { batch, as: made?.of ?? readAs(batch), unset, more: behind(frames) }
+  return { batch, as: made?.of ?? readAs(batch), unset, more: eventsAfterFirst(frames) }
 }
 
 /** Whether the first line is an event in the format of `sluice tap`, from a source that does not read JSON. */
@@ -70,7 +70,7 @@ function readTapped(source: string, codec: Codec, frames: Frame[], wanted: Wante
   const { chunk, starts, ends } = frames[0]!
   const given = tappedFields(chunk.subarray(starts[0], ends[0]))
   if (!given) return undefined
-  const more = behind(frames)
+  const more = eventsAfterFirst(frames)
   if (codec.form === 'fields') {
     const hasMessage = typeof given.message === 'string' || !codec.eventFields?.names.includes('message')
     if (!hasMessage || !canHave(fieldsOfLines(codec, OF_ORIGIN), Object.keys(given))) return undefined
@@ -96,8 +96,8 @@ function tappedFields(json: Buffer): Record<string, unknown> | undefined {
   if (json[0] !== 0x7b) return undefined
   try {
     const fields = JSON.parse(json.toString()) as Record<string, unknown>
-    const tells = 'file' in fields || 'peer' in fields || ('host' in fields && 'timestamp' in fields)
-    return tells ? fields : undefined
+    const hasOrigin = 'file' in fields || 'peer' in fields || ('host' in fields && 'timestamp' in fields)
+    return hasOrigin ? fields : undefined
   } catch {
     return undefined
   }
@@ -118,7 +118,7 @@ function framesOf(options: SplitOptions, bytes: Buffer): Frame[] {
 }
 
 /** Number of events after the first. */
-function behind(frames: readonly Frame[]): number {
+function eventsAfterFirst(frames: readonly Frame[]): number {
   return frames.reduce((sum, { length }) => sum + length, -1)
 }
 

@@ -100,7 +100,7 @@ function chart({ replay }: Simulation): string {
   }
   for (const [i, { start, counts }] of bins.entries()) {
     if (sums[i] === 0) continue
-    const told = SERIES.map(({ outcome, name }) => `${number(counts[outcome]!)} ${name}`).join(', ')
+    const tooltip = SERIES.map(({ outcome, name }) => `${number(counts[outcome]!)} ${name}`).join(', ')
     let below = 0
     const bars = SERIES.map(({ outcome, name }) => {
       const value = counts[outcome]!
@@ -110,7 +110,7 @@ function chart({ replay }: Simulation): string {
       const place = `x="${round(LEFT + i * barWidth)}" y="${y(below)}" width="${round(barWidth * 0.9)}" height="${height}"`
       return `<rect class="${name}" ${place}/>`
     })
-    parts.push(`<g><title>${timeText(start)}: ${told}</title>${bars.join('')}</g>`)
+    parts.push(`<g><title>${timeText(start)}: ${tooltip}</title>${bars.join('')}</g>`)
   }
   parts.push(...timeAxis(bins[0]!.start, bins.length * binMs, plotWidth))
   const label = `Events over time, ${formatDuration(binMs)} to a bar: passed, discarded, excluded`

@@ -73,13 +73,13 @@ export class Explainer {
         const { known = [] } = issue as UnknownKeys
         for (const key of issue.keys) {
           const message = path.length === 0 && unknown ? unknown(key, known) : this.unknownOption(key, known)
-          this.#tellKey(subject, [...path, key], message)
+          this.#reportKey(subject, [...path, key], message)
         }
         return
       }
       if (issue.code === 'invalid_key') {
         const why = issue.issues[0]
-        this.#tellKey(subject, path, `is not a possible name here${why?.message ? `: ${why.message}` : ''}`)
+        this.#reportKey(subject, path, `is not a possible name here${why?.message ? `: ${why.message}` : ''}`)
         return
       }
       if (issue.code === 'invalid_union') {
@@ -90,7 +90,7 @@ export class Explainer {
           return
         }
       }
-      this.#tellValue(subject, path, issue)
+      this.#reportValue(subject, path, issue)
     }
     for (const issue of issues) report(issue, [])
   }
@@ -103,12 +103,12 @@ export class Explainer {
     return `unknown option; known are ${known.join(', ')}`
   }
 
-  #tellKey(subject: Subject, path: Path, message: string): void {
+  #reportKey(subject: Subject, path: Path, message: string): void {
     const { key, nearest } = locate(subject.node, path, subject.key)
     this.#problems.add(key ?? nearest, [...subject.path, ...path], message)
   }
 
-  #tellValue(subject: Subject, path: Path, issue: Issue): void {
+  #reportValue(subject: Subject, path: Path, issue: Issue): void {
     const located = locate(subject.node, path, subject.key)
     const { node } = located
     if (node?.kind === 'scalar' && node.broken) return
@@ -117,8 +117,8 @@ export class Explainer {
 
   #sentence(issue: Issue, node: ConfigNode | undefined): string {
     const must = issue.message || requirement(issue)
-    if (!node) return issue.code === 'custom' ? must : `is missing${behind(must)}`
-    if (node.kind === 'scalar' && node.value === null) return `has no value${behind(must)}`
+    if (!node) return issue.code === 'custom' ? must : `is missing${missingText(must)}`
+    if (node.kind === 'scalar' && node.value === null) return `has no value${missingText(must)}`
     const params = issue.code === 'custom' ? issue.params : undefined
     if (params?.constant === true) return params.show && node.kind === 'scalar' ? `${must}, not ${shown(node)}` : must
     if (issue.message && reveals(must, environmentValues(node)) && typeof params?.general === 'string')
@@ -139,7 +139,7 @@ export class Explainer {
 }
 
 /** The requirement, worded to follow the statement that the value is missing. */
-function behind(must: string): string {
+function missingText(must: string): string {
   return must.startsWith('must ') ? `; it ${must}` : `; ${must}`
 }
 

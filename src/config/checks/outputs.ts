@@ -42,7 +42,7 @@ export function checkOutputs(
       continue
     }
     for (const source of sourcesOf(output.draft, drafts)) {
-      tellReadAgain(output, source, onThisMachine, problems, warnings)
+      reportReadAgain(output, source, onThisMachine, problems, warnings)
     }
     const identity = mayTouch ? fileIdentity(output.path) : resolve(output.path)
     const other = first.get(identity)
@@ -95,7 +95,7 @@ function outputOf({ writes }: AnyDefinition, options: unknown): string | undefin
 }
 
 /** A source that reads its own events would never finish. */
-function tellReadAgain(
+function reportReadAgain(
   output: Output,
   { id, definition, config, entry }: Draft,
   onThisMachine: boolean,

@@ -49,8 +49,8 @@ export function checkTopology(
     }
     edges.set(draft, found)
   }
-  if (!tellCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
-  tellSecondReaders(drafts, problems)
+  if (!reportCycles(edges, problems)) checkCopies(connectionsOf(edges), problems)
+  reportSecondReaders(drafts, problems)
   for (const draft of drafts.values()) {
     if (unknown || draft.kind === 'destination' || read.has(draft.id)) continue
     const what = draft.kind === 'source' ? 'its events' : 'what it passes on'
@@ -91,7 +91,7 @@ function connectionsOf(edges: ReadonlyMap<Draft, readonly Edge[]>): Connections 
 }
 
 /** Reports one cycle per group of components in cycles, at the input that closes it. Returns whether there is one. */
-function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
+function reportCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Problems): boolean {
   const done = new Set<Draft>()
   const reported = new Set<Draft>()
   for (const start of edges.keys()) {
@@ -121,7 +121,7 @@ function tellCycles(edges: ReadonlyMap<Draft, readonly Edge[]>, problems: Proble
 }
 
 /** Two sources that read the same single stream would take each other's bytes. */
-function tellSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
+function reportSecondReaders(drafts: ReadonlyMap<string, Draft>, problems: Problems): void {
   const first = new Map<string, Draft>()
   for (const draft of drafts.values()) {
     const single = draft.definition?.single

@@ -55,14 +55,14 @@ export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, pro
   }
   const reader = new TreeReader(source, env, problems, shielded !== undefined, isSound(document))
   if (isSound(document)) {
-    tellErrors(document, source, problems)
+    reportErrors(document, source, problems)
     const contents = document.contents as ParsedNode | null
     const isEmpty = !contents || (isScalar(contents) && contents.value === null)
     return { root: isEmpty ? undefined : reader.read(contents, [], 0), sound: true, named: true }
   }
   const parts = soundParts(whole)
   if (!parts) {
-    tellErrors(document, source, problems, whole)
+    reportErrors(document, source, problems, whole)
     return { root: undefined, sound: false, named: false }
   }
   const entries = new Map<string, Entry>()
@@ -71,7 +71,7 @@ export function readYaml(text: string, file: string, env: NodeJS.ProcessEnv, pro
     const key: Place = { source, offset: part.offset }
     let read: ConfigNode | undefined
     if (isSound(document)) {
-      tellErrors(document, source, problems)
+      reportErrors(document, source, problems)
       read = reader.read(document.contents as ParsedNode | null, [], 0)
     } else {
       const { offset, message } = structuralError(document, part.text)
@@ -139,7 +139,7 @@ function putPart(
 }
 
 /** Reports the errors of a document. `text` is given if its structure is wrong. */
-function tellErrors(document: Parsed, source: SourceText, problems: Problems, text?: string): void {
+function reportErrors(document: Parsed, source: SourceText, problems: Problems, text?: string): void {
   if (text !== undefined) {
     const { offset, message } = structuralError(document, text)
     problems.add({ source, offset: Math.min(offset, source.text.length) }, [], message)

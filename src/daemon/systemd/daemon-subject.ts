@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { ProgressWatch } from '../../engine/measure/progress.js'
 import type { Supervisor } from '../../engine/supervisor.js'
 import { daemonState, type ServiceState } from './service-state.js'
-import { LOOKS, type Subject } from './systemd.js'
+import { CHECKS, type Subject } from './systemd.js'
 
 export type Watched = Pick<Supervisor, 'states' | 'failures' | 'watched'>
 
@@ -12,7 +12,7 @@ export class DaemonSubject implements Subject {
   refused: string | undefined
   readonly #pipeline: Watched
   readonly #log: Logger
-  readonly #progress = new ProgressWatch(LOOKS)
+  readonly #progress = new ProgressWatch(CHECKS)
   #stuck: readonly string[] = []
 
   constructor(pipeline: Watched, log: Logger) {

@@ -10,14 +10,14 @@ export interface Subject {
   goesOn?(): boolean | Promise<boolean>
 }
 
-const LOOK_MS = 1000
+const CHECK_MS = 1000
 /** During startup, which other units wait for. */
-const FIRST_LOOKS_MS = 50
+const FIRST_CHECKS_MS = 50
 /** Startup extends its own time limit by this much, every EXTEND_EVERY checks, for as long as it takes. */
 const EXTEND_MS = 30_000
 const EXTEND_EVERY = 200
 /** Checks per watchdog interval. Every second one sends a watchdog ping. */
-export const LOOKS = 4
+export const CHECKS = 4
 
 export interface SystemdParts {
   readonly log: Logger
@@ -41,7 +41,7 @@ export class Systemd {
   #isReady = false
   #reloads = 0
   #looks = 0
-  #lookedAt = 0
+  #checks = 0
   #isEnding = false
   #answers = true
 
@@ -65,11 +65,11 @@ export class Systemd {
   follow(subject: Subject): void {
     if (!this.#notifier) return
     this.#subject = subject
-    this.#look()
+    this.#check()
     if (this.#stops.length > 0) return
-    this.#stops.push(this.#every(LOOK_MS, () => this.#look()))
+    this.#stops.push(this.#every(CHECK_MS, () => this.#check()))
     if (this.#watchdogMs !== undefined)
-      this.#stops.push(this.#every(this.#watchdogMs / LOOKS, () => void this.#watch(this.#notifier!)))
+      this.#stops.push(this.#every(this.#watchdogMs / CHECKS, () => void this.#watch(this.#notifier!)))
   }
 
   /** Runs `work` as a reload of the service. */
@@ -83,7 +83,7 @@ export class Systemd {
       return await work()
     } finally {
       this.#reloads--
-      this.#look(true)
+      this.#check(true)
     }
   }
 
@@ -103,7 +103,7 @@ export class Systemd {
   }
 
   /** `soon`: skips states that may last only a moment. */
-  #look(soon = false): void {
+  #check(soon = false): void {
     if (!this.#notifier || !this.#subject || this.#isEnding || this.#reloads > 0) return
     const { ready, status } = this.#subject.state()
     if (status !== this.#status && (ready || !soon)) {
@@ -118,12 +118,12 @@ export class Systemd {
       this.#notifier.ready()
       return
     }
-    this.#stopFirst ??= this.#every(FIRST_LOOKS_MS, () => this.#look(true))
+    this.#stopFirst ??= this.#every(FIRST_CHECKS_MS, () => this.#check(true))
     if (this.#looks++ % EXTEND_EVERY === 0) this.#notifier.say({ EXTEND_TIMEOUT_USEC: String(EXTEND_MS * 1000) })
   }
 
   async #watch(notifier: Notifier): Promise<void> {
-    const feeds = this.#lookedAt++ % (LOOKS / 2) === 0
+    const feeds = this.#checks++ % (CHECKS / 2) === 0
     // One check at a time: if one never ends, the watchdog gets no more pings.
     if (!this.#answers) return
     this.#answers = false

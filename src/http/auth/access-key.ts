@@ -26,8 +26,8 @@ export class AccessKey {
   readonly #reach: Reach | undefined
   #key: string | undefined
   #version: Version | undefined
-  #toldUnusable = false
-  #toldReadable = false
+  #loggedUnusable = false
+  #loggedReadable = false
 
   /** `reach`: the limits of the component that the options belong to. */
   constructor(auth: AuthOptions, log: Logger, reach?: Reach) {
@@ -56,14 +56,14 @@ export class AccessKey {
     try {
       if (this.#key === undefined || !sameVersion(this.#version, await fileSystems.runInTime(path, () => stat(path))))
         await this.#read(path)
-      this.#toldUnusable = false
+      this.#loggedUnusable = false
     } catch (error) {
       if (error instanceof OutOfReach) throw denied(error)
       const text = unusable(path, error)
       if (this.#key === undefined) throw held(text, error)
-      if (!this.#toldUnusable)
+      if (!this.#loggedUnusable)
         this.#log.warn({ error: text }, 'cannot read the access key again; keeping the current one')
-      this.#toldUnusable = true
+      this.#loggedUnusable = true
     }
     return this.#key!
   }
@@ -92,8 +92,8 @@ export class AccessKey {
 
   async #read(path: string): Promise<void> {
     const { key, version, mode } = await readKey(path, this.#reach)
-    if (mode & 0o004 && !this.#toldReadable) {
-      this.#toldReadable = true
+    if (mode & 0o004 && !this.#loggedReadable) {
+      this.#loggedReadable = true
       this.#log.warn({ file: path }, 'the access key file is readable by everyone; run chmod 600 on it')
     }
     if (this.#key !== undefined && key !== this.#key) this.#log.info({ file: path }, 'read a new access key')

@@ -9,9 +9,9 @@ import { ProxySettings, type Via, variableFor } from './connection/proxy.js'
 import type { ClientOptions } from './options.js'
 
 /** Polling interval for replaced files while there are requests. */
-const LOOK_MS = 1000
+const POLL_MS = 1000
 /** Polling interval for replaced files while there are none. */
-const IDLE_LOOK_MS = 60_000
+const IDLE_POLL_MS = 60_000
 
 /** The connections of a destination and their certificates. */
 export class Transport {
@@ -22,8 +22,8 @@ export class Transport {
   #connections: Connections | undefined
   /** The connections of the predecessor with the same options. */
   #inherited: Connections | undefined
-  #lookedAt = Number.NEGATIVE_INFINITY
-  #stopLooking: (() => void) | undefined
+  #polledAt = Number.NEGATIVE_INFINITY
+  #stopPolling: (() => void) | undefined
 
   constructor(options: ClientOptions, context: DestinationContext) {
     const { log, clock, metrics, reach } = context
@@ -48,7 +48,7 @@ export class Transport {
     this.#connections.findProxy = this.#proxy && (target => this.#proxy!.viaFor(target))
     this.#connections.renew(content)
     this.#inherited = undefined
-    if (hasTlsFiles(this.#options)) this.#stopLooking = every(IDLE_LOOK_MS, () => void this.#renew())
+    if (hasTlsFiles(this.#options)) this.#stopPolling = every(IDLE_POLL_MS, () => void this.#renew())
   }
 
   /** Makes one attempt. Throws the reason of the signal, or a DeliveryError if there was no response. */
@@ -58,7 +58,7 @@ export class Transport {
     signal: AbortSignal,
   ): Promise<Dispatcher.ResponseData> {
     const place = `${request.method} ${withoutQuery(url)}`
-    if (hasTlsFiles(this.#options) && this.#context.clock.now() - this.#lookedAt >= LOOK_MS) await this.#renew()
+    if (hasTlsFiles(this.#options) && this.#context.clock.now() - this.#polledAt >= POLL_MS) await this.#renew()
     signal.throwIfAborted()
     const target = new URL(url)
     const via = target.protocol === 'http:' ? await this.#proxy?.viaFor(target) : undefined
@@ -130,7 +130,7 @@ export class Transport {
   }
 
   #release(): Connections | undefined {
-    this.#stopLooking?.()
+    this.#stopPolling?.()
     const connections = this.#connections ?? this.#inherited
     this.#connections = undefined
     this.#inherited = undefined
@@ -138,7 +138,7 @@ export class Transport {
   }
 
   async #renew(): Promise<void> {
-    this.#lookedAt = this.#context.clock.now()
+    this.#polledAt = this.#context.clock.now()
     const content = await this.#tls.renewed()
     if (content) this.#connections?.renew(content)
   }

@@ -62,7 +62,7 @@ export class TlsFiles {
 
   /** Throws TlsFilesError if a file is unusable. */
   async load(): Promise<TlsContent> {
-    this.#version = await this.#look()
+    this.#version = await this.#currentVersion()
     const { clock, reach } = this.#context
     const { content, problems } = await readTls(this.#paths, clock.wall(), reach)
     if (!content) throw new TlsFilesError(problems.filter(({ kind }) => kind !== 'warning'))
@@ -103,14 +103,14 @@ export class TlsFiles {
 
   /** Whether the files changed since they were read. */
   async replaced(): Promise<boolean> {
-    return (await this.#look()) !== this.#version
+    return (await this.#currentVersion()) !== this.#version
   }
 
   #names(): string[] {
     return TLS_OPTIONS.flatMap(option => this.#paths[option] ?? [])
   }
 
-  async #look(): Promise<string> {
+  async #currentVersion(): Promise<string> {
     const versions = await Promise.all(
       this.#names().map(async file => {
         const { ino, size, mtimeMs, ctimeMs } = await fileSystems

@@ -49,14 +49,14 @@ export class HelperProcess {
     child.once('error', () => this.#end())
     child.once('exit', () => this.#end())
     child.stdin.on('error', () => {})
-    child.stdout.on('data', data => this.#hear(String(data)))
+    child.stdout.on('data', data => this.#onOutput(String(data)))
     // It ends with its input and must not keep this process alive.
     child.unref()
     for (const stream of [child.stdin, child.stdout]) (stream as { unref?(): void }).unref?.()
     return child
   }
 
-  #hear(text: string): void {
+  #onOutput(text: string): void {
     const lines = (this.#text + text).split('\n')
     this.#text = lines.pop()!
     for (const line of lines) {

@@ -23,18 +23,18 @@ export function managedLine({ managed, wall }: View): string | undefined {
 export function managedTroublesOf({ managed }: View): Trouble[] {
   if (!managed) return []
   const { service, revision, refused, refusal, unreachable_seconds = 0, unreachable, report_problem } = managed
-  const goesOn = revision === undefined ? 'Nothing runs until then.' : `Revision ${revision} keeps running.`
+  const current = revision === undefined ? 'Nothing runs until then.' : `Revision ${revision} keeps running.`
   const troubles: Trouble[] = []
   if (refused !== undefined && revision !== undefined) {
-    const todo = `${goesOn} Correct the pipeline, or the local configuration and reload the daemon.`
+    const todo = `${current} Correct the pipeline, or the local configuration and reload the daemon.`
     troubles.push({ what: `revision ${refused} of the pipeline cannot run here: ${refusal}`, todo })
   }
   if (unreachable_seconds >= AWAY_S) {
     const what = `the service ${service} has not answered for ${ago(unreachable_seconds)}: ${unreachable}`
-    troubles.push({ what, todo: `${goesOn} Check the network, the address of the pipeline and the access key.` })
+    troubles.push({ what, todo: `${current} Check the network, the address of the pipeline and the access key.` })
   } else if (report_problem !== undefined && unreachable === undefined) {
     const what = `the service does not accept the reports of this daemon: ${report_problem}`
-    troubles.push({ what, todo: `${goesOn} \`sluice fleet\` shows old data, or nothing.` })
+    troubles.push({ what, todo: `${current} \`sluice fleet\` shows old data, or nothing.` })
   }
   return troubles
 }

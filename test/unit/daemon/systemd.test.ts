@@ -3,7 +3,7 @@ import t from 'tap'
 import { DaemonSubject } from '../../../src/daemon/systemd/daemon-subject.js'
 import { type Notice, Notifier } from '../../../src/daemon/systemd/notifier.js'
 import { daemonState } from '../../../src/daemon/systemd/service-state.js'
-import { LOOKS, type Subject, Systemd } from '../../../src/daemon/systemd/systemd.js'
+import { CHECKS, type Subject, Systemd } from '../../../src/daemon/systemd/systemd.js'
 import type { Watched } from '../../../src/engine/measure/progress.js'
 
 const silent = pino({ level: 'silent' })
@@ -159,11 +159,11 @@ t.test('ready, reloading, ending', async t => {
   await timers.ring(1000)
   t.same(sent, [], 'nothing new')
 
-  for (let looks = 0; looks < 2 * LOOKS; looks++) {
+  for (let looks = 0; looks < 2 * CHECKS; looks++) {
     await timers.ring(2000)
     await settle()
   }
-  t.ok(sent.length === LOOKS && sent.every(({ WATCHDOG }) => WATCHDOG === '1'), 'fed twice in an interval')
+  t.ok(sent.length === CHECKS && sent.every(({ WATCHDOG }) => WATCHDOG === '1'), 'fed twice in an interval')
   sent.length = 0
   await timers.ring(2000)
   await settle(new Error('systemd-notify: SIGTERM'))
@@ -173,7 +173,7 @@ t.test('ready, reloading, ending', async t => {
   await settle()
   subject.fine = false
   sent.length = 0
-  for (let looks = 0; looks < 2 * LOOKS; looks++) await timers.ring(2000)
+  for (let looks = 0; looks < 2 * CHECKS; looks++) await timers.ring(2000)
   t.same(sent, [], 'not fed')
   subject.fine = true
 
@@ -237,19 +237,19 @@ t.test('who is stuck', async t => {
     a.count++
     t.ok(subject.goesOn(), 'it moves')
   }
-  t.same(looks(LOOKS + 1), [...Array(LOOKS - 1).fill(true), false, false], 'a whole interval without a move')
+  t.same(looks(CHECKS + 1), [...Array(CHECKS - 1).fill(true), false, false], 'a whole interval without a move')
   t.match(subject.state().status, /^a is stuck/)
   t.equal(logged.match(/SLUICE_STUCK/g)?.length, 1, 'told once')
   a.count++
   t.ok(subject.goesOn(), 'it moves again')
   t.notMatch(subject.state().status, 'stuck')
-  looks(LOOKS - 1)
+  looks(CHECKS - 1)
   a.owing = false
   t.ok(looks(1)[0])
   a.owing = true
-  t.ok(looks(LOOKS).every(Boolean), 'what had nothing to do begins anew')
+  t.ok(looks(CHECKS).every(Boolean), 'what had nothing to do begins anew')
   b.owing = true
-  looks(2 * LOOKS)
+  looks(2 * CHECKS)
   t.match(subject.state().status, 'a is stuck: systemd will restart the daemon; b is stuck')
   pipeline.watched = [{ id: 'a', owes: () => true, moved: () => a.count }]
   t.ok(subject.goesOn(), 'what took its place is another one')

@@ -28,7 +28,7 @@ function watched(t: Test, path: string) {
     /** Looks until nothing more can come of it. */
     async looks() {
       const before = told
-      for (let i = 0; i < 4; i++) await watch.look()
+      for (let i = 0; i < 4; i++) await watch.poll()
       return told - before
     },
   }
@@ -52,9 +52,9 @@ t.test('a file', async t => {
   t.equal(await looks(), 1, 'there again')
 
   writeFileSync(path, text('d'))
-  await watch.look()
+  await watch.poll()
   writeFileSync(path, `${text('d')}# still being written\n`)
-  await watch.look()
+  await watch.poll()
   writeFileSync(path, `${text('d')}# done\n`)
   t.equal(await looks(), 1, 'not before it keeps still')
   writeFileSync(path, text('e'))
@@ -64,8 +64,8 @@ t.test('a file', async t => {
   let release = () => {}
   hold(new Promise(resolve => (release = resolve)))
   writeFileSync(path, text('f'))
-  await watch.look()
-  const taken = watch.look()
+  await watch.poll()
+  const taken = watch.poll()
   writeFileSync(path, text('g'))
   t.equal(await looks(), 0, 'while the change before it is taken up')
   release()

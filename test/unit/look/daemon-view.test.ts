@@ -1,6 +1,6 @@
 import t from 'tap'
 import { printable } from '../../../src/lib/printable.js'
-import { type DaemonView, lookOf, rateOf, short, stateOf } from '../../../src/look/daemon-view.js'
+import { type DaemonView, rateOf, short, stateOf, terminalOf } from '../../../src/look/daemon-view.js'
 import { liveBetween } from '../../../src/look/graph-live.js'
 import { Scrape } from '../../../src/look/scrape.js'
 import { statusLines } from '../../../src/look/status.js'
@@ -122,7 +122,7 @@ t.test('how far the journal is behind', async t => {
 })
 
 t.test('what a terminal is told', async t => {
-  const look = (stdout: object, env: object = {}) => lookOf({ stdout, env } as Parameters<typeof lookOf>[0])
+  const look = (stdout: object, env: object = {}) => terminalOf({ stdout, env } as Parameters<typeof terminalOf>[0])
   const terminal = { isTTY: true, columns: 100, rows: 30 }
   t.same(look(terminal), { width: 100, height: 30, color: true })
   t.same(look(terminal, { NO_COLOR: '1' }), { width: 100, height: 30, color: false })
