@@ -121,7 +121,7 @@ destinations:
   waiting.child.stdin!.write('{"n":2}\n')
   await waiting.scrapedUntil(scrape => scrape.events('up').inFlight === 1)
   waiting.child.kill('SIGTERM')
-  await waiting.until(() => waiting.stderr.includes('ending'))
+  await waiting.until(() => waiting.stderr.includes('stopping'))
   writeFileSync(join(folder, 'key'), 'right\n')
   t.match(await waiting.ended(t), { undelivered: 0 })
   t.equal(receiver.lines().length, 4)
