@@ -66,7 +66,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
   if (!remove) {
     const ids = tappable.outputs()
     const known = ids.length > 0 ? `there are ${ids.join(', ')}` : 'no pipeline runs now, see: sluice status'
-    response.writeHead(404).end(`${query.component} does not exist; ${known}\n`)
+    response.writeHead(404).end(`there is no ${query.component}; ${known}\n`)
     return
   }
   const writeMissed = () => {
