@@ -78,6 +78,8 @@ export class SourceOutput implements Output {
   #replaced = false
   /** Whether events were given back to the source during the current replacement. */
   gaveBack = false
+  /** Whether it was closed while nothing was attached to it. */
+  #isOver = false
 
   constructor(fanOut: FanOut, counters: ComponentCounters, maxBytes: number, keeps = false) {
     this.#fanOut = fanOut
@@ -142,6 +144,10 @@ export class SourceOutput implements Output {
     while (this.#gate) await this.#gate.promise
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
+    if (this.#isOver) {
+      open.settle('errored')
+      return
+    }
     // The batch was created before the replacement, when processors may have read other fields.
     if (this.#moved) batch = new EventBatch(frameOf(batch), batch.origin, batch.receivedAt, batch.ack)
     const { length, bytes } = batch
@@ -227,6 +233,8 @@ export class SourceOutput implements Output {
     this.#held = Number.NEGATIVE_INFINITY
     for (const go of waiting) go()
     const gate = this.#gate
+    // The components behind it have ended, and no others have been attached.
+    this.#isOver = gate !== undefined
     this.#gate = undefined
     gate?.open()
   }

@@ -170,3 +170,14 @@ t.test('what waits to be sent does not overtake events that were given back', as
   await new Promise(resolve => setImmediate(resolve))
   t.same(later, [], 'both are read again')
 })
+
+t.test('what waits to be sent while components are replaced is given back when the run ends', async t => {
+  const { taken, output, send } = setUp(1_000_000)
+  output.hold()
+  const done = await send('first\n')
+  output.close()
+  await new Promise(resolve => setImmediate(resolve))
+  t.same(taken, [], 'the components behind it have ended')
+  t.ok(done())
+  t.equal(output.unsettled, 0)
+})
