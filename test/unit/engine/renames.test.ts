@@ -127,7 +127,7 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
   t.equal(code, 78)
   t.match(
     said,
-    /checked\.yaml:5:12: sources\.logs: would read .*a\.log from the beginning: the source app, which has read this/,
+    /checked\.yaml:5:12: sources\.logs: would read .*a\.log from the beginning: the source app, which has read it/,
   )
   t.match(said, /Set "renamed_from: app"/)
   const kept = yaml('logs: { *, renamed_from: app }', 'out: { * }')
@@ -151,7 +151,7 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
   const anew = await start(yaml('other: { * }', 'out: { * }'))
   t.match(
     logged.find(({ code }) => code === 'SLUICE_SOURCE_REPEATS'),
-    { level: 40, error: /the source logs, which has read this/ },
+    { level: 40, error: /the source logs, which has read it/ },
   )
   t.match(
     logged.find(({ code }) => code === 'SLUICE_ORPHANED'),
