@@ -35,7 +35,6 @@ export function codecOption() {
   return decoders.meta({ title: 'codec' }).transform(chosen => made(chosen as string | { codec: string }))
 }
 
-/** The `decode` option of sources. */
 export function decodeOption() {
   return codecOption()
     .prefault('text')
@@ -51,7 +50,6 @@ const onlyRead = ({ name }: CodecDefinition) => {
 }
 const encoders = choice(writing!, ['raw'], new Map(reading!.map(definition => [definition.name, onlyRead(definition)])))
 
-/** The `encoding` option of destinations. */
 export function encodingOption(preset: string) {
   return encoders
     .meta({ title: 'encoding' })

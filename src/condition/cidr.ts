@@ -40,9 +40,7 @@ function readIPv4(b: Uint8Array, start: number, end: number): number {
   }
 }
 
-/**
- * Reads [start, end) into `groups`; false if it is not an IPv6 address. Zones, as in `fe80::1%eth0`, are not accepted.
- */
+/** Reads [start, end) into `groups`; false if it is not an IPv6 address. Zones (`fe80::1%eth0`) are not accepted. */
 function readIPv6(b: Uint8Array, start: number, end: number): boolean {
   let p = start
   let count = 0

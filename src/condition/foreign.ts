@@ -76,7 +76,6 @@ export function meantOperator(name: string): string | undefined {
   return new NearestName().find(name, OPERATORS.keys()) ?? longer
 }
 
-/** `text` as a quoted value. */
 export function quoted(text: string): string {
   return `'${text.replace(/\\(?=['"\\]|$)/g, '\\\\').replace(/'/g, "\\'")}'`
 }

@@ -63,10 +63,7 @@ export function parseCondition(text: string): Condition {
   return new Parser(text).whole()
 }
 
-/**
- * Corrects a text that is a condition except for its form: without if (…), or with operators of other languages.
- * Undefined if the meaning is not certain.
- */
+/** Corrects a condition without if (…), or with operators of other languages; undefined if its meaning is uncertain. */
 export function correctedCondition(text: string): string | undefined {
   const inner = /^\s*if\b(?!\s*\()/i.test(text) ? text.replace(/^\s*if/i, '') : text
   let corrected = /^\s*if\s*\(/i.test(inner) ? inner : `if (${inner.trim().replace(/^\(([^()]*)\)$/, '$1')})`

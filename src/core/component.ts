@@ -24,8 +24,8 @@ export interface Lifecycle {
   stop?(deadline: AbortSignal): Promise<void>
   /**
    * On reload, returns state for a successor with the same options, which receives it as `inherited`. Called before
-   * `stop`, when no more events arrive. The component must keep no reference to that state. Processors and
-   * destinations only.
+   * `stop`, when no more events arrive. The component must keep no reference to that state. Processors and destinations
+   * only.
    */
   handOver?(): HandoverState | undefined
 }
@@ -39,28 +39,22 @@ export interface HandoverState {
 
 /** Where a source sends its batches. */
 export interface Output {
-  /**
-   * Creates the ack for a batch to be sent here. When settled, it frees the batch's share of the budget, then calls
-   * `onSettled`.
-   */
+  /** Creates the ack for a batch. When settled, it frees the batch's share of the budget and calls `onSettled`. */
   ack(onSettled: (status: AckStatus) => void): Ack
   /** Resolves when downstream has room again and the budget of unacknowledged bytes allows more. */
   send(batch: EventBatch): Promise<void>
 }
 
 export interface Source extends Lifecycle {
-  /**
-   * The source cannot read its input twice. On reload, the engine itself resends the events that came back
-   * undelivered.
-   */
+  /** The source cannot read its input twice. On reload, the engine itself resends undelivered events. */
   readonly once?: true
   /** Why the source is blocked until an operator intervenes; undefined: it is not blocked. */
   readonly heldBy?: string | undefined
   /** The source answers its senders, and they resend the events that could not be delivered. */
   readonly answers?: true
   /**
-   * Reads until the input ends or the signal aborts. When it rejects, the engine logs and counts the error and runs
-   * it again from its checkpoint after a backoff.
+   * Reads until the input ends or the signal aborts. When it rejects, the engine logs and counts the error and runs it
+   * again from its checkpoint after a backoff.
    */
   run(out: Output, signal: AbortSignal): Promise<void>
 }
@@ -91,9 +85,7 @@ export interface KeyWatch {
   end(most: number): KeyCounts
 }
 
-/**
- * Makes single attempts. Retries, batching, pauses and dead letters belong to the engine (flow/delivery/delivery.ts).
- */
+/** Makes single attempts. Retries, batching, pauses and dead letters belong to the engine (flow/delivery). */
 export interface Destination extends Lifecycle {
   /**
    * Resolves when all events are accepted. Otherwise throws a DeliveryError; any other error counts as `retry`.
@@ -162,10 +154,7 @@ export const REPLACED = Symbol('replaced')
 
 /** The saved positions of a source: one JSON document, written atomically and soon after each change. */
 export interface Checkpoints {
-  /**
-   * The last saved document; undefined if there is none, null if it was damaged. Throws StateUnreadable if it cannot
-   * be read now.
-   */
+  /** The last document; undefined: none, null: damaged. Throws StateUnreadable if it cannot be read now. */
   read(): unknown
   /** Sets the function that returns the committed state, called at each write. */
   provide(snapshot: () => unknown): void
@@ -209,10 +198,7 @@ export interface DestinationContext extends ComponentContext {
   readonly stdout: NodeJS.WritableStream
   /** Which file systems respond; default: those of the process. */
   readonly fileSystems?: FileSystems | undefined
-  /**
-   * Registers a file being written until the returned function is called. Sources do not read their own events from
-   * it.
-   */
+  /** Registers a file being written, until the result is called. Sources do not read their own events from it. */
   writes?(file: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void
 }
 
@@ -259,9 +245,7 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   plan?(options: z.output<S>): Plan
   /** Processors only: the meaning of every discard reason, for the reference. */
   readonly reasons?: Readonly<Record<string, string>>
-  /**
-   * Sources only: names an input that exists once per process. A second source of this type is a configuration error.
-   */
+  /** Sources only: an input that exists once per process. A second source of this type is a configuration error. */
   readonly single?: string
   /** The file that is used when the options name none, and the option that names another. */
   readonly reachesUnnamed?: { readonly option: string; readonly path: string }
@@ -271,19 +255,14 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   fields?(options: z.output<S>): EventFields | undefined
   /** The options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
-  /**
-   * Warnings of `sluice validate` about options that are valid but rarely intended. May stat files but not open them.
-   */
+  /** Warnings about options that are valid but rarely intended. May stat files but not open them. */
   warnings?(options: z.output<S>): readonly OptionWarning[]
   /** Destinations only: the option that names the output file, if any. */
   readonly writes?: string
   /** Destinations only: its defaults of the delivery options, if they differ. */
   readonly delivery?: DeliveryDefaults
   create(options: z.output<S>, context: Kinds[K]['context']): Kinds[K]['component'] | Promise<Kinds[K]['component']>
-  /**
-   * Sources only: the inputs that it would read again although another source, with these saved positions, has read
-   * them.
-   */
+  /** Sources only: the inputs that it would read again after another source with these saved positions. */
   overlaps?(options: z.output<S>, saved: unknown): string[]
   /** Destinations only: describes what it would do with an event, for `sluice explain`. */
   explain?(options: z.output<S>, context: ComponentContext): Explain

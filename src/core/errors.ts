@@ -76,7 +76,6 @@ export class DeliveryError extends Error {
 /** A source ends its run because events came back undelivered. It restarts and reads them again. */
 export class GivenBackError extends Error {}
 
-/** The `code` of a system error, or undefined. */
 export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
 }

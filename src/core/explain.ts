@@ -8,7 +8,6 @@ export interface Finding {
   readonly holds?: boolean
   /** The event's value, as JSON or in words. */
   readonly value?: string
-  /** Its parts. */
   readonly parts?: readonly Finding[]
 }
 

@@ -67,8 +67,8 @@ export interface BatchScope {
   /** Replaces event `i` by any number of events. They are acknowledged together with it. */
   replace(i: number, events: readonly Fields[]): void
   /**
-   * A share in the acknowledgement of the batch, for events kept until `emit`. The source's position advances past
-   * them only when all shares are settled. Return it with the emitted event.
+   * A share in the acknowledgement of the batch, for events kept until `emit`. The source's position advances past them
+   * only when all shares are settled. Return it with the emitted event.
    */
   share(): Share
   /** Records why event `i` is FAILED, for the log and the dead letter. */
@@ -82,15 +82,12 @@ export interface Emitted {
   readonly shares?: readonly Share[]
 }
 
-/**
- * time: `every` has passed. drain: no more events arrive. reload: a successor takes over, which cannot take shares.
- */
+/** time: `every` has passed. drain: no more events arrive. reload: a successor takes over, which cannot take shares. */
 export type EmitReason = 'time' | 'drain' | 'reload'
 
 /** What happens to an event that a processor could not process. */
 export type OnError = 'pass' | 'discard' | 'dead_letter'
 
-/** The names of a plan's side outputs. */
 export function outputNames({ outputs = [], reasons = [] }: Plan, onError: OnError): string[] {
   return [...outputs, ...(reasons.length > 0 || onError === 'discard' ? [DISCARDED] : [])]
 }
@@ -98,8 +95,8 @@ export function outputNames({ outputs = [], reasons = [] }: Plan, onError: OnErr
 export interface Decides {
   /**
    * Decides on every event of a non-empty batch by filling `to`, synchronously or not. It may change events with
-   * `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one. An event
-   * with a value outside the plan is FAILED.
+   * `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one. An event with
+   * a value outside the plan is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>
   /** Returns the emitted events that are due. */

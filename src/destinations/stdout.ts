@@ -73,9 +73,7 @@ export class Stdout implements Destination {
     })
   }
 
-  /**
-   * Appends to a file. A failed write cannot be removed: its torn line is terminated, and all events are written again.
-   */
+  /** Appends to a file. A failed write cannot be removed: its torn line is terminated and all events are rewritten. */
   async #append(fd: number, request: readonly EventBatch[]): Promise<void> {
     const raw = this.#torn ? new RawEncoder() : this.#raw.copy()
     const { parts } = this.#encoded(request, raw)

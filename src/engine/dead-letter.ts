@@ -22,7 +22,6 @@ import { encodeLetters } from './dead-letter/record.js'
 const LF = 0x0a
 const TAIL_SIZE = 64 * 1024
 
-/** The path of a destination's dead-letter queue. */
 export function deadLetterPath(dataDir: string, destination: string): string {
   return join(dataDir, 'dead-letter', `${encodeURIComponent(destination)}.ndjson`)
 }

@@ -308,9 +308,9 @@ export class Engine {
   }
 
   /**
-   * Stops for a replacement. Sources among the `same` components pause for the next engine; the other `same`
-   * components pass state to their successors. Buffers whose destination `emptied` accepts deliver their events; the
-   * other buffers are passed on as they are.
+   * Stops for a replacement. Sources among the `same` components pause for the next engine; the other `same` components
+   * pass state to their successors. Buffers whose destination `emptied` accepts deliver their events; the other buffers
+   * are passed on as they are.
    */
   leave(same: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
     this.#leaving = true

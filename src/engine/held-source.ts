@@ -26,8 +26,8 @@ function unreadable(error: unknown, { checkpoints }: Context): StateUnreadable {
 }
 
 /**
- * A source whose saved positions cannot be read. It reads no events, because without its positions it would read all
- * of them again. It retries until the positions can be read, and then behaves as an ordinary source.
+ * A source whose saved positions cannot be read. It reads no events, because without its positions it would read all of
+ * them again. It retries until the positions can be read, and then behaves as an ordinary source.
  */
 class HeldSource implements Source {
   readonly #create: () => Promise<Source>

@@ -20,7 +20,6 @@ export class OwnOutputs {
   /** The components that events of a source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
 
-  /** Applies the connections of a configuration. */
   connect({ sources, processors, destinations }: Config): void {
     this.#reached.clear()
     const readers = [...processors, ...destinations]

@@ -2,10 +2,7 @@ import { Codec } from '../core/codec.js'
 import { Secret } from '../core/options/options.js'
 import { Pattern } from '../lib/pattern.js'
 
-/**
- * Whether parsed options are equal, including secrets, patterns and codecs, whose properties alone do not distinguish
- * them.
- */
+/** Whether parsed options are equal, including secrets, patterns and codecs, which have private state. */
 export function sameOptions(a: unknown, b: unknown): boolean {
   if (Object.is(a, b)) return true
   if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false

@@ -37,9 +37,7 @@ export interface Fed {
   readonly fanOut: FanOut
 }
 
-/**
- * One source from start to end. It is restarted when it fails, and kept while the components behind it are replaced.
- */
+/** A source from start to end. Restarted when it fails, and kept while the components behind it are replaced. */
 export class SourceRun {
   readonly config: ComponentConfig<'source'>
   readonly source: Source

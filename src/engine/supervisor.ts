@@ -17,10 +17,7 @@ import { discardOrphans, findOrphans, type Orphan, reportOrphans, stillThere } f
 import { carryOver, type Rename, renamesBack, renamesOf } from './state/renames.js'
 import { findRepeats, refuseRepeats } from './state/repeats.js'
 
-/**
- * During a reload, how long to wait for destinations that are failing or paused before replacing them. The new
- * configuration may be what fixes them.
- */
+/** How long a reload waits for failing or paused destinations, which the new configuration may fix. */
 const STUCK_MS = 2000
 const CHECK_MS = 100
 /** The largest disk buffer, in bytes, whose events are delivered during a reload. */
@@ -38,10 +35,7 @@ export type WentBack = (error: Error, failed: Config, back: Config) => void
 export class NotNow extends Error {}
 
 export interface ReplaceOptions {
-  /**
-   * Refuse a configuration that has no destination for the events of a disk buffer, if they cannot be delivered
-   * first.
-   */
+  /** Refuse a configuration without a destination for buffered events, if they cannot be delivered first. */
   readonly keepsEvents?: boolean
 }
 
@@ -154,10 +148,7 @@ export class Supervisor {
     this.#stopChecking?.()
   }
 
-  /**
-   * Replaces the configuration. Resolves when the new one runs. Rejects if it cannot be used; then the current one
-   * continues.
-   */
+  /** Replaces the configuration. Resolves when the new one runs. Rejects if it is unusable; then the old one stays. */
   replace(config: Config, options: ReplaceOptions = {}): Promise<void> {
     const replaced = this.#queue.then(() => this.#replace(config, options))
     this.#queue = replaced.catch(() => {})
@@ -279,9 +270,7 @@ export class Supervisor {
     this.#stopChecking ??= this.#endOnHold()
   }
 
-  /**
-   * Ends the shutdown early if the remaining events are safe and their delivery needs an operator or a longer pause.
-   */
+  /** Ends the shutdown early if the remaining events are safe and wait for an operator or a longer pause. */
   #endOnHold(): () => void {
     const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
@@ -374,10 +363,7 @@ function sameComponents(before: Config, next: Config): Set<string> {
   return new Set(same.map(({ id }) => id))
 }
 
-/**
- * Dry run: creates every component of a configuration in a temporary folder and releases it again. Throws if one
- * cannot be created.
- */
+/** Dry run: creates every component in a temporary folder and releases it. Throws if one cannot be created. */
 export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
   makeFolderSync(config.dataDir, 0o700)
   const dataDir = mkdtempSync(join(config.dataDir, 'dry-run-'))

@@ -39,10 +39,7 @@ export class Taps {
     return (this.#components.get(component) as Partial<Processor> | undefined)?.watchKeys?.()
   }
 
-  /**
-   * Shows every batch of an output to `tap` until the returned function is called; undefined if there is no such
-   * output.
-   */
+  /** Shows every batch of an output to `tap` until the result is called; undefined if there is no such output. */
   tap(output: string, tap: Tap): (() => void) | undefined {
     const unread = this.unread.get(output)
     if (unread && !this.#fanOuts.has(output)) {

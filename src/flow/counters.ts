@@ -5,14 +5,12 @@ export interface Amount {
   bytes: number
 }
 
-/** Adds to `amount`, and returns it. */
 export function add(amount: Amount, events: number, bytes: number): Amount {
   amount.events += events
   amount.bytes += bytes
   return amount
 }
 
-/** The sum of two amounts. */
 export function sum(a: Amount, b: Amount = { events: 0, bytes: 0 }): Amount {
   return { events: a.events + b.events, bytes: a.bytes + b.bytes }
 }
@@ -102,10 +100,11 @@ export interface Histogram {
 }
 
 /**
- * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus series.
- * Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
+ * The counters of one component, as plain numbers that are cheap to increment. A scrape turns them into Prometheus
+ * series. Conservation: received + emitted = sent + discarded + consumed + in flight. The events in flight are counted
  * independently: those in the queue before the component and those that the component reports to hold. A component that
- * is replaced early gives back what it holds. These events stay in flight until they arrive again, and are received once.
+ * is replaced early gives back what it holds. These events stay in flight until they arrive again, and are received
+ * once.
  */
 export class ComponentCounters implements ComponentMetrics {
   readonly id: string

@@ -78,10 +78,7 @@ export class Decided {
     return this.#context.onError === 'dead_letter' && this.failures(work) > 0
   }
 
-  /**
-   * Sends every event where the column says; returns the events to keep as dead letters. `failures` is the result of
-   * the method of this name.
-   */
+  /** Sends every event where the column says; returns the events to keep as dead letters. */
   send(work: BatchWork, failures: number): EventBatch | undefined {
     const { batch, to } = work
     const { length } = batch
@@ -186,10 +183,7 @@ export class Decided {
     if (events[CONSUMED]! > 0) metrics.consumed(events[CONSUMED]!, bytes[CONSUMED]!)
   }
 
-  /**
-   * Writes `count` events of the batch to an output if it has a reader. Returns whether these were all events of the
-   * batch.
-   */
+  /** Writes `count` events of the batch to an output with a reader. Returns whether these were all of its events. */
   #aside(batch: EventBatch, output: SideOutput, count: number, isMeant: (i: number) => boolean): boolean {
     if (count === 0 || !output.connected || output.destroyed) return false
     const all = count === batch.length

@@ -5,10 +5,7 @@ interface Passed<P> extends Linked<Passed<P>> {
   isSettled: boolean
 }
 
-/**
- * Tracks positions that are settled in any order. The mark is the last position up to which everything is settled; an
- * unsettled position holds it back.
- */
+/** Tracks positions settled in any order. The mark is the last position up to which everything is settled. */
 export class LowWaterMark<P> {
   #mark: P
   readonly #waiting = new LinkedList<Passed<P>>()
@@ -29,10 +26,7 @@ export class LowWaterMark<P> {
     return this.#waiting.size > 0
   }
 
-  /**
-   * Adds the next position. Call the returned function when everything up to it, from the previous position on, is
-   * settled.
-   */
+  /** Adds the next position. Call the result when everything up to it, from the previous position on, is settled. */
   add(position: P): () => void {
     const passed: Passed<P> = { position, isSettled: false }
     this.#waiting.add(passed)

@@ -93,7 +93,6 @@ export class SourceOutput implements Output {
     )
   }
 
-  /** Number of batches that are not settled. */
   get unsettled(): number {
     return this.#open.size
   }

@@ -102,10 +102,7 @@ export class Stage extends Transform {
     this.#setTimer()
   }
 
-  /**
-   * Does not throw, and returns soon after the deadline, so that a processor cannot prevent others from saving their
-   * state.
-   */
+  /** Never throws, and returns soon after the deadline, so that others can save their state. */
   async stop(deadline: AbortSignal): Promise<void> {
     const { log, clock } = this.#context
     this.#cancelTimer?.()

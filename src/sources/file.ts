@@ -281,10 +281,7 @@ class FileSource implements Source {
     }
   }
 
-  /**
-   * Saves new files at once. If the process is killed and a file is renamed before the next start, the saved entry
-   * identifies it.
-   */
+  /** Saves new files at once, so that they can be found if the process is killed and they are renamed. */
   #saveNew(): void {
     const { clock, checkpoints } = this.#context
     const started = clock.now()

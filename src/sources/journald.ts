@@ -232,7 +232,6 @@ function linesOf(options: JournaldOptions, given: Buffer, host: string): MadeLin
   return { lines: Buffer.from(lines.join('')), of: 'an entry of the journal' }
 }
 
-/** Resolves with `done`, or when the signal aborts. */
 function orAborted(done: Promise<void>, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const go = () => {

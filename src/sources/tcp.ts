@@ -35,10 +35,7 @@ const options = z.strictObject({
 })
 type Options = z.output<typeof options>
 
-/**
- * Limit for all unfinished messages together. Beyond it, messages larger than LARGE are delivered unfinished, the
- * largest first.
- */
+/** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
 

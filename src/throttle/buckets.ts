@@ -14,10 +14,7 @@ export class BucketKey {
   start = 0
   end = 0
 
-  /**
-   * Returns false if the event has no value in the field (missing, null, empty string) and belongs to the default
-   * bucket.
-   */
+  /** False if the event has no value in the field (missing, null, empty) and belongs to the default bucket. */
   read(reader: FieldReader): boolean {
     if (reader.kind === MISSING || reader.kind === NULL) return false
     if (reader.plain) {
@@ -131,15 +128,12 @@ export class KeyTable {
     return this.add(from.#keys, from.#offsets[id]!, from.#offsets[id + 1]!, from.#hashes[id]!)
   }
 
-  /** The key of `id` as text. */
   key(id: number): string {
     return this.#keys.toString('utf8', this.#offsets[id]!, this.#offsets[id + 1]!)
   }
 }
 
-/**
- * A 32-bit hash of bytes[start, end): one multiplication per byte, then mixed. `seed` makes collisions unpredictable.
- */
+/** A 32-bit hash of bytes[start, end): one multiplication per byte, then mixed. `seed` prevents forged collisions. */
 export function hashBytes(bytes: Uint8Array, start: number, end: number, seed: number): number {
   let hash = seed
   for (let p = start; p < end; p++) hash = Math.imul(hash ^ bytes[p]!, 0x01000193) ^ (hash >>> 15)
@@ -153,10 +147,7 @@ export interface BucketsOptions {
   readonly maxKeys: number
   /** Any integer; random if keys come from outside. */
   readonly seed: number
-  /**
-   * Whether a bucket that was not used for `idleMs` is idle. In event time it may be ahead, and is checked before it is
-   * dropped.
-   */
+  /** Whether a bucket unused for `idleMs` is idle. In event time it may be ahead, and is checked first. */
   readonly unusedIsIdle: boolean
 }
 

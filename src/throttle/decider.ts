@@ -69,7 +69,6 @@ export interface DeciderOptions extends LimiterOptions {
   readonly onMaxKeys: 'default_bucket' | 'pass' | 'discard'
   readonly exclude?: ((batch: EventBatch, i: number) => boolean) | undefined
   readonly keyField?: FieldReader | undefined
-  /** Use event time instead of clock time. */
   readonly eventTime?: EventTimeOptions | undefined
 }
 

@@ -21,10 +21,7 @@ const MOST_DIGITS = 15
 /** A number with this many digits is a date: `20260131`. */
 const DATE_DIGITS = 8
 
-/**
- * The time in a field of an event, in milliseconds since the epoch: such a number (also as a string), or an ISO 8601
- * time. NaN if there is none.
- */
+/** The time in a field, in milliseconds since the epoch: a number, also as text, or ISO 8601. NaN if there is none. */
 export function eventTime(field: FieldReader, batch: EventBatch, i: number): number {
   switch (field.load(batch, i)) {
     case STRING:
@@ -82,10 +79,7 @@ export function looksLikeSeconds(ms: number): boolean {
 /** How much longer than necessary a bucket is kept while no event arrives, so that an outage does not forget it. */
 const SILENCE_MS = 3_600_000
 
-/**
- * Windows by key in event time. A bucket is idle when no active origin can have an event for its windows, except a late
- * one.
- */
+/** Windows by key in event time. A bucket is idle when no active origin can have an event for it, except a late one. */
 export class EventLimiter {
   readonly progress: Progress
   readonly room: Room = { rows: 0, buckets: 0, forgotten: 0 }

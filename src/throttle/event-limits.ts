@@ -10,8 +10,8 @@ const WIDTH = 3
 /**
  * fixed: a window opens at the bucket's first counted event and covers [t, t + window). An earlier event that is in no
  * kept window moves the start of the next window to itself, if all events counted there remain within the window;
- * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the next
- * are at least a window's length apart. aligned: windows start at the multiples of the window.
+ * otherwise it opens its own window. So windows do not overlap, and the first event of one and the last event of the
+ * next are at least a window's length apart. aligned: windows start at the multiples of the window.
  */
 export class CountedEventWindows extends EventWindows {
   readonly #aligned: boolean
@@ -46,9 +46,7 @@ export class CountedEventWindows extends EventWindows {
     return Math.floor(time / this.windowMs) * this.windowMs
   }
 
-  /**
-   * Before a newer window replaces it: keeps the newest window, and drops those that ended long enough before `time`.
-   */
+  /** Before a newer window replaces it: keeps the newest window, and drops those that ended long before `time`. */
   #keepNewest(bucket: number, time: number): void {
     const from = this.progress.keptFrom(time) - this.windowMs
     let older = this.older(bucket)
@@ -245,10 +243,7 @@ export class SlidingEventWindows extends EventWindows {
     return PASS
   }
 
-  /**
-   * Whether a span of the window's length that contains `time` is full. Checks each span that begins with a run or with
-   * `time`.
-   */
+  /** Whether a full span contains `time`. Checks each span that begins with a run or with `time`. */
   #isFull(runs: Runs, bucket: number, time: number): boolean {
     const { windowMs, limit } = this
     const rows = runs.length + 1

@@ -102,10 +102,7 @@ export interface Room {
   forgotten: number
 }
 
-/**
- * The windows or runs of a bucket before the newest one, in order of time: rows of numbers, the first of which is the
- * time.
- */
+/** The windows or runs of a bucket before the newest one, by time: rows of numbers, the first of which is the time. */
 export class Kept {
   length = 0
   readonly #width: number

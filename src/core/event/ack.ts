@@ -9,10 +9,7 @@ export type AckStatus = 'delivered' | 'rejected' | 'errored'
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
-  /**
-   * Releases the batch's original chunk, as soon as it is not needed. Not called after `errored`, because an
-   * abandoned write may still be reading it.
-   */
+  /** Releases the original chunk. Not called after `errored`: an abandoned write may still be reading it. */
   letGo: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'

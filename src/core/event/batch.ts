@@ -146,19 +146,13 @@ export class EventBatch {
     return this.#text === 'ascii'
   }
 
-  /**
-   * The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Call only if `look` returned
-   * DECODED.
-   */
+  /** The first number in `slot` of event `i`: 0 if the name is missing (see Codec.scan). Requires DECODED. */
   slotStart(i: number, slot: number): number {
     const slots = this.#slots ?? this.#rescan()
     return slots[i * this.#stride + slot * SLOT]!
   }
 
-  /**
-   * The second number: the end of the value, shifted left by one. The lowest bit marks text that differs from its
-   * bytes.
-   */
+  /** The second number: the end of the value, shifted left by one. The lowest bit marks a special value. */
   slotEnd(i: number, slot: number): number {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
@@ -291,9 +285,7 @@ export class EventBatch {
     return undefined
   }
 
-  /**
-   * If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk.
-   */
+  /** If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk. */
   compact(): void {
     const chunk = this.chunk.buffer.byteLength
     if (chunk < 4096 || this.bytes * 4 > chunk || !this.ack.sole) return

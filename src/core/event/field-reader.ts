@@ -170,10 +170,7 @@ export class FieldReader {
   }
 }
 
-/**
- * Powers 10^0 to 10^15. They are exact, as are integers of at most 15 digits, so their quotient is the nearest
- * number.
- */
+/** Powers 10^0 to 10^15. They are exact, as are integers of at most 15 digits, so quotients are rounded once. */
 const POWERS = Array.from({ length: LONGEST_PLAIN_NUMBER + 1 }, (_, digits) => 10 ** digits)
 
 /** The JSON number [start, end). Builds no string if it is short and has no exponent. */

@@ -114,10 +114,7 @@ export function secret() {
 const withoutHost = (port: number | string) =>
   `has no host; write 127.0.0.1:${port} for programs on this machine only, or 0.0.0.0:${port} for all`
 
-/**
- * Parses `127.0.0.1:9598` or `[::1]:9598`; port 0 means any free port. `systemd:syslog` is a socket inherited from
- * systemd.
- */
+/** Parses `127.0.0.1:9598` or `[::1]:9598`; port 0: any free port. `systemd:NAME` is an inherited socket. */
 export function listenAddress() {
   return z
     .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })

@@ -3,8 +3,8 @@ import { type FileHandle, open } from 'node:fs/promises'
 import { z } from 'zod'
 
 /**
- * What a component can access outside its configuration. A managed configuration is limited in this: every option
- * that accepts text declares what the text names, and an option without a declaration is refused
+ * What a component can access outside its configuration. A managed configuration is limited in this: every option that
+ * accepts text declares what the text names, and an option without a declaration is refused
  * (config/managed/permitted.ts).
  */
 
@@ -29,7 +29,6 @@ export function reaches<S extends z.ZodType>(what: Reached, schema: S): S {
   return schema
 }
 
-/** The path of a file or folder. */
 export const filePath = () => reaches('files', z.string().min(1))
 
 /** A place in the options of a component that accepts text. */

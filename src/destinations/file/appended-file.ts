@@ -22,9 +22,7 @@ export const calls = {
 }
 export type FileCalls = typeof calls
 
-/**
- * The same calls. If `path` is on a remote file system, they are made one at a time, and not while it does not respond.
- */
+/** The same calls. On a remote file system, they are made one at a time, and only while it responds. */
 export function callsThrough(fileSystems: FileSystems, path: string, os: FileCalls): FileCalls {
   const through = Object.entries(os).map(([name, call]) => [
     name,
@@ -117,7 +115,6 @@ export class AppendedFile {
     this.#calls = os
   }
 
-  /** Appends all events of a request. */
   async append(request: readonly EventBatch[]): Promise<void> {
     const { size } = await this.#calls.fstat(this.#fd).catch(error => {
       this.#end = -1

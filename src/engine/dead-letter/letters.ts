@@ -59,7 +59,6 @@ function recordsOf({ chunk, length, starts, ends, flags }: Frame, from: number):
 /** The contents of a dead-letter file. */
 export interface Survey {
   events: number
-  /** Number of events by reason. */
   readonly reasons: Map<string, number>
   /** Number of the first line that is not a dead letter. */
   wrongLine: number | undefined
@@ -138,7 +137,6 @@ export function lettersSource(path: string, progress: LettersProgress): AnyDefin
   })
 }
 
-/** The origin of a letter's event. */
 export function originOf({ path, peer, host, codec }: Letter, source: string, wanted: WantedNames): Origin {
   return {
     source,
@@ -157,7 +155,6 @@ function isAlike(a: Letter, b: Letter): boolean {
 
 const LF = Buffer.from('\n')
 
-/** A frame with the event of a letter. */
 export function frameOf({ line, flags }: Letter): Frame {
   const chunk = flags & LINE_END ? Buffer.concat([line, LF]) : line
   return {

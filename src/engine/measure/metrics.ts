@@ -95,10 +95,7 @@ class Family {
     this.#values.push(sample)
   }
 
-  /**
-   * The metric for a registry, which reads it once per scrape. Each family is written in its own turn of the event
-   * loop.
-   */
+  /** The metric for a registry. Each family is written in its own turn of the event loop. */
   asMetric(format: Format, turn: () => Promise<void>): Metric {
     const { type, help } = this.#about
     const get = async () => {
@@ -112,8 +109,8 @@ class Family {
 
 /**
  * All metrics of a daemon. Components count plain numbers (flow/counters.ts). A scrape puts them into a prom-client
- * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns
- * of the event loop.
+ * registry: all numbers of a component at one moment, so that they add up. Reading and writing are spread over turns of
+ * the event loop.
  */
 export class Metrics extends ComponentSet {
   readonly #process = new Registry()

@@ -5,10 +5,7 @@ import type { OutageState } from '../../flow/delivery/outage.js'
 /** Delivery state by destination, which preserves the start and the failure count of an outage across a reload. */
 export type Outages = ReadonlyMap<string, OutageState>
 
-/**
- * A destination of another type is another destination. Changed options do not matter: they may be an attempt to end
- * the outage.
- */
+/** Includes the type but no options: changed options may be an attempt to end the outage. */
 const nameOf = (type: string, id: string | undefined) => `${type} ${id}`
 
 export function outagesOf(

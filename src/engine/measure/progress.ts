@@ -21,10 +21,7 @@ export function watched(id: string, part: { readonly owes: boolean }, counters: 
   return { id, moved: () => movedBy(counters), owes: () => part.owes }
 }
 
-/**
- * Detects stages that are stuck. It counts inspections rather than time: while the process is stopped or gets no CPU,
- * there are no inspections.
- */
+/** Detects stuck stages. Counts inspections rather than time, because a stopped process makes none. */
 export class ProgressWatch {
   readonly #inspections: number
   #seen = new Map<Watched, { moved: number; stillFor: number }>()

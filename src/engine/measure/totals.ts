@@ -109,8 +109,8 @@ function placeOf(counters: ComponentCounters | undefined, heldBefore: number): P
 
 /**
  * Whether the held and discarded events of the destinations of one output can be determined. All take the same events
- * in the same order, so the events they hold are the tail of those of the destination that holds most. Discards of
- * two destinations may overlap.
+ * in the same order, so the events they hold are the tail of those of the destination that holds most. Discards of two
+ * destinations may overlap.
  */
 function isOnce(end: readonly Place[]): boolean {
   const discarding = end.filter(({ discards }) => discards)
@@ -156,10 +156,7 @@ class Ways {
   }
 }
 
-/**
- * All inputs except outputs of discarded and rejected events. Other side outputs, such as those of a route, are on
- * the way.
- */
+/** All inputs except outputs of discarded and rejected events. Other side outputs are on the way. */
 function inputsOnWay(inputs: readonly string[]): string[] {
   return inputs.filter(input => ![DISCARDED, REJECTED].includes(splitInput(input)[1] ?? ''))
 }

@@ -10,11 +10,11 @@ import { makeFolder } from '../../lib/files/make-folder.js'
 import { after, type Clock } from '../../lib/time.js'
 
 /**
- * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the second
- * line, and the document of the source. Invariants: a file is replaced atomically and the previous one is kept, so a
- * damaged file costs a second of repetition. No problem with these files ends the daemon: failed writes are retried,
- * damaged files are set aside. A file that cannot be read, or has a later format, counts as neither missing nor damaged:
- * its source waits until it can be read.
+ * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the
+ * second line, and the document of the source. Invariants: a file is replaced atomically and the previous one is kept,
+ * so a damaged file costs a second of repetition. No problem with these files ends the daemon: failed writes are
+ * retried, damaged files are set aside. A file that cannot be read, or has a later format, counts as neither missing
+ * nor damaged: its source waits until it can be read.
  */
 
 const FORMAT = 1

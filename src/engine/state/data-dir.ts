@@ -5,10 +5,10 @@ import { StateUnreadable } from '../../core/unreadable.js'
 import { makeFolderSync } from '../../lib/files/make-folder.js'
 
 /**
- * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts, and
- * binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the link
- * fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes lower
- * numbers. Its own file remains after the release, so N never decreases.
+ * One daemon per data folder. The lock is a file `lock.N` that names the process that took it. The highest N counts,
+ * and binds as long as its process lives. A process that finds it abandoned creates `lock.N+1` with a hard link: the
+ * link fails if the name exists, so only one process succeeds, and it appears with its content. Only the holder removes
+ * lower numbers. Its own file remains after the release, so N never decreases.
  */
 
 export interface DataDirLock {
@@ -128,9 +128,7 @@ function locksIn(dir: string): number[] {
     .sort((a, b) => a - b)
 }
 
-/**
- * The holder; undefined if the lock was released or contains nothing that a process wrote. Throws StateUnreadable.
- */
+/** The holder; undefined if the lock was released or contains nothing that a process wrote. Throws StateUnreadable. */
 function read(path: string): Holder | undefined {
   let text: string
   try {

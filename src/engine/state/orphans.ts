@@ -8,9 +8,9 @@ import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { recover } from '../../flow/disk-buffer/recovery.js'
 
 /**
- * Data in data_dir without a configured component: left by a source or destination that was renamed or removed, or
- * that lost its disk buffer. It is reported and kept until a component takes it over (`renamed_from`) or the
- * configuration deletes it (`discard_orphans`).
+ * Data in data_dir without a configured component: left by a source or destination that was renamed or removed, or that
+ * lost its disk buffer. It is reported and kept until a component takes it over (`renamed_from`) or the configuration
+ * deletes it (`discard_orphans`).
  */
 
 export type OrphanKind = 'checkpoint' | 'buffer' | 'dead_letters'

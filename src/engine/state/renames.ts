@@ -15,8 +15,8 @@ import { checkpointPath } from './checkpoints.js'
 
 /**
  * Moves the data of a renamed component to its new id (`renamed_from`). Invariants: existing data of the new id is
- * never replaced. Each step can be repeated, so a crash costs nothing. Data that cannot be moved stays in place and
- * is reported as orphaned.
+ * never replaced. Each step can be repeated, so a crash costs nothing. Data that cannot be moved stays in place and is
+ * reported as orphaned.
  */
 
 export interface Rename {

@@ -6,8 +6,8 @@ import { checkpointPath } from './checkpoints.js'
 import { checkpointsIn, type OrphanConfig } from './orphans.js'
 
 /**
- * Finds sources that would read again what a source that is no longer configured has read; most likely it was
- * renamed. They would deliver everything twice or, with `read_from: end`, skip undelivered events.
+ * Finds sources that would read again what a source that is no longer configured has read; most likely it was renamed.
+ * They would deliver everything twice or, with `read_from: end`, skip undelivered events.
  */
 export function findRepeats({ dataDir, sources, discardOrphans }: OrphanConfig): Problem[] {
   const configured = new Set(sources.flatMap(({ id, renamedFrom }) => [id, ...(renamedFrom ? [renamedFrom] : [])]))

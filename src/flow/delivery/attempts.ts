@@ -299,7 +299,6 @@ export class Attempts {
   }
 }
 
-/** The log fields of an error. */
 export function logFields({ reason, status, requestId, message }: DeliveryError): Record<string, unknown> {
   return { reason, status, request_id: requestId, error: message }
 }

@@ -16,8 +16,8 @@ import { RequestSlots } from './request-slots.js'
 import { SentSize } from './sent-size.js'
 
 /**
- * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests until
- * its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
+ * Turns batches into requests and completes each request. Invariants: every batch is in the batcher or in requests
+ * until its parts are settled, each exactly once: `delivered` when the destination accepted it, `rejected` when it was
  * permanently rejected and the dead letter is safe (or discarding is configured), `errored` when the time is over.
  * Nothing is written before the destination has started. With `max_in_flight: 1`, the order of events is preserved.
  */
@@ -36,7 +36,6 @@ export class Delivery extends BatchQueue {
   readonly #context: DeliveryContext
   readonly #batcher: Batcher
   readonly #attempts: Attempts
-  /** Requests with unsettled parts. */
   readonly #unsettled = new LinkedList<Request>()
   readonly #latency: Observer
   readonly #refusals: Refusals

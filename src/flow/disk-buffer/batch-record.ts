@@ -117,10 +117,7 @@ export class BatchDecoder {
     this.#wanted = wanted
   }
 
-  /**
-   * Decodes all of `record`, which becomes the chunk of the batch; throws BatchRecordError. `letGo` is called when the
-   * record is no longer needed.
-   */
+  /** Decodes a record, which becomes the batch's chunk. Calls `letGo` when it is no longer needed. */
   decode(record: Buffer, ack: Ack, letGo?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
     const number = record[1]!

@@ -66,10 +66,7 @@ export class RecordQueue {
     return this.#writer.current
   }
 
-  /**
-   * Writes the first of `records`; resolves with their number when they are safe. Keeps them in memory while there is
-   * `room`.
-   */
+  /** Writes the first of `records`; resolves with their number. Keeps them in memory while there is `room`. */
   append(records: readonly Outgoing[], room: () => number): Promise<number> {
     // This must happen at the same moment: a later check could read from disk a record that also comes from memory.
     return this.#writer.append(records, written => {

@@ -60,10 +60,7 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/**
- * Determines the size of a segment; returns false if it is gone. Throws StateUnreadable if it cannot be opened or has a
- * later format.
- */
+/** Finds the size of a segment; false if it is gone. Throws StateUnreadable if it cannot be opened. */
 async function measure(folder: BufferFolder, segment: Segment, log: Logger, readOnly: boolean): Promise<boolean> {
   for (let attempts = 1; ; attempts++) {
     try {

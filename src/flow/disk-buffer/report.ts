@@ -70,9 +70,7 @@ export class BufferReport {
     this.#log.error(fields, 'cannot write to the buffer; retrying, and the sources wait')
   }
 
-  /**
-   * There is no room for a batch. `shared`: in the space shared with others. `discarded`: the dropped events, if any.
-   */
+  /** There is no room for a batch. `shared`: in the shared space. `discarded`: the dropped events, if any. */
   full(maxBytes: number, shared: boolean, discarded: Amount | undefined): void {
     if (discarded) this.#metrics.discarded('buffer_full', discarded.events, discarded.bytes)
     if (this.#full || !this.#mayLog('full')) return

@@ -6,7 +6,6 @@ import { isForeign, type Segment, type Segments, TITLE } from './segments.js'
 
 /** A reading position: before a record, or within damaged data. */
 export interface Cursor {
-  /** Number of the segment. */
   readonly segment: number
   readonly offset: number
 }
@@ -33,7 +32,6 @@ export interface ReaderReport {
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
 
-/** Read size, in bytes. */
 const READ_SIZE = POOLED_BYTES
 const NO_BYTES: Buffer = Buffer.alloc(0)
 

@@ -52,7 +52,6 @@ export const throttleOptions = fields.superRefine(({ time_field, allowed_latenes
 })
 export type ThrottleOptions = z.output<typeof throttleOptions>
 
-/** Some of the options, by themselves. */
 export const someThrottleOptions = fields.partial()
 
 /** Converts the component's options to those of a decider. */

@@ -5,9 +5,9 @@ import { closeSync, fstatSync, openSync, readSync, statSync, unlessSilent } from
 import { type Frame, LINE_END } from '../../lib/lines/line-splitter.js'
 
 /**
- * The identity of files. A device and an inode identify a file while it exists, but inodes are reused, and a file may be
- * truncated and rewritten. Therefore the birth time, if the file system stores one, and two fingerprints are compared,
- * too: of the first bytes (head) and of the bytes before a position (tail).
+ * The identity of files. A device and an inode identify a file while it exists, but inodes are reused, and a file may
+ * be truncated and rewritten. Therefore the birth time, if the file system stores one, and two fingerprints are
+ * compared, too: of the first bytes (head) and of the bytes before a position (tail).
  */
 
 /** Maximum number of bytes covered by a fingerprint. */
@@ -23,15 +23,11 @@ export const NO_BYTES: Fingerprint = { bytes: 0, hash: 0 }
 
 const scratch = Buffer.allocUnsafeSlow(FINGERPRINT_BYTES)
 
-/** The fingerprint of bytes [start, end). */
 export function fingerprint(bytes: Buffer, start: number, end: number): Fingerprint {
   return start === end ? NO_BYTES : { bytes: end - start, hash: crc32(bytes.subarray(start, end)) }
 }
 
-/**
- * The fingerprint of the bytes before `portion[end]`. `before` contains `known` bytes before the portion, followed by
- * its first bytes.
- */
+/** The fingerprint of the bytes before `portion[end]`. `before`: `known` earlier bytes and the first of the portion. */
 export function fingerprintBefore(portion: Buffer, end: number, before: Buffer, known: number): Fingerprint {
   if (end >= FINGERPRINT_BYTES) return fingerprint(portion, end - FINGERPRINT_BYTES, end)
   const to = Math.max(0, known + end)
@@ -54,7 +50,6 @@ export function firstBytes(fd: number): Buffer {
   return Buffer.from(scratch.subarray(0, readFully(fd, 0, FINGERPRINT_BYTES)))
 }
 
-/** The byte before `end`; undefined if there is none. */
 export function byteBefore(fd: number, end: number): number | undefined {
   return end > 0 && readFully(fd, end - 1, end) === 1 ? scratch[0] : undefined
 }
@@ -96,10 +91,7 @@ export function leadsTo(path: string, key: string): boolean {
   }
 }
 
-/**
- * Replaces device and inode of a file that was only seen as a compressed copy. Its birth time is the copy's
- * modification time.
- */
+/** Device and inode of a file only seen as a compressed copy, whose modification time is its birth time. */
 export const COPY_ONLY = { dev: '0', ino: '0' }
 
 /** Whether the key is of a file only seen as a compressed copy. */

@@ -46,8 +46,8 @@ export interface OpenFilesOptions {
 }
 
 /**
- * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, even if it has several
- * names. A file that was found once is read to its end under any name, and kept until all of it is settled.
+ * Tracks the files that are read, by inode and by name. Invariants: there is one tailer per inode, even if it has
+ * several names. A file that was found once is read to its end under any name, and kept until all of it is settled.
  */
 export class OpenFiles {
   /** Number of new files that no saved checkpoint contains. The code that saves one resets it. */
@@ -207,7 +207,6 @@ export class OpenFiles {
     if (changed || tailer.failed) this.#options.onReady(tailer)
   }
 
-  /** Examines the file at `path`. */
   examine(path: string, kind: NameKind = 'unknown', isOwn = false): void {
     try {
       const stat = statSync(path, { bigint: true, throwIfNoEntry: false })

@@ -117,7 +117,6 @@ export class Saved {
     if (!entry.gone || !this.#paths.has(entry.path)) this.#paths.set(entry.path, entry)
   }
 
-  /** Removes an entry. */
   remove(entry: Entry): void {
     this.#entries.delete(entryKey(entry))
     if (this.#paths.get(entry.path) === entry) this.#paths.delete(entry.path)

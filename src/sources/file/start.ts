@@ -46,7 +46,6 @@ function wasThere(stat: BigIntStats, path: string, saved: Saved, births: BirthTi
   return births.kept(stat) && Number(stat.birthtimeMs) < saved.savedAt
 }
 
-/** The position at the end of a file. */
 function endOf(fd: number, size: number): Position {
   const before = byteBefore(fd, size)
   return {

@@ -26,10 +26,7 @@ export interface EventOptions {
   readonly included: ReadonlySet<string> | undefined
 }
 
-/**
- * The event as a line of JSON, without its line end: first the common fields, then those of the journal. `cut` names
- * truncated fields.
- */
+/** The event as JSON without a line end: common fields, then those of the journal. `cut`: truncated fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''
   const put = (name: string, value: unknown) => {
@@ -60,7 +57,6 @@ export function isEntry(value: object): boolean {
   return ['__CURSOR', '__REALTIME_TIMESTAMP', 'MESSAGE'].some(name => Object.hasOwn(value, name))
 }
 
-/** The entry's cursor. */
 export function cursorOf(entry: Entry): string | undefined {
   const { __CURSOR: cursor } = entry
   return typeof cursor === 'string' && cursor !== '' ? cursor : undefined

@@ -15,10 +15,7 @@ const MAX_ALTERNATIVES = 1000
 /** `whole`: the path matches. `prefix`: paths below it may match. */
 export type GlobMatch = 'whole' | 'prefix' | 'no'
 
-/**
- * Compiles patterns to segments of absolute paths. Braces are expanded, so that each alternative walks from its own
- * base folder.
- */
+/** Compiles patterns to segments. Braces are expanded, so that each alternative has its own base folder. */
 export function compileGlobs(patterns: readonly string[]): Segment[][] {
   return patterns.flatMap(pattern => expandBraces(pattern)).map(pattern => compile(resolve(pattern)))
 }
@@ -33,10 +30,7 @@ function compile(pattern: string): Segment[] {
   })
 }
 
-/**
- * Builds a test for untrusted patterns: picomatch only translates the pattern to a regular expression, which Pattern
- * runs safely.
- */
+/** Builds a test for untrusted patterns: picomatch only translates them; Pattern runs them safely. */
 function matcher(glob: string, options: picomatch.PicomatchOptions): (text: string) => boolean {
   const { source, flags } = picomatch.makeRe(glob, options)
   try {
@@ -131,9 +125,7 @@ function matchParts(parts: readonly string[], p: number, segments: readonly Segm
   return deeper === 'no' ? without : deeper
 }
 
-/**
- * A test for the paths of selected files. With `links`, it also accepts the resolved path of a pattern's base folder.
- */
+/** A test for the paths of selected files. With `links`, it accepts resolved paths of base folders, too. */
 export function compileReads(
   include: readonly string[],
   exclude: readonly string[],

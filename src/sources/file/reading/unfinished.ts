@@ -3,9 +3,7 @@ import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Tailer } from './tailer.js'
 
-/**
- * Limit for all unfinished lines of a source. Beyond it, the first ones are dropped from memory and read again later.
- */
+/** Limit for all unfinished lines of a source. Beyond it, the first ones are dropped and read again later. */
 const MAX_PENDING_BYTES = 32 * 1024 * 1024
 
 /** When unfinished lines on a file system that does not respond are checked again. */
@@ -58,9 +56,7 @@ export class Unfinished {
     this.#tailers.set(tailer, bytes)
   }
 
-  /**
-   * Limits memory; returns false if it cannot. Only a file that may not be found again has its line divided for this.
-   */
+  /** Limits memory; false if it cannot. Only a file that may not be found again has its line divided for this. */
   trim(): boolean {
     for (const [tailer, bytes] of this.#tailers) {
       if (this.#bytes <= MAX_PENDING_BYTES) return true
@@ -110,10 +106,7 @@ export class Unfinished {
   }
 }
 
-/**
- * Whether the file grew without a notification, since not every folder can be watched. Undefined if its file system
- * does not respond.
- */
+/** Whether the file grew without a notification. Undefined if its file system does not respond. */
 export function hasMore(tailer: Tailer): boolean | undefined {
   try {
     return tailer.isOpen && tailer.left() !== 0

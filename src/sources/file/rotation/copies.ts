@@ -182,8 +182,8 @@ export class Copies {
   }
 
   /**
-   * Rotated files that were never seen, the oldest first; undefined if a copy may still be incomplete. `reads` counts the
-   * files that were read, by their first bytes and size.
+   * Rotated files that were never seen, the oldest first; undefined if a copy may still be incomplete. `reads` counts
+   * the files that were read, by their first bytes and size.
    */
   async unseen(sought: Unseen, slices: Slices): Promise<Candidate[] | undefined> {
     const { folder, name, since, reads, until } = sought
@@ -314,7 +314,6 @@ function unseen(): Folder {
   return { known: new Map(), all: [], heads: new Map(), stamp: '', births: false, round: 0 }
 }
 
-/** The candidates with this head. */
 function withHead({ all, heads }: Folder, { bytes, hash }: Fingerprint): readonly Candidate[] {
   let byHash = heads.get(bytes)
   if (!byHash) heads.set(bytes, (byHash = indexOf(all, bytes)))

@@ -23,10 +23,7 @@ export interface Candidate {
   readonly not: Set<string>
   /** Key of the file that it is the copy of. */
   owner: string | undefined
-  /**
-   * Length of the head of an open file whose content it contains completely. It is not a copy of a file with a shorter
-   * head.
-   */
+  /** Head length of an open file whose whole content it has. It is no copy of a file with a shorter head. */
   spoken: number
   /** Whether it was read completely. */
   over: boolean

@@ -17,9 +17,7 @@ export class Hole {
     this.#mayContinue = offset === 0
   }
 
-  /**
-   * Returns how many of the next `length` bytes are part of the hole. Calls `onEnd` with the size of a hole that ends.
-   */
+  /** How many of the next `length` bytes are part of the hole. Calls `onEnd` with the size when it ends. */
   skip(fd: number | undefined, next: Buffer, length: number, onEnd: (bytes: number) => void): number {
     if (!this.#mayContinue) return 0
     let bytes = 0

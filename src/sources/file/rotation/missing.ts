@@ -43,10 +43,7 @@ export interface MissingOptions {
   onReady(tailer: Tailer): void
 }
 
-/**
- * Finds files that were renamed, copied or compressed while the source was not running, or that grew after their
- * release.
- */
+/** Finds files that were renamed, copied or compressed while the source did not run, or grew after their release. */
 export class Missing {
   readonly #options: MissingOptions
   /** Whether the search must be repeated, because the files changed during it. */
@@ -309,7 +306,6 @@ export class Missing {
   }
 }
 
-/** The file name in the entry's events. */
 function nameOf({ file, path }: Entry): string {
   return file ?? path
 }
