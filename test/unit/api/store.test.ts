@@ -205,7 +205,7 @@ for (const [name, open] of Object.entries(STORES)) {
     const { path } = await opened(t, open)
     await t.rejects(open(path), {
       code: 'SLUICE_STORE_IN_USE',
-      message: /in use by another sluice serve; stop that one first/,
+      message: /in use by another sluice serve; stop that process, or configure another data_dir/,
     })
     const file = join(testFolder(t, { file: '' }), 'file')
     await t.rejects(open(file), { code: 'SLUICE_STORE_UNUSABLE', message: new RegExp(file) })
