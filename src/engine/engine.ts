@@ -348,7 +348,7 @@ export class Engine {
   /** After a run that `leave` has ended: what the next engine needs. */
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
-    for (const { id } of this.#config.sources) if (!this.#left.has(id)) this.checkpoints.release(id)
+    this.checkpoints.release(this.#config.sources.map(({ id }) => id).filter(id => !this.#left.has(id)))
     for (const { output } of this.#left.values()) output.giveUp(this.#delivering.signal.aborted)
     const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
     const outages = outagesOf(this.#config.destinations, this.#deliveries)

@@ -119,7 +119,6 @@ export class Life {
     this.#root = mount(disk)
     for (const topic of topics.values()) topic.isSaved = () => {}
     world.isAlive = true
-    world.hasUnsaved = false
     world.say(() => '--- the process starts')
     world.onKilled = () => {
       if (this.#isOver) return

@@ -19,7 +19,6 @@ function logIn(world: World, bound: object = {}): Logger {
   const write = (level: string) => (fields: { code?: string } | string, message?: string) => {
     const more = typeof fields === 'string' ? {} : fields
     world.say(() => `${level}: ${message ?? fields} ${text({ ...bound, ...more })}`)
-    if (more.code === 'SLUICE_CHECKPOINT_NOT_SAVED') world.hasUnsaved = true
     if (more.code !== undefined && NEVER.has(more.code)) world.violate(`${more.code}: ${text({ ...bound, ...more })}`)
   }
   const nothing = () => {}

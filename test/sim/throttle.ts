@@ -94,7 +94,7 @@ class WatchedThrottle implements Processor {
         const fate = passes ? 'passed' : 'discarded'
         if ((fates.get(mark) ?? fate) !== fate) changed.add(mark)
         fates.set(mark, fate)
-        if (!hasCopies && !world.hasUnsaved && this.#counted.decided.has(mark))
+        if (!hasCopies && this.#counted.decided.has(mark))
           world.violate(`throttle ${this.#id}: ${mark} is counted a second time`)
         this.#counted.decided.add(mark)
       }

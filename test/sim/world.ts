@@ -35,8 +35,6 @@ export class World {
   readonly #heap: Task[] = []
   /** Whether there is a process. What one that was killed still asks for never happens. */
   isAlive = false
-  /** Whether positions of a source could not be saved in this process: a source that is replaced may read events again. */
-  hasUnsaved = false
   /** How many were killed so far. */
   killed = 0
   /** Called when the process is killed. */

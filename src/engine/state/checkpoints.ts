@@ -46,8 +46,11 @@ export interface CheckpointStore {
   forSource(id: string): Checkpoints
   /** Writes all changes; false if a write failed (which was logged). */
   flush(): Promise<boolean>
-  /** Closes the positions of a source. The next `forSource` reads them from disk. */
-  release(id: string): void
+  /**
+   * Closes the positions of these sources. Their next `forSource` reads them from disk, or takes over what could not be saved
+   * unless other sources were released in the meantime.
+   */
+  release(ids: readonly string[]): void
   /** Stops writing. */
   close(): void
   unsaved(): UnsavedPositions[]
@@ -66,12 +69,16 @@ export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, inte
   const folder = join(dataDir, 'checkpoints')
   const counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
   const open = new Map<string, SourceCheckpoints>()
+  /** Documents of released sources that could not be saved. */
+  const unsaved = new Map<string, unknown>()
   return {
     counts,
     forSource(id) {
       let checkpoints = open.get(id)
       if (!checkpoints) {
         checkpoints = new SourceCheckpoints(folder, id, { log, clock, intervalMs, counts })
+        if (unsaved.has(id)) checkpoints.takeOver(unsaved.get(id))
+        unsaved.delete(id)
         open.set(id, checkpoints)
       }
       return checkpoints
@@ -81,9 +88,14 @@ export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, inte
       return results.every(({ status }) => status === 'fulfilled')
     },
     unsaved: () => [...open.values()].flatMap(checkpoints => checkpoints.unsaved ?? []),
-    release(id) {
-      open.get(id)?.close()
-      open.delete(id)
+    release(ids) {
+      unsaved.clear()
+      for (const id of ids) {
+        const checkpoints = open.get(id)
+        if (checkpoints?.unsaved) unsaved.set(id, checkpoints.document())
+        checkpoints?.close()
+        open.delete(id)
+      }
     },
     close() {
       for (const checkpoints of open.values()) checkpoints.close()
@@ -140,6 +152,18 @@ class SourceCheckpoints implements Checkpoints {
 
   provide(snapshot: () => unknown): void {
     this.#snapshot = snapshot
+  }
+
+  /** The current state, as it would be read from disk. */
+  document(): unknown {
+    return JSON.parse(JSON.stringify(this.#snapshot?.()))
+  }
+
+  /** Starts from a document that its predecessor could not save. */
+  takeOver(document: unknown): void {
+    this.#saved = { document }
+    this.#snapshot = () => document
+    this.changed()
   }
 
   get unsaved(): UnsavedPositions | undefined {
