@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Config } from '../config/load.js'
 import type { KeyWatch } from '../core/component.js'
@@ -363,10 +363,15 @@ function sameComponents(before: Config, next: Config): Set<string> {
   return new Set(same.map(({ id }) => id))
 }
 
-/** Dry run: creates every component in a temporary folder and releases it. Throws if one cannot be created. */
+const DRY_RUN = 'dry-run-'
+
+/** Dry run: creates every component in a temporary folder of data_dir and releases it. Throws if one cannot be created. */
 export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>): Promise<void> {
   makeFolderSync(config.dataDir, 0o700)
-  const dataDir = mkdtempSync(join(config.dataDir, 'dry-run-'))
+  // A kill in the middle of a dry run leaves its folder.
+  for (const name of readdirSync(config.dataDir))
+    if (name.startsWith(DRY_RUN)) rmSync(join(config.dataDir, name), { recursive: true, force: true })
+  const dataDir = mkdtempSync(join(config.dataDir, DRY_RUN))
   try {
     const log = runtime.log.child({}, { level: 'silent' })
     const isolated = { ...runtime, log, metrics: looseCounters(), disk: undefined }

@@ -153,6 +153,7 @@ destinations: { a: { type: collect, inputs: [t] }, c: { type: collect, inputs: [
 
 t.test('replaced again and again under traffic: nothing is lost, nothing comes twice', async t => {
   const it = await start(t, SHAPES[0]!)
+  mkdirSync(join(it.folder, 'state', 'dry-run-of-a-killed-process'), { recursive: true })
   let replacing = true
   const traffic = (async () => {
     while (replacing) await it.send(5)
