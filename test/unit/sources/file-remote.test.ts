@@ -647,7 +647,7 @@ t.test('a call that never returns does not keep the process from ending', async 
   const script = `
 import { open } from 'node:fs/promises'
 import { endProcess } from '${built}/src/terminal/end.js'
-import { FileSystems, fileSystems } from '${built}/src/lib/files/file-systems.js'
+import { FileSystems, fileSystems } from '${built}/src/lib/files/remote/file-systems.js'
 const asked = []
 let now = 0
 const systems = new FileSystems({

@@ -349,7 +349,7 @@ t.test('senders of incomplete bodies keep nobody else out', async t => {
   }
   t.same(out.lines, ['honest'])
   t.match(
-    logs().find(({ msg }) => /came very slowly/.test(String(msg))),
+    logs().find(({ msg }) => /very slow request/.test(String(msg))),
     { level: 40, peer: '127.0.0.2' },
   )
 })

@@ -237,7 +237,7 @@ t.test('a reply that cannot be written is answered with 500, logged with its id,
   t.match(got.body, { code: 'failed', message: /\w/, errors: [] })
   headers = { 'x odd': 'a' }
   t.equal((await post()).status, 500)
-  t.equal(logged().match(/cannot write a reply/g)?.length, 2)
+  t.equal(logged().match(/cannot write a response/g)?.length, 2)
   const id = got.headers.get('x-request-id')
   t.ok(
     logged().includes(`"level":50`) && logged().includes(`"request_id":"${id}"`),
