@@ -52,7 +52,7 @@ const ingest = z.strictObject({
     .describe(
       'Accounts whose pipelines run at the same time: each has a process of its own, which takes 60 to 80 MB without load. An account whose pipelines are idle, or that nobody waits for, makes room for another; where none can, clients are answered 503 with Retry-After.',
     ),
-  max_memory_per_account: byteSize(128 * 1024 * 1024)
+  max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
     .describe(
       'Memory that the process of an account may take. One that takes more is ended: its requests are answered 503, other accounts notice nothing, and it starts again with the next request.',

@@ -15,7 +15,7 @@ const CONFIG = `metrics: { listen: 127.0.0.1:0 }
 service:
   listen: 127.0.0.1:0
   data_dir: STATE
-  ingest: { allow_addresses: ['127.0.0.1'], process_timeout: 3 Seconds, max_memory_per_account: 128MiB }
+  ingest: { allow_addresses: ['127.0.0.1'], process_timeout: 3 Seconds, max_memory_per_account: 256MiB }
 `
 
 const SILENT = { hang: 'after_body' } as const
@@ -157,7 +157,7 @@ t.test('what one account does to its process', { timeout: 120_000 }, async t => 
     receiver.otherwise = SILENT
     const body = `${'x'.repeat(99_999)}\n`.repeat(95)
     const waiting = []
-    for (let i = 0; i < 3; i++) {
+    for (let i = 0; i < 6; i++) {
       const id = await publish(keys.good, toReceiver)
       for (let n = 0; n < 3; n++) waiting.push(send(url, 'POST', `/v3/ingest/${id}`, { key: keys.good, body, headers }))
     }
