@@ -5,23 +5,12 @@ import type { InitResult } from '../../src/api/domain/documents.js'
 import { Client, ServiceError } from '../../src/client.js'
 import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
-import { PATIENCE_MS } from '../support/patience.js'
+import { eventually } from '../support/patience.js'
 import { type Running, sluice } from '../support/sluice.js'
 
 t.setTimeout(200_000)
 
 const soon = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
-
-async function until<T>(
-  test: () => T | undefined | false | Promise<T | undefined | false>,
-  ms = PATIENCE_MS,
-): Promise<T> {
-  for (const end = performance.now() + ms; ; await soon(25)) {
-    const found = await test()
-    if (found !== undefined && found !== false) return found as T
-    if (performance.now() > end) throw new Error(`not within ${ms} ms: ${test}`)
-  }
-}
 
 /** The real service in a folder of its own; it can be killed, and comes back at the same address. */
 async function startService(t: Test, folder: string) {
@@ -108,7 +97,7 @@ t.test('the key is rotated while events flow, and revoked: nothing is lost, noth
 
   await manager.serviceAccounts.revoke(account)
   appendFileSync(log, `{"n":${lines}}\n`)
-  await until(async () => (await daemon.get('/readyz')).body.includes('"holding"'))
+  await eventually(async () => (await daemon.get('/readyz')).body.includes('"holding"'))
   for (let n = lines + 1; n < lines + 100; n++) appendFileSync(log, `{"n":${n}}\n`)
   await soon(300)
   t.equal(linesOf(out).length, lines, 'nothing gets in')
@@ -169,7 +158,7 @@ t.test('kill -9 of the service in the middle of publishes and ingests: nothing a
     for (let count = 1; count <= KILLS; count++) {
       // Not before the pipeline runs again: its process takes its time to start.
       const { size } = acknowledged.batches
-      await until(() => acknowledged.batches.size > size)
+      await eventually(() => acknowledged.batches.size > size)
       await soon(137 * count)
       const before = acknowledged.revision
       await service.kill()
@@ -222,20 +211,20 @@ managed: { allow_files: [${out}], poll_interval: 1s, report_interval: 1s }
   })()
   let daemon = await startManaged(t, folder, url, id)
   const fleet = async () => (await client.fleet()).items[0]
-  await until(async () => (await fleet())?.revision === 1)
+  await eventually(async () => (await fleet())?.revision === 1)
   for (let revision = 2; revision <= 4; revision++) {
     const condition = `if (.message contains '${revision}')`
     await client.pipelines.update(id, {
       config: pipeline(folder, { f: { type: 'filter', inputs: ['ingest'], condition } }),
     })
     await client.pipelines.publish(id)
-    await until(async () => (await fleet())!.revision === revision)
+    await eventually(async () => (await fleet())!.revision === revision)
   }
   await client.pipelines.update(id, {
     config: { destinations: { out: { type: 'file', inputs: ['ingest'], path: '/etc/x' } } },
   })
   await client.pipelines.publish(id)
-  const reported = await until(async () => {
+  const reported = await eventually(async () => {
     const found = (await fleet())!
     return found.error !== null && found
   })
@@ -249,10 +238,10 @@ managed: { allow_files: [${out}], poll_interval: 1s, report_interval: 1s }
   t.match(daemon.stderr, /running the cached revision/)
   await start()
   await client.pipelines.publish(id, { revision: 2 })
-  await until(async () => (await fleet())!.revision === 2, 90_000)
+  await eventually(async () => (await fleet())!.revision === 2, 90_000)
   writing = false
   await writer
-  await until(() => linesOf(out).length >= n)
+  await eventually(() => linesOf(out).length >= n)
   daemon.child.kill('SIGTERM')
   t.equal(await daemon.exit, 0)
   const lines = linesOf(out)

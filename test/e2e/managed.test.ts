@@ -4,19 +4,12 @@ import t from 'tap'
 import { fleetText } from '../../src/remote/fleet.js'
 import { loadDaemonConfig } from '../../src/terminal/local-part.js'
 import { testFolder } from '../support/folder.js'
+import { eventually } from '../support/patience.js'
 import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
 
 t.setTimeout(120_000)
-
-async function until<T>(test: () => Promise<T | undefined | false>): Promise<T> {
-  for (const end = performance.now() + 30_000; ; await new Promise(resolve => setTimeout(resolve, 25))) {
-    const found = await test()
-    if (found) return found
-    if (performance.now() > end) throw new Error(`not in time: ${test}`)
-  }
-}
 
 async function ran(args: readonly string[]) {
   const program = sluice(args)
@@ -60,7 +53,7 @@ managed: { poll_interval: 1s, report_interval: 1s }
   const url = `${service.url}/v3/pipeline/${id}`
   const args = ['run', '--pipeline', url, '--key-file', join(folder, 'key'), '--config', path]
   const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>
-    await until(async () => {
+    await eventually(async () => {
       const [found] = (await client.fleet()).items
       return found && test(found) && found
     })
@@ -130,7 +123,7 @@ managed: { allow_files: ${JSON.stringify(files)}, poll_interval: 1s, report_inte
     await daemon.exit
   })
   const reported = async (test: (found: { revision: number | null; error: string | null }) => boolean) =>
-    await until(async () => {
+    await eventually(async () => {
       const [found] = (await client.fleet()).items
       return found && test(found) && found
     })

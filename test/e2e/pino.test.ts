@@ -8,7 +8,7 @@ import t, { type Test } from 'tap'
 import transport, { type PinoTransportOptions } from '../../src/pino.js'
 import { testFolder } from '../support/folder.js'
 import { install } from '../support/installed.js'
-import { PATIENCE_MS } from '../support/patience.js'
+import { eventually } from '../support/patience.js'
 import { type Receiver, type ReceiverOptions, startReceiver } from '../support/receiver.js'
 
 const FAST = { batch: { max_wait: '20ms' }, retry: { initial: '10ms', max: '50ms' } } as const
@@ -23,15 +23,6 @@ async function receiver(t: Test, options: ReceiverOptions = {}): Promise<Receive
 function memory(): { log: Logger; told: Record<string, unknown>[] } {
   const told: Record<string, unknown>[] = []
   return { told, log: pino({ level: 'info' }, { write: line => told.push(JSON.parse(line)) }) }
-}
-
-async function until<T>(test: () => T | undefined | false, ms = PATIENCE_MS): Promise<T> {
-  for (const end = performance.now() + ms; performance.now() < end; ) {
-    const result = test()
-    if (result) return result
-    await new Promise(resolve => setTimeout(resolve, 5))
-  }
-  throw new Error(`nothing within ${ms} ms`)
 }
 
 async function end(stream: Writable): Promise<void> {
@@ -90,10 +81,10 @@ t.test('a refused key holds the lines until it is replaced', async t => {
   const stream = await transport({ http: { url: to.url(), auth: { type: 'token', key_file }, ...FAST } }, log)
   const app = pino(stream)
   for (let n = 0; n < 50; n++) app.info({ n })
-  await until(() => to.requests.some(({ status }) => status === 401) && told.find(({ level }) => level === 50))
+  await eventually(() => to.requests.some(({ status }) => status === 401) && told.find(({ level }) => level === 50))
   t.same(to.lines(), [])
   writeFileSync(key_file, 'new\n')
-  await until(() => to.lines().length === 50)
+  await eventually(() => to.lines().length === 50)
   await end(stream)
   t.same(numbers(to).sort(ascending), upTo(50))
 })
@@ -145,9 +136,9 @@ t.test('full, on_full: discard: whole lines go, their number is told, and the re
   }
   await write(10_000)
   t.ok(stream.writableLength < 1e6, 'nothing queues up')
-  await until(() => told.some(({ msg }) => /no room for more lines/.test(String(msg))))
+  await eventually(() => told.some(({ msg }) => /no room for more lines/.test(String(msg))))
   to.otherwise = 200
-  await until(() => to.lines().length > 500)
+  await eventually(() => to.lines().length > 500)
   await write(100)
   stream.write(pending)
   await end(stream)

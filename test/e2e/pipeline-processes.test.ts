@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import type { InitResult } from '../../src/api/domain/documents.js'
 import { Scrape } from '../../src/look/scrape.js'
 import { testFolder } from '../support/folder.js'
-import { PATIENCE_MS } from '../support/patience.js'
+import { eventually } from '../support/patience.js'
 import { startReceiver } from '../support/receiver.js'
 import { send } from '../support/service.js'
 import { type Running, sluice } from '../support/sluice.js'
@@ -54,14 +54,6 @@ const isAlive = (pid: number) => {
   } catch {
     return false
   }
-}
-
-async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
-    if (await holds()) return
-    await new Promise(resolve => setTimeout(resolve, 20))
-  }
-  throw new Error(`never: ${what}`)
 }
 
 t.test('what one account does to its process', { timeout: 120_000 }, async t => {
@@ -127,7 +119,7 @@ t.test('what one account does to its process', { timeout: 120_000 }, async t => 
     t.match(JSON.parse(line!), { reason: 'looped', pipelines: [buffered, direct].sort(), attended: [direct] })
     receiver.otherwise = 200
     t.equal((await post(keys.bad, direct, [{ n: 3 }])).status, 202, 'the next request works')
-    await until('what was acknowledged is delivered', () => delivered().includes('{"n":1}'))
+    await eventually(() => delivered().includes('{"n":1}'))
     t.ok((await counted(buffered, 'received')) >= before, 'a counter never goes back')
   })
 
@@ -136,19 +128,19 @@ t.test('what one account does to its process', { timeout: 120_000 }, async t => 
     const [before, first] = [receiver.requests.length, pid()]
     t.equal((await post(keys.bad, buffered, [{ n: 4 }])).status, 202)
     const waiting = post(keys.bad, direct, [{ n: 5 }])
-    await until('both are on their way', () => receiver.requests.length >= before + 2)
+    await eventually(() => receiver.requests.length >= before + 2)
     process.kill(first, 'SIGKILL')
     t.match(await waiting, { status: 503, body: { code: 'pipeline_process_ended' } })
     t.equal(await deaths('crashed'), 1)
     receiver.otherwise = 200
     const seen = receiver.requests.length
-    await until('it is started again for its disk buffer', () => pid() !== first)
-    await until('what was acknowledged is delivered', () => delivered(seen).includes('{"n":4}'))
+    await eventually(() => pid() !== first)
+    await eventually(() => delivered(seen).includes('{"n":4}'))
     const again = await post(keys.bad, direct, [{ n: 5 }])
     t.equal(again.status, 202, again.text)
     for (const id of [buffered, direct]) {
       const of = (name: string) => counted(id, name)
-      await until('it adds up', async () => (await of('received')) === (await of('sent')) + (await of('discarded')))
+      await eventually(async () => (await of('received')) === (await of('sent')) + (await of('discarded')))
     }
     t.equal((await scrape()).sum('sluice_conservation_errors_total'), 0)
   })
@@ -177,8 +169,8 @@ t.test('what one account does to its process', { timeout: 120_000 }, async t => 
     await running.exit
     receiver.otherwise = 200
     const next = await serve(t, folder)
-    await until('they have ended', () => !all.some(isAlive))
-    await until('what was acknowledged is delivered', () => delivered().includes('{"n":7}'))
+    await eventually(() => !all.some(isAlive))
+    await eventually(() => delivered().includes('{"n":7}'))
 
     let answer = () => {}
     receiver.otherwise = {
@@ -188,7 +180,7 @@ t.test('what one account does to its process', { timeout: 120_000 }, async t => 
     }
     const seen = receiver.requests.length
     const waiting = send(next.url, 'POST', `/v3/ingest/${direct}`, { key: keys.bad, json: [{ n: 8 }] })
-    await until('it is on its way', () => receiver.requests.length > seen)
+    await eventually(() => receiver.requests.length > seen)
     next.running.child.kill('SIGTERM')
     await next.running.until(() => next.running.stderr.includes('ending: no new requests'))
     answer()

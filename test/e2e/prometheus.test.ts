@@ -9,10 +9,13 @@ import { checkout, sluiceMain } from '../support/checkout.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
+import { eventually } from '../support/patience.js'
 import { type Prometheus, startPrometheus } from '../support/prometheus.js'
 import { type Receiver, startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
+/** Prometheus scrapes and evaluates so slowly: how long to wait, and how often to ask, in milliseconds. */
+const SCRAPES = [40_000, 250] as const
 const folder = join(checkout, 'config/prometheus')
 const rulesPath = join(folder, 'sluice.rules.yaml')
 const dashboardPath = join(checkout, 'config/grafana/sluice.json')
@@ -271,21 +274,27 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
   t.same([...left.keys()], [], 'queries without an answer')
 
   await prometheusSees(prometheus, 'count(up == 1) == 3')
-  const wrong = await until(async () => {
-    const found = await prometheus.rules()
-    const bad = found.filter(({ health }) => health !== 'ok')
-    return bad.length === 0 && found.length === rules.length ? [] : undefined
-  }).catch(async () => (await prometheus.rules()).map(({ name, lastError }) => `${name}: ${lastError}`))
+  const wrong = await eventually(
+    async () => {
+      const found = await prometheus.rules()
+      const bad = found.filter(({ health }) => health !== 'ok')
+      return bad.length === 0 && found.length === rules.length ? [] : undefined
+    },
+    ...SCRAPES,
+  ).catch(async () => (await prometheus.rules()).map(({ name, lastError }) => `${name}: ${lastError}`))
   t.same(wrong, [], 'every rule is evaluated')
 
   const ids = (all: readonly { labels: Readonly<Record<string, string>> }[]) =>
     all.map(({ labels }) => labels.request_id)
   const given = () => receiver.requests.map((_, i) => `request-${i + 1}`)
   for (const name of ['sluice_delivery_attempt_seconds_bucket', 'sluice_http_requests_total']) {
-    const shown = await until(async () => {
-      const found = ids(await prometheus.exemplars(`${name}{component_id="up"}`))
-      return found.length > 0 ? found : undefined
-    })
+    const shown = await eventually(
+      async () => {
+        const found = ids(await prometheus.exemplars(`${name}{component_id="up"}`))
+        return found.length > 0 ? found : undefined
+      },
+      ...SCRAPES,
+    )
     t.same(
       shown.filter(id => !given().includes(id!)),
       [],
@@ -302,14 +311,6 @@ t.test('a real Prometheus: every query of the dashboard and of the rules has an 
 })
 
 /** What `test` gives as soon as that is something. */
-async function until<T>(test: () => Promise<T | undefined>): Promise<T> {
-  for (const end = performance.now() + 40_000; ; await new Promise(resolve => setTimeout(resolve, 250))) {
-    const found = await test()
-    if (found !== undefined) return found
-    if (performance.now() > end) throw new Error(`nothing came of ${test}`)
-  }
-}
-
 async function prometheusSees(prometheus: Prometheus, expr: string): Promise<void> {
   const left = await withoutAnswer(prometheus, new Map([[expr, expr]]), 60_000)
   if (left.size > 0) throw new Error(`no answer to ${expr}:\n${prometheus.log}`)
