@@ -67,7 +67,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
       name: `pipeline ${where.id}`,
       link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),
       kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
-      rehearse: config => dryRun(config, around),
+      dryRun: config => dryRun(config, around),
       objectionTo: (next, before) => objectionTo(next, before, log),
       clock: systemClock,
       random: systemRandom,

@@ -35,7 +35,7 @@ export interface ManagedPipelineOptions {
   readonly link: Link
   readonly kept: Pick<KeptRevision, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
-  readonly rehearse: (config: Config) => Promise<void>
+  readonly dryRun: (config: Config) => Promise<void>
   /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
   readonly objectionTo: (next: Config, before: Config) => Promise<Error | undefined>
   readonly clock: Clock
@@ -183,7 +183,7 @@ export class ManagedPipeline {
       const before = this.#configOf(known)
       const objection = await this.#options.objectionTo(config, before)
       if (!objection) return false
-      await this.#options.rehearse(before)
+      await this.#options.dryRun(before)
       this.#refuse(published, objection)
       return true
     } catch {
@@ -339,7 +339,7 @@ export class ManagedPipeline {
   async #try(revision: PublishedRevision): Promise<Config | undefined> {
     try {
       const config = this.#configOf(revision)
-      await this.#options.rehearse(config)
+      await this.#options.dryRun(config)
       return config
     } catch (error) {
       this.#refuse(revision, error)

@@ -239,7 +239,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     logs: '',
   }
   const limitOf = (config: Config) => (config.processors[0]!.options as { limit: number }).limit
-  const rehearse = async (config: Config) => {
+  const dryRun = async (config: Config) => {
     if (it.unbuildable.has(limitOf(config))) throw new Error('it cannot be built')
   }
   let now = 0
@@ -265,7 +265,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
         it.kept = revision
       },
     },
-    rehearse,
+    dryRun,
     objectionTo: async () => (it.left.length > 0 ? new EventsLeftBehind(it.left) : undefined),
     clock: { now: () => now, wall: () => now },
     random: () => 0.5,
@@ -281,7 +281,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
   const pipeline = {
     states: () => it.states,
     async replace(config: Config, { keepsEvents }: ReplaceOptions) {
-      await rehearse(config)
+      await dryRun(config)
       await it.replacing
       if (it.ending) throw new NotNow('Sluice is stopping')
       if (keepsEvents && it.left.length > 0) throw new EventsLeftBehind(it.left)
