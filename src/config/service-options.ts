@@ -50,7 +50,7 @@ const ingest = z.strictObject({
     .max(10_000)
     .default(20)
     .describe(
-      'Accounts whose pipelines run at the same time: each has a process of its own, which takes 60 to 80 MB without load. An account whose pipelines are idle, or that nobody waits for, makes room for another; where none can, clients are answered 503 with Retry-After.',
+      'Accounts whose pipelines run at the same time: each has a process of its own, which takes 70 to 85 MB without load. An account whose pipelines are idle, or that nobody waits for, makes room for another; where none can, clients are answered 503 with Retry-After.',
     ),
   max_memory_per_account: byteSize(256 * 1024 * 1024)
     .prefault('1GiB')
