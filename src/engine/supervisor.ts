@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { Config } from '../config/load.js'
 import type { KeyWatch } from '../core/component.js'
 import { errorText } from '../core/errors.js'
-import { looseCounters } from '../flow/counters.js'
+import { ComponentSet } from '../flow/counters.js'
 import type { Tap } from '../flow/fan-out.js'
 import { makeFolderSync } from '../lib/files/make-folder.js'
 import { after, deadline, every, nextTurn } from '../lib/time.js'
@@ -374,7 +374,7 @@ export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>):
   const dataDir = mkdtempSync(join(config.dataDir, DRY_RUN))
   try {
     const log = runtime.log.child({}, { level: 'silent' })
-    const isolated = { ...runtime, log, metrics: looseCounters(), disk: undefined }
+    const isolated = { ...runtime, log, metrics: new ComponentSet(), disk: undefined }
     const engine = await Engine.build({ ...config, dataDir }, isolated)
     await engine.discard()
   } finally {

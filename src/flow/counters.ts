@@ -1,4 +1,5 @@
 import type { ComponentMetrics, Exemplar, Kind, Observer } from '../core/component.js'
+import { settledWithin } from '../lib/time.js'
 
 export interface Amount {
   events: number
@@ -45,22 +46,18 @@ export class ComponentSet implements CounterSet {
     return counters
   }
 
+  /** Updates the values that are updated before a scrape; waits `ms` at most. */
+  async refresh(ms: number): Promise<void> {
+    const all = [...this.components.values()]
+    await settledWithin(
+      ms,
+      all.flatMap(({ beforeScrape }) => beforeScrape?.() ?? []),
+    )
+  }
+
   /** Forgets all whose id begins with `prefix`. */
   forget(prefix: string): void {
     for (const id of this.components.keys()) if (id.startsWith(prefix)) this.components.delete(id)
-  }
-}
-
-/** Counters that are not exported. */
-export function looseCounters(): CounterSet {
-  const components = new Map<string, ComponentCounters>()
-  return {
-    components,
-    component(id, kind, type) {
-      const counters = new ComponentCounters(id, kind, type)
-      components.set(id, counters)
-      return counters
-    },
   }
 }
 

@@ -351,7 +351,7 @@ export class IngestHost {
     return ending
   }
 
-  /** It has let go of its files, and so has its process when it was the last one of its account. */
+  /** Its files are released. The process of its account ends if this was the last pipeline. */
   async #ended({ id, accountId: account }: RunningPipeline): Promise<void> {
     const { folder } = this.#options
     await this.#disks.of(account).measure(join(folder, id))

@@ -45,6 +45,14 @@ export function after(ms: number, fn: () => void): () => void {
   return () => clearTimeout(timer)
 }
 
+/** Resolves when all promises have settled, or after `ms`. */
+export async function settledWithin(ms: number, promises: readonly Promise<unknown>[]): Promise<void> {
+  if (promises.length === 0) return
+  const done = new AbortController()
+  await Promise.race([Promise.allSettled(promises), sleep(ms, done.signal)])
+  done.abort()
+}
+
 /** Runs `fn` every `ms` without keeping the process alive. The returned function stops it. */
 export function every(ms: number, fn: () => void): () => void {
   const timer = setInterval(fn, possible(ms))

@@ -17,7 +17,7 @@ const VARIABLES = ['TZ', 'NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE', 'SSL_CERT_DIR']
 const LONGEST_TEXT = 1000
 const OUT_OF_MEMORY = /heap out of memory|Array buffer allocation failed/
 
-/** What a process is told first. Secrets follow with the pipelines; nothing is in its arguments or its environment. */
+/** The first message to a process. Secrets follow with the pipelines, never in its arguments or its environment. */
 export interface ProcessSetup {
   readonly account: string
   readonly folder: string

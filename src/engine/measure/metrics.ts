@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { collectDefaultMetrics, type Metric, Registry, type RegistryContentType } from 'prom-client'
 import type { Exemplar } from '../../core/component.js'
 import { type Amount, type ComponentCounters, ComponentSet } from '../../flow/counters.js'
-import { nextTurn, sleep } from '../../lib/time.js'
+import { nextTurn } from '../../lib/time.js'
 import { packageVersion } from '../../lib/version.js'
 
 type Labels = Readonly<Record<string, string>>
@@ -174,7 +174,7 @@ export class Metrics extends ComponentSet {
 
   /** The response to a scrape. */
   async render(format: Format = 'text'): Promise<Buffer> {
-    await this.#refresh()
+    await this.refresh(REFRESH_MS)
     const registry = new Registry<RegistryContentType>()
     registry.setContentType(CONTENT_TYPES[format])
     let turns: Promise<void> = Promise.resolve()
@@ -208,14 +208,6 @@ export class Metrics extends ComponentSet {
       this.#readOwn(c, familyOf, format)
     }
     return families.values()
-  }
-
-  async #refresh(): Promise<void> {
-    const all = [...this.components.values()].flatMap(({ beforeScrape }) => beforeScrape?.() ?? [])
-    if (all.length === 0) return
-    const done = new AbortController()
-    await Promise.race([Promise.allSettled(all), sleep(REFRESH_MS, done.signal)])
-    done.abort()
   }
 
   async #ofProcess(format: Format): Promise<Family[]> {

@@ -1,4 +1,4 @@
-import type { Logger } from 'pino'
+import type { Level, Logger } from 'pino'
 import type { Refusal } from '../../http/server/refusal.js'
 import { after, every } from '../../lib/time.js'
 import { NotHosted } from '../hosted-config.js'
@@ -191,8 +191,9 @@ export class AccountProcess {
 
   /** As the process would have logged it. */
   #log(line: string): void {
-    const { level, msg, ...fields } = JSON.parse(line) as { level: keyof typeof LEVELS; msg?: string }
-    this.#options.log[LEVELS[level] ?? 'info'](fields, msg)
+    const { log } = this.#options
+    const { level, msg, ...fields } = JSON.parse(line) as { level: number; msg?: string }
+    log[(log.levels.labels[level] as Level | undefined) ?? 'info'](fields, msg)
   }
 
   #ended(found: Death, text: string): void {
@@ -203,8 +204,6 @@ export class AccountProcess {
     this.#waiting.clear()
   }
 }
-
-const LEVELS = { 10: 'trace', 20: 'debug', 30: 'info', 40: 'warn', 50: 'error', 60: 'fatal' } as const
 
 function errorOf(failure: Failure): Error {
   return 'refusal' in failure ? refusalOf(failure.refusal) : new NotHosted(failure.error)

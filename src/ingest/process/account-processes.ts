@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../../engine/measure/metrics.js'
 import { Refusal } from '../../http/server/refusal.js'
-import { type Clock, sleep } from '../../lib/time.js'
+import { type Clock, settledWithin } from '../../lib/time.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
 import { AccountProcess, type ProcessBounds } from './account-process.js'
 import type { Death, StartLink } from './link.js'
@@ -81,10 +81,8 @@ export class AccountProcesses {
 
   /** Looks at every process, but waits for none that does not answer. */
   async lookAll(): Promise<void> {
-    const done = new AbortController()
     const looks = [...this.#running.values()].map(({ process }) => process.look())
-    await Promise.race([Promise.allSettled(looks), sleep(LOOK_ALL_MS, done.signal)])
-    done.abort()
+    await settledWithin(LOOK_ALL_MS, looks)
   }
 
   /** The pipeline is gone, and so is what it counted. */

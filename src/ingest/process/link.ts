@@ -5,7 +5,7 @@ export type Death = 'looped' | 'memory' | 'crashed'
 
 export interface LinkEvents {
   message(message: FromProcess): void
-  /** The process is gone, and has let go of everything. `outOfMemory`: it said so. */
+  /** The process has ended, and all of its locks are free. `outOfMemory`: it reported that it ran out of memory. */
   ended(how: { readonly outOfMemory: boolean; readonly text: string }): void
 }
 

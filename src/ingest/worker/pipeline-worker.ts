@@ -12,7 +12,7 @@ import { dataOfRefusal, refusalOf } from '../process/refusal-data.js'
 import { AccountShare } from './account-share.js'
 import { type HostedOptions, HostedPipeline } from './hosted-pipeline.js'
 
-/** A process that the service has left behind lets go of its folders within this time. */
+/** A process of a service that was killed releases its folders within this time. */
 const LOCKED_MS = 5000
 const BETWEEN_MS = 50
 /** What has to be looked up on the disk for a scrape is waited for so long. */
@@ -150,14 +150,7 @@ export class PipelineWorker {
   }
 
   async #freshLook(fresh: boolean): Promise<Look> {
-    const all = fresh
-      ? [...this.#counters.components.values()].flatMap(({ beforeScrape }) => beforeScrape?.() ?? [])
-      : []
-    if (all.length > 0) {
-      const done = new AbortController()
-      await Promise.race([Promise.allSettled(all), sleep(REFRESH_MS, done.signal)])
-      done.abort()
-    }
+    if (fresh) await this.#counters.refresh(REFRESH_MS)
     return this.#look()
   }
 

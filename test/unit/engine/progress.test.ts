@@ -5,7 +5,7 @@ import { DeliveryError } from '../../../src/core/errors.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { type DeliveryOptions, deliveryOptions } from '../../../src/core/options/delivery-options.js'
 import { ProgressWatch, watched as watchedPart } from '../../../src/engine/measure/progress.js'
-import { looseCounters } from '../../../src/flow/counters.js'
+import { ComponentSet } from '../../../src/flow/counters.js'
 import { Delivery } from '../../../src/flow/delivery/delivery.js'
 import { FanOut, Input, pump } from '../../../src/flow/fan-out.js'
 import { Stage } from '../../../src/flow/stage.js'
@@ -22,7 +22,7 @@ function pipeline(write: () => Promise<void>, options: object = {}) {
   const time = new ManualTime()
   /** By how much timers are late. */
   const late = { ms: 0 }
-  const counters = looseCounters()
+  const counters = new ComponentSet()
   const pass = counters.component('pass', 'processor', 'pass')
   const out = counters.component('out', 'destination', 'fake')
   const broken = { now: false }
