@@ -22,7 +22,7 @@ const LAYERS = [
   ['fleet'],
   ['terminal'],
   ['daemon'],
-  ['serve', 'look', 'check'],
+  ['serve', 'inspect', 'check'],
   ['remote'],
   ['cli'],
   ['index.ts', 'pino.ts', 'client.ts'],
@@ -37,10 +37,10 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   picomatch: { home: /^sources\/file/ },
   pino: { home: /^terminal\/log/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/measure\/metrics/ },
-  split2: { home: /^(look|sources\/journald)\// },
+  split2: { home: /^(inspect|sources\/journald)\// },
   undici: { home: /^http\/client\// },
   yaml: { home: /^config\/yaml\// },
-  zod: { home: /^(?!(lib|terminal|daemon|serve|look|check|remote|cli)\/)/ },
+  zod: { home: /^(?!(lib|terminal|daemon|serve|inspect|check|remote|cli)\/)/ },
 }
 
 /** What only some files may say, so that clocks, chance and the end of the process stay in hand. */

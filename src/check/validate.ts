@@ -5,7 +5,7 @@ import { ConfigError, errorText, formatProblem, type Problem } from '../core/err
 import { adviceFor, findOrphans } from '../engine/state/orphans.js'
 import { renamesOf } from '../engine/state/renames.js'
 import { refuseRepeats } from '../engine/state/repeats.js'
-import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
+import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
 import { printableText } from '../lib/printable.js'
 import { systemClock } from '../lib/time.js'
 import type { Io } from '../terminal/command-line.js'

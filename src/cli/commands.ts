@@ -1,7 +1,7 @@
 import { type Command, command, UsageError } from '../terminal/command-line.js'
 import { DAEMON_OPTIONS } from '../terminal/daemon-options.js'
 import { apiCommands } from './commands/api.js'
-import { CONFIG, lookCommands } from './commands/look.js'
+import { CONFIG, inspectCommands } from './commands/inspect.js'
 import { serviceCommands } from './commands/service.js'
 
 /** Every command. Help, completion and the manual page are generated from this table. */
@@ -83,7 +83,7 @@ export const commands: readonly Command[] = [
       return validate([options.config, ...operands], io.env, io)
     },
   }),
-  ...lookCommands,
+  ...inspectCommands,
   command({
     name: 'simulate',
     summary: 'Replays recorded events through one throttle in event time, and shows what would have passed, by key.',
@@ -233,7 +233,7 @@ export const commands: readonly Command[] = [
     ],
     ships: true,
     async run({ options, operands }, io) {
-      const { resend } = await import('../look/resend.js')
+      const { resend } = await import('../inspect/resend.js')
       const { config, destination, 'dry-run': dryRun } = options
       return resend({ config, destination, dryRun, files: operands }, io)
     },

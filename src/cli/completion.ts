@@ -1,6 +1,6 @@
+import { type DaemonOptions, findSocket } from '../inspect/daemon-socket.js'
+import { viewDaemon } from '../inspect/daemon-view.js'
 import { systemClock } from '../lib/time.js'
-import { type DaemonOptions, findSocket } from '../look/daemon-socket.js'
-import { viewDaemon } from '../look/daemon-view.js'
 import { type Command, type Io, UsageError } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
 import { loadDaemonConfig } from '../terminal/local-part.js'

@@ -13,8 +13,8 @@ import type { Totals } from '../engine/measure/totals.js'
 import { lockDataDir } from '../engine/state/data-dir.js'
 import { objectionTo } from '../engine/state/left-behind.js'
 import { dryRun, type WentBack } from '../engine/supervisor.js'
-import { KeptRevision } from '../fleet/kept-revision.js'
 import { ManagedPipeline } from '../fleet/managed-pipeline.js'
+import { RevisionCache } from '../fleet/revision-cache.js'
 import { linkTo, readPipelineUrl } from '../fleet/service-link.js'
 import { AccessKey } from '../http/auth/access-key.js'
 import { auth } from '../http/auth/auth-options.js'
@@ -66,7 +66,7 @@ export async function runManaged(options: RunManagedOptions, io: Io): Promise<nu
     const managed = new ManagedPipeline(local, {
       name: `pipeline ${where.id}`,
       link: linkTo(where, key, delegate, caFile === undefined ? undefined : fetchTrusting(authorities(caFile, log))),
-      kept: new KeptRevision(dataDir, { url: where.base, id: where.id, log }),
+      cache: new RevisionCache(dataDir, { url: where.base, id: where.id, log }),
       dryRun: config => dryRun(config, around),
       objectionTo: (next, before) => objectionTo(next, before, log),
       clock: systemClock,

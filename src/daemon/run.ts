@@ -167,7 +167,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
 function untilStopped(engine: Pick<Engine, 'stop'>, systemd: Systemd, timeout: () => number): Pick<Engine, 'stop'> {
   return {
     stop(deadline) {
-      inheritedSockets().letGo()
+      inheritedSockets().stopAccepting()
       systemd.ending(timeout(), 'stopping: delivering events that were read')
       engine.stop(deadline)
     },

@@ -8,9 +8,9 @@ import { EventsLeftBehind } from '../engine/state/left-behind.js'
 import { NotNow, type ReplaceOptions } from '../engine/supervisor.js'
 import { Backoff, type Random } from '../lib/backoff.js'
 import { type Clock, sleep } from '../lib/time.js'
-import type { KeptRevision } from './kept-revision.js'
 import type { ManagedStatus } from './managed-status.js'
 import { type Present, Reporter } from './reporter.js'
+import type { RevisionCache } from './revision-cache.js'
 import type { Link, PublishedRevision, Report } from './service-link.js'
 
 /** Upper limit of the growing wait between requests while the service is unreachable. */
@@ -33,7 +33,7 @@ interface Refused {
 export interface ManagedPipelineOptions {
   readonly name: string
   readonly link: Link
-  readonly kept: Pick<KeptRevision, 'read' | 'write'>
+  readonly cache: Pick<RevisionCache, 'read' | 'write'>
   /** Dry run: rejects if the configuration cannot be built. */
   readonly dryRun: (config: Config) => Promise<void>
   /** Why a start with `next` would lose track of data that `before` left in data_dir; undefined if it would not. */
@@ -85,7 +85,7 @@ export class ManagedPipeline {
   #polling: Promise<void> = Promise.resolve()
   /** Ends the wait between two attempts to start. */
   #retry = new AbortController()
-  #keeping: Promise<void> = Promise.resolve()
+  #caching: Promise<void> = Promise.resolve()
   /** Replacements of the running configuration happen one after the other. */
   #turns: Promise<void> = Promise.resolve()
 
@@ -135,7 +135,7 @@ export class ManagedPipeline {
    * service, and retries. Resolves with undefined if the signal aborts.
    */
   async first(signal: AbortSignal, waiting: () => Promise<void> = async () => {}): Promise<Config | undefined> {
-    const { kept, log, random } = this.#options
+    const { cache, log, random } = this.#options
     const backoff = new Backoff(FIRST_WAIT_MS, LONGEST_WAIT_MS, random)
     let isRead = false
     let known: PublishedRevision | undefined
@@ -157,7 +157,7 @@ export class ManagedPipeline {
         if (revision === published) {
           this.#refused = undefined
           this.#logged.clear()
-          await kept.write(revision)
+          await cache.write(revision)
         } else {
           const why = published ? 'cannot run the published revision' : 'cannot use the service'
           log.warn({ revision: revision.revision }, `${why}: running the cached revision`)
@@ -200,9 +200,9 @@ export class ManagedPipeline {
 
   /** The cached revision. Retries while it cannot be read. */
   async #readKept(): Promise<PublishedRevision | undefined> {
-    const { kept, log } = this.#options
+    const { cache, log } = this.#options
     try {
-      const revision = await kept.read()
+      const revision = await cache.read()
       this.#unreadable = undefined
       return revision
     } catch (error) {
@@ -332,8 +332,8 @@ export class ManagedPipeline {
 
   /** Saves revisions one after the other. */
   #keep(revision: PublishedRevision): Promise<void> {
-    this.#keeping = this.#keeping.then(() => this.#options.kept.write(revision))
-    return this.#keeping
+    this.#caching = this.#caching.then(() => this.#options.cache.write(revision))
+    return this.#caching
   }
 
   async #try(revision: PublishedRevision): Promise<Config | undefined> {

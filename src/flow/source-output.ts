@@ -53,7 +53,7 @@ interface Kept {
   readonly frame: Frame
   readonly origin: Origin
   readonly receivedAt: number
-  readonly letGo: (() => void) | undefined
+  readonly release: (() => void) | undefined
 }
 
 /**
@@ -113,7 +113,7 @@ export class SourceOutput implements Output {
     // Given back during the replacement: `attach` sends it to the next components.
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
-    if (status !== 'errored') open.kept?.letGo?.()
+    if (status !== 'errored') open.kept?.release?.()
     else if (this.#gate || this.#replaced) this.#gotBack(open)
     this.#release(open.held)
     open.settled(status)
@@ -264,7 +264,7 @@ function columnsOf(frame: Frame): Frame {
 /** Defers the release of the batch's chunk until the batch is settled. */
 function keep(batch: EventBatch): Kept {
   const { origin, receivedAt, ack } = batch
-  const { letGo } = ack
-  ack.letGo = undefined
-  return { frame: columnsOf(frameOf(batch)), origin, receivedAt, letGo }
+  const { release } = ack
+  ack.release = undefined
+  return { frame: columnsOf(frameOf(batch)), origin, receivedAt, release }
 }

@@ -177,7 +177,7 @@ export class Stage extends Transform {
     this.#pending.push(pending)
     this.#next = done
     if (waits) void this.#decide(pending, waits)
-    else void this.#letGo()
+    else void this.#releaseDecided()
     this.#takeNext()
   }
 
@@ -196,11 +196,11 @@ export class Stage extends Transform {
       if (!pending.work.errors && !this.destroyed) this.#logBatchFailure(pending.work, error)
     }
     pending.isDecided = true
-    await this.#letGo()
+    await this.#releaseDecided()
   }
 
   /** Releases decided batches, in order, while there is room for them. */
-  async #letGo(): Promise<void> {
+  async #releaseDecided(): Promise<void> {
     if (this.#isLeaving || this.destroyed) return
     this.#isLeaving = true
     while (this.#pending[0]?.isDecided && this.#isWanted) {
@@ -293,7 +293,7 @@ export class Stage extends Transform {
     // Node.js calls this before it takes a batch from a full queue, and not again before it receives one.
     this.#isAsked = true
     super._read(size)
-    if (this.#pending.length > 0 || this.#isEmitDue) void this.#letGo()
+    if (this.#pending.length > 0 || this.#isEmitDue) void this.#releaseDecided()
   }
 
   #setTimer(): void {

@@ -1,7 +1,7 @@
 import type { DaemonDocument } from '../api/domain/documents.js'
 import { everything } from '../client/client.js'
+import { short, table, terminalOf } from '../inspect/daemon-view.js'
 import { printable } from '../lib/printable.js'
-import { short, table, terminalOf } from '../look/daemon-view.js'
 import type { Io } from '../terminal/command-line.js'
 import { wrap } from '../terminal/wrap.js'
 import { type Connection, withClient } from './api.js'

@@ -108,7 +108,7 @@ async function serveOpened(
     {
       stop(limit) {
         ending = true
-        inheritedSockets().letGo()
+        inheritedSockets().stopAccepting()
         systemd.ending(config.shutdownTimeoutMs, 'ending: requests under way are answered')
         limit.addEventListener('abort', leave, { once: true })
         Promise.all([app.close(), ingest.stop(limit)]).then(leave, leave)

@@ -10,10 +10,10 @@ import { fileSystems } from '../lib/files/remote/file-systems.js'
 import { untilReadable } from '../lib/files/until-readable.js'
 import { LineSplitter } from '../lib/lines/line-splitter.js'
 import { sleep } from '../lib/time.js'
-import { Complaints } from './journald/complaints.js'
 import { EntryReader, type Taken } from './journald/entries.js'
 import { cursorOf, type EventOptions, fieldsOfEntries, isEntry, lineOf } from './journald/fields.js'
 import { firstCursor, Journalctl } from './journald/journalctl.js'
+import { JournalctlProblems } from './journald/journalctl-problems.js'
 import { Lag } from './journald/lag.js'
 import { filterArgs, type JournaldOptions, options, ownMachine, placeArgs } from './journald/options.js'
 
@@ -36,7 +36,7 @@ class Journald implements Source {
   readonly #context: SourceContext
   readonly #origin: Origin
   readonly #event: EventOptions
-  readonly #complaints: Complaints
+  readonly #problems: JournalctlProblems
   readonly #lag: Lag
   readonly #lost: { value: number }
   readonly #cut: { value: number }
@@ -57,7 +57,7 @@ class Journald implements Source {
     this.#context = context
     this.#origin = context.origin(JSON_OBJECTS)
     this.#event = eventOptions(options, this.#origin.host)
-    this.#complaints = new Complaints(context)
+    this.#problems = new JournalctlProblems(context)
     this.#lag = new Lag(context)
     this.#lost = metrics.counter(
       'sluice_journal_lost_positions_total',
@@ -96,7 +96,7 @@ class Journald implements Source {
         if (why === undefined) throw new GivenBackError(GIVEN_BACK)
         await sleep(END_TOGETHER_MS, leaving.signal)
         if (signal.aborted) return
-        this.#complaints.ended(why)
+        this.#problems.ended(why)
         await sleep(this.#backoff.next(), leaving.signal)
         await this.#untilStartable(leaving.signal)
       }
@@ -153,7 +153,7 @@ class Journald implements Source {
     // Without --merge, it follows this boot only and skips unread entries from before a reboot.
     const args = [...placeArgs(this.#options), '--follow', '--no-tail', '--merge', ...from]
     args.push(...filterArgs(this.#options), ...(await ownMachine(this.#options)))
-    const child = new Journalctl(args, line => this.#complaints.line(line))
+    const child = new Journalctl(args, line => this.#problems.line(line))
     const reader = new EntryReader(this.#options.max_entry_bytes)
     let first = true
     this.#lag.moreWaits = () => child.stdout.readableLength > 0
@@ -162,7 +162,7 @@ class Journald implements Source {
         const chunk = child.stdout.read() as Buffer | null
         if (chunk) {
           let taken = reader.push(chunk)
-          this.#complaints.strange(reader.strange)
+          this.#problems.invalidLines(reader.invalidLines)
           if (taken.length === 0) continue
           if (first) taken = await this.#withoutRead(taken, leave)
           first = false
@@ -180,7 +180,7 @@ class Journald implements Source {
   /** The first entries of journalctl, without the one that was read before. */
   async #withoutRead(taken: Taken[], signal: AbortSignal): Promise<Taken[]> {
     this.#backoff.reset()
-    this.#complaints.works()
+    this.#problems.works()
     const { cursor, at } = this.#read
     if (cursor === undefined) return taken
     if (cursorOf(taken[0]!.entry) === cursor) return at ? taken : taken.slice(1)

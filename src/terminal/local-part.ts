@@ -1,7 +1,7 @@
 import { components } from '../components.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
 import { ManagedConfig } from '../config/managed/managed-config.js'
-import { type CachedRevision, cachedRevision } from '../fleet/kept-revision.js'
+import { type CachedRevision, cachedRevision } from '../fleet/revision-cache.js'
 
 /** The configuration of a daemon; a local part is completed with the revision that the managed daemon ran last. */
 export async function loadDaemonConfig(path: string, env: NodeJS.ProcessEnv): Promise<Config> {

@@ -194,7 +194,7 @@ export class Files {
     if (inode.fd !== undefined) return
     inode.fd = openSync(path, constants.O_WRONLY | constants.O_APPEND)
     this.#kept.push(inode)
-    if (this.#kept.length > 3) this.#letGo(this.#kept.shift()!)
+    if (this.#kept.length > 3) this.#close(this.#kept.shift()!)
   }
 
   /** The file kept last. */
@@ -202,11 +202,11 @@ export class Files {
     return this.#kept.at(-1)
   }
 
-  letGo(): void {
-    for (const inode of this.#kept.splice(0)) this.#letGo(inode)
+  closeKept(): void {
+    for (const inode of this.#kept.splice(0)) this.#close(inode)
   }
 
-  #letGo(inode: Inode): void {
+  #close(inode: Inode): void {
     if (inode.fd !== undefined) closeSync(inode.fd)
     inode.fd = undefined
   }

@@ -87,7 +87,7 @@ async function finish(world: World): Promise<void> {
   world.thaw()
   await world.heal(true)
   world.makeWritable()
-  files.letGo()
+  files.closeKept()
   world.start()
   for (const [inode, paths] of files.named()) {
     if (!paths.some(path => files.matches(path))) continue

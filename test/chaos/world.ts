@@ -104,7 +104,7 @@ export class World {
   }
 
   async close(): Promise<void> {
-    this.files.letGo()
+    this.files.closeKept()
     this.daemon?.signal('SIGKILL')
     await this.daemon?.exit
     await this.receiver.close()

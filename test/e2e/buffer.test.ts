@@ -332,7 +332,7 @@ destinations:
   })
   t.match(notices.stdout, /^ {2}If the source has another name now, /m)
   const { stdout } = await call(['status', '--config', 'sluice.yaml', '--json'], folder)
-  t.match(JSON.parse(stdout), { troubles: [], notices: [{ what: /^removed is not/, todo: /discard_orphans/ }] })
+  t.match(JSON.parse(stdout), { problems: [], notices: [{ what: /^removed is not/, todo: /discard_orphans/ }] })
   const none = await call(['resend', '-c', 'sluice.yaml'], folder)
   t.match(none, { code: 0, stdout: /^nothing to send: there are no dead letters in / })
   daemon.child.kill('SIGTERM')

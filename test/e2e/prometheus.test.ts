@@ -109,12 +109,12 @@ destinations:
 shutdown_timeout: 1s
 `
 
-/** A journalctl whose output is an entry and something strange, ten times a second. */
+/** A journalctl whose output is an entry and something undecodable, ten times a second. */
 const JOURNALCTL = `#!/bin/sh
-while echo '{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1763640000000000","MESSAGE":"m"}' && echo strange; do sleep 0.1; done
+while echo '{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1763640000000000","MESSAGE":"m"}' && echo undecodable; do sleep 0.1; done
 `
 
-/** A daemon with something of everything: at work, and in trouble. */
+/** A daemon with components of every kind; some work, others fail. */
 async function busyDaemon(t: Test, own: string, receiver: Receiver, certificates: Certificates) {
   receiver.otherwise = ({ path }) => (path === '/held' ? 401 : path === '/refused' ? 400 : 202)
   // A link to itself cannot be opened, not even by root.

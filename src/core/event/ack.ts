@@ -10,7 +10,7 @@ const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 
 
 export class Ack {
   /** Releases the original chunk. Not called after `errored`: an abandoned write may still be reading it. */
-  letGo: (() => void) | undefined
+  release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
   readonly #onSettled: (status: AckStatus) => void
@@ -37,19 +37,19 @@ export class Ack {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     if (RANK[status] > RANK[this.#status]) this.#status = status
     if (--this.#holders > 0) return
-    if (this.#status !== 'errored') this.#letGo()
+    if (this.#status !== 'errored') this.#release()
     this.#onSettled(this.#status)
   }
 
   /** Reports that the batch now holds this many bytes less. */
   shrink(bytes: number): void {
-    this.#letGo()
+    this.#release()
     this.#onShrink?.(bytes)
   }
 
-  #letGo(): void {
-    const { letGo } = this
-    this.letGo = undefined
-    letGo?.()
+  #release(): void {
+    const { release } = this
+    this.release = undefined
+    release?.()
   }
 }

@@ -49,7 +49,7 @@ export class EventBatch {
     this.ends = frame.ends
     this.flags = frame.flags
     this.#stride = origin.wanted.names.length * SLOT
-    if (frame.letGo) ack.letGo = frame.letGo
+    if (frame.release) ack.release = frame.release
   }
 
   /** Bytes of memory that the batch holds, for the budget of unacknowledged bytes. */

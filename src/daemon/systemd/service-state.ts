@@ -35,7 +35,7 @@ export function daemonState({ destinations, failures = [], refused, stuck = [] }
       .map(({ id, reason }) => `${id} ${HOW[state]}: ${reason}`),
   )
   const starting = destinations.filter(({ state, reason }) => state === 'starting' && reason === undefined)
-  const troubles = [
+  const problems = [
     ...stuck.map(id => `${id} is stuck: systemd will restart the daemon`),
     ...(refused === undefined ? [] : [`cannot apply the new configuration, the previous one is running: ${refused}`]),
     ...failures.map(({ id, state, reason }) =>
@@ -44,8 +44,8 @@ export function daemonState({ destinations, failures = [], refused, stuck = [] }
     ...waiting,
   ]
   const ready = starting.length === 0
-  if (!ready) troubles.push(`validates ${list(starting)}`)
-  return { ready, status: oneLine(troubles.length > 0 ? troubles.join('; ') : `delivers to ${list(destinations)}`) }
+  if (!ready) problems.push(`validates ${list(starting)}`)
+  return { ready, status: oneLine(problems.length > 0 ? problems.join('; ') : `delivers to ${list(destinations)}`) }
 }
 
 function list(destinations: readonly DestinationState[]): string {

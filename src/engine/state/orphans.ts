@@ -34,14 +34,14 @@ const LF = 0x0a
 
 /** Advice for the operator. */
 export function adviceFor({ kind, id, path }: Pick<Orphan, 'kind' | 'id' | 'path'>): string {
-  const letGo = `or list ${id} in discard_orphans to delete it.`
+  const orDiscard = `or list ${id} in discard_orphans to delete it.`
   switch (kind) {
     case 'checkpoint':
-      return `If the source has another name now, set "renamed_from: ${id}" there, ${letGo}`
+      return `If the source has another name now, set "renamed_from: ${id}" there, ${orDiscard}`
     case 'buffer':
-      return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${letGo}`
+      return `Its events are not delivered. If the destination has another name now, set "renamed_from: ${id}" there; if it lost its disk buffer, give it back; ${orDiscard}`
     case 'dead_letters':
-      return `If the destination has another name now, set "renamed_from: ${id}" there, or send them with "sluice resend --config FILE --destination ID ${path}"; ${letGo}`
+      return `If the destination has another name now, set "renamed_from: ${id}" there, or send them with "sluice resend --config FILE --destination ID ${path}"; ${orDiscard}`
   }
 }
 

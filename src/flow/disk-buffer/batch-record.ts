@@ -117,8 +117,8 @@ export class BatchDecoder {
     this.#wanted = wanted
   }
 
-  /** Decodes a record, which becomes the batch's chunk. Calls `letGo` when it is no longer needed. */
-  decode(record: Buffer, ack: Ack, letGo?: () => void): EventBatch {
+  /** Decodes a record, which becomes the batch's chunk. Calls `release` when it is no longer needed. */
+  decode(record: Buffer, ack: Ack, release?: () => void): EventBatch {
     if (record.length < HEAD || record[0] !== VERSION) throw new BatchRecordError('a record of an unknown version')
     const number = record[1]!
     const width = record[2]!
@@ -144,7 +144,7 @@ export class BatchDecoder {
     }
     if (at !== lines + bytes) throw new BatchRecordError('the lines of a record do not add up')
     const origin = this.#origin(record.toString('utf8', HEAD, columns), number)
-    const frame = { chunk: record, length, starts, ends, flags, bytes, letGo }
+    const frame = { chunk: record, length, starts, ends, flags, bytes, release }
     const batch = new EventBatch(frame, origin, record.readDoubleLE(16), ack)
     change(batch, record, at)
     return batch

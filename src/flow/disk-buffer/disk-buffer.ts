@@ -128,7 +128,7 @@ export class DiskBuffer extends BatchQueue {
       after: this.#after,
       end: () => this.#queue.end,
       current: () => this.#queue.current,
-      letGo: segment => this.#queue.letGo(segment),
+      closeSegment: segment => this.#queue.closeSegment(segment),
       freed: () => this.advance(),
     })
     const { events, bytes } = this.#queue.amount
@@ -219,8 +219,8 @@ export class DiskBuffer extends BatchQueue {
         chunk = takeChunk(size)
         return chunk
       })
-      const letGo = () => freeChunk(chunk!)
-      return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false, letGo }
+      const release = () => freeChunk(chunk!)
+      return { batch, framed, events: batch.length, bytes: batch.bytes, isSafe: false, release }
     } catch (error) {
       this.#report.notEncoded(error)
       return undefined

@@ -105,17 +105,17 @@ export class Feeder {
 
   #give(incoming: Incoming): Promise<void> | undefined {
     const { queue, settlement, decoder, downstream, report } = this.#context
-    const { record, events, bytes, letGo } = incoming
+    const { record, events, bytes, release } = incoming
     report.missing(queue.take(incoming))
     const settle = this.#settling(settlement.take(incoming))
     const held = record.length + events * EVENT_OVERHEAD + RECORD_OVERHEAD
     let batch: EventBatch
     try {
-      batch = decoder.decode(record, this.#ack(settle, held), letGo)
+      batch = decoder.decode(record, this.#ack(settle, held), release)
     } catch (error) {
       report.notUnderstood(error)
       report.missing({ events, bytes })
-      letGo?.()
+      release?.()
       settle()
       return undefined
     }

@@ -73,7 +73,7 @@ export class RecordQueue {
       for (const incoming of written) {
         if (this.#recent.size === 0) this.#recentEnd = this.#taken
         if (incoming.place.event !== this.#recentEnd.event || room() < incoming.record.length) {
-          incoming.letGo?.()
+          incoming.release?.()
           continue
         }
         this.#recent.add(incoming)
@@ -113,8 +113,8 @@ export class RecordQueue {
   }
 
   /** Closes a segment that is about to be removed. */
-  letGo(segment: Segment): Promise<void> {
-    return this.#reader.letGo(segment)
+  closeSegment(segment: Segment): Promise<void> {
+    return this.#reader.closeSegment(segment)
   }
 
   async close(): Promise<void> {

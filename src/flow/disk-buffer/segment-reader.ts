@@ -19,7 +19,7 @@ export interface Incoming extends Linked<Incoming> {
   /** Position after the record. */
   readonly cursor: Cursor
   /** Releases the memory of the record, if it is pooled. Call once, when the record is no longer needed. */
-  readonly letGo?: (() => void) | undefined
+  readonly release?: (() => void) | undefined
 }
 
 /** Callbacks for problems. */
@@ -130,7 +130,7 @@ export class SegmentReader {
       this.#cursor = { segment: segment.number, offset: behind }
       if (whole && head.place.event >= expected.event) {
         const { place, events, bytes } = head
-        return { record, place, events, bytes, cursor: this.#cursor, letGo: holdChunk(this.#chunk) }
+        return { record, place, events, bytes, cursor: this.#cursor, release: holdChunk(this.#chunk) }
       }
     }
     this.#endDamage(segment, segment.end)
@@ -211,7 +211,7 @@ export class SegmentReader {
   }
 
   /** Closes a segment: a removed file occupies disk space while it is open. */
-  async letGo({ number }: Segment): Promise<void> {
+  async closeSegment({ number }: Segment): Promise<void> {
     if (this.#open?.number === number) await this.#close()
   }
 

@@ -9,7 +9,7 @@ export interface Outgoing {
   readonly events: number
   readonly bytes: number
   /** Releases the memory of the record. */
-  readonly letGo: () => void
+  readonly release: () => void
   /** Set at the moment when the writer's place moves past it. */
   isSafe: boolean
 }
@@ -60,13 +60,13 @@ export class SegmentWriter {
     const written: Incoming[] = []
     let offset = segment.end === 0 ? TITLE.length : segment.end
     let place = this.#place
-    for (const { framed, events, bytes, letGo } of records) {
+    for (const { framed, events, bytes, release } of records) {
       if (written.length > 0 && offset >= this.#segmentBytes) break
       seal(framed, place, events, bytes)
       parts.push(framed)
       offset += framed.length
       const cursor = { segment: segment.number, offset }
-      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, cursor, letGo })
+      written.push({ record: framed.subarray(HEAD_SIZE), place, events, bytes, cursor, release })
       place = placeBehind({ place, events, bytes })
     }
     try {

@@ -22,7 +22,7 @@ export interface SettlementContext {
   /** The segment being written. */
   readonly current: () => Segment | undefined
   /** Called before a segment is removed, to close it. */
-  readonly letGo: (segment: Segment) => Promise<void>
+  readonly closeSegment: (segment: Segment) => Promise<void>
   /** Called after segments were removed. */
   readonly freed: () => void
 }
@@ -116,9 +116,9 @@ export class Settlement {
   }
 
   async #remove(segment: Segment): Promise<void> {
-    const { folder, segments, log, letGo } = this.#context
+    const { folder, segments, log, closeSegment } = this.#context
     try {
-      await letGo(segment)
+      await closeSegment(segment)
       await folder.remove(segment.name)
     } catch (error) {
       if (errorCode(error) !== 'ENOENT') {

@@ -28,7 +28,7 @@ export interface Frame {
   /** Total bytes of all lines and their line ends. */
   readonly bytes: number
   /** Set if the chunk can be reused: call it once, when the bytes of the frame are not needed any more. */
-  readonly letGo?: (() => void) | undefined
+  readonly release?: (() => void) | undefined
 }
 
 const LF = 0x0a
@@ -194,7 +194,7 @@ export class LineSplitter {
       ends: ends.slice(0, length),
       flags: flagsOf.slice(0, length),
       bytes: this.start - from,
-      letGo: holdChunk(this.chunk),
+      release: holdChunk(this.chunk),
     }
   }
 }

@@ -3,7 +3,7 @@ import { after } from '../time.js'
 
 /**
  * Sockets on which systemd listens for this process (socket activation). Invariants: connections are accepted only
- * while someone takes them or is about to. Those that arrive before the start, and after `letGo`, wait in the kernel
+ * while someone takes them or is about to. Those that arrive before the start, and after `stopAccepting`, wait in the kernel
  * for the next process; those that arrive while their server is being replaced wait here.
  */
 
@@ -64,10 +64,10 @@ class Inherited {
       server.pauseOnConnect = true
       server.unref()
     }
-    if (this.#servers && !this.#isGone) this.#cancelGrace = after(GRACE_MS, () => this.letGo())
+    if (this.#servers && !this.#isGone) this.#cancelGrace = after(GRACE_MS, () => this.stopAccepting())
   }
 
-  letGo(): void {
+  stopAccepting(): void {
     this.#cancelGrace?.()
     this.#isGone = true
     for (const server of this.#servers ?? []) server.close()
@@ -145,8 +145,8 @@ export class InheritedSockets {
   }
 
   /** Stops accepting: further connections wait for the next process. */
-  letGo(): void {
-    for (const inherited of this.#byName.values()) inherited.letGo()
+  stopAccepting(): void {
+    for (const inherited of this.#byName.values()) inherited.stopAccepting()
   }
 
   #present(): string {

@@ -11,7 +11,7 @@ export interface Taken {
 /** Divides the output of journalctl into entries, with bounded memory. */
 export class EntryReader {
   /** Number of lines that are not entries. */
-  strange = 0
+  invalidLines = 0
   readonly #maxBytes: number
   readonly #splitter: LineSplitter
   #long: LongEntry | undefined
@@ -38,9 +38,9 @@ export class EntryReader {
       }
       const entry = entryIn(chunk.toString('utf8', starts[i]!, ends[i]!))
       if (entry) taken.push({ entry, cut: [] })
-      else this.strange++
+      else this.invalidLines++
     }
-    frame.letGo?.()
+    frame.release?.()
     return taken
   }
 }

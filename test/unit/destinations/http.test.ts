@@ -554,7 +554,7 @@ t.test('an answer may tell events apart', async t => {
   )
 })
 
-t.test('delivery: through every trouble, in order, once', async t => {
+t.test('delivery: through every problem, in order, once', async t => {
   const to = await receiver(t)
   const steps: Step[] = [
     503,

@@ -23,11 +23,11 @@ import { Metrics } from '../../../src/engine/measure/metrics.js'
 import { objectionTo } from '../../../src/engine/state/left-behind.js'
 import { carryOver } from '../../../src/engine/state/renames.js'
 import { type ReplaceOptions, Supervisor } from '../../../src/engine/supervisor.js'
+import type { DaemonView } from '../../../src/inspect/daemon-view.js'
+import { problemsOf } from '../../../src/inspect/problems/daemon.js'
+import { noticesOf } from '../../../src/inspect/problems/orphan.js'
+import { Scrape } from '../../../src/inspect/scrape.js'
 import { systemClock } from '../../../src/lib/time.js'
-import type { DaemonView } from '../../../src/look/daemon-view.js'
-import { Scrape } from '../../../src/look/scrape.js'
-import { troublesOf } from '../../../src/look/troubles/daemon.js'
-import { noticesOf } from '../../../src/look/troubles/orphan.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
 import { until } from '../../support/pushed.js'
@@ -113,8 +113,8 @@ destinations: { ${destination.replace('*', `type: collect, inputs: [${/^\w+/.exe
 
 const view = (scrape: string) =>
   ({ scrape: new Scrape(scrape), destinations: [], failing: [] }) as unknown as DaemonView
-const troubles = (scrape: string) =>
-  troublesOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
+const problems = (scrape: string) =>
+  problemsOf(view(scrape)).filter(({ what }) => / is not configured any more /.test(what))
 
 t.test('a renamed source: validate refuses it, a start warns, and renamed_from continues', async t => {
   const { yaml, start, check, append, logged, state } = world(t)
@@ -160,7 +160,7 @@ t.test('a renamed source: validate refuses it, a start warns, and renamed_from c
   await until(() => got.length === 6)
   const text = await anew.scrape()
   t.match(noticesOf(view(text)), [{ what: /^logs is not configured any more and left saved positions/ }])
-  t.same(troubles(text), [], 'no events are left')
+  t.same(problems(text), [], 'no events are left')
 })
 
 t.test('a reload does not start from the beginning, and takes positions back when it cannot start', async t => {
@@ -203,7 +203,7 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
   t.match(text, /^sluice_orphaned_events\{component_id="old",kind="buffer",path="[^"]+"\} 2$/m)
   t.match(text, /^sluice_orphaned_events\{component_id="old",kind="dead_letters",path="[^"]+"\} 1$/m)
   t.match(text, /^sluice_orphaned_age_seconds\{component_id="old",kind="buffer",path="[^"]+"\} \d/m)
-  t.match(troubles(text), [
+  t.match(problems(text), [
     { what: /^old .* a buffer with 2 events \(.*\) in .*buffer\/old$/, todo: /renamed_from: old/ },
     { what: /^old .* 1 dead letter /, todo: /sluice resend --config FILE --destination ID .*old\.ndjson/ },
   ])
@@ -214,7 +214,7 @@ t.test('a renamed destination: its buffer and dead letters are seen until they a
   t.match(await check(taken), { code: 0, said: /^[^\n]*: ok [^\n]*\n0 errors, 0 warnings\n$/ })
   const third = await start(taken)
   await until(() => got.length === 2)
-  t.same(troubles(await third.scrape()), [])
+  t.same(problems(await third.scrape()), [])
   await third.stop()
   t.same(got, ['one', 'two'])
   t.ok(existsSync(join(state, 'dead-letter/new.ndjson')))

@@ -9,10 +9,10 @@ import { ManagedConfig } from '../../../src/config/managed/managed-config.js'
 import { StateUnreadable } from '../../../src/core/unreadable.js'
 import { EventsLeftBehind } from '../../../src/engine/state/left-behind.js'
 import { NotNow, type ReplaceOptions } from '../../../src/engine/supervisor.js'
-import { KeptRevision } from '../../../src/fleet/kept-revision.js'
 import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
+import { RevisionCache } from '../../../src/fleet/revision-cache.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
-import { managedLine, managedTroublesOf } from '../../../src/look/troubles/managed.js'
+import { managedLine, managedProblemsOf } from '../../../src/inspect/problems/managed.js'
 import { fleetText } from '../../../src/remote/fleet.js'
 import { testFolder } from '../../support/folder.js'
 import { PATIENCE_MS } from '../../support/patience.js'
@@ -188,7 +188,7 @@ t.test('what is kept on the disk', async t => {
   const id = '0123456789abcdef01234567'
   let logs = ''
   const log = pino({}, { write: line => void (logs += line) })
-  const open = (url = 'http://a') => new KeptRevision(folder, { url, id, log })
+  const open = (url = 'http://a') => new RevisionCache(folder, { url, id, log })
   t.equal(await open().read(), undefined)
   const revision = { revision: 3, config: { destinations: {} }, etag: '"3"' }
   await open().write(revision)
@@ -205,7 +205,7 @@ t.test('what is kept on the disk', async t => {
   rmSync(path)
   symlinkSync(path, path)
   await t.rejects(open().read(), { code: 'SLUICE_STATE_UNREADABLE', message: /cannot read .*: ELOOP/ })
-  await new KeptRevision(path, { url: '', id, log }).write(revision)
+  await new RevisionCache(path, { url: '', id, log }).write(revision)
   t.match(logs, /cannot cache the running revision/)
 })
 
@@ -256,7 +256,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
         it.reports.push(report)
       },
     },
-    kept: {
+    cache: {
       read: async () => {
         if (it.keptFails) throw it.keptFails
         return it.kept
@@ -539,14 +539,14 @@ t.test('what an operator of a managed daemon reads', async t => {
   t.match(line({ published: 5 }), /revision 4 \(5 is published\);/)
   t.match(line({ revision: undefined, last_contact: undefined }), /no revision runs \(4 is published\); no contact yet/)
   t.equal(managedLine({ wall: 0 }), undefined, 'another daemon')
-  const troubles = (more: object) => managedTroublesOf({ managed: { ...usual, ...more }, wall: 0 })
-  t.same(troubles({}), [])
-  t.same(troubles({ unreachable_seconds: 59, unreachable: 'ECONNREFUSED' }), [], 'a service that is restarted')
-  t.match(troubles({ unreachable_seconds: 60, unreachable: 'ECONNREFUSED' }), [
+  const problems = (more: object) => managedProblemsOf({ managed: { ...usual, ...more }, wall: 0 })
+  t.same(problems({}), [])
+  t.same(problems({ unreachable_seconds: 59, unreachable: 'ECONNREFUSED' }), [], 'a service that is restarted')
+  t.match(problems({ unreachable_seconds: 60, unreachable: 'ECONNREFUSED' }), [
     { what: /has not answered for .*: ECONNREFUSED/, todo: /^Revision 4 keeps running\./ },
   ])
-  t.match(troubles({ refused: 5, refusal: 'why' }), [{ what: /revision 5 .* cannot run here: why/ }])
-  t.match(troubles({ report_problem: 'no room' }), [{ what: /does not accept the reports .*: no room/ }])
+  t.match(problems({ refused: 5, refusal: 'why' }), [{ what: /revision 5 .* cannot run here: why/ }])
+  t.match(problems({ report_problem: 'no room' }), [{ what: /does not accept the reports .*: no room/ }])
 })
 
 t.test('the fleet as a table', async t => {

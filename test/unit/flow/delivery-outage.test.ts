@@ -185,7 +185,7 @@ t.test('a late refusal with a key that was replaced meanwhile begins no second h
   await odd.delivery.stop(AbortSignal.abort())
 })
 
-t.test('a probe that meets other trouble keeps the hold; a refused event ends it', async t => {
+t.test('a probe that fails for another reason keeps the hold; a refused event ends it', async t => {
   const outcomes: Failure[] = ['hold', 'retry', 'retry', 'reject']
   const it = setUp({
     options: { batch: { max_events: 1 }, max_in_flight: 1, retry: { max_attempts: 1 } },

@@ -31,7 +31,7 @@ async function serveAsChild(): Promise<void> {
   process.stdin.on('data', async text => {
     for (const command of String(text).trim().split('\n')) {
       if (command === 'open') await open('second')
-      if (command === 'leave') inheritedSockets().letGo()
+      if (command === 'leave') inheritedSockets().stopAccepting()
       if (command === 'close') for (const server of servers) await new Promise(resolve => server.close(resolve))
       say(`${command} is done`)
     }
@@ -72,7 +72,7 @@ else {
     InheritedSockets.from(env, 7)
     t.same(Object.keys(env), ['LISTEN_STREAM'], 'what is started from here does not take them for its own')
     const left = new InheritedSockets([{ fd: 99, name: 'a' }])
-    left.letGo()
+    left.stopAccepting()
     await t.rejects(left.claim('a', { take() {} }), {
       message: /a that systemd has handed over was let go of.*restart/,
     })

@@ -69,11 +69,11 @@ t.test('entries from bytes in any portions, and too long ones', async t => {
     const reader = new EntryReader(most)
     const taken = []
     for (let at = 0; at < bytes.length; at += portion) taken.push(...reader.push(bytes.subarray(at, at + portion)))
-    return { taken, strange: reader.strange }
+    return { taken, invalidLines: reader.invalidLines }
   }
   const text = '{"__CURSOR":"c1","MESSAGE":"ü\\n"}\n-- No entries --\n{"__CURSOR":"c2","A":["x",[1,2]]}\n{"torn'
   for (const portion of [1, 7, 1000]) {
-    const { taken, strange } = entries(Buffer.from(text), portion)
+    const { taken, invalidLines } = entries(Buffer.from(text), portion)
     t.same(
       taken.map(({ entry }) => entry),
       [
@@ -81,7 +81,7 @@ t.test('entries from bytes in any portions, and too long ones', async t => {
         { __CURSOR: 'c2', A: ['x', [1, 2]] },
       ],
     )
-    t.equal(strange, 1)
+    t.equal(invalidLines, 1)
   }
 
   const long = {
@@ -270,7 +270,7 @@ t.test('it complains without end', async t => {
     `(head -c 5000 /dev/zero | tr '\\0' x; echo; seq 500) >&2; ${print(entry(1))}; exec sleep 60`,
   ])
   await until(() => journal.messages().length === 1, 'the entry')
-  await until(() => journal.log.length >= 20, 'the complaints')
+  await until(() => journal.log.length >= 20, 'the warnings')
   await journal.stop()
   const texts = journal.log.map(({ text = '' }) => text)
   t.equal(texts.length, 20)

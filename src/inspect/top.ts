@@ -8,9 +8,9 @@ import { bottleneckLines } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { type DaemonView, rateOf, short, table, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
+import { problemsOf } from './problems/daemon.js'
+import { managedLine } from './problems/managed.js'
 import { keyLines, keysOf, type ThrottleKeys } from './top-keys.js'
-import { troublesOf } from './troubles/daemon.js'
-import { managedLine } from './troubles/managed.js'
 
 export interface TopOptions extends DaemonOptions {
   readonly interval: string | undefined
@@ -21,7 +21,7 @@ export interface TopOptions extends DaemonOptions {
 const SHOWN_REASONS = 8
 const SHOWN_BACKLOG = 3
 /** Lines shown of the worst problem. */
-const SHOWN_OF_TROUBLE = 4
+const SHOWN_OF_PROBLEM = 4
 
 /** Shows live rates of every component, screen by screen; in a pipe, one after the other. */
 export async function top(options: TopOptions, io: Io): Promise<number> {
@@ -79,9 +79,9 @@ export function screen(before: DaemonView, now: DaemonView, width: number, keys:
   const lines = [...about, ...tableWithStates([head, ...rows], now, width), ...bottleneckLines(now, width)]
   lines.push('', ...discards(before, now, seconds, width), ...keyLines(keys, width))
   lines.push(...backlogLines(now, width, SHOWN_BACKLOG))
-  const [worst, ...more] = troublesOf(now)
+  const [worst, ...more] = problemsOf(now)
   if (worst) {
-    lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_TROUBLE))
+    lines.push('', ...wrap(`! ${printable(worst.what)}`, width, '  ').slice(0, SHOWN_OF_PROBLEM))
     if (worst.detail !== undefined) lines.push(...wrap(`  ${printable(worst.detail)}`, width, '  '))
     lines.push(more.length > 0 ? `  and ${more.length} more: see sluice status` : '  see sluice status')
   }

@@ -15,7 +15,7 @@ export const CONFIG = {
 } as const
 
 /** Commands that inspect a configuration or a daemon, or try a configuration out. */
-export const lookCommands: readonly Command[] = [
+export const inspectCommands: readonly Command[] = [
   command({
     name: 'test',
     summary: 'Runs the tests of a configuration: input events, expected output events, and steps in time.',
@@ -101,7 +101,7 @@ export const lookCommands: readonly Command[] = [
       { title: 'what flows, and where it stops', line: 'sluice graph --live sluice.yaml' },
     ],
     async run({ options }, io) {
-      const { graph } = await import('../../look/graph.js')
+      const { graph } = await import('../../inspect/graph.js')
       return graph(options, io)
     },
   }),
@@ -115,7 +115,7 @@ export const lookCommands: readonly Command[] = [
     options: { ...DAEMON_OPTIONS, json: { type: 'boolean', text: 'Prints JSON.' } },
     examples: [{ title: 'one screen', line: 'sluice status' }],
     async run({ options }, io) {
-      const { status } = await import('../../look/status.js')
+      const { status } = await import('../../inspect/status.js')
       return status(options, io)
     },
   }),
@@ -137,7 +137,7 @@ export const lookCommands: readonly Command[] = [
       { title: 'one screen, of ten seconds', line: 'sluice top --interval 10s --count 1' },
     ],
     async run({ options }, io) {
-      const { top } = await import('../../look/top.js')
+      const { top } = await import('../../inspect/top.js')
       return top(options, io)
     },
   }),
@@ -170,7 +170,7 @@ export const lookCommands: readonly Command[] = [
       { title: 'what is a throttle holding back?', line: 'sluice tap limit_app --discarded --limit 5' },
     ],
     async run({ options, operands }, io) {
-      const { tap } = await import('../../look/tap.js')
+      const { tap } = await import('../../inspect/tap.js')
       return tap({ ...options, component: operands[0] }, io)
     },
   }),

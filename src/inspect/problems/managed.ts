@@ -1,6 +1,6 @@
 import { formatDuration } from '../../lib/units.js'
 import type { DaemonView } from '../daemon-view.js'
-import type { Trouble } from './daemon.js'
+import type { Problem } from './daemon.js'
 
 /** A service that is restarted or updated is unreachable for less than this. */
 const AWAY_S = 60
@@ -20,21 +20,21 @@ export function managedLine({ managed, wall }: View): string | undefined {
 }
 
 /** Reports a revision that cannot run, and a service that cannot be reached. */
-export function managedTroublesOf({ managed }: View): Trouble[] {
+export function managedProblemsOf({ managed }: View): Problem[] {
   if (!managed) return []
   const { service, revision, refused, refusal, unreachable_seconds = 0, unreachable, report_problem } = managed
   const current = revision === undefined ? 'Nothing runs until then.' : `Revision ${revision} keeps running.`
-  const troubles: Trouble[] = []
+  const problems: Problem[] = []
   if (refused !== undefined && revision !== undefined) {
     const todo = `${current} Correct the pipeline, or the local configuration and reload the daemon.`
-    troubles.push({ what: `revision ${refused} of the pipeline cannot run here: ${refusal}`, todo })
+    problems.push({ what: `revision ${refused} of the pipeline cannot run here: ${refusal}`, todo })
   }
   if (unreachable_seconds >= AWAY_S) {
     const what = `the service ${service} has not answered for ${ago(unreachable_seconds)}: ${unreachable}`
-    troubles.push({ what, todo: `${current} Check the network, the address of the pipeline and the access key.` })
+    problems.push({ what, todo: `${current} Check the network, the address of the pipeline and the access key.` })
   } else if (report_problem !== undefined && unreachable === undefined) {
     const what = `the service does not accept the reports of this daemon: ${report_problem}`
-    troubles.push({ what, todo: `${current} \`sluice fleet\` shows old data, or nothing.` })
+    problems.push({ what, todo: `${current} \`sluice fleet\` shows old data, or nothing.` })
   }
-  return troubles
+  return problems
 }

@@ -1,15 +1,15 @@
 import type { DaemonView } from '../daemon-view.js'
-import type { Trouble } from './daemon.js'
+import type { Problem } from './daemon.js'
 
 /** If there is something to save, a position that was not saved for this long is stuck. */
 const OLD_S = 60
 
 /** Sources and buffers whose positions cannot be saved, or were not saved for a long time. */
-export function positionTroubles(view: DaemonView): Trouble[] {
-  return [...sourceTroubles(view), ...bufferTroubles(view)]
+export function positionProblems(view: DaemonView): Problem[] {
+  return [...sourceProblems(view), ...bufferProblems(view)]
 }
 
-function sourceTroubles({ scrape }: DaemonView): Trouble[] {
+function sourceProblems({ scrape }: DaemonView): Problem[] {
   const ages = new Map(scrape.by('component_id', 'sluice_checkpoint_age_seconds'))
   const unsaved = new Map(scrape.by('component_id', 'sluice_checkpoint_unsaved'))
   return [...new Set([...ages.keys(), ...unsaved.keys()])].flatMap(id => {
@@ -25,7 +25,7 @@ function sourceTroubles({ scrape }: DaemonView): Trouble[] {
   })
 }
 
-function bufferTroubles({ scrape }: DaemonView): Trouble[] {
+function bufferProblems({ scrape }: DaemonView): Problem[] {
   return scrape.all('sluice_buffer_progress_unsaved').flatMap(({ labels, value }) =>
     value === 0
       ? []

@@ -1,9 +1,9 @@
 import { formatDuration } from '../../lib/units.js'
 import { clockTime, type DaemonView, type DestinationView } from '../daemon-view.js'
-import type { Trouble } from './daemon.js'
+import type { Problem } from './daemon.js'
 
 /** Destinations that do not deliver, with the course of their outage. */
-export function destinationTroubles({ scrape, destinations, wall }: DaemonView): Trouble[] {
+export function destinationProblems({ scrape, destinations, wall }: DaemonView): Problem[] {
   return destinations
     .filter(({ state }) => state !== 'ready' && state !== 'stopped')
     .map(destination => {

@@ -222,8 +222,8 @@ destinations:
   t.match(status.stdout, /^ {2}Since \S+ \(\S+\), \d+ failed attempts?, /m)
   t.match(status.stdout, /No events are lost/)
   t.match(status.stdout, /^disk buffers +events +used +room left\ngone +6 +\d+B +10\.0MB$/m)
-  const { ready, troubles, components } = JSON.parse((await look('status', '--json')).stdout)
-  t.match({ ready, troubles }, { ready: true, troubles: [{ what: /^gone is retrying/ }] })
+  const { ready, problems, components } = JSON.parse((await look('status', '--json')).stdout)
+  t.match({ ready, problems }, { ready: true, problems: [{ what: /^gone is retrying/ }] })
   t.match(components[1], { id: 'lim', kind: 'processor', sent: 6 })
 
   clearInterval(writing)

@@ -7,10 +7,10 @@ import { bottleneckLines, bottleneckOf } from './bottleneck.js'
 import { backlogLines } from './daemon-backlog.js'
 import { type DaemonOptions, findSocket } from './daemon-socket.js'
 import { type DaemonView, short, tableWithStates, terminalOf, viewDaemon } from './daemon-view.js'
-import { type Trouble, troublesOf } from './troubles/daemon.js'
-import { pastOutages } from './troubles/destination.js'
-import { managedLine } from './troubles/managed.js'
-import { noticesOf } from './troubles/orphan.js'
+import { type Problem, problemsOf } from './problems/daemon.js'
+import { pastOutages } from './problems/destination.js'
+import { managedLine } from './problems/managed.js'
+import { noticesOf } from './problems/orphan.js'
 
 const SHOWN_BACKLOG = 5
 const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
@@ -18,31 +18,31 @@ const [BOLD, RED, GREEN, YELLOW] = [1, 31, 32, 33]
 /** Prints one screen: problems with advice, notices, then the current activity. Resolves with 1 for problems. */
 export async function status(options: DaemonOptions & { json: boolean }, io: Io): Promise<number> {
   const view = await viewDaemon(findSocket(options, io.env), systemClock.now() / 1000)
-  const troubles = troublesOf(view)
+  const problems = problemsOf(view)
   const notices = noticesOf(view)
   if (options.json) {
     const { ready, destinations, components, managed } = view
     const bottleneck = bottleneckOf(view)
     const listed = components.map(({ id, kind, type }) => ({ id, kind, type, ...amounts(view, id) }))
     io.stdout.write(
-      `${printableJson(JSON.stringify({ ready, troubles, notices, managed, bottleneck, destinations, components: listed }, null, 2))}\n`,
+      `${printableJson(JSON.stringify({ ready, problems, notices, managed, bottleneck, destinations, components: listed }, null, 2))}\n`,
     )
-    return troubles.length === 0 ? EXIT.done : EXIT.failed
+    return problems.length === 0 ? EXIT.done : EXIT.failed
   }
   io.stdout.write(`${statusLines(view, terminalOf(io)).join('\n')}\n`)
-  return troubles.length === 0 ? EXIT.done : EXIT.failed
+  return problems.length === 0 ? EXIT.done : EXIT.failed
 }
 
 /** The screen for people. */
 export function statusLines(view: DaemonView, { width, color }: ReturnType<typeof terminalOf>): string[] {
-  const troubles = troublesOf(view)
+  const problems = problemsOf(view)
   const notices = noticesOf(view)
   const paint = (code: number, text: string) => (color ? `\x1b[${code}m${text}\x1b[0m` : text)
   const lines = [paint(BOLD, headline(view))]
   const managed = managedLine(view)
   if (managed !== undefined) lines.push(...wrap(printable(managed), width, '  '))
-  if (troubles.length === 0) lines.push(paint(GREEN, 'Nothing is wrong.'))
-  const add = (found: readonly Trouble[], mark: string, color: number) => {
+  if (problems.length === 0) lines.push(paint(GREEN, 'Nothing is wrong.'))
+  const add = (found: readonly Problem[], mark: string, color: number) => {
     for (const { todo, commands = [], all } of grouped(found)) {
       lines.push('')
       for (const { what, detail } of all) {
@@ -53,7 +53,7 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
       lines.push(...wrap(`  ${printable(todo)}`, width, '  '), ...commands.map(command => `    ${printable(command)}`))
     }
   }
-  add(troubles, '!', RED)
+  add(problems, '!', RED)
   add(notices, '-', YELLOW)
   const past = pastOutages(view)
   if (past.length > 0) lines.push('', 'Past outages, delivering again:')
@@ -67,18 +67,18 @@ export function statusLines(view: DaemonView, { width, color }: ReturnType<typeo
   return [...lines, ...backlogLines(view, width, SHOWN_BACKLOG)]
 }
 
-interface Group extends Pick<Trouble, 'todo' | 'commands'> {
-  readonly all: Trouble[]
+interface Group extends Pick<Problem, 'todo' | 'commands'> {
+  readonly all: Problem[]
 }
 
 /** Groups problems with the same advice, which is shown once. */
-function grouped(troubles: readonly Trouble[]): Group[] {
+function grouped(problems: readonly Problem[]): Group[] {
   const groups = new Map<string, Group>()
-  for (const trouble of troubles) {
-    const { todo, commands } = trouble
+  for (const problem of problems) {
+    const { todo, commands } = problem
     const key = JSON.stringify([todo, commands])
     const group = groups.get(key) ?? { todo, ...(commands && { commands }), all: [] }
-    group.all.push(trouble)
+    group.all.push(problem)
     groups.set(key, group)
   }
   return [...groups.values()]

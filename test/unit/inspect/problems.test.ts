@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import t from 'tap'
-import type { DaemonView } from '../../../src/look/daemon-view.js'
-import { Scrape } from '../../../src/look/scrape.js'
-import { troublesOf } from '../../../src/look/troubles/daemon.js'
+import type { DaemonView } from '../../../src/inspect/daemon-view.js'
+import { problemsOf } from '../../../src/inspect/problems/daemon.js'
+import { Scrape } from '../../../src/inspect/scrape.js'
 import { testFolder } from '../../support/folder.js'
 
 function view(destinations: DaemonView['destinations'], series: readonly string[]): DaemonView {
@@ -16,16 +16,16 @@ const discarded = (id: string, reason: string, value: number) =>
 t.test('what a destination rejects is lost, or a matter of its dead letters', async t => {
   const kept = 'sluice_dead_letter_events_total{component_id="kept",reason="status_400"} 3'
   const series = [discarded('kept', 'status_400', 3), discarded('dropped', 'status_400', 2), kept]
-  const troubles = troublesOf(
+  const problems = problemsOf(
     view([], [...series, discarded('kept', 'given_back', 9), 'sluice_dead_letters{component_id="kept"} 0']),
   )
-  t.match(troubles, [
+  t.match(problems, [
     {
       what: 'dropped has discarded 2 events since the daemon started: status_400',
       todo: /are lost.*on_reject is discard/,
     },
   ])
-  t.equal(troubles.length, 1, 'not what was kept and sent again, nor what a reload gave back')
+  t.equal(problems.length, 1, 'not what was kept and sent again, nor what a reload gave back')
 })
 
 t.test('dead letters: how many, how old, and commands that work', async t => {
@@ -35,15 +35,15 @@ t.test('dead letters: how many, how old, and commands that work', async t => {
     'sluice_dead_letters{component_id="up"} 12',
     'sluice_dead_letters_age_seconds{component_id="up"} 7380',
   ]
-  const [trouble] = troublesOf({ ...view([], series), about: { config, data_dir: '/var/lib/x' } })
+  const [problem] = problemsOf({ ...view([], series), about: { config, data_dir: '/var/lib/x' } })
   const command = `sluice resend --config '${config.replace("'", "'\\''")}' --destination up /var/lib/x/dead-letter/up.ndjson`
-  t.match(trouble, {
+  t.match(problem, {
     what: 'up: 12 events in the dead-letter queue, the oldest for 2h 3m',
     todo: /^The destination rejected them\. /,
     commands: [`${command} --dry-run`, command],
   })
-  const [unprocessed] = troublesOf(view([], ['sluice_dead_letters{component_id="p",component_kind="processor"} 1']))
-  const [blocked, ...others] = troublesOf(view([], ['sluice_dead_letters_unwritable{component_id="p"} 1']))
+  const [unprocessed] = problemsOf(view([], ['sluice_dead_letters{component_id="p",component_kind="processor"} 1']))
+  const [blocked, ...others] = problemsOf(view([], ['sluice_dead_letters_unwritable{component_id="p"} 1']))
   t.match(blocked, { what: 'p: its dead letters cannot be written', todo: /SLUICE_DEAD_LETTER/ })
   t.same(others, [])
   t.match(unprocessed, { what: /^p: 1 event/, todo: /^They could not be processed\. / })
@@ -60,7 +60,7 @@ t.test('an outage: since when, how often, and when it is tried again', async t =
     failures: 12,
     last_failure: at(-8),
   }
-  const detail = (more: object) => troublesOf({ ...view([{ ...destination, ...more }], []), wall })[0]!.detail
+  const detail = (more: object) => problemsOf({ ...view([{ ...destination, ...more }], []), wall })[0]!.detail
   const clock = (seconds: number) => new Date(wall + seconds * 1000).toTimeString().slice(0, 8)
   t.equal(
     detail({ next_attempt: at(8), oldest_event: at(-130) }),
@@ -75,11 +75,11 @@ t.test('an outage: since when, how often, and when it is tried again', async t =
 
 t.test('nobody is told that no events are lost while some of them are dropped', async t => {
   const waits = [{ id: 'up', state: 'holding', reason: '401' }] as DaemonView['destinations']
-  const [held] = troublesOf(view(waits, []))
+  const [held] = problemsOf(view(waits, []))
   t.match(held, { what: 'up is holding: 401', todo: /^No events are lost/ })
   for (const state of ['holding', 'retrying']) {
     const some = [{ id: 'up', state, reason: 'no' }] as DaemonView['destinations']
-    const [first, second] = troublesOf(view(some, [discarded('up', 'buffer_full', 5)]))
+    const [first, second] = problemsOf(view(some, [discarded('up', 'buffer_full', 5)]))
     t.match(first, { what: `up is ${state}: no`, todo: /found no room were dropped/ })
     t.match(second, { what: /^up has discarded 5 events .*: buffer_full$/, todo: /^They are lost/ })
   }
@@ -95,8 +95,8 @@ t.test('certificates that expire, and refused clients', async t => {
   ]
   const series = [expiry('good', 20), expiry('soon', 13), expiry('late', 9)]
   const clients = [...refused('no_certificate', 3, 70), ...refused('closed', 9, 1), ...refused('version', 2, 4000)]
-  const troubles = troublesOf({ ...view([], [...series, ...clients]), wall: at(10) * 1000 })
-  t.match(troubles, [
+  const problems = problemsOf({ ...view([], [...series, ...clients]), wall: at(10) * 1000 })
+  t.match(problems, [
     {
       what: 'soon: the certificate in tls.cert_file (/soon.pem) expires on 1970-01-14',
       todo: /^Renew the certificate/,
@@ -104,22 +104,22 @@ t.test('certificates that expire, and refused clients', async t => {
     { what: 'late: the certificate in tls.cert_file (/late.pem) expired on 1970-01-10' },
     { what: 'in refused 3 TLS connections (no_certificate), the last one 1m 10s ago', todo: /SLUICE_TLS_REFUSED/ },
   ])
-  t.equal(troubles.length, 3)
+  t.equal(problems.length, 3)
 })
 
 t.test('a file system that does not answer is reported, rather than that there are no files', async t => {
   const silent = 'sluice_file_systems_silent{component_id="in"}'
   const watched = 'sluice_files_watched{component_id="in"} 0'
-  const [trouble, ...more] = troublesOf(view([], [`${silent} 1`, watched]))
-  t.match(trouble, { what: 'in: 1 file system does not answer', todo: /SLUICE_FILE_SYSTEM_SILENT/ })
+  const [problem, ...more] = problemsOf(view([], [`${silent} 1`, watched]))
+  t.match(problem, { what: 'in: 1 file system does not answer', todo: /SLUICE_FILE_SYSTEM_SILENT/ })
   t.same(more, [])
-  t.match(troublesOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
+  t.match(problemsOf(view([], [`${silent} 0`, watched])), [{ what: /no file that it could read/ }])
 })
 
 t.test('bytes of files that nobody can read any more', async t => {
   const lost = (bytes: number) => view([], [`sluice_file_lost_bytes_total{component_id="in"} ${bytes}`])
-  t.match(troublesOf(lost(12_000)), [{ what: 'in has lost 12.0kB of its files since the daemon started' }])
-  t.same(troublesOf(lost(0)), [])
+  t.match(problemsOf(lost(12_000)), [{ what: 'in has lost 12.0kB of its files since the daemon started' }])
+  t.same(problemsOf(lost(0)), [])
 })
 
 t.test('what was delivered and cannot be noted', async t => {
@@ -129,7 +129,7 @@ t.test('what was delivered and cannot be noted', async t => {
     `sluice_checkpoint_unsaved{component_id="app"} ${value}`,
     `sluice_buffer_progress_unsaved{component_id="up",component_kind="destination"} ${value}`,
   ]
-  t.match(troublesOf(view([], series(1))), [
+  t.match(problemsOf(view([], series(1))), [
     { what: 'old: its positions were not saved for 90 s' },
     { what: 'app: its positions cannot be saved', detail: 'They were not saved for 5 s.' },
     {
@@ -137,5 +137,5 @@ t.test('what was delivered and cannot be noted', async t => {
       todo: /would be delivered again.*SLUICE_BUFFER_LEDGER_NOT_WRITTEN/,
     },
   ])
-  t.same(troublesOf(view([], series(0))), [])
+  t.same(problemsOf(view([], series(0))), [])
 })

@@ -4,12 +4,12 @@ const LINES = 20
 const WINDOW_MS = 60_000
 
 /** Counts problems with journalctl. Logs each once, until journalctl works again or fails differently. */
-export class Complaints {
+export class JournalctlProblems {
   readonly #context: SourceContext
   #failure = ''
   #lines = 0
   #since = Number.NEGATIVE_INFINITY
-  #strange = 0
+  #invalidLines = 0
 
   constructor(context: SourceContext) {
     this.#context = context
@@ -41,12 +41,12 @@ export class Complaints {
   }
 
   /** Reports the total number of lines since its start that are not entries. */
-  strange(lines: number): void {
+  invalidLines(lines: number): void {
     const { log, metrics } = this.#context
-    for (; this.#strange < lines; this.#strange++) {
+    for (; this.#invalidLines < lines; this.#invalidLines++) {
       metrics.failed('not_an_entry')
-      if (this.#strange === 0) log.warn('ignored a line from journalctl that is not a journal entry')
+      if (this.#invalidLines === 0) log.warn('ignored a line from journalctl that is not a journal entry')
     }
-    this.#strange = lines
+    this.#invalidLines = lines
   }
 }

@@ -1,10 +1,10 @@
 import t from 'tap'
+import { type DaemonView, rateOf, short, stateOf, terminalOf } from '../../../src/inspect/daemon-view.js'
+import { liveBetween } from '../../../src/inspect/graph-live.js'
+import { Scrape } from '../../../src/inspect/scrape.js'
+import { statusLines } from '../../../src/inspect/status.js'
+import { screen } from '../../../src/inspect/top.js'
 import { printable } from '../../../src/lib/printable.js'
-import { type DaemonView, rateOf, short, stateOf, terminalOf } from '../../../src/look/daemon-view.js'
-import { liveBetween } from '../../../src/look/graph-live.js'
-import { Scrape } from '../../../src/look/scrape.js'
-import { statusLines } from '../../../src/look/status.js'
-import { screen } from '../../../src/look/top.js'
 import { wrap } from '../../../src/terminal/wrap.js'
 
 const LONG = 'a_component_with_a_name_that_is_much_longer_than_there_is_room_for'
@@ -45,7 +45,7 @@ function view(at: number, n: number): DaemonView {
   } as unknown as DaemonView
 }
 
-t.test('a screen of 80 columns and 24 lines, whatever the names and the troubles', async t => {
+t.test('a screen of 80 columns and 24 lines, whatever the names and the problems', async t => {
   const keys = ['a', 'b\x1b[31m', null, `${'k'.repeat(300)}`, 'e', 'f'].map(key => ({ key, passed: 10, discarded: 90 }))
   const text = screen(view(0, 1), view(2, 3), 80, [{ id: LONG, seconds: 2, exact: false, keys }])
   const lines = text.trimEnd().split('\n')

@@ -3,10 +3,10 @@ import { loadConfig } from '../../config/load.js'
 import { deadLetterPath } from '../../engine/dead-letter.js'
 import { formatDuration } from '../../lib/units.js'
 import { counted, type DaemonView } from '../daemon-view.js'
-import type { Trouble } from './daemon.js'
+import type { Problem } from './daemon.js'
 
 /** Events in the dead-letter queues, with the commands that send them again. */
-export function deadLetterTroubles({ scrape, about }: Pick<DaemonView, 'scrape' | 'about'>): Trouble[] {
+export function deadLetterProblems({ scrape, about }: Pick<DaemonView, 'scrape' | 'about'>): Problem[] {
   const unwritable = scrape.all('sluice_dead_letters_unwritable').filter(({ value }) => value > 0)
   const blocked = unwritable.map(({ labels }) => ({
     what: `${labels.component_id}: its dead letters cannot be written`,

@@ -1,14 +1,14 @@
 import { GIVEN_BACK } from '../../flow/counters.js'
 import { counted, type DaemonView, short } from '../daemon-view.js'
-import { deadLetterTroubles } from './dead-letter.js'
-import { destinationTroubles } from './destination.js'
-import { managedTroublesOf } from './managed.js'
-import { orphanTroubles } from './orphan.js'
-import { positionTroubles } from './position.js'
-import { tlsTroublesOf } from './tls.js'
+import { deadLetterProblems } from './dead-letter.js'
+import { destinationProblems } from './destination.js'
+import { managedProblemsOf } from './managed.js'
+import { orphanProblems } from './orphan.js'
+import { positionProblems } from './position.js'
+import { tlsProblemsOf } from './tls.js'
 
 /** A problem, and what to do about it. */
-export interface Trouble {
+export interface Problem {
   readonly what: string
   /** Since when, how often and similar facts. */
   readonly detail?: string
@@ -32,13 +32,13 @@ const DISCARDED = 'sluice_component_discarded_events_total'
 const REFUSED = 'They are lost: the destination rejected them, and on_reject is discard.'
 
 /** The problems of the daemon, worst first. */
-export function troublesOf(view: DaemonView): Trouble[] {
+export function problemsOf(view: DaemonView): Problem[] {
   const { scrape, failing } = view
-  const troubles: Trouble[] = []
-  troubles.push(...destinationTroubles(view))
+  const problems: Problem[] = []
+  problems.push(...destinationProblems(view))
   for (const { id, state, reason } of failing) {
     const holds = state === 'holding'
-    troubles.push({
+    problems.push({
       what: `${id} ${holds ? 'is holding' : 'fails'}: ${reason}`,
       todo: holds
         ? 'It reads nothing until that is corrected, and then resumes by itself. No events are lost.'
@@ -46,20 +46,20 @@ export function troublesOf(view: DaemonView): Trouble[] {
     })
   }
   if (scrape.all('sluice_config_last_reload_successful').some(({ value }) => value === 0))
-    troubles.push({
+    problems.push({
       what: 'the last reload failed: the previous configuration is still running',
       todo: 'The log says where it is wrong, and so does `sluice validate`. Nothing is lost.',
     })
   for (const [id, errors] of scrape.by('component_id', 'sluice_conservation_errors_total')) {
     if (errors > 0)
-      troubles.push({
+      problems.push({
         what: `${id}: event counts do not add up`,
         todo: 'This is a bug of Sluice: please report it with the log and the metrics.',
       })
   }
   for (const { labels, value } of scrape.all('sluice_buffer_unwritable')) {
     if (value > 0)
-      troubles.push({
+      problems.push({
         what: `${labels.component_id}: its buffer cannot be written`,
         todo: 'Nothing is lost: its sources wait, and it is tried again until it works. Is the disk of data_dir full, or not writable? The log says why (SLUICE_BUFFER_NOT_WRITTEN).',
       })
@@ -68,28 +68,28 @@ export function troublesOf(view: DaemonView): Trouble[] {
     const id = labels.component_id!
     const most = scrape.sum('sluice_buffer_max_bytes', { component_id: id })
     if (most > 0 && value >= most * FULL_SHARE)
-      troubles.push({
+      problems.push({
         what: `${id}: its buffer is ${Math.round((value / most) * 100)} % full (${short(value)}B of ${short(most)}B)`,
         todo: 'Full, it makes its sources wait (or drops, with when_full: drop_newest). Raise buffer.max_bytes or help the receiver.',
       })
   }
   for (const { labels, value } of scrape.all('sluice_files_unreadable')) {
     if (value > 0)
-      troubles.push({
+      problems.push({
         what: `${labels.component_id}: ${counted(value, 'file')} cannot be read`,
         todo: 'The log names each of them and says why (SLUICE_FILE_UNREADABLE). It is read from where it was left, or from its beginning, once that works.',
       })
   }
   for (const { labels, value } of scrape.all('sluice_file_lost_bytes_total')) {
     if (value > 0)
-      troubles.push({
+      problems.push({
         what: `${labels.component_id} has lost ${short(value)}B of its files since the daemon started`,
         todo: 'They were removed or truncated before they were read, and no copy was found. The log names them (SLUICE_FILE_VANISHED, SLUICE_FILE_TRUNCATED).',
       })
   }
   for (const { labels, value } of scrape.all('sluice_file_systems_silent')) {
     if (value > 0)
-      troubles.push({
+      problems.push({
         what: `${labels.component_id}: ${counted(value, 'file system')} ${value === 1 ? 'does' : 'do'} not answer`,
         todo: 'Its files wait, and nothing else does. The log names it (SLUICE_FILE_SYSTEM_SILENT): check the file server and the network.',
       })
@@ -97,23 +97,23 @@ export function troublesOf(view: DaemonView): Trouble[] {
   for (const { labels, value } of scrape.all('sluice_files_watched')) {
     if (scrape.sum('sluice_file_systems_silent', labels) > 0) continue
     if (value === 0 && scrape.sum('sluice_files_unreadable', labels) === 0)
-      troubles.push({
+      problems.push({
         what: `${labels.component_id}: there is no file that it could read`,
         todo: 'Compare its include and exclude with the names of the files. One that comes is read from its beginning.',
       })
   }
-  troubles.push(...orphanTroubles(view))
-  troubles.push(...positionTroubles(view))
+  problems.push(...orphanProblems(view))
+  problems.push(...positionProblems(view))
   for (const { labels, value } of scrape.all(DISCARDED)) {
     const { component_id, component_kind, reason = '' } = labels
     if (value === 0 || NOT_LOST.has(reason)) continue
     // These are in the dead-letter queue, or went to the readers of `.rejected`.
     if (scrape.sum('sluice_dead_letter_events_total', { component_id: component_id!, reason }) > 0) continue
     const lost = component_kind === 'destination' ? REFUSED : OF_OPTIONS
-    troubles.push({
+    problems.push({
       what: `${component_id} has discarded ${counted(value, 'event')} since the daemon started: ${reason}`,
       todo: LOST_FROM_BUFFER[reason] ?? lost,
     })
   }
-  return [...troubles, ...deadLetterTroubles(view), ...managedTroublesOf(view), ...tlsTroublesOf(view)]
+  return [...problems, ...deadLetterProblems(view), ...managedProblemsOf(view), ...tlsProblemsOf(view)]
 }

@@ -15,7 +15,7 @@ import type { PublishedRevision } from './service-link.js'
  */
 const FORMAT = 1
 
-export class KeptRevision {
+export class RevisionCache {
   readonly #folder: string
   readonly #path: string
   readonly #url: string

@@ -1,6 +1,6 @@
 import { adviceFor, type OrphanKind } from '../../engine/state/orphans.js'
 import { counted, type DaemonView, short } from '../daemon-view.js'
-import type { Trouble } from './daemon.js'
+import type { Problem } from './daemon.js'
 
 /** Describes the data of a component that is not configured any more. */
 const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
@@ -10,12 +10,12 @@ const LEFT: Readonly<Record<OrphanKind, (events: number) => string>> = {
 }
 
 /** Events that no destination delivers. */
-export const orphanTroubles = (view: DaemonView): Trouble[] => orphansIn(view, kind => kind !== 'checkpoint')
+export const orphanProblems = (view: DaemonView): Problem[] => orphansIn(view, kind => kind !== 'checkpoint')
 
 /** Data whose removal costs no events: positions of sources that may have been removed on purpose. */
-export const noticesOf = (view: DaemonView): Trouble[] => orphansIn(view, kind => kind === 'checkpoint')
+export const noticesOf = (view: DaemonView): Problem[] => orphansIn(view, kind => kind === 'checkpoint')
 
-function orphansIn({ scrape }: DaemonView, isWanted: (kind: string) => boolean): Trouble[] {
+function orphansIn({ scrape }: DaemonView, isWanted: (kind: string) => boolean): Problem[] {
   return scrape.all('sluice_orphaned_bytes').flatMap(({ labels, value }) => {
     const { component_id: id = '', kind = '', path = '' } = labels
     if (!isWanted(kind)) return []
