@@ -2,7 +2,7 @@ import type { Logger } from 'pino'
 import { errorCode, errorText } from '../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
 import type { BufferFolder } from './files.js'
-import { type Place, placeBehind } from './frame.js'
+import { HEAD_SIZE, type Place, placeBehind, readHead } from './frame.js'
 import { type LedgerFound, readLedger, removeLedger } from './ledger.js'
 import { type Cursor, ForeignSegment, type Incoming, SegmentReader } from './segment-reader.js'
 import { FORMAT, formatOf, type Segment, Segments, segmentName, segmentNumber, TITLE } from './segments.js'
@@ -60,16 +60,17 @@ async function listSegments(folder: BufferFolder): Promise<Segment[]> {
   return numbers.sort((a, b) => a - b).map(number => ({ number, name: segmentName(number), end: 0 }))
 }
 
-/** Finds the size of a segment; false if it is gone. Throws StateUnreadable if it cannot be opened. */
+/** Finds the size and the first record of a segment; false if it is gone. Throws StateUnreadable if it cannot be opened. */
 async function measure(folder: BufferFolder, segment: Segment, log: Logger, readOnly: boolean): Promise<boolean> {
   for (let attempts = 1; ; attempts++) {
     try {
       const file = await folder.open(segment.name)
       try {
         segment.end = await file.size()
-        const title = Buffer.alloc(TITLE.length)
-        await file.read(title, 0)
-        refuseNewer(formatOf(title), FORMAT)
+        const start = Buffer.alloc(TITLE.length + HEAD_SIZE)
+        await file.read(start, 0)
+        refuseNewer(formatOf(start.subarray(0, TITLE.length)), FORMAT)
+        segment.first = readHead(start, TITLE.length)?.place
         return true
       } finally {
         await file.close().catch(() => {})

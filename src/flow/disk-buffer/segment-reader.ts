@@ -128,7 +128,7 @@ export class SegmentReader {
       if (!whole) this.#damagedFrom = this.#damagedFrom < 0 ? offset : this.#damagedFrom
       else this.#endDamage(segment, offset)
       this.#cursor = { segment: segment.number, offset: behind }
-      if (whole && head.place.event >= expected.event) {
+      if (whole && head.place.event >= expected.event && head.place.event < this.#segments.limitOf(segment)) {
         const { place, events, bytes } = head
         return { record, place, events, bytes, cursor: this.#cursor, release: holdChunk(this.#chunk) }
       }

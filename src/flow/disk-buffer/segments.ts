@@ -1,3 +1,5 @@
+import type { Place } from './frame.js'
+
 /** The segment files of a buffer. Bytes after `end` in a file are ignored. */
 
 export interface Segment {
@@ -5,6 +7,8 @@ export interface Segment {
   readonly name: string
   /** Number of bytes that are safe on disk. */
   end: number
+  /** Place of its first record, if the record was there at the start of this run. */
+  first?: Place | undefined
 }
 
 export const FORMAT = 1
@@ -77,6 +81,15 @@ export class Segments {
   /** The segment with this number, or the first one after it. */
   from(number: number): Segment | undefined {
     return this.#list.find(segment => segment.number >= number)
+  }
+
+  /**
+   * The event at which the segments after this one begin; infinite if unknown. A record of this segment from there on
+   * was cut off after a failed write, and a power failure undid that: its place was used again.
+   */
+  limitOf({ number }: Segment): number {
+    const next = this.#list.find(segment => segment.number > number && segment.first)
+    return next?.first?.event ?? Number.POSITIVE_INFINITY
   }
 
   remove(segment: Segment): void {

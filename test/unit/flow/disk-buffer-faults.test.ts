@@ -201,6 +201,24 @@ t.test('what a failed sync left behind, and could not be cut off, is not deliver
   t.equal(last.discarded('buffer_corrupt'), 0)
 })
 
+t.test('a record that was cut off and came back after a power failure does not hide what took its place', async t => {
+  const { content } = await left([[0], [1, 2]])
+  const disk = new SimulatedDisk()
+  for (const numbers of [[0], [3, 4]]) {
+    const run = await BufferRun.open({ folder: disk.folder(), fate: () => undefined })
+    void run.put(numbers)
+    await run.pass(2000)
+    await run.buffer.close()
+  }
+  const [first = '', second] = disk.names()
+  t.ok(second)
+  disk.put(first, content)
+  const last = await aftermath(disk)
+  t.same(last.out, [0, 3, 4])
+  t.equal(last.discarded('buffer_corrupt'), 0)
+  t.ok(last.balanced)
+})
+
 t.test('what was not written when the time was over is given back', async t => {
   const disk = new SimulatedDisk()
   const run = await BufferRun.open({ folder: disk.folder(), maxBytes: 500 })
