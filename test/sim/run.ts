@@ -52,8 +52,9 @@ export async function runSeed(seed: number, traced = false): Promise<Result> {
     const topic = topics.get(id)!
     if (kind === 'clients') clientsOf.set(topic, new Clients(topic, world))
   }
+  // A throttle may have decided on the event, or on a part of it that an earlier processor made.
   const isChanged = (mark: string) =>
-    [...throttles.values()].some(({ changed }) => changed.has(mark.replace(/[xy]$/, '')))
+    [...throttles.values()].some(({ changed }) => changed.has(mark) || changed.has(mark.replace(/[xy]$/, '')))
   for (const receiver of receivers.values()) {
     const inOrder = new Set([...topics.keys()].filter(topic => promisesOrder(topology, topic, receiver.id)))
     receiver.ordered = mark => inOrder.has(mark[0]!) && !isChanged(mark)
