@@ -107,9 +107,8 @@ export class Engine {
       for (const component of config.destinations) await engine.#addDestination(component)
       for (const component of config.processors) await engine.#addProcessor(component)
       for (const component of config.sources) await engine.#addSource(component)
-      for (const component of [...config.processors, ...config.destinations]) {
-        for (const input of component.inputs) engine.#fanOut(input).connect(engine.#inputs.get(component.id)!)
-      }
+      for (const { id, inputs } of [...config.processors, ...config.destinations])
+        for (const input of inputs) engine.#fanOut(input).connect(engine.#inputs.get(id)!)
     } catch (error) {
       await engine.#undo()
       throw error
@@ -265,7 +264,7 @@ export class Engine {
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
-    const finished = [...this.#stages.all, ...this.#deliveries.values()].map(finish)
+    const finished = [...this.#stages.streams(), ...this.#deliveries.values()].map(finish)
     await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
@@ -371,10 +370,11 @@ export class Engine {
     return this.#failed
   }
 
-  /** Whether every destination with remaining events is failing or paused. */
+  /** Whether every destination with remaining events is failing or paused, or its full buffer is not emptied. */
   isStuck(): boolean {
     const open = this.states().filter(({ state }) => state !== 'stopped')
-    return open.length > 0 && open.every(({ state }) => state !== 'ready')
+    if (open.length === 0) return [...this.#buffers.values()].some(({ isFull }) => isFull)
+    return open.every(({ state }) => state !== 'ready')
   }
 
   /** During a shutdown: whether the remaining events cannot be delivered in `leftMs` and are safe anyway. */
@@ -393,8 +393,8 @@ export class Engine {
 
   /** Number of events read and not settled. The next start reads them again if the source can. */
   undelivered(): number {
-    const all = [...this.#runtime.metrics.components.values()]
-    const held = all.map(counters => counters.held().events + counters.toRead.events)
-    return [...held, ...this.#between.map(count => count())].reduce((all, events) => all + events, 0)
+    let events = 0
+    for (const one of this.#runtime.metrics.components.values()) events += one.held().events + one.toRead.events
+    return this.#between.reduce((all, count) => all + count(), events)
   }
 }

@@ -114,7 +114,6 @@ export class SourceRun {
         this.#failure = undefined
         backoff.reset()
       })
-      output.gaveBack = false
       try {
         await source.start?.(signal)
         await source.run(output, signal)
@@ -123,7 +122,7 @@ export class SourceRun {
         if (signal.aborted) break
         const waitMs = backoff.next()
         const again_in = formatDuration(waitMs)
-        if (error instanceof GivenBackError && output.gaveBack) {
+        if (error instanceof GivenBackError) {
           // The reload ended before all events were delivered. The source itself did not fail.
           const text = 'events were not delivered before the reload; the source reads them again from its checkpoint'
           log.info({ component: config.id, again_in }, text)
@@ -135,6 +134,8 @@ export class SourceRun {
         }
         calm()
         await sleep(waitMs, signal)
+        // What it reads during a replacement would be given back with the rest.
+        await output.resumed()
       } finally {
         calm()
       }

@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream'
 import type { Logger } from 'pino'
 import type { ComponentConfig } from '../config/load.js'
 import type { Processor } from '../core/component.js'
@@ -41,9 +42,12 @@ export class Stages {
     return stage
   }
 
-  /** All stages, including those whose output has no reader. */
-  get all(): Iterable<Stage> {
-    return this.#stages.values()
+  /** All stages, including those whose output has no reader, and the side outputs that have one. */
+  *streams(): Iterable<Writable> {
+    for (const stage of this.#stages.values()) {
+      yield stage
+      for (const output of stage.outputs.values()) if (output.connected) yield output
+    }
   }
 
   /** Starts the stages one after the other. Does not throw; `failed` is called for a stage that cannot start. */

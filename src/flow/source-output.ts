@@ -76,7 +76,7 @@ export class SourceOutput implements Output {
   #moved = false
   /** The source is being replaced; its successor reads again what is given back. */
   #replaced = false
-  /** Whether events were given back to the source during the current replacement. */
+  /** Whether events were given back to the source during the current replacement, or the last one. */
   gaveBack = false
   /** Whether it was closed while nothing was attached to it. */
   #isOver = false
@@ -140,7 +140,7 @@ export class SourceOutput implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    while (this.#gate) await this.#gate.promise
+    if (this.#gate) await this.resumed()
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
     if (this.#isOver) {
@@ -172,9 +172,15 @@ export class SourceOutput implements Output {
     return this.#gate !== undefined
   }
 
+  /** Resolves when sending is not paused. */
+  async resumed(): Promise<void> {
+    while (this.#gate) await this.#gate.promise
+  }
+
   /** Pauses sending. */
   hold(): void {
     if (this.#gate) return
+    this.gaveBack = false
     let open = () => {}
     const promise = new Promise<void>(resolve => {
       open = resolve

@@ -180,6 +180,11 @@ export class DiskBuffer extends BatchQueue {
     return sum(amount, this.#feeder?.queued)
   }
 
+  /** Whether a batch waits for room. */
+  get isFull(): boolean {
+    return this.#blocked !== undefined
+  }
+
   /** It may wait for its consumer without being stuck. */
   override get owes(): boolean {
     return !this.isOver && this.#queue.amount.events > 0 && (this.#feeder?.rests ?? false)

@@ -225,6 +225,22 @@ destinations: { a: { type: collect, inputs: [t], buffer: { type: disk } } }`
   await it.end(t)
 })
 
+for (const output of ['f', 'f.discarded']) {
+  t.test(`a reload does not wait for room in a full buffer that ${output} feeds`, { timeout: 20_000 }, async t => {
+    const text = output === 'f' ? 'piped' : 'nothing'
+    const config = `processors: { f: { type: filter, inputs: [piped], condition: "if (.message contains '${text}')" } }
+destinations: { a: { type: collect, how: fails, inputs: [${output}], buffer: { type: disk, max_bytes: 1MB } } }`
+    const it = await start(t, config, '60s')
+    const pad = '.'.repeat(60_000)
+    for (let i = 0; i < 60; i++) it.stdin.write(`piped ${i}${pad}\n`)
+    await until(() => it.logged('the buffer is full; sources wait').length > 0)
+    await it.replace(config.replace('how: fails, ', ''))
+    await until(() => (got.a?.length ?? 0) >= 60)
+    t.equal(got.a?.length, 60)
+    await it.end(t)
+  })
+}
+
 for (const [how, another] of [
   ['fails', 'holds'],
   ['holds', 'fails'],
