@@ -31,10 +31,17 @@ function importsOf(path) {
   return [...found].map(([, statement, expression]) => statement ?? expression)
 }
 
+/** Files that the code at `path` loads from its own folder. */
+function loadedBy(path) {
+  const found = readFileSync(path, 'utf8').matchAll(/new URL\('(\.\/[^']+)', import\.meta\.url\)/g)
+  return [...found].map(([, file]) => join(dirname(path), file))
+}
+
 /** Adds `path` and everything that it imports to `files`, and packages to `packages`. */
 function collect(path, files, packages) {
   if (files.has(path)) return
   files.add(path)
+  for (const file of loadedBy(path)) if (file.endsWith('.wasm')) files.add(file)
   for (const specifier of importsOf(path)) {
     if (specifier.startsWith('.')) {
       const target = join(dirname(path), specifier)

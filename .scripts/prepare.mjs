@@ -10,6 +10,10 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 process.chdir(ROOT)
 const SOURCES = ['src', 'test', 'bench']
 const BUILD_STAMP = 'dist/.sources'
+/** The sources in AssemblyScript, and what becomes of them. */
+const KERNEL = 'src/kernel/assembly'
+const KERNEL_OUT = 'dist/src/kernel/kernel.wasm'
+const KERNEL_STAMP = 'dist/.kernel'
 const LOCK = '.build/prepare.lock'
 
 function json(path) {
@@ -53,14 +57,14 @@ function* files(folder) {
   }
 }
 
-/** Changes when a source, the compiler or its settings do. */
-function sourcesDigest() {
+/** Changes when a source in `folders`, the compilers or their settings do. */
+function digestOf(...folders) {
   const digest = createHash('sha256')
   for (const path of [
     'tsconfig.json',
     'package.json',
     'package-lock.json',
-    ...SOURCES.flatMap(dir => [...files(dir)]),
+    ...folders.flatMap(dir => [...files(dir)]),
   ]) {
     const { size, mtimeMs } = statSync(path)
     digest.update(`${path} ${size} ${mtimeMs}\n`)
@@ -68,13 +72,25 @@ function sourcesDigest() {
   return digest.digest('hex')
 }
 
-function built(digest) {
-  return existsSync(BUILD_STAMP) && readFileSync(BUILD_STAMP, 'utf8') === digest
+function built(stamp, digest) {
+  return existsSync(stamp) && readFileSync(stamp, 'utf8') === digest
+}
+
+/** Compiles the kernel to WebAssembly. Its memory has a fixed size, so that views of it stay valid. */
+async function buildKernel() {
+  const digest = digestOf(KERNEL)
+  if (built(KERNEL_STAMP, digest) && existsSync(KERNEL_OUT)) return
+  const pages = ['--initialMemory', '32', '--maximumMemory', '32']
+  const options = ['-O3', '--runtime', 'stub', '--enable', 'simd', '--use', 'abort=', ...pages, '-o', KERNEL_OUT]
+  const entry = join(KERNEL, 'json-lines.ts')
+  await step('building the kernel', ...node('node_modules/assemblyscript/bin/asc.js', entry, ...options))
+  writeFileSync(KERNEL_STAMP, digest)
 }
 
 /** Removes what was compiled from sources that are gone: a test would go on running. */
 function removeOrphans() {
   for (const path of SOURCES.flatMap(dir => [...files(join('dist', dir))])) {
+    if (path === KERNEL_OUT) continue
     const source = path.slice('dist/'.length).replace(/(\.d\.(c?)ts|\.(c?)js|\.(c?)js\.map)$/, '.$2$3$4ts')
     if (!existsSync(source)) rmSync(path)
   }
@@ -137,9 +153,10 @@ async function locked(work) {
 async function prepare(forTests) {
   if (!installed()) await step('installing packages', 'npm', 'ci', '--include=dev', '--no-audit', '--no-fund')
   if (forTests && !tapBuilt()) await step('setting up tap', ...node('node_modules/tap/dist/esm/run.mjs', 'build'))
-  const digest = sourcesDigest()
-  if (built(digest)) return
+  const digest = digestOf(...SOURCES)
+  if (built(BUILD_STAMP, digest)) return
   await step('building', ...node('node_modules/typescript/bin/tsc', '-p', '.'))
+  await buildKernel()
   removeOrphans()
   chmodSync(json('package.json').bin.sluice, 0o755)
   writeFileSync(BUILD_STAMP, digest)
@@ -150,7 +167,7 @@ try {
   if (major < 20 || (major === 20 && minor < 18))
     throw new Error(`Node.js 20.18 or newer is needed, not ${process.version}`)
   const forTests = process.argv.includes('--test')
-  const ready = installed() && built(sourcesDigest()) && (!forTests || tapBuilt())
+  const ready = installed() && built(BUILD_STAMP, digestOf(...SOURCES)) && (!forTests || tapBuilt())
   if (!ready) await locked(() => prepare(forTests))
 } catch (error) {
   process.stderr.write(`${error.message}\n`)

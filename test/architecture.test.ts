@@ -7,6 +7,7 @@ import { checkout } from './support/checkout.js'
 /** From the bottom up. A file imports from lower layers and from its own folder, never from a neighbour. */
 const LAYERS = [
   ['lib'],
+  ['kernel'],
   ['core'],
   ['condition', 'codecs', 'throttle'],
   ['flow'],

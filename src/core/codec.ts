@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { Lines } from '../kernel/kernel.js'
 import { SLOT, type WantedNames } from '../lib/formats/json-scan.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import type { EventBatch } from './event/batch.js'
@@ -101,6 +102,12 @@ export abstract class Codec {
    * For the form `object` the slots are those of `scanObject`, for `fields` those written by `putSlot`.
    */
   abstract scan(b: Buffer, start: number, end: number, wanted: WantedNames, out: Int32Array, at: number): boolean
+
+  /**
+   * Scans all lines at once, if that is faster: sets the flags SCANNED and DECODED of each, and its slots in `out`. All
+   * are valid UTF-8. Returns false if lines are left that must be scanned by `scan`.
+   */
+  scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): boolean
 
   /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields

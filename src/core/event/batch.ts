@@ -101,16 +101,19 @@ export class EventBatch {
 
   #scan(i: number): number {
     this.#text ??= this.#textKind()
+    const { codec, wanted } = this.origin
+    if (codec.form !== 'message' && !this.#slots) {
+      this.#rescan()
+      if (this.flags[i]! & SCANNED) return this.flags[i]!
+    }
     let flags = this.flags[i]! | SCANNED
     const start = this.starts[i]!
     const end = this.ends[i]!
     if (this.#text === 'invalid' && !isUtf8(this.chunk.subarray(start, end))) flags |= INVALID
-    const { codec, wanted } = this.origin
     if (codec.form !== 'message') {
-      const slots = this.#slots ?? this.#rescan()
       const piece = flags & (PIECE | CONTINUES)
       const isWanted = piece === 0 || (piece === PIECE && codec.definition.decodesFirstPiece === true)
-      if (isWanted && codec.scan(this.chunk, start, end, wanted, slots, i * this.#stride)) flags |= DECODED
+      if (isWanted && codec.scan(this.chunk, start, end, wanted, this.#slots!, i * this.#stride)) flags |= DECODED
     }
     this.flags[i] = flags
     return flags
@@ -157,15 +160,18 @@ export class EventBatch {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
-  /** Allocates the slots, and scans again the lines that were decoded before the bytes moved. */
+  /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
     const slots = new Int32Array(this.length * this.#stride)
+    this.#slots = slots
+    this.#text ??= this.#textKind()
+    if (this.#text !== 'invalid' && codec.scanLines?.(this, wanted, slots)) return slots
     for (let i = 0; i < this.length; i++) {
       if ((this.flags[i]! & DECODED) === 0) continue
-      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.#stride)
+      const at = i * this.#stride
+      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots.fill(0, at, at + this.#stride), at)
     }
-    this.#slots = slots
     return slots
   }
 

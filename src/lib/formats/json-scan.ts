@@ -14,6 +14,8 @@ export class WantedNames {
   readonly bytes: Buffer[] = []
   /** A bit for each length of a name in bytes, modulo 32. */
   lengths = 0
+  /** Changes when the names do. */
+  version = 0
 
   /** The slot of `name`; the same name always has the same slot. */
   slot(name: string): number {
@@ -24,6 +26,7 @@ export class WantedNames {
     const bytes = name.isWellFormed() ? Buffer.from(name) : Buffer.from([0])
     this.bytes.push(bytes)
     this.lengths |= 1 << bytes.length
+    this.version++
     return this.names.push(name) - 1
   }
 
@@ -32,6 +35,7 @@ export class WantedNames {
     this.names.length = 0
     this.bytes.length = 0
     this.lengths = 0
+    this.version++
   }
 }
 

@@ -1,0 +1,327 @@
+/**
+ * Checks in one strict pass over the bytes of a line whether it is a complete, valid JSON object, and finds the values of
+ * the wanted top-level names. It agrees with `scanObject` in lib/formats/json-scan.ts, which is tested against JSON.parse.
+ *
+ * Written in AssemblyScript. Addresses are offsets in the memory of the kernel. Invariant: a control character follows
+ * the line, and at least 16 more bytes of memory. It stops every inner loop, so they need no check for the end.
+ */
+
+/** The name of a value, as it is looked for. */
+const NAME_SIZE: usize = 24
+/** The deepest nesting, in containers, that is checked here. */
+const MOST_NESTED: u32 = 1024
+
+const QUOTE: u32 = 0x22
+const BACKSLASH: u32 = 0x5c
+const COMMA: u32 = 0x2c
+const COLON: u32 = 0x3a
+const OPEN_OBJECT: u32 = 0x7b
+const CLOSE_OBJECT: u32 = 0x7d
+const OPEN_ARRAY: u32 = 0x5b
+const CLOSE_ARRAY: u32 = 0x5d
+
+/** The results for a line. With UNDECIDED, which is rare, the caller scans it in another way. */
+const NO_OBJECT: u32 = 0
+const OBJECT: u32 = 1
+const UNDECIDED: u32 = 2
+
+/** The first address that is free for the caller. */
+export const base: usize = __heap_base
+/** For each open container below the outermost, 1 if it is an object. */
+const nesting: usize = memory.data(<i32>MOST_NESTED)
+
+/** The wanted names: their number, a bit for each of their lengths modulo 32, and where their table is. */
+let wanted: u32 = 0
+let lengths: u32 = 0
+let names: usize = 0
+/** Whether the string that was scanned last has an escape. */
+let escaped: u32 = 0
+/** Whether a line was too deep for `nesting`. */
+let tooDeep: bool = false
+
+/**
+ * Sets the names to look for. `table` has an entry of 24 bytes for each: the length (u32), the address (u32), the first
+ * 8 bytes (u64; 0 beyond its end), and the mask that keeps as many bytes of a u64 (u64).
+ */
+export function setNames(table: usize, count: u32, bits: u32): void {
+  names = table
+  wanted = count
+  lengths = bits
+}
+
+@inline
+function byteAt(p: usize): u32 {
+  return <u32>load<u8>(p)
+}
+
+/** The address of the first quote, backslash or control character from `p` on. */
+@inline
+function plainEnd(p: usize): usize {
+  const quote = i8x16.splat(0x22)
+  const backslash = i8x16.splat(0x5c)
+  const space = i8x16.splat(0x20)
+  while (true) {
+    const bytes = v128.load(p)
+    const ends = v128.or(v128.or(i8x16.eq(bytes, quote), i8x16.eq(bytes, backslash)), i8x16.lt_u(bytes, space))
+    const bits = i8x16.bitmask(ends)
+    if (bits != 0) return p + <usize>ctz(bits)
+    p += 16
+  }
+}
+
+@inline
+function isDigit(byte: u32): bool {
+  return byte - 0x30 < 10
+}
+
+@inline
+function isHex(byte: u32): bool {
+  return byte - 0x30 < 10 || (byte | 0x20) - 0x61 < 6
+}
+
+/** The address of the closing quote of a string that has an escape at `p`, or 0. */
+function escapedStringEnd(p: usize): usize {
+  escaped = 1
+  while (byteAt(p) == BACKSLASH) {
+    const letter = byteAt(p + 1)
+    if (letter == 0x75) {
+      for (let i: usize = 2; i < 6; i++) if (!isHex(byteAt(p + i))) return 0
+      p = plainEnd(p + 6)
+    } else if (
+      letter == QUOTE ||
+      letter == BACKSLASH ||
+      letter == 0x2f ||
+      letter == 0x62 ||
+      letter == 0x66 ||
+      letter == 0x6e ||
+      letter == 0x72 ||
+      letter == 0x74
+    )
+      p = plainEnd(p + 2)
+    else return 0
+  }
+  return byteAt(p) == QUOTE ? p : 0
+}
+
+/** The address of the closing quote of the string whose first byte is at `p`, or 0. */
+@inline
+function stringEnd(p: usize): usize {
+  const end = plainEnd(p)
+  if (byteAt(end) == QUOTE) {
+    escaped = 0
+    return end
+  }
+  return escapedStringEnd(end)
+}
+
+/** The end of the number at `p`, or 0. */
+function numberEnd(p: usize): usize {
+  if (byteAt(p) == 0x2d) p++
+  let digits = p
+  if (byteAt(p) == 0x30) p++
+  else {
+    while (isDigit(byteAt(p))) p++
+    if (p == digits) return 0
+  }
+  if (byteAt(p) == 0x2e) {
+    digits = ++p
+    while (isDigit(byteAt(p))) p++
+    if (p == digits) return 0
+  }
+  if ((byteAt(p) | 0x20) == 0x65) {
+    p++
+    if (byteAt(p) == 0x2b || byteAt(p) == 0x2d) p++
+    digits = p
+    while (isDigit(byteAt(p))) p++
+    if (p == digits) return 0
+  }
+  return p
+}
+
+/** The end of the string, number or literal at `p`, or 0. */
+function scalarEnd(p: usize): usize {
+  switch (byteAt(p)) {
+    case QUOTE: {
+      const end = stringEnd(p + 1)
+      return end ? end + 1 : 0
+    }
+    case 0x74:
+      return load<u32>(p) == 0x65757274 ? p + 4 : 0 // true
+    case 0x66:
+      return load<u32>(p + 1) == 0x65736c61 ? p + 5 : 0 // false
+    case 0x6e:
+      return load<u32>(p) == 0x6c6c756e ? p + 4 : 0 // null
+    default:
+      return numberEnd(p)
+  }
+}
+
+/** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
+function skipSpace(p: usize, end: usize): usize {
+  while (p < end) {
+    const byte = byteAt(p)
+    if (byte != 0x20 && byte != 0x09 && byte != 0x0d && byte != 0x0a) break
+    p++
+  }
+  return p
+}
+
+/** The end of the object or array that opens at `p`, or 0. */
+function containerEnd(p: usize, end: usize): usize {
+  let inObject = byteAt(p) == OPEN_OBJECT
+  let depth: u32 = 0
+  let isFirst = true
+  p++
+  while (true) {
+    p = skipSpace(p, end)
+    if (!(isFirst && byteAt(p) == (inObject ? CLOSE_OBJECT : CLOSE_ARRAY))) {
+      if (inObject) {
+        if (byteAt(p) != QUOTE) return 0
+        p = stringEnd(p + 1)
+        if (!p) return 0
+        p = skipSpace(p + 1, end)
+        if (byteAt(p) != COLON) return 0
+        p = skipSpace(p + 1, end)
+      }
+      const byte = byteAt(p)
+      if (byte == OPEN_OBJECT || byte == OPEN_ARRAY) {
+        if (depth == MOST_NESTED) {
+          tooDeep = true
+          return 0
+        }
+        store<u8>(nesting + depth, inObject ? 1 : 0)
+        depth++
+        inObject = byte == OPEN_OBJECT
+        isFirst = true
+        p++
+        continue
+      }
+      p = scalarEnd(p)
+      if (!p) return 0
+      p = skipSpace(p, end)
+    }
+    // After a value or at the end of an empty container: close all containers that end here, or continue after a comma.
+    while (byteAt(p) == (inObject ? CLOSE_OBJECT : CLOSE_ARRAY)) {
+      p++
+      if (depth == 0) return p
+      depth--
+      inObject = load<u8>(nesting + depth) == 1
+      p = skipSpace(p, end)
+    }
+    if (byteAt(p) != COMMA) return 0
+    p++
+    isFirst = false
+  }
+}
+
+/** The slot of the name of `length` bytes at `p`, which has no escapes, or -1 if it is not wanted. */
+function slotOf(p: usize, length: u32): i32 {
+  const first = load<u64>(p)
+  for (let slot: u32 = 0; slot < wanted; slot++) {
+    const name = names + <usize>slot * NAME_SIZE
+    if (load<u32>(name) != length || (first & load<u64>(name, 16)) != load<u64>(name, 8)) continue
+    if (length <= 8 || memory.compare(p, <usize>load<u32>(name, 4), <usize>length) == 0) return slot
+  }
+  return -1
+}
+
+/**
+ * Scans the line [p, end). OBJECT: for each wanted name, `out` holds the start of its value, and its end shifted left by
+ * one; the lowest bit is set if it is a string with escapes. Both are moved by `shift`.
+ */
+function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
+  p = skipSpace(p, end)
+  if (byteAt(p) != OPEN_OBJECT) return NO_OBJECT
+  p++
+  if (byteAt(p) != QUOTE) {
+    p = skipSpace(p, end)
+    if (byteAt(p) == CLOSE_OBJECT) return skipSpace(p + 1, end) == end ? OBJECT : NO_OBJECT
+  }
+  while (true) {
+    if (byteAt(p) != QUOTE) return NO_OBJECT
+    const name = p + 1
+    p = stringEnd(name)
+    if (!p) return NO_OBJECT
+    let slot: i32 = -1
+    if (escaped) {
+      // Whether it is wanted shows only when it is decoded.
+      if (wanted > 0) return UNDECIDED
+    } else if ((lengths >> (<u32>(p - name) & 31)) & 1) slot = slotOf(name, <u32>(p - name))
+    p++
+    if (byteAt(p) != COLON) {
+      p = skipSpace(p, end)
+      if (byteAt(p) != COLON) return NO_OBJECT
+    }
+    p++
+    let byte = byteAt(p)
+    if (byte <= 0x20) {
+      p = skipSpace(p, end)
+      byte = byteAt(p)
+    }
+    const value = p
+    if (byte == QUOTE) {
+      p = stringEnd(p + 1)
+      if (!p) return NO_OBJECT
+      p++
+    } else {
+      p = byte == OPEN_OBJECT || byte == OPEN_ARRAY ? containerEnd(p, end) : scalarEnd(p)
+      if (!p) return tooDeep ? UNDECIDED : NO_OBJECT
+    }
+    if (slot >= 0) {
+      store<i32>(out + (<usize>slot << 3), <i32>value + shift)
+      store<i32>(out + (<usize>slot << 3), ((<i32>p + shift) << 1) | <i32>escaped, 4)
+    }
+    byte = byteAt(p)
+    if (byte != COMMA) {
+      p = skipSpace(p, end)
+      byte = byteAt(p)
+      if (byte == CLOSE_OBJECT) return skipSpace(p + 1, end) == end ? OBJECT : NO_OBJECT
+      if (byte != COMMA) return NO_OBJECT
+    }
+    p++
+    if (byteAt(p) != QUOTE) p = skipSpace(p, end)
+  }
+}
+
+/**
+ * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8. Sets
+ * `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not scanned.
+ * `out` has room for two i32 for each wanted name of each line, and is filled with 0 for a name that is missing.
+ * Returns the number of lines whose flags were not set, because they are undecided.
+ */
+export function scanLines(
+  length: u32,
+  starts: usize,
+  ends: usize,
+  flags: usize,
+  out: usize,
+  shift: i32,
+  skipped: u32,
+  scanned: u32,
+  decoded: u32,
+): u32 {
+  const stride = <usize>wanted << 3
+  let undecided: u32 = 0
+  memory.fill(out, 0, <usize>length * stride)
+  for (let i: usize = 0; i < <usize>length; i++) {
+    const flag = byteAt(flags + i)
+    if (flag & skipped) {
+      store<u8>(flags + i, <u8>(flag | scanned))
+      continue
+    }
+    let start = <usize>(load<i32>(starts + (i << 2)) - shift)
+    const end = <usize>(load<i32>(ends + (i << 2)) - shift)
+    const stop = load<u8>(end)
+    if (stop >= 0x20) store<u8>(end, 0)
+    // A byte order mark.
+    if (byteAt(start) == 0xef && (load<u32>(start) & 0xffffff) == 0xbfbbef) start += 3
+    const result = scanLine(start, end, out + i * stride, shift)
+    if (stop >= 0x20) store<u8>(end, stop)
+    if (result == UNDECIDED) {
+      undecided++
+      tooDeep = false
+      memory.fill(out + i * stride, 0, stride)
+    } else store<u8>(flags + i, <u8>(flag | scanned | (result == OBJECT ? decoded : 0)))
+  }
+  return undecided
+}

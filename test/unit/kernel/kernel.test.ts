@@ -1,0 +1,79 @@
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import t from 'tap'
+import { DECODED, SCANNED } from '../../../src/core/event/flags.js'
+import { theKernel } from '../../../src/kernel/kernel.js'
+import { SLOT, WantedNames } from '../../../src/lib/formats/json-scan.js'
+import { batchOf, readerOf } from '../../support/batches.js'
+import { checkout } from '../../support/checkout.js'
+import { chunkOf, scanDifferences } from '../../support/scan-differences.js'
+
+const FLAGS = { skipped: 0, scanned: SCANNED, decoded: DECODED }
+const LINES = 50_000
+
+function scan(texts: readonly string[], ...names: string[]) {
+  const wanted = new WantedNames()
+  for (const name of names) wanted.slot(name)
+  const lines = chunkOf(texts.map(text => [Buffer.from(text), '\n'] as const))
+  const out = new Int32Array(lines.length * names.length * SLOT)
+  theKernel()!.scan(lines, wanted, out, FLAGS)
+  const value = (i: number, slot: number) => {
+    const at = (i * names.length + slot) * SLOT
+    return out[at] === 0 ? undefined : lines.chunk.toString('utf8', out[at], out[at + 1]! >> 1)
+  }
+  return { flags: lines.flags, value }
+}
+
+t.test(`${LINES} generated lines are scanned as in JavaScript`, async t => {
+  const { wrong, objects, undecided } = scanDifferences(20_260_101, LINES)
+  t.same(wrong, [])
+  t.ok(objects > LINES * 0.3, `${objects} objects`)
+  t.ok(undecided > 0 && undecided < LINES * 0.6, `${undecided} lines left to JavaScript`)
+})
+
+t.test('more lines, and longer ones, than fit into its memory at a time', async t => {
+  const long = `{"a":"${'x'.repeat(300_000)}","b":1}`
+  const texts = [...Array.from({ length: 10_000 }, (_, i) => `{"a":${i}}`), long, '{"a":"last"}', long, long]
+  const { flags, value } = scan(texts, 'a', 'b')
+  t.ok(flags.every(flag => flag === (SCANNED | DECODED)))
+  t.same([value(0, 0), value(9_999, 0), value(10_000, 1), value(10_001, 0)], ['0', '9999', '1', '"last"'])
+  t.equal(value(10_003, 0)?.length, 300_002)
+  const { flags: left } = scan([`{"a":"${'x'.repeat(600_000)}"}`, '{}'], 'a')
+  t.same([...left], [0, SCANNED | DECODED], 'a line that does not fit is left to the caller')
+})
+
+t.test('nesting beyond its bound, and escaped names, are left to the caller', async t => {
+  const nested = (depth: number) => `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`
+  const { flags } = scan([nested(1000), nested(3000), '{}', String.raw`{"\u0061":1}`, '{"a":1}', '{"b":[1}'], 'a')
+  t.same([...flags], [48, 0, 48, 0, 48, 16])
+})
+
+t.test('as many names as anybody reads, and more than fit', async t => {
+  const names = Array.from({ length: 3000 }, (_, i) => `name ${i}`)
+  const few = scan(['{"name 7":true,"name 299":null}'], ...names.slice(0, 300))
+  t.same([few.value(0, 7), few.value(0, 299), few.value(0, 8)], ['true', 'null', undefined])
+  t.same([...scan(['{}'], ...names).flags], [0])
+})
+
+t.test('a batch reads the same fields with it and, where it does not run, without it', async t => {
+  const lines = [
+    '{"a":{"b":[1]},"n":1.5}',
+    String.raw`{"\u0061":"x"}`,
+    'text',
+    '{"a":"é\\n"}',
+    `{"a":${'['.repeat(2000)}`,
+  ]
+  const wanted = new WantedNames()
+  const reader = readerOf('.a', wanted)
+  const read = (scans: boolean) => {
+    const batch = batchOf(lines, { wanted })
+    if (scans) t.equal(batch.scan(), 2)
+    return lines.map((_, i) => [reader.load(batch, i), reader.text()])
+  }
+  t.same(read(true), read(false))
+  const script = `
+    const { theKernel } = await import(${JSON.stringify(join(checkout, 'dist/src/kernel/kernel.js'))})
+    process.stdout.write(String(theKernel()))`
+  const output = execFileSync(process.execPath, ['--jitless', '--input-type=module', '-e', script], { stdio: 'pipe' })
+  t.equal(String(output), 'undefined')
+})
