@@ -20,7 +20,8 @@ import { WantedNames } from './lib/formats/json-scan.js'
 import { after, type Clock, systemClock } from './lib/time.js'
 import { packageVersion } from './lib/version.js'
 import { throttleOptions } from './processors/throttle/options.js'
-import { ThrottleProcessor, throttlePlan } from './processors/throttle.js'
+import { throttlePlan } from './processors/throttle/plan.js'
+import { ThrottleProcessor } from './processors/throttle/throttle-processor.js'
 
 /** Sluice as a library: its throttle in streams of your own. */
 

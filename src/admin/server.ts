@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
 import type { Logger } from 'pino'
@@ -9,6 +9,7 @@ import { type ConnectionEvents, type ConnectionLimits, Connections } from '../ht
 import { failReply } from '../http/server/reply.js'
 import { endWith, serveHttp, timeoutOptions } from '../http/server/serve-http.js'
 import { type ListenAddress, listenOn } from '../lib/network/inherited-sockets.js'
+import { createServer } from '../lib/network/node-http.js'
 import { answerKeys } from './keys.js'
 import { formatFor, takesGzip } from './negotiate.js'
 import { listenAtSocket } from './socket.js'

@@ -1,6 +1,7 @@
 import { chmodSync, closeSync, constants, openSync, rmSync } from 'node:fs'
-import http, { type IncomingMessage, type RequestOptions, type Server } from 'node:http'
+import type { IncomingMessage, RequestOptions, Server } from 'node:http'
 import { basename, dirname, join, relative } from 'node:path'
+import { request as sendRequest } from '../lib/network/node-http.js'
 
 /**
  * HTTP over Unix sockets, for inspecting and administering a process without a port. Access control is by user: whoever
@@ -67,7 +68,7 @@ export function askSocket(
   return new Promise((resolve, reject) => {
     const { short, release } = shortPath(path)
     // No agent: it would cache connections under the short path, which may belong to another folder next time.
-    const call = http.request({ ...request, socketPath: short, agent: false }, answer => {
+    const call = sendRequest({ ...request, socketPath: short, agent: false }, answer => {
       release()
       resolve(answer)
     })

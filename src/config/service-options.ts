@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import { byteSize, duration, listenAddress, refuse } from '../core/options/options.js'
 import { filePath } from '../core/options/reach.js'
-import { addressRange, connectionOptions } from '../http/server/addresses.js'
-import { tlsOptions } from '../http/server/server-tls.js'
+import { addressRange, connectionOptions, tlsOptions } from '../http/server/listen-options.js'
 import { parseRule } from '../lib/network/address-rules.js'
 
 /** The section `service` of a configuration: the options of the service. */

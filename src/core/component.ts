@@ -11,7 +11,7 @@ import type { EventFields, UsedField } from './event/event-fields.js'
 import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
 import type { Origin } from './event/origin.js'
-import type { Explain, Finding } from './explain.js'
+import type { Explain, FindingsOf } from './explain.js'
 import type { DeliveryDefaults } from './options/delivery-options.js'
 import type { Reach } from './options/reach.js'
 import type { Decides, Plan } from './processor.js'
@@ -231,7 +231,10 @@ export interface MadeLines {
   readonly of: string
 }
 
-/** The declaration of a component type: schema, texts, examples and code in one place. */
+/**
+ * The declaration of a component type: its schema, texts and examples, and how it is created. Code that is not small is
+ * imported by `create`, so that only configurations with the component load it.
+ */
 export interface Definition<K extends Kind, S extends z.ZodObject> {
   readonly kind: K
   readonly type: string
@@ -267,9 +270,9 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   /** Destinations only: describes what it would do with an event, for `sluice explain`. */
   explain?(options: z.output<S>, context: ComponentContext): Explain
   /** Processors only: the reasons for its decision about an event, for `sluice explain`. */
-  findings?(options: z.output<S>, context: ComponentContext): (batch: EventBatch) => readonly Finding[]
+  findings?(options: z.output<S>, context: ComponentContext): FindingsOf | Promise<FindingsOf>
   /** Of sources whose input is not their events yet, for `sluice explain`. Undefined: what is given are events. */
-  linesOf?(options: z.output<S>, given: Buffer, host: string): MadeLines | undefined
+  linesOf?(options: z.output<S>, given: Buffer, host: string): Promise<MadeLines | undefined>
 }
 
 /** A definition whose option type is forgotten: options are parsed by its own schema before `create`. */

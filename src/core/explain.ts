@@ -26,6 +26,9 @@ export interface Explanation {
 /** Explains what a destination does with a batch of one event. */
 export type Explain = (batch: EventBatch) => Explanation
 
+/** Gives the reasons for what a processor does with a batch of one event. */
+export type FindingsOf = (batch: EventBatch) => readonly Finding[]
+
 const LONGEST_VALUE = 100
 
 /** The reader's current value, shortened for display. */

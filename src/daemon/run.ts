@@ -12,7 +12,7 @@ import { Supervisor, type WentBack } from '../engine/supervisor.js'
 import { ConnectionReport } from '../http/server/connection-report.js'
 import { systemRandom } from '../lib/backoff.js'
 import { inheritedSockets } from '../lib/network/inherited-sockets.js'
-import { every, systemClock } from '../lib/time.js'
+import { after, every, systemClock } from '../lib/time.js'
 import { packageVersion } from '../lib/version.js'
 import type { Io } from '../terminal/command-line.js'
 import { EXIT } from '../terminal/dispatch.js'
@@ -30,6 +30,8 @@ import { reportUnsaved, unsavedMetrics } from './unsaved-positions.js'
 import { watchDataDir } from './watch-data-dir.js'
 
 const CHECK_MS = 10_000
+/** When the process begins to be measured, at the latest. The first events are usually shipped before that. */
+const MEASURE_MS = 1000
 
 export interface RunOptions {
   readonly configPath: string
@@ -135,6 +137,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
   await servers.open(config, pipeline)
   const { dataDir } = config
   const stopWatching = watchDataDir(origin.lock, dataDir, log, () => void servers.openSocket(dataDir, pipeline))
+  const measured = after(MEASURE_MS, () => void metrics.measureProcess())
   const stopChecks = every(CHECK_MS, () => void metrics.checkConservation())
   const timeout = () => pipeline.config.shutdownTimeoutMs
   const ended = untilStopped(pipeline, systemd, timeout)
@@ -156,6 +159,7 @@ export async function runLocked(config: Config, origin: ConfigOrigin, log: Logge
     reader.remove()
     reloads?.stop()
     stopChecks()
+    measured()
     stopWatching()
     servers.close()
     systemd.ending(0, 'ended')

@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs'
-import { createServer, type IncomingMessage } from 'node:http'
+import type { IncomingMessage } from 'node:http'
 import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { askSocket, listenAtSocket, textOf } from '../admin/socket.js'
@@ -7,6 +7,7 @@ import { ApiError } from '../api/domain/errors.js'
 import { errorCode, errorText } from '../core/errors.js'
 import { sendAnswer } from '../http/server/answers.js'
 import { failReply } from '../http/server/reply.js'
+import { createServer } from '../lib/network/node-http.js'
 
 /**
  * Administration of a service that runs: a unix socket in its data_dir, for the user that it runs as. It is HTTP with one

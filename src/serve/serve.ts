@@ -80,6 +80,7 @@ async function serveOpened(
   log: Logger,
 ): Promise<number> {
   const metrics = new Metrics(log)
+  void metrics.measureProcess()
   const counts = new RequestCounts()
   const servers: Server[] = []
   const tls = options.tls && serviceTls(options.tls, metrics, log)

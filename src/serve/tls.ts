@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../engine/measure/metrics.js'
-import { ServerTls, type TlsFileOptions } from '../http/server/server-tls.js'
+import type { TlsFileOptions } from '../http/server/listen-options.js'
+import { ServerTls } from '../http/server/server-tls.js'
 import { REFUSED_AGE, REFUSED_TOTAL } from '../http/server/tls-refusals.js'
 import { EXPIRY_SERIES, expirySeries } from '../http/tls/tls-files.js'
 import { systemClock } from '../lib/time.js'

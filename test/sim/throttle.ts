@@ -1,6 +1,7 @@
 import { type ComponentContext, defineProcessor, type HandoverState, type Processor } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
-import { type BatchScope, MAIN } from '../../src/core/processor.js'
+import { MAIN } from '../../src/core/processor.js'
+import { ThrottleProcessor } from '../../src/processors/throttle/throttle-processor.js'
 import { throttle } from '../../src/processors/throttle.js'
 import { currentMachine } from './machine.js'
 import { marksOf } from './marks.js'
@@ -69,19 +70,19 @@ class Left {
 class WatchedThrottle implements Processor {
   readonly #id: string
   readonly #options: Options
-  readonly #throttle: Processor
+  readonly #throttle: ThrottleProcessor
   readonly #counted: Counted
 
   constructor(options: Options, context: ComponentContext) {
     const left = context.inherited instanceof Left ? context.inherited : undefined
     this.#id = context.id
     this.#options = options
-    this.#throttle = throttle.create(options, { ...context, inherited: left?.state }) as Processor
+    this.#throttle = new ThrottleProcessor(options, { ...context, inherited: left?.state })
     this.#counted = left?.counted ?? new Counted()
   }
 
-  process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void {
-    void this.#throttle.process(batch, to, scope)
+  process(batch: EventBatch, to: Uint8Array): void {
+    this.#throttle.process(batch, to)
     const { world, throttles } = currentMachine()
     const { fates, changed, hasCopies } = throttles.get(this.#id)!
     for (let i = 0; i < batch.length; i++) {
@@ -102,7 +103,7 @@ class WatchedThrottle implements Processor {
   }
 
   handOver(): HandoverState {
-    return { value: new Left(this.#throttle.handOver!()!.value, this.#counted) }
+    return { value: new Left(this.#throttle.handOver().value, this.#counted) }
   }
 }
 

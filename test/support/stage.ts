@@ -21,6 +21,17 @@ export interface StageOptions {
 
 /** A processor in its stage, without an engine. Events that reach it must share `wanted`. */
 export function stageOf(definition: AnyDefinition<'processor'>, options: object, more: StageOptions = {}) {
+  const { created, inStage } = prepared(definition, options, more)
+  return inStage(created as Processor)
+}
+
+/** Like `stageOf`, for a processor whose code is loaded when it is created. */
+export async function loadedStageOf(definition: AnyDefinition<'processor'>, options: object, more: StageOptions = {}) {
+  const { created, inStage } = prepared(definition, options, more)
+  return inStage(await created)
+}
+
+function prepared(definition: AnyDefinition<'processor'>, options: object, more: StageOptions) {
   const { clock = new ManualTime(), log = pino({ level: 'silent' }), onError = 'pass', deadLetters } = more
   const counters = more.counters ?? new ComponentCounters('p', 'processor', definition.type)
   const wanted = new WantedNames()
@@ -33,10 +44,13 @@ export function stageOf(definition: AnyDefinition<'processor'>, options: object,
     inherited: more.inherited,
   }
   const parsed = definition.options.parse(options) as never
-  const processor = definition.create(parsed, context) as Processor
-  const origin = { source: counters.id, host: 'test-host', codec: JSON_OBJECTS, wanted } as const
-  const plan = definition.plan?.(parsed) ?? {}
-  const stage = new Stage(processor, plan, { ...context, origin, onError, deadLetters })
-  counters.holds = () => stage.holds()
-  return { stage, processor, counters, wanted }
+  const created = definition.create(parsed, context)
+  const inStage = (processor: Processor) => {
+    const origin = { source: counters.id, host: 'test-host', codec: JSON_OBJECTS, wanted } as const
+    const plan = definition.plan?.(parsed) ?? {}
+    const stage = new Stage(processor, plan, { ...context, origin, onError, deadLetters })
+    counters.holds = () => stage.holds()
+    return { stage, processor, counters, wanted }
+  }
+  return { created, inStage }
 }

@@ -44,9 +44,13 @@ export const AS_OBJECTS: SplitOptions = {
 }
 
 /** Reads the first event of `bytes`. */
-export function readEvent(source: ComponentConfig<'source'>, bytes: Buffer, wanted: WantedNames): ReadEvent {
+export async function readEvent(
+  source: ComponentConfig<'source'>,
+  bytes: Buffer,
+  wanted: WantedNames,
+): Promise<ReadEvent> {
   const host = hostname()
-  const made = source.definition.linesOf?.(source.options, bytes, host)
+  const made = await source.definition.linesOf?.(source.options, bytes, host)
   const options = { ...AS_OBJECTS, ...(source.options as Partial<SplitOptions>) }
   if (options.decode.form !== 'object') {
     const tapped = readTapped(source.id, options.decode, framesOf(AS_OBJECTS, bytes), wanted)

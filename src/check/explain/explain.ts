@@ -58,7 +58,7 @@ export async function explainIn(config: Config, options: Omit<ExplainOptions, 'c
   const source = sourceOf(config, options.source)
   const wanted = new WantedNames()
   const explainers = await explainersOf(config, wanted)
-  const event = readEvent(source, await textOf(options.event, io), wanted)
+  const event = await readEvent(source, await textOf(options.event, io), wanted)
   const steps = await stepsFrom(source, config, explainers, event)
   const delivered = steps.some(({ outcome }) => outcome === 'delivered')
   if (options.json) io.stdout.write(`${printableJson(JSON.stringify(document(source, event, steps), null, 2))}\n`)

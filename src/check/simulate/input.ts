@@ -88,14 +88,14 @@ async function* madeLines(
     return
   }
   const host = hostname()
-  const made = (bytes: Buffer) => definition.linesOf?.(options, bytes, host)?.lines ?? bytes
+  const made = async (bytes: Buffer) => (await definition.linesOf?.(options, bytes, host))?.lines ?? bytes
   let rest = first
   for (;;) {
     const { value } = await chunks.next()
     if (!value) break
     const end = rest.lastIndexOf('\n') + 1
-    if (end > 0) yield made(rest.subarray(0, end))
+    if (end > 0) yield await made(rest.subarray(0, end))
     rest = Buffer.concat([rest.subarray(end), value])
   }
-  if (rest.length > 0) yield made(rest)
+  if (rest.length > 0) yield await made(rest)
 }

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import { collectDefaultMetrics, type Metric, Registry, type RegistryContentType } from 'prom-client'
+import type { Metric, Registry, RegistryContentType } from 'prom-client'
 import type { Exemplar } from '../../core/component.js'
 import { type Amount, type ComponentCounters, ComponentSet } from '../../flow/counters.js'
 import { nextTurn } from '../../lib/time.js'
@@ -26,10 +26,11 @@ const REFRESH_MS = 1000
 
 export type Format = 'text' | 'openmetrics'
 
+/** As in prom-client, which is not loaded before it is needed. */
 export const CONTENT_TYPES = {
-  text: Registry.PROMETHEUS_CONTENT_TYPE,
-  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
-} as const
+  text: 'text/plain; version=0.0.4; charset=utf-8',
+  openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
+} as const satisfies Record<Format, RegistryContentType>
 
 /** Number of components read per turn of the event loop. */
 const SLICE = 100
@@ -113,7 +114,7 @@ class Family {
  * the event loop.
  */
 export class Metrics extends ComponentSet {
-  readonly #process = new Registry()
+  #process: ReturnType<typeof measureProcess> | undefined
   /** Families that were shown once keep their HELP and TYPE lines. */
   readonly #known = new Map<string, About>()
   readonly #counters = new Map<string, { labels: Labels; value: number }[]>()
@@ -124,14 +125,20 @@ export class Metrics extends ComponentSet {
   constructor(log: Logger) {
     super()
     this.#log = log
-    // The measurement wakes the process at this interval. Every 10 ms would cost more than 2,000 idle files.
-    collectDefaultMetrics({ register: this.#process, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
-    for (const name of MISNAMED) this.#process.removeSingleMetric(name)
     const build = { version: packageVersion(), node: process.version }
     this.series('gauge', 'sluice_build_info', 'Version of Sluice and Node.js; always 1.', () => [
       { labels: build, value: 1 },
     ])
     for (const [name, about] of Object.entries(OF_COMPONENTS)) this.#known.set(name, about)
+  }
+
+  /**
+   * Begins to measure the delays and the garbage collections of this process. The first scrape does this if nothing did
+   * it before: it loads prom-client, which takes too long for the start of a process.
+   */
+  measureProcess(): ReturnType<typeof measureProcess> {
+    this.#process ??= measureProcess()
+    return this.#process
   }
 
   /** Registers a gauge of the daemon, without a component. */
@@ -175,11 +182,12 @@ export class Metrics extends ComponentSet {
   /** The response to a scrape. */
   async render(format: Format = 'text'): Promise<Buffer> {
     await this.refresh(REFRESH_MS)
+    const { Registry, registry: ofProcess } = await this.measureProcess()
     const registry = new Registry<RegistryContentType>()
     registry.setContentType(CONTENT_TYPES[format])
     let turns: Promise<void> = Promise.resolve()
     const turn = () => (turns = turns.then(() => nextTurn()))
-    const families = [...(await this.#ofProcess(format)), ...(await this.#ofComponents(format))]
+    const families = [...(await familiesOf(ofProcess, format)), ...(await this.#ofComponents(format))]
     for (const family of families) registry.registerMetric(family.asMetric(format, turn))
     return Buffer.from(await registry.metrics())
   }
@@ -208,18 +216,6 @@ export class Metrics extends ComponentSet {
       this.#readOwn(c, familyOf, format)
     }
     return families.values()
-  }
-
-  async #ofProcess(format: Format): Promise<Family[]> {
-    return (await this.#process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
-      const family = new Family(name, { help, type: String(type) as About['type'] }, false)
-      for (const { labels, value, ...rest } of values) {
-        const delay = LOOP_DELAYS.test(name) ? Math.max(0, value - LOOP_DELAY_MS / 1000) : value
-        const shown = typeof labels.le === 'number' ? { ...labels, le: bound(labels.le, format) } : labels
-        family.add({ ...rest, labels: shown as Labels, value: delay })
-      }
-      return family
-    })
   }
 
   /** Adds the amounts that every component counts. */
@@ -279,6 +275,28 @@ export class Metrics extends ComponentSet {
     }
     return labels
   }
+}
+
+async function measureProcess() {
+  const { collectDefaultMetrics, Registry } = await import('prom-client')
+  const registry = new Registry()
+  // The measurement wakes the process at this interval. Every 10 ms would cost more than 2,000 idle files.
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_DELAY_MS })
+  for (const name of MISNAMED) registry.removeSingleMetric(name)
+  return { Registry, registry }
+}
+
+/** The metrics of the process. */
+async function familiesOf(process: Registry, format: Format): Promise<Family[]> {
+  return (await process.getMetricsAsJSON()).map(({ name, help, type, values }) => {
+    const family = new Family(name, { help, type: String(type) as About['type'] }, false)
+    for (const { labels, value, ...rest } of values) {
+      const delay = LOOP_DELAYS.test(name) ? Math.max(0, value - LOOP_DELAY_MS / 1000) : value
+      const shown = typeof labels.le === 'number' ? { ...labels, le: bound(labels.le, format) } : labels
+      family.add({ ...rest, labels: shown as Labels, value: delay })
+    }
+    return family
+  })
 }
 
 /** The upper bound of a bucket as a label; a float in OpenMetrics. */

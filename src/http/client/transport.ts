@@ -7,6 +7,7 @@ import type { Connections } from './connection/connections.js'
 import { networkError } from './connection/network-error.js'
 import { ProxySettings, type Via, variableFor } from './connection/proxy.js'
 import type { ClientOptions } from './options.js'
+import { withoutQuery } from './urls.js'
 
 /** Polling interval for replaced files while there are requests. */
 const POLL_MS = 1000
@@ -160,11 +161,6 @@ function tlsPaths({ tls: { ca_file, cert_file, key_file } }: ClientOptions) {
 
 function hasTlsFiles(options: ClientOptions): boolean {
   return Object.values(tlsPaths(options)).some(path => path !== undefined)
-}
-
-/** The URL without parts that may be secret. */
-export function withoutQuery(url: string): string {
-  return url.replace(/[?#].*$/s, '').replace(/\/\/[^/@]*@/, '//')
 }
 
 /** Settles with the promise, or rejects as soon as the signal aborts: a request may notice that much later. */

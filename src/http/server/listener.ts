@@ -2,25 +2,15 @@ import type { Server, Socket } from 'node:net'
 import type { TlsOptions } from 'node:tls'
 import type { SourceContext } from '../../core/component.js'
 import { errorCode, errorText } from '../../core/errors.js'
-import { duration, listenAddress } from '../../core/options/options.js'
 import { type ListenAddress, listenOn, listenText } from '../../lib/network/inherited-sockets.js'
 import { plainAddress } from '../../lib/network/network-address.js'
 import { exposeExpiries } from '../tls/tls-files.js'
-import { boundConnections, type ConnectionOptions, connectionOptions } from './addresses.js'
+import { boundConnections } from './addresses.js'
 import { ConnectionReport } from './connection-report.js'
 import type { Connections } from './connections.js'
-import { ServerTls, type TlsFileOptions, tlsOptions } from './server-tls.js'
+import type { ConnectionOptions, TlsFileOptions } from './listen-options.js'
+import { ServerTls } from './server-tls.js'
 import { REFUSED_AGE, REFUSED_TOTAL } from './tls-refusals.js'
-
-/** Options of every source that others connect to. */
-export const listenOptions = {
-  listen: listenAddress().describe(
-    'HOST:PORT to listen on; 127.0.0.1 can only be reached from this machine, 0.0.0.0 from everywhere. Or systemd:NAME, the socket of a .socket unit with FileDescriptorName=NAME: connections wait while the daemon restarts, and ports below 1024 need no privilege.',
-  ),
-  tls: tlsOptions.optional().describe('Enables TLS. Replaced files are used within a minute.'),
-  handshake_timeout: duration().prefault('10 Seconds').describe('Time limit of the TLS handshake.'),
-  ...connectionOptions(1000, 100_000),
-}
 
 export interface ListenerOptions extends ConnectionOptions {
   readonly listen: ListenAddress
@@ -138,9 +128,4 @@ const WHY_NOT: Readonly<Record<string, string>> = {
 export function peerOf(socket: Socket): string | undefined {
   const { remoteAddress } = socket
   return remoteAddress === undefined ? undefined : plainAddress(remoteAddress)
-}
-
-/** Whether the address is certainly reachable from this machine only. */
-export function isLocal(address: ListenAddress): boolean {
-  return 'host' in address && /^(localhost|127\..*|::1)$/.test(address.host)
 }

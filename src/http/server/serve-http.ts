@@ -1,6 +1,7 @@
-import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { errorCode, errorText } from '../../core/errors.js'
+import { STATUS_CODES } from '../../lib/network/node-http.js'
 import type { Connections } from './connections.js'
 import { inOrder } from './in-order.js'
 

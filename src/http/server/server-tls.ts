@@ -1,21 +1,10 @@
 import type { Server, Socket } from 'node:net'
 import type { TlsOptions, Server as TlsServer } from 'node:tls'
-import { z } from 'zod'
-import { filePath } from '../../core/options/reach.js'
 import { every } from '../../lib/time.js'
 import type { TlsContent } from '../tls/tls-content.js'
 import { TlsFiles, type TlsFilesContext } from '../tls/tls-files.js'
+import type { TlsFileOptions } from './listen-options.js'
 import { TlsRefusals } from './tls-refusals.js'
-
-/** Options of a server that uses TLS. */
-export const tlsOptions = z.strictObject({
-  cert_file: filePath().describe('Certificate (PEM), followed by the intermediate certificates.'),
-  key_file: filePath().describe('Private key (PEM) of the certificate.'),
-  client_ca_file: filePath()
-    .optional()
-    .describe('Certificates (PEM) of authorities: only clients with a certificate from one of them may connect.'),
-})
-export type TlsFileOptions = z.output<typeof tlsOptions>
 
 const HANDSHAKE_MS = 10_000
 const RENEW_MS = 60_000

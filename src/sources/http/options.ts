@@ -1,9 +1,10 @@
 import { z } from 'zod'
 import { codecOption } from '../../codecs/options.js'
+import type { OptionWarning } from '../../core/component.js'
 import { byteSize, duration, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { auth } from '../../http/auth/auth-options.js'
-import { listenOptions } from '../../http/server/listener.js'
+import { isLocal, listenOptions } from '../../http/server/listen-options.js'
 
 export const options = z
   .strictObject({
@@ -51,3 +52,12 @@ export const options = z
   })
 
 export type HttpSourceOptions = z.output<typeof options>
+
+/** Warns of a source that everyone can send to, or send keys to without encryption. */
+export function listenWarnings({ listen, auth, tls }: HttpSourceOptions): OptionWarning[] {
+  if (isLocal(listen)) return []
+  const path = ['listen']
+  if (auth.type === 'token') return tls ? [] : [{ path, message: 'access keys are sent without encryption: set "tls"' }]
+  if (tls?.client_ca_file) return []
+  return [{ path, message: 'everyone who can reach this address can send events: set "auth", or tls.client_ca_file' }]
+}

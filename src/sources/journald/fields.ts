@@ -26,6 +26,14 @@ export interface EventOptions {
   readonly included: ReadonlySet<string> | undefined
 }
 
+/** The options of the source that decide how its events look. */
+export function eventOptions(
+  { include_fields: included }: { include_fields?: readonly string[] | undefined },
+  host: string,
+): EventOptions {
+  return { host, included: included && new Set(included) }
+}
+
 /** The event as JSON without a line end: common fields, then those of the journal. `cut`: truncated fields. */
 export function lineOf(entry: Entry, { host, included }: EventOptions, cut: readonly string[] = []): string {
   let line = ''

@@ -387,7 +387,7 @@ t.test('a processor that never finishes with the event ends the explanation, and
     }
     const explained = async () => {
       const explains = await explainerOf(config.processors[0]!, context, 20)
-      return explains(readEvent(config.sources[0]!, Buffer.from('x'), wanted).batch)
+      return explains((await readEvent(config.sources[0]!, Buffer.from('x'), wanted)).batch)
     }
     await t.rejects(explained(), { message: /^p \(stuck\) has not finished with the event after 20ms/ }, where)
   }

@@ -10,7 +10,7 @@ import { outputNames } from '../../../src/core/processor.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { heldBytes } from '../../support/heap.js'
 import { settle } from '../../support/manual-time.js'
-import { stageOf } from '../../support/stage.js'
+import { loadedStageOf } from '../../support/stage.js'
 
 /** What holds for every processor of the list, with the options of each of its examples. */
 
@@ -45,7 +45,7 @@ for (const definition of processors) {
   t.test(`${definition.type}: its examples`, async t => {
     for (const { title, yaml, input, output } of definition.examples) {
       if (!t.ok(input && output, `${title} has an input and an output`)) continue
-      const { stage, wanted } = stageOf(definition, parse(yaml) ?? {})
+      const { stage, wanted } = await loadedStageOf(definition, parse(yaml) ?? {})
       const left: EventBatch[] = []
       await pipeline(Readable.from([batchOf(input!, { wanted })]), stage, collect(left))
       t.same(left.flatMap(linesOf), output, title)
@@ -54,7 +54,7 @@ for (const definition of processors) {
 
   t.test(`${definition.type}: every event leaves once, in order, and is acknowledged once`, async t => {
     for (const { title, yaml } of definition.examples) {
-      const { stage, counters, wanted } = stageOf(definition, parse(yaml) ?? {})
+      const { stage, counters, wanted } = await loadedStageOf(definition, parse(yaml) ?? {})
       const settled: AckStatus[] = []
       const onSettled = (status: AckStatus) => settled.push(status)
       const batches = [
@@ -97,7 +97,7 @@ for (const definition of processors) {
         (plan.reasons ?? []).every(reason => definition.reasons?.[reason]),
         'the reference explains each reason',
       )
-      const { stage } = stageOf(definition, parse(yaml) ?? {})
+      const { stage } = await loadedStageOf(definition, parse(yaml) ?? {})
       t.same([...stage.outputs.keys()], outputNames(plan, 'pass'))
       stage.destroy()
     }
@@ -105,11 +105,11 @@ for (const definition of processors) {
 
   t.test(`${definition.type}: it may be stopped without a start, twice, and in the middle`, async t => {
     const [{ yaml }] = definition.examples
-    const { stage, wanted } = stageOf(definition, parse(yaml) ?? {})
+    const { stage, wanted } = await loadedStageOf(definition, parse(yaml) ?? {})
     const over = AbortSignal.abort()
     await stage.stop(over)
     await stage.stop(over)
-    const running = stageOf(definition, parse(yaml) ?? {})
+    const running = await loadedStageOf(definition, parse(yaml) ?? {})
     await running.stage.start(new AbortController().signal)
     const settled: AckStatus[] = []
     for (let n = 0; n < 10; n++)
@@ -125,7 +125,7 @@ for (const definition of processors) {
     for (const { title, yaml } of definition.examples) {
       const options = parse(yaml) ?? {}
       const through = async (lines: readonly string[], inherited?: unknown) => {
-        const { stage, processor, wanted } = stageOf(definition, options, { inherited })
+        const { stage, processor, wanted } = await loadedStageOf(definition, options, { inherited })
         const left: EventBatch[] = []
         await pipeline(Readable.from([batchOf(lines, { wanted })]), stage, collect(left))
         const state = processor.handOver?.()
@@ -141,7 +141,7 @@ for (const definition of processors) {
 
   t.test(`${definition.type}: its memory stays flat`, async t => {
     const [{ yaml }] = definition.examples
-    const { stage, wanted } = stageOf(definition, parse(yaml) ?? {})
+    const { stage, wanted } = await loadedStageOf(definition, parse(yaml) ?? {})
     stage.on('data', (batch: EventBatch) => batch.ack.settle('delivered'))
     const short = LINES.filter(({ length }) => length < 1000)
     const lines = Array.from({ length: 1000 }, (_, i) => short[i % short.length]!)

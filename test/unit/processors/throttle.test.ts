@@ -8,14 +8,18 @@ import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { settle } from '../../support/manual-time.js'
-import { stageOf } from '../../support/stage.js'
+import { loadedStageOf } from '../../support/stage.js'
 
 /** A throttle by itself, in a time that stands still, with counters as the daemon has them. */
-function throttleOf(options: object) {
+async function throttleOf(options: object) {
   const time = { now: 0, epoch: 1_700_000_000_000 }
   const settled: AckStatus[] = []
   const clock = { now: () => time.now, wall: () => time.now + time.epoch, after }
-  const { stage, processor, counters, wanted } = stageOf(throttle, { limit: 1, window: '1s', ...options }, { clock })
+  const { stage, processor, counters, wanted } = await loadedStageOf(
+    throttle,
+    { limit: 1, window: '1s', ...options },
+    { clock },
+  )
   /** One batch through it; the lines that are left. */
   const through = async (...lines: (string | object)[]) => {
     const batch = batchOf(lines, { wanted, onSettled: status => settled.push(status) })
@@ -37,7 +41,7 @@ function throttleOf(options: object) {
 
 const app = (app: string, n = 0) => ({ app, n })
 t.test('one time for a batch, whole batches gone and left, every event and byte accounted for', async t => {
-  const { through, time, counters, settled, series } = throttleOf({
+  const { through, time, counters, settled, series } = await throttleOf({
     limit: 2,
     key_field: '.app',
     exclude: 'if (.n equal 9)',
@@ -67,7 +71,7 @@ t.test('one time for a batch, whole batches gone and left, every event and byte 
 })
 
 t.test('the bytes are those of the lines as read, line ends included', async t => {
-  const { through, counters } = throttleOf({})
+  const { through, counters } = await throttleOf({})
   t.same(await through('first\r', 'second\r', 'third', ''), ['first'])
   t.same(counters.passed, { events: 1, bytes: 7 })
   t.same([...counters.discards], [['throttled', { events: 3, bytes: 8 + 6 + 1 }]])
@@ -81,7 +85,7 @@ t.test('beyond max_keys: passed and counted as such, or discarded with a reason 
     ['discard', kept('a', 'b'), { passed: 3, discarded: 3, fail_open: 0 }, { throttled: 1, max_keys: 2 }],
     ['default_bucket', kept('a', 'b', 'c').slice(0, 3), { passed: 3, discarded: 3, fail_open: 0 }, { throttled: 3 }],
   ] as const) {
-    const { through, series, counters } = throttleOf({ key_field: '.app', max_keys: 2, on_max_keys })
+    const { through, series, counters } = await throttleOf({ key_field: '.app', max_keys: 2, on_max_keys })
     t.same(await through(...lines), left, on_max_keys)
     t.same(series('sluice_throttle_events_total'), { ...decisions, excluded: 0 })
     t.same(Object.fromEntries([...counters.discards].map(([reason, { events }]) => [reason, events])), reasons)
@@ -92,7 +96,7 @@ t.test('beyond max_keys: passed and counted as such, or discarded with a reason 
 
 t.test('the gauge falls when buckets are idle, though nothing comes', async t => {
   for (const window_mode of ['fixed', 'aligned', 'sliding']) {
-    const { through, series, time } = throttleOf({ key_field: '.app', window_mode })
+    const { through, series, time } = await throttleOf({ key_field: '.app', window_mode })
     await through(app('a'), app('b'), app('c'))
     t.same(series('sluice_throttle_buckets'), { '': 3 })
     time.now = 3000
@@ -101,14 +105,14 @@ t.test('the gauge falls when buckets are idle, though nothing comes', async t =>
 })
 
 t.test('time is monotonic: a clock that is set ends or prolongs no window, unless windows are aligned', async t => {
-  const { through, time } = throttleOf({ window: '10s', window_mode: 'fixed' })
+  const { through, time } = await throttleOf({ window: '10s', window_mode: 'fixed' })
   t.equal((await through('1')).length, 1)
   time.epoch += 60_000
   t.equal((await through('2')).length, 0)
   time.epoch -= 120_000
   time.now = 10_000
   t.equal((await through('3')).length, 1)
-  const aligned = throttleOf({ window: '10s', window_mode: 'aligned' })
+  const aligned = await throttleOf({ window: '10s', window_mode: 'aligned' })
   aligned.time.now = 4000
   t.equal((await aligned.through('1')).length, 1)
   aligned.time.now = 9999
@@ -125,7 +129,7 @@ t.test('time is monotonic: a clock that is set ends or prolongs no window, unles
 t.test(
   'what is discarded comes out at its own output where somebody reads it, with backpressure from there',
   async t => {
-    const { stage, wanted, settled, counters } = throttleOf({ key_field: '.app' })
+    const { stage, wanted, settled, counters } = await throttleOf({ key_field: '.app' })
     const discarded = stage.outputs.get('discarded')!
     ;(discarded as unknown as { connected: boolean }).connected = true
     const batches = Array.from({ length: 40 }, (_, n) =>
@@ -185,7 +189,8 @@ t.test('the schema refuses what makes no sense, and its example runs', async t =
     t.notOk(parsed.success, JSON.stringify(options))
   }
   for (const key_field of ['', null, undefined]) {
-    t.same((await throttleOf({ key_field }).through(app('a'), app('b'))).length, 1, 'blank: all in the default bucket')
+    const { through } = await throttleOf({ key_field })
+    t.same((await through(app('a'), app('b'))).length, 1, 'blank: all in the default bucket')
   }
   t.match(throttle.options.parse({ limit: 1, window: { value: 2, unit: 'Minutes' } }), {
     window: 120_000,
@@ -194,12 +199,13 @@ t.test('the schema refuses what makes no sense, and its example runs', async t =
     on_max_keys: 'pass',
   })
   for (const { title, yaml, input = [], output } of throttle.examples) {
-    t.same(await throttleOf(parse(yaml)).through(...input), output, title)
+    const { through } = await throttleOf(parse(yaml))
+    t.same(await through(...input), output, title)
   }
 })
 
 t.test('keys are counted while somebody looks, by each who does', async t => {
-  const { processor, through, time } = throttleOf({ limit: 2, key_field: '.app' })
+  const { processor, through, time } = await throttleOf({ limit: 2, key_field: '.app' })
   await through(app('a'))
   const first = processor.watchKeys!()
   await through(app('a'), app('a'), app('b'))

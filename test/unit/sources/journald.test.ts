@@ -140,7 +140,7 @@ const entry = (n: number, more = {}) => `${JSON.stringify({ __CURSOR: `c${n}`, M
 const NOW = Date.UTC(2026, 0, 1)
 
 /** A source with a journalctl that does, call by call, what `calls` say in the language of the shell. */
-function start(t: Test, calls: string[], given: object = {}, saved?: unknown, fileSystems?: FileSystems) {
+async function start(t: Test, calls: string[], given: object = {}, saved?: unknown, fileSystems?: FileSystems) {
   const folder = testFolder(t, { bin: {} })
   const program = join(folder, 'bin/journalctl')
   const prepare = (calls: string[]) => {
@@ -168,10 +168,7 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
     origin: codec => ({ source: 'in', host: 'here', codec, wanted: new WantedNames() }),
   } as Partial<SourceContext> as SourceContext
   const out = new Receiver()
-  const source = journald.create(journald.options.parse(given), context) as Exclude<
-    ReturnType<typeof journald.create>,
-    Promise<unknown>
-  >
+  const source = await journald.create(journald.options.parse(given), context)
   const abort = new AbortController()
   const run = () => {
     const running = source.run(out, abort.signal)
@@ -209,7 +206,7 @@ case $n in\n${cases}\n*) exec sleep 60 ;;\nesac\n`
 const print = (...lines: string[]) => `printf '%s' '${lines.join('')}'`
 
 t.test('it ends, and goes on behind the last entry', async t => {
-  const journal = start(t, [
+  const journal = await start(t, [
     `${print(entry(1), entry(2))}; exit 3`,
     'echo "cannot read it" >&2; exit 1',
     `${print(entry(2), entry(3), 'noise\n')}; exec sleep 60`,
@@ -234,7 +231,7 @@ t.test('it ends, and goes on behind the last entry', async t => {
 })
 
 t.test('it is not there, and comes', async t => {
-  const journal = start(t, [])
+  const journal = await start(t, [])
   await until(() => journal.log.length > 0, 'told')
   t.match(journal.log[0], { level: 50, why: 'there is no journalctl in the PATH' })
   journal.prepare([`${print(entry(1))}; exec sleep 60`])
@@ -256,7 +253,7 @@ t.test('it is not started while a file system that is in use does not answer', a
     },
   })
   t.notOk(await systems.answers('/far'))
-  const journal = start(t, [`${print(entry(1))}; exec sleep 60`], {}, undefined, systems)
+  const journal = await start(t, [`${print(entry(1))}; exec sleep 60`], {}, undefined, systems)
   await until(() => journal.log.length > 0, 'told')
   t.match(journal.log[0], { code: 'SLUICE_FILE_SYSTEM_SILENT', folder: '/far' })
   t.same(journal.calls(), [])
@@ -266,7 +263,7 @@ t.test('it is not started while a file system that is in use does not answer', a
 })
 
 t.test('it complains without end', async t => {
-  const journal = start(t, [
+  const journal = await start(t, [
     `(head -c 5000 /dev/zero | tr '\\0' x; echo; seq 500) >&2; ${print(entry(1))}; exec sleep 60`,
   ])
   await until(() => journal.messages().length === 1, 'the entry')
@@ -283,32 +280,32 @@ t.test('it complains without end', async t => {
 
 t.test('the entry up to which was read', async t => {
   const saved = { version: 1, cursor: 'c5' }
-  const gone = start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(7))], {}, saved)
+  const gone = await start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(7))], {}, saved)
   await until(() => gone.messages().length === 1, 'the oldest behind it')
   t.equal(gone.value('sluice_journal_lost_positions_total'), 1)
   t.match(gone.log, [{ level: 40, code: 'SLUICE_JOURNAL_POSITION_LOST' }])
   t.match(gone.calls()[1], /--cursor=c5 --lines=1 --output-fields=PRIORITY$/)
   await gone.stop()
 
-  const other = start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(5))], { units: ['x'] }, saved)
+  const other = await start(t, [`${print(entry(7))}; exec sleep 60`, print(entry(5))], { units: ['x'] }, saved)
   await until(() => other.messages().length === 1, 'the next that fits')
   t.equal(other.value('sluice_journal_lost_positions_total'), 0, 'it is there, but not looked for')
   await other.stop()
 
-  const damaged = start(t, [`${print(entry(1))}; exec sleep 60`], { read_from: 'end' }, null)
+  const damaged = await start(t, [`${print(entry(1))}; exec sleep 60`], { read_from: 'end' }, null)
   await until(() => damaged.messages().length === 1, 'all of it')
   t.notMatch(damaged.calls()[0], /cursor/)
 })
 
 t.test('where it begins', async t => {
-  const end = start(t, [print(entry(9)), `${print(entry(9), entry(10))}; exec sleep 60`], { read_from: 'end' })
+  const end = await start(t, [print(entry(9)), `${print(entry(9), entry(10))}; exec sleep 60`], { read_from: 'end' })
   await until(() => end.messages().length === 1, 'what is new')
   t.same(end.messages(), ['m10'])
   t.match(end.calls()[0], /--lines=1/)
   t.same(end.checkpoints.document, { version: 1, cursor: 'c9' }, 'saved before anything is delivered')
   await end.stop()
 
-  const empty = start(t, ['exit 0', `${print(entry(1))}; exec sleep 60`], { read_from: 'end', directory: '/d' })
+  const empty = await start(t, ['exit 0', `${print(entry(1))}; exec sleep 60`], { read_from: 'end', directory: '/d' })
   await until(() => empty.messages().length === 1, 'all of it is new')
   t.same(empty.calls(), [
     '--output=json --all --no-pager --directory=/d --lines=1 --output-fields=PRIORITY',
@@ -317,18 +314,18 @@ t.test('where it begins', async t => {
   t.same(empty.checkpoints.document, { version: 1, cursor: null })
   await empty.stop()
 
-  const boot = start(t, [print(entry(4)), `${print(entry(4), entry(5))}; exec sleep 60`], { read_from: 'boot' })
+  const boot = await start(t, [print(entry(4)), `${print(entry(4), entry(5))}; exec sleep 60`], { read_from: 'boot' })
   await until(() => boot.messages().length === 2, 'with the first')
   t.match(boot.calls(), [/--boot/, /--cursor=c4/])
   t.same(boot.checkpoints.document, { version: 1, cursor: 'c4', at: true })
   await boot.stop()
 
-  const failing = start(t, ['echo "not for you" >&2; exit 1'], { read_from: 'end' })
+  const failing = await start(t, ['echo "not for you" >&2; exit 1'], { read_from: 'end' })
   await t.rejects(failing.running, { message: 'not for you; journalctl ended with exit code 1' })
 })
 
 t.test('what is given back is read again, and only what is delivered is behind the position', async t => {
-  const journal = start(t, [
+  const journal = await start(t, [
     `${print(entry(1))}; while [ ! -e go ]; do sleep 0.02; done; ${print(entry(2))}; exec sleep 60`,
     `${print(entry(1), entry(2))}; exec sleep 60`,
   ])
@@ -349,7 +346,7 @@ t.test('what is given back is read again, and only what is delivered is behind t
 
 t.test('it waits while nobody takes its entries, and ends with the run', async t => {
   const many = `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo "{\\"__CURSOR\\":\\"c$i\\",\\"MESSAGE\\":\\"m$i\\"}"; done; echo >written; exec sleep 60`
-  const journal = start(t, [`echo $$ >pid; ${many}`])
+  const journal = await start(t, [`echo $$ >pid; ${many}`])
   let room = () => {}
   journal.out.room = new Promise(resolve => {
     room = resolve
@@ -370,7 +367,7 @@ t.test('how far behind it is', async t => {
   const aged = (n: number, seconds: number) => entry(n, { __REALTIME_TIMESTAMP: `${NOW - seconds * 1000}000` })
   const whenThere = (name: string) => `while [ ! -e ${name} ]; do sleep 0.02; done`
   const many = Array.from({ length: 2000 }, (_, i) => aged(4 + i, 50)).join('')
-  const journal = start(t, [
+  const journal = await start(t, [
     [
       `${whenThere('first')}; ${print(aged(1, 100), aged(2, 90))}`,
       `${whenThere('second')}; ${print(aged(3, -5), entry(4))}`,

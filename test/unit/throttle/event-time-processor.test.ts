@@ -8,18 +8,18 @@ import { after } from '../../../src/lib/time.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { batchOf, linesOf } from '../../support/batches.js'
 import { settle } from '../../support/manual-time.js'
-import { stageOf } from '../../support/stage.js'
+import { loadedStageOf } from '../../support/stage.js'
 
 const NOW = 1_700_000_000_000
 
 /** A throttle in event time by itself, with counters as the daemon has them. */
-function throttleOf(options: object, counters = new ComponentCounters('t', 'processor', 'throttle')) {
+async function throttleOf(options: object, counters = new ComponentCounters('t', 'processor', 'throttle')) {
   const time = { now: 0 }
   const logged: string[] = []
   const log = pino({ level: 'warn' }, { write: (line: string) => void logged.push(line) })
   const clock = { now: () => time.now, wall: () => time.now + NOW, after }
   const all = { limit: 1, window: '1s', time_field: '.t', ...options }
-  const { stage, wanted } = stageOf(throttle, all, { counters, clock, log })
+  const { stage, wanted } = await loadedStageOf(throttle, all, { counters, clock, log })
   const origin = batchOf([], { wanted }).origin
   const through = async (...lines: (string | object)[]) => {
     const batch = Object.assign(batchOf(lines, { wanted, receivedAt: NOW + time.now }), { origin })
@@ -52,7 +52,7 @@ t.test('every event is counted: what is late, too, and whatever has no time', as
     ],
     ['discard', [NOW - 90_000, NOW - 60_000, 'x'], { passed: 3, late: 2, discarded: 3 }, { throttled: 3, late: 2 }],
   ] as const) {
-    const { through, series, counters } = throttleOf({ on_late, allowed_lateness: '10s' })
+    const { through, series, counters } = await throttleOf({ on_late, allowed_lateness: '10s' })
     t.same(await through(...lines), left, on_late)
     t.same(series('sluice_throttle_events_total'), { excluded: 0, fail_open: 0, ...decisions }, on_late)
     t.same(series('sluice_throttle_untimed_events_total'), { unreadable: 2, ahead: 1 })
@@ -62,7 +62,7 @@ t.test('every event is counted: what is late, too, and whatever has no time', as
 })
 
 t.test('its gauges', async t => {
-  const { through, series, time } = throttleOf({ key_field: '.t', allowed_lateness: '10s', window: '10s' })
+  const { through, series, time } = await throttleOf({ key_field: '.t', allowed_lateness: '10s', window: '10s' })
   await through(...at(NOW - 30_000, NOW - 29_999, NOW - 29_000))
   t.same(series('sluice_throttle_buckets'), { '': 3 })
   t.same(series('sluice_throttle_kept_windows'), { '': 0 })
@@ -71,14 +71,14 @@ t.test('its gauges', async t => {
   t.same(series('sluice_throttle_buckets'), { '': 4 }, 'what was used lately stays for a while')
   time.now = 3_600_000 + 20_000
   t.same(series('sluice_throttle_buckets'), { '': 0 }, 'after a long silence nothing is left')
-  const kept = throttleOf({ allowed_lateness: '3s' })
+  const kept = await throttleOf({ allowed_lateness: '3s' })
   await kept.through(...at(NOW - 4000, NOW - 3000, NOW - 2000, NOW - 1000))
   t.same(kept.series('sluice_throttle_kept_windows'), { '': 3 })
   t.same(kept.series('sluice_throttle_forgotten_windows_total'), { '': 0 })
 })
 
 t.test('on the clock none of these series is there', async t => {
-  const { through, series } = throttleOf({ time_field: undefined })
+  const { through, series } = await throttleOf({ time_field: undefined })
   await through(...at(1, 2))
   t.same(series('sluice_throttle_events_total'), { passed: 1, excluded: 0, discarded: 1, fail_open: 0 })
   for (const name of ['untimed_events_total', 'kept_windows', 'forgotten_windows_total'])
@@ -86,12 +86,12 @@ t.test('on the clock none of these series is there', async t => {
 })
 
 t.test('times that look like seconds are told once', async t => {
-  const { through, logged } = throttleOf({})
+  const { through, logged } = await throttleOf({})
   await through(...at(1_690_000_000, 1_690_000_001))
   await through(...at(1_690_000_002))
   t.equal(logged.length, 1)
   t.match(JSON.parse(logged[0]!), { field: '.t', msg: /look like seconds/ })
-  const right = throttleOf({})
+  const right = await throttleOf({})
   await right.through(...at(1_690_000_000_000, 'x'))
   await right.through(...at('x'))
   t.same(right.logged, [])
@@ -129,12 +129,12 @@ t.test('as a stream of objects: a Date is a time', async t => {
 t.test('forgotten windows are counted on where another throttle takes its place', async t => {
   const options = { allowed_lateness: '10 Hours' }
   const forgotten = 'sluice_throttle_forgotten_windows_total'
-  const before = throttleOf(options)
+  const before = await throttleOf(options)
   await before.through(...Array.from({ length: 5000 }, (_, i) => ({ t: NOW - (5000 - i) * 1000 })))
   const counted = before.series(forgotten)['']!
   t.ok(counted > 0)
   before.counters.retire()
-  const next = throttleOf(options, before.counters)
+  const next = await throttleOf(options, before.counters)
   await next.through({ t: NOW })
   t.equal(next.series(forgotten)[''], counted)
 })

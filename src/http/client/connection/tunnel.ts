@@ -1,6 +1,6 @@
-import { request as httpRequest } from 'node:http'
 import type { Socket } from 'node:net'
 import type { buildConnector as Connecting } from 'undici'
+import { request as httpRequest } from '../../../lib/network/node-http.js'
 import { after } from '../../../lib/time.js'
 import type { Via } from './proxy.js'
 

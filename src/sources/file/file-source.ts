@@ -1,0 +1,290 @@
+import { join } from 'node:path'
+import { type Output, REPLACED, type Source, type SourceContext } from '../../core/component.js'
+import { GivenBackError } from '../../core/errors.js'
+import { PIECES, Splitting } from '../../core/options/multiline-options.js'
+import { fileSystems } from '../../lib/files/remote/file-systems.js'
+import { Descriptors } from './descriptors.js'
+import { Discovery, type Found } from './discovery/discovery.js'
+import { Remote } from './discovery/remote.js'
+import { type OnHint, Watches } from './discovery/watches.js'
+import { registerGauges } from './gauges.js'
+import { FINGERPRINT_BYTES } from './identity.js'
+import { OpenFiles } from './open-files.js'
+import type { FileOptions } from './options.js'
+import { PathProblems } from './path-problems.js'
+import { Reader } from './reading/reader.js'
+import type { TailerContext } from './reading/tailing.js'
+import { Waker } from './reading/waker.js'
+import { Losses } from './rotation/losses.js'
+import { Saved, type SavedDocument } from './saved.js'
+import { Slices } from './slices.js'
+
+/** Saving new files takes at most 1/20 of the time. */
+const SAVE_SHARE = 20
+/** Minimum time between sweeps, as a multiple of the last sweep's duration. */
+const SWEEP_SHARE = 50
+/** The same for urgent sweeps, with the minimum delay in milliseconds. */
+const URGENT_SHARE = 10
+const URGENT_MS = 20
+
+export class FileSource implements Source {
+  readonly #options: FileOptions
+  readonly #context: SourceContext
+  readonly #saved: Saved
+  readonly #problems: PathProblems
+  readonly #descriptors: Descriptors
+  readonly #discovery: Discovery
+  readonly #remote: Remote
+  readonly #openFiles: OpenFiles
+  readonly #reader: Reader
+  readonly #watches: Watches
+  readonly #waker = new Waker()
+  #out: Output | undefined
+  #stopped = false
+  /** The source stops because a successor replaces it; the daemon keeps running. */
+  #replaced = false
+  #swept = false
+  /** The last sweep was skipped because a file system does not respond. */
+  #isBlocked = false
+  /** Paths reported by a watch, to be examined. */
+  #hinted = new Set<string>()
+  #sweepAt = 0
+  /** Duration of the last sweep, without pauses. */
+  #busyMs = 0
+  #saving = false
+  #saveAt = 0
+  /** Whether a sweep is needed before its regular time, and its earliest time. */
+  #urgent = false
+  #urgentAt = 0
+
+  constructor(options: FileOptions, context: SourceContext) {
+    const { checkpoints, clock, metrics, log } = context
+    this.#options = options
+    this.#context = context
+    this.#saved = new Saved(checkpoints.read())
+    this.#problems = new PathProblems(context)
+    this.#remote = new Remote(context.fileSystems ?? fileSystems, log, clock)
+    this.#descriptors = new Descriptors(options.max_open_files)
+    const shared = { problems: this.#problems, clock, remote: this.#remote }
+    this.#discovery = new Discovery(options.include, options.exclude, shared)
+    const truncations = metrics.counter(
+      'sluice_file_truncations_total',
+      'Files that were truncated and read again from their beginning.',
+    )
+    const losses = new Losses(context)
+    const tailing: TailerContext = {
+      clock,
+      splitting: new Splitting(options),
+      remote: this.#remote,
+      pieces: metrics.counter(...PIECES),
+      before: Buffer.allocUnsafeSlow(2 * FINGERPRINT_BYTES),
+      onCommit: () => checkpoints.changed(),
+      onErrored: tailer => {
+        // After the stop, the batch stays behind the committed position and is read again after the next start.
+        if (this.#stopped) return this.#reader.giveUp()
+        tailer.rewind()
+        this.#reader.fail(
+          new GivenBackError('a batch was not delivered; reading its file again from the last checkpoint'),
+        )
+      },
+      onTruncated: (path, read, unread) => {
+        truncations.value++
+        const fields = { file: path, read_bytes: read, unread_bytes: unread }
+        log.warn(
+          fields,
+          'file was truncated; reading it from its beginning and searching for a copy of its old content',
+        )
+        this.#urgent = true
+        this.#waker.wake()
+      },
+      onHole: (path, bytes) =>
+        log.warn(
+          { file: path, hole_bytes: bytes },
+          'skipped a hole at the beginning of the file: its writer continued at its old position after a truncation. Configure the writer to open the file for appending, or rotate by renaming',
+        ),
+    }
+    this.#reader = new Reader({
+      ...shared,
+      splitting: tailing.splitting,
+      rotateWaitMs: options.rotate_wait,
+      isStopped: () => this.#stopped,
+      finishesLines: () => options.partial_line_at_stop === 'deliver' && !this.#replaced,
+      unfindable: () => this.#openFiles.unfindable(),
+      onLost: tailer => {
+        const msg = 'stopped before the rest of a file was delivered that was deleted or moved to another folder'
+        losses.report({ file: tailer.path, bytes: tailer.unread, kind: 'vanished', msg })
+        tailer.isReported = true
+      },
+      open: tailer => this.#openFiles.open(tailer),
+      onTruncated: tailer => this.#openFiles.truncated(tailer),
+      areHeld: () => this.#isHeld || this.#isBlocked || this.#remote.silent > 0,
+    })
+    this.#openFiles = new OpenFiles({
+      context,
+      codec: options.decode,
+      fromEnd: options.read_from === 'end',
+      rotateWaitMs: options.rotate_wait,
+      saved: this.#saved,
+      tailing,
+      problems: this.#problems,
+      descriptors: this.#descriptors,
+      rotations: metrics.counter(
+        'sluice_file_rotations_total',
+        'New files under the name of a file that was read before.',
+      ),
+      losses,
+      onReady: tailer => this.#reader.ready(tailer),
+      onEnd: tailer => this.#reader.finish(tailer, this.#out!),
+      onForget: tailer => this.#reader.forget(tailer),
+    })
+    const hint: OnHint = (folder, type, name) => this.#hint(folder, type, name)
+    this.#watches = new Watches(log, clock, hint, folder => this.#remote.has(folder))
+    checkpoints.provide(() => this.#snapshot())
+    registerGauges(context, this.#openFiles, this.#descriptors, shared)
+    if (this.#saved.unreadable > 0) this.#tellUnreadable()
+  }
+
+  #tellUnreadable(): void {
+    const { metrics, log } = this.#context
+    metrics.failed('checkpoint')
+    log.error(
+      { code: 'SLUICE_CHECKPOINT_UNREADABLE', entries: this.#saved.unreadable },
+      'saved positions are invalid; their files are read again from the beginning',
+    )
+  }
+
+  #snapshot(): SavedDocument {
+    const files = [...this.#saved.entries()]
+    for (const tailer of this.#openFiles.tailers) files.push(tailer.entry())
+    const { lookedAt: looked, displaced } = this.#openFiles
+    return { version: 1, saved: this.#context.clock.wall(), looked, displaced, files }
+  }
+
+  async run(out: Output, signal: AbortSignal): Promise<void> {
+    const { follow } = this.#options
+    this.#out = out
+    const ended = new AbortController()
+    const end = () => {
+      this.#stopped ||= signal.aborted
+      this.#replaced ||= signal.reason === REPLACED
+      ended.abort()
+      this.#waker.wake()
+    }
+    signal.addEventListener('abort', end)
+    try {
+      if (signal.aborted) end()
+      await this.#sweep()
+      this.#saveNew()
+      const both = [this.#reader.run(out, ended.signal, follow), this.#keepSweeping(ended.signal)]
+      const results = await Promise.allSettled(both.map(part => part.finally(end)))
+      for (const result of results) if (result.status === 'rejected') throw result.reason
+      this.#stopped = true
+    } finally {
+      signal.removeEventListener('abort', end)
+      if (this.#stopped) await this.stop()
+    }
+  }
+
+  /** Closes all files. Batches in flight may still be settled, and their positions are still saved. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#watches.close()
+    for (const tailer of [...this.#openFiles.tailers]) this.#descriptors.close(tailer)
+  }
+
+  async #keepSweeping(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#context
+    while (!signal.aborted) {
+      const at = this.#urgent ? Math.min(this.#urgentAt, this.#sweepAt) : this.#sweepAt
+      const saveAt = this.#openFiles.unsaved > 0 && !this.#saving ? this.#saveAt : at
+      if (clock.now() < at) await this.#waker.wait(Math.max(1, Math.min(at, saveAt) - clock.now()))
+      else await this.#sweep()
+      const hinted = this.#hinted
+      this.#hinted = new Set()
+      for (const path of hinted) await this.#remote.unlessSilent(() => this.#openFiles.examine(path))
+      if (this.#isHeld) this.#urgent = true
+      else if (!this.#options.follow) this.#reader.look()
+      this.#saveNew()
+    }
+  }
+
+  /** Saves new files at once, so that they can be found if the process is killed and they are renamed. */
+  #saveNew(): void {
+    const { clock, checkpoints } = this.#context
+    const started = clock.now()
+    if (this.#openFiles.unsaved === 0 || this.#saving || started < this.#saveAt) return
+    this.#saving = true
+    this.#openFiles.unsaved = 0
+    const done = () => {
+      this.#saving = false
+      this.#saveAt = clock.now() + SAVE_SHARE * (clock.now() - started)
+      this.#waker.wake()
+    }
+    // The writer logs failures and retries.
+    checkpoints.flush().then(done, done)
+  }
+
+  /** Whether another sweep may find more at once. */
+  get #isHeld(): boolean {
+    return this.#openFiles.holds || (!this.#options.follow && this.#openFiles.isSearching)
+  }
+
+  async #sweep(): Promise<void> {
+    const { clock } = this.#context
+    const slices = new Slices(clock)
+    this.#urgent = false
+    const found = await this.#discovery.walk(slices)
+    const mayTouchAll = await slices.without(() => this.#mayTouchAll(found.links))
+    this.#remote.forgetOthers()
+    const unwatched =
+      found.isBlocked || !mayTouchAll ? undefined : await this.#remote.unlessSilent(() => this.#lookAt(found, slices))
+    this.#isBlocked = unwatched === undefined
+    // Waiting for a file system does not count as work.
+    if (this.#isBlocked) slices.restart()
+    slices.stop()
+    const now = clock.now()
+    // A single long duration may be due to other load on the machine.
+    const busyMs = Math.min(slices.busyMs, this.#busyMs)
+    this.#busyMs = slices.busyMs
+    // Find files created in a folder after it was listed and before it was watched.
+    if (unwatched) this.#urgent = true
+    this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
+    this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
+  }
+
+  /** Returns true if folders are newly watched, so files may have been created in them in the meantime. */
+  async #lookAt({ files, folders }: Found, slices: Slices): Promise<boolean> {
+    await this.#openFiles.sweep(files, slices)
+    // Oldest first: rotated files come before their successors.
+    if (!this.#swept) this.#reader.sort((a, b) => (a.changedAt < b.changedAt ? -1 : a.changedAt > b.changedAt ? 1 : 0))
+    this.#swept = true
+    if (!this.#options.follow || this.#stopped) return false
+    for (const folder of this.#openFiles.targetFolders()) folders.add(folder)
+    return await this.#watches.sync(folders, slices)
+  }
+
+  /** Whether the file systems of all files found and of all files being read respond. */
+  async #mayTouchAll(links: readonly string[] = []): Promise<boolean> {
+    const paths = [...links, ...[...this.#openFiles.tailers].map(({ path }) => path)]
+    let all = true
+    for (const path of paths) if (this.#remote.has(path) && !(await this.#remote.answers(path))) all = false
+    return all
+  }
+
+  #hint(folder: string, type: 'change' | 'rename', name: string): void {
+    const path = join(folder, name)
+    const tailer = this.#openFiles.at(path)
+    if (type === 'change') {
+      if (tailer) this.#reader.hint(tailer)
+      return
+    }
+    if (tailer) this.#reader.hint(tailer)
+    const match = this.#discovery.match(path)
+    if (this.#openFiles.noteName(path)) this.#urgent = true
+    else if (match === 'no') return
+    if (match === 'whole') this.#hinted.add(path)
+    // It may be a new folder that contains files and is not watched yet.
+    else if (match === 'prefix') this.#urgent = true
+    this.#waker.wake()
+  }
+}

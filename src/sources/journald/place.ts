@@ -1,0 +1,17 @@
+import { refuseNewer } from '../../core/unreadable.js'
+
+/** A position in the journal: after an entry, or at it; without a cursor, the beginning. */
+export interface Place {
+  readonly cursor: string | undefined
+  readonly at: boolean
+}
+
+/** Version of the saved position. */
+export const VERSION = 1
+
+/** Reads a saved position. */
+export function placeIn(saved: unknown): Place {
+  const { version, cursor, at } = (saved ?? {}) as { version?: unknown; cursor?: unknown; at?: unknown }
+  refuseNewer(version, VERSION)
+  return { cursor: typeof cursor === 'string' ? cursor : undefined, at: at === true }
+}

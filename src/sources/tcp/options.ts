@@ -1,0 +1,24 @@
+import { z } from 'zod'
+import { decodeOption } from '../../codecs/options.js'
+import { byteSize, duration } from '../../core/options/options.js'
+import { listenOptions } from '../../http/server/listen-options.js'
+
+export const options = z.strictObject({
+  ...listenOptions,
+  framing: z
+    .enum(['newline', 'octet_counted', 'auto'])
+    .optional()
+    .describe(
+      'How messages are delimited. newline: each ends with a line end. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
+    ),
+  decode: decodeOption(),
+  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
+    .prefault('1MiB')
+    .describe('A longer message is delivered in pieces marked `partial`.'),
+  idle_timeout: duration()
+    .optional()
+    .describe(
+      'Closes connections that have been idle for this long. Default: never, because many senders are quiet for hours, and some lose what they first write to a closed connection. Peers that disappear without closing the connection are detected in any case.',
+    ),
+})
+export type TcpSourceOptions = z.output<typeof options>

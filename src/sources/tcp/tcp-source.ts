@@ -1,0 +1,153 @@
+import { createServer, type Server, type Socket } from 'node:net'
+import { createServer as createTlsServer, type TLSSocket } from 'node:tls'
+import type { Output, Source, SourceContext } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
+import { EventBatch } from '../../core/event/batch.js'
+import type { Origin } from '../../core/event/origin.js'
+import { PIECES } from '../../core/options/multiline-options.js'
+import { Listener, peerOf } from '../../http/server/listener.js'
+import type { Frame } from '../../lib/lines/line-splitter.js'
+import { aborted } from '../../lib/time.js'
+import { readConnection } from './connection.js'
+import { type Framer, framerOf } from './framer.js'
+import type { TcpSourceOptions } from './options.js'
+
+/** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
+const MOST_PENDING_BYTES = 32 * 1024 * 1024
+const LARGE_PENDING_BYTES = 64 * 1024
+
+export class TcpSource implements Source {
+  readonly once = true
+  readonly #options: TcpSourceOptions
+  readonly #context: SourceContext
+  readonly #listener: Listener
+  readonly #pieces: { value: number }
+  readonly #broken: { value: number }
+  /** Connections being read, with the controller that ends each. */
+  readonly #reading = new Map<Promise<void>, AbortController>()
+  /** Reading pauses while a batch waits for room. */
+  #waiting: Promise<void> | undefined
+  #pending = 0
+  /** Connections with a large unfinished message, with the function that delivers it. */
+  readonly #large = new Map<Framer, () => void>()
+
+  constructor(options: TcpSourceOptions, context: SourceContext) {
+    this.#options = options
+    this.#context = context
+    this.#listener = new Listener(options, context)
+    const { metrics } = context
+    this.#pieces = metrics.counter(...PIECES)
+    this.#broken = metrics.counter(
+      'sluice_framing_errors_total',
+      'Messages with an invalid length, or that were cut off. Their bytes are delivered as lines.',
+    )
+  }
+
+  async run(out: Output, signal: AbortSignal): Promise<void> {
+    try {
+      await this.#listener.open(tls => {
+        const serve = (socket: Socket | TLSSocket) => this.#serve(socket, out)
+        if (!tls) return createServer(serve)
+        return createTlsServer(tls, serve) as Server
+      })
+      await aborted(signal)
+    } finally {
+      this.#listener.stopAccepting()
+      for (const leave of this.#reading.values()) leave.abort()
+      await Promise.all(this.#reading.keys())
+      this.#listener.close()
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#listener.close()
+  }
+
+  #serve(socket: Socket, out: Output): void {
+    const { log, metrics } = this.#context
+    const peer = peerOf(socket)
+    const leave = new AbortController()
+    this.#listener.watch(socket)
+    const served = this.#read(socket, peer, out, leave.signal)
+      .catch(error => {
+        metrics.failed('bug')
+        log.error({ peer, error: errorText(error) }, 'connection failed; closing it')
+      })
+      .finally(() => {
+        socket.destroy()
+        this.#reading.delete(served)
+      })
+    this.#reading.set(served, leave)
+  }
+
+  async #read(socket: Socket, peer: string | undefined, out: Output, signal: AbortSignal): Promise<void> {
+    const { clock, log } = this.#context
+    const { idle_timeout: idleMs, decode, max_line_bytes: maxLineBytes } = this.#options
+    const framing = this.#options.framing ?? (decode.definition.mayBeCounted ? 'auto' : 'newline')
+    const tidy = decode.flatten?.bind(decode)
+    const framer = framerOf({ framing, maxLineBytes, tidy })
+    const origin: Origin = { ...this.#context.origin(decode), ...(peer === undefined ? {} : { peer }) }
+    const counted = { pending: 0, pieces: 0, broken: 0 }
+    const giveUp = () => {
+      const piece = framer.flush()
+      if (piece) this.#send(piece, origin, out)
+      this.#count(framer, counted)
+    }
+    const why = await readConnection(
+      {
+        socket,
+        framer,
+        clock,
+        idleMs,
+        room: async () => {
+          while (this.#waiting) await this.#waiting
+        },
+        take: frame => {
+          this.#listener.connections.received(socket)
+          this.#send(frame, origin, out)
+        },
+        pendingChanged: () => {
+          this.#count(framer, counted)
+          if (framer.pending > LARGE_PENDING_BYTES) this.#large.set(framer, giveUp)
+          else this.#large.delete(framer)
+          while (this.#pending > MOST_PENDING_BYTES && this.#large.size > 0) this.#giveUpLargest()
+        },
+      },
+      signal,
+    )
+    log.debug({ peer, why }, 'connection ended')
+  }
+
+  /** Adds the changes since the last call to the totals. */
+  #count(framer: Framer, counted: { pending: number; pieces: number; broken: number }): void {
+    const { pending, pieces, broken } = framer
+    this.#pending += pending - counted.pending
+    this.#pieces.value += pieces - counted.pieces
+    this.#broken.value += broken - counted.broken
+    Object.assign(counted, { pending, pieces, broken })
+  }
+
+  /**
+   * Delivers the largest unfinished message. Choosing that of the current sender would let others fill the memory and
+   * cause every later long message to be divided.
+   */
+  #giveUpLargest(): void {
+    const [largest] = [...this.#large].sort(([one], [other]) => other.pending - one.pending)
+    const [framer, giveUp] = largest!
+    this.#large.delete(framer)
+    giveUp()
+  }
+
+  /** Sends without waiting; reading pauses until there is room for more. */
+  #send(frame: Frame, origin: Origin, out: Output): void {
+    const ack = out.ack(status => {
+      if (status === 'errored') this.#context.metrics.failed('undelivered')
+    })
+    const sent = out.send(new EventBatch(frame, origin, this.#context.clock.wall(), ack))
+    const all = this.#waiting ? Promise.all([this.#waiting, sent]).then(() => {}) : sent
+    const waiting = all.finally(() => {
+      if (this.#waiting === waiting) this.#waiting = undefined
+    })
+    this.#waiting = waiting
+  }
+}
