@@ -1,10 +1,8 @@
-import { fork } from 'node:child_process'
-import { once } from 'node:events'
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
+import { CountingReceiver } from './counting.js'
 import type { Input } from './input.js'
-import { built } from './measure.js'
 import { RunningDaemon } from './running.js'
 
 export interface Backlog {
@@ -31,40 +29,37 @@ export async function measureBacklog(
   const folder = mkdtempSync(join(work, 'backlog-'))
   const logs = join(folder, 'logs')
   mkdirSync(logs)
-  const receiver = fork(built('./receiver.js'), ['--away'])
+  const receiver = await CountingReceiver.start(['--away'])
   let daemon: RunningDaemon | undefined
   try {
     for (let i = 0; i < copies; i++) {
       progress(`a backlog: copy ${i + 1} of ${copies}`)
       copyFileSync(input.path, join(logs, `${i}.ndjson`))
     }
-    const [{ port }] = (await once(receiver, 'message')) as [{ port: number }]
     daemon = new RunningDaemon(
       folder,
       `sources: { logs: { type: file, include: [${JSON.stringify(join(logs, '*.ndjson'))}], decode: json } }
 destinations:
-  upstream: { type: http, inputs: [logs], url: "http://127.0.0.1:${port}/ingest", retry: { max: 1 Seconds } }
+  upstream: { type: http, inputs: [logs], url: "http://127.0.0.1:${receiver.port}/ingest", retry: { max: 1 Seconds } }
 `,
     )
     progress('a backlog: nobody takes it')
     await wait(awaySeconds * 1000)
     const awayRssBytes = daemon.rssBytes().peak
-    receiver.send('back')
-    await once(receiver, 'message')
+    await receiver.back()
     progress('a backlog: it drains')
     const lines = copies * input.lines
     const began = performance.now()
     await daemon.until('sluice_component_sent_events_total', { component_id: 'upstream' }, lines, DRAIN_MS)
     const drainedPerSecond = Math.round(lines / ((performance.now() - began) / 1000))
-    receiver.send('counts')
-    const [counts] = (await once(receiver, 'message')) as [{ lines: number; bytes: number }]
+    const counts = await receiver.counts()
     if (counts.lines !== lines || counts.bytes !== copies * input.bytes)
       throw new Error(`${counts.lines} lines arrived, not ${lines}`)
     const bytes = copies * input.bytes
     return { bytes, lines, awaySeconds, drainedPerSecond, awayRssBytes, peakRssBytes: daemon.rssBytes().peak }
   } finally {
     await daemon?.stop()
-    receiver.disconnect()
+    receiver.close()
     rmSync(folder, { recursive: true, force: true })
   }
 }

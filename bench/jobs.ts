@@ -1,10 +1,9 @@
-import { type ChildProcess, fork } from 'node:child_process'
-import { once } from 'node:events'
 import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { APPS, EXCLUDED_HOST, type Input } from './input.js'
+import { CountingReceiver } from './counting.js'
+import { EXCLUDED_HOST, type Input } from './input.js'
 import { built, type Measured, measure, SLUICE } from './measure.js'
-import { countLines, sameBytes } from './verify.js'
+import { checkThrottled, expect, sameBytes } from './verify.js'
 
 /** One thing to measure, and how to tell that it did its work. */
 export interface Job {
@@ -16,7 +15,8 @@ export interface Job {
   run(input: Input, folder: string, thorough: boolean): Promise<Measured>
 }
 
-const LIMIT = 100
+/** Lines that the throttle passes of each app in a second. */
+export const LIMIT = 100
 
 const THROTTLE = `processors:
   limit_app:
@@ -63,21 +63,6 @@ ${rest}`,
   return measured
 }
 
-function expect(what: string, found: number, from: number, to = from): void {
-  if (found >= from && found <= to) return
-  throw new Error(`${what}: ${found}, not ${from === to ? from : `between ${from} and ${to}`}`)
-}
-
-/** Every excluded line, and of each app at most the limit in each window that may have been open. */
-function checkThrottled(path: string, input: Input, seconds: number): void {
-  const { lines, matching } = countLines(path, `"host":"${EXCLUDED_HOST}"`)
-  expect('excluded lines', matching, input.excluded)
-  const others = input.lines - input.excluded
-  // The first window of every app lets its limit through, if there are that many.
-  const least = Math.min(others, APPS * LIMIT) * 0.5
-  expect('limited lines', lines - matching, least, APPS * LIMIT * (Math.floor(seconds) + 1))
-}
-
 export const obvious: Job = {
   id: 'obvious',
   title: 'J2 by the obvious program',
@@ -85,7 +70,7 @@ export const obvious: Job = {
   async run(input, folder, thorough) {
     const out = join(folder, 'out-obvious.ndjson')
     const measured = await measure(built('./obvious.js'), [input.path, out, String(LIMIT), EXCLUDED_HOST])
-    if (thorough) checkThrottled(out, input, measured.seconds)
+    if (thorough) checkThrottled(out, input, LIMIT, Math.floor(measured.seconds) + 1)
     rmSync(out)
     return measured
   },
@@ -112,7 +97,7 @@ const throttled: Job = {
   async run(input, folder, thorough) {
     const out = join(folder, 'out-throttled.ndjson')
     const measured = await ship(input, folder, 'json', THROTTLE + fileDestination('limit_app', out))
-    if (thorough) checkThrottled(out, input, measured.seconds)
+    if (thorough) checkThrottled(out, input, LIMIT, Math.floor(measured.seconds) + 1)
     rmSync(out)
     return measured
   },
@@ -123,30 +108,23 @@ const http: Job = {
   title: 'file → HTTP on loopback',
   target: 3,
   async run(input, folder) {
-    const receiver = fork(built('./receiver.js'))
+    const receiver = await CountingReceiver.start()
     try {
-      const { port } = (await answer(receiver)) as { port: number }
       const destination = `destinations:
   upstream:
     type: http
     inputs: [lines]
-    url: http://127.0.0.1:${port}/ingest
+    url: http://127.0.0.1:${receiver.port}/ingest
 `
       const measured = await ship(input, folder, 'json', destination)
-      receiver.send('counts')
-      const { lines, bytes } = (await answer(receiver)) as { lines: number; bytes: number }
+      const { lines, bytes } = await receiver.counts()
       expect('lines that arrived', lines, input.lines)
       expect('bytes that arrived', bytes, input.bytes)
       return measured
     } finally {
-      receiver.disconnect()
+      receiver.close()
     }
   },
-}
-
-async function answer(child: ChildProcess): Promise<unknown> {
-  const [message] = await once(child, 'message')
-  return message
 }
 
 export const jobs: readonly Job[] = [raw, throttled, http]

@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -53,11 +53,15 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
 }
 
-/** A process and those that it started, from /proc; the process alone elsewhere. */
+/** A process and its descendants that are alive, from /proc; the process alone elsewhere. */
 export function withChildren(pid: number): number[] {
   try {
-    const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1').trim()
-    return [pid, ...(children === '' ? [] : children.split(' ').map(Number))]
+    const tasks = readdirSync(`/proc/${pid}/task`)
+    const children = tasks.flatMap(task => {
+      const pids = readFileSync(`/proc/${pid}/task/${task}/children`, 'latin1').trim()
+      return pids === '' ? [] : pids.split(' ').map(Number)
+    })
+    return [pid, ...children.flatMap(withChildren)]
   } catch {
     return [pid]
   }
@@ -65,10 +69,31 @@ export function withChildren(pid: number): number[] {
 
 /** CPU time of a process so far, from /proc; NaN elsewhere. */
 export function cpuSeconds(pid: number): number {
+  return cpuTicks(pid, 11, 12)
+}
+
+/** CPU time so far of a process, its descendants, and those of them that have ended; NaN where there is no /proc. */
+export function cpuSecondsOfTree(pid: number): number {
+  return withChildren(pid).reduce((sum, one) => sum + cpuTicks(one, 11, 12, 13, 14), 0)
+}
+
+/** The most memory that a process and its descendants had, each at its own peak; NaN where there is no /proc. */
+export function peakRssOfTree(pid: number): number {
+  return withChildren(pid).reduce((sum, one) => {
+    try {
+      return sum + Number(/^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${one}/status`, 'latin1'))![1]) * 1024
+    } catch {
+      return Number.NaN
+    }
+  }, 0)
+}
+
+/** The sum of fields of /proc/PID/stat that count clock ticks, numbered from the one after the name. */
+function cpuTicks(pid: number, ...fields: readonly number[]): number {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return (Number(fields[11]) + Number(fields[12])) / 100
+    const values = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return fields.reduce((sum, field) => sum + Number(values[field]), 0) / 100
   } catch {
     return Number.NaN
   }

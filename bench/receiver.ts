@@ -1,27 +1,47 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { parseArgs } from 'node:util'
+import { eachRecord } from './peers/otlp.js'
 
 /**
- * What the HTTP job delivers to, as a process of its own: counts the lines and bytes of every request. Tells its
- * parent its port; answers any message with the counts so far. With --away it refuses every request until it is told
- * `back`.
+ * The receiver that the HTTP jobs deliver to, as a process of its own: counts the lines and bytes of every request.
+ * Sends its parent its port; answers any message with the counts so far. With --away it refuses every request until it
+ * receives the message `back`. With --otlp bodies are requests of the OpenTelemetry protocol, whose log records count as lines. With
+ * --reply every answer has that body, for senders that read it.
  */
 
 const LF = 0x0a
+const { values: options } = parseArgs({
+  options: { away: { type: 'boolean' }, otlp: { type: 'boolean' }, reply: { type: 'string', default: '' } },
+})
 let lines = 0
 let bytes = 0
-let away = process.argv.includes('--away')
+let { away = false } = options
+
+function countLines(chunk: Buffer): void {
+  bytes += chunk.length
+  for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1)) lines++
+}
+
+/** The line end that a record was read without counts as a byte, so that bytes can be compared. */
+function countRecords(chunks: readonly Buffer[]): void {
+  eachRecord(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), text => {
+    lines++
+    bytes += text.length + 1
+  })
+}
 
 const server = createServer((request, response) => {
   if (away) {
     request.resume().on('end', () => response.writeHead(503).end())
     return
   }
-  request.on('data', (chunk: Buffer) => {
-    bytes += chunk.length
-    for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1)) lines++
+  const chunks: Buffer[] = []
+  request.on('data', options.otlp ? (chunk: Buffer) => void chunks.push(chunk) : countLines)
+  request.on('end', () => {
+    if (options.otlp) countRecords(chunks)
+    response.writeHead(200, options.reply === '' ? {} : { 'content-type': 'application/json' }).end(options.reply)
   })
-  request.on('end', () => response.writeHead(202).end())
 })
 server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }))
 process.on('message', message => {

@@ -1,0 +1,84 @@
+import { join } from 'node:path'
+import { Apt } from './apt.js'
+import { builtCollector } from './collector.js'
+import { CONF } from './conf.js'
+import { collector, fluentBit, rsyslog, syslogNg, vector } from './others.js'
+import { loop } from './own.js'
+import type { Missing, Peer } from './peer.js'
+import { findProgram, type Program, programAt, type Wanted } from './programs.js'
+
+export const PEER_IDS = ['loop', 'rsyslog', 'syslog-ng', 'otelcol', 'fluent-bit', 'vector'] as const
+export type PeerId = (typeof PEER_IDS)[number]
+
+export interface Paths {
+  /** Where programs are unpacked and built. */
+  readonly cache: string
+  /** The executables that the user named. */
+  readonly given: Readonly<Partial<Record<PeerId, string>>>
+}
+
+const PROGRAMS: Record<Exclude<PeerId, 'loop' | 'otelcol'>, { wanted: Wanted; peer: (program: Program) => Peer }> = {
+  rsyslog: {
+    wanted: {
+      name: 'rsyslogd',
+      packages: ['rsyslog', 'rsyslog-elasticsearch'],
+      path: 'usr/sbin/rsyslogd',
+      versionOption: '-v',
+    },
+    peer: rsyslog,
+  },
+  'syslog-ng': {
+    wanted: {
+      name: 'syslog-ng',
+      packages: ['syslog-ng-core', 'syslog-ng-mod-http'],
+      path: 'usr/sbin/syslog-ng',
+      libraries: ['usr/lib/syslog-ng'],
+      versionOption: '-V',
+    },
+    peer: syslogNg,
+  },
+  'fluent-bit': {
+    wanted: {
+      name: 'fluent-bit',
+      packages: ['fluent-bit'],
+      path: 'opt/fluent-bit/bin/fluent-bit',
+      versionOption: '--version',
+    },
+    peer: fluentBit,
+  },
+  vector: {
+    wanted: { name: 'vector', packages: ['vector'], path: 'usr/bin/vector', versionOption: '--version' },
+    peer: vector,
+  },
+}
+
+/** Finds, fetches or builds these programs. */
+export function bringPeers(
+  ids: readonly PeerId[],
+  { cache, given }: Paths,
+  progress: (text: string) => void,
+): { peers: Peer[]; missing: Missing[] } {
+  const apt = new Apt(cache, progress)
+  const peers: Peer[] = []
+  const missing: Missing[] = []
+  for (const id of ids) {
+    try {
+      peers.push(bring(id, given[id], cache, apt, progress))
+    } catch (error) {
+      missing.push({ id, reason: (error as Error).message })
+    }
+  }
+  return { peers, missing }
+}
+
+function bring(id: PeerId, given: string | undefined, cache: string, apt: Apt, progress: (text: string) => void): Peer {
+  if (id === 'loop') return loop
+  if (id === 'otelcol') {
+    if (given !== undefined) return collector(programAt(given, '--version'))
+    return collector(builtCollector(cache, join(CONF, 'otelcol-builder.yaml'), progress))
+  }
+  const { wanted, peer } = PROGRAMS[id]
+  const program = findProgram({ ...wanted, given }, apt)
+  if (program) return peer(program)
+  throw new Error(`it is neither in PATH nor among the packages of apt; give its path with --${id} PATH`)
+}

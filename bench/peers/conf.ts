@@ -1,0 +1,35 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+function above(folder: string): string {
+  return existsSync(join(folder, 'package.json')) ? folder : above(dirname(folder))
+}
+
+export const CHECKOUT = above(dirname(fileURLToPath(import.meta.url)))
+/** The configurations of all programs, with places to fill in. */
+export const CONF = join(CHECKOUT, 'bench/peers/conf')
+
+export interface Places {
+  readonly folder: string
+  readonly input: string
+  readonly out: string
+  readonly port: number
+}
+
+/** Writes the configuration of this name, filled in, to `path`. */
+export function fillIn(name: string, path: string, { folder, input, out, port }: Places): void {
+  const places: Record<string, string> = {
+    '@CONF@': CONF,
+    '@RUN@': folder,
+    '@IN@': input,
+    '@OUT@': out,
+    '@OUTDIR@': dirname(out),
+    '@OUTNAME@': basename(out),
+    '@PORT@': String(port),
+  }
+  writeFileSync(
+    path,
+    readFileSync(join(CONF, name), 'utf8').replace(/@[A-Z]+@/g, place => places[place] ?? place),
+  )
+}

@@ -1,0 +1,129 @@
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { loadavg } from 'node:os'
+import { join } from 'node:path'
+import { makeInput } from '../input.js'
+import { bringPeers } from './bring.js'
+import { CHECKOUT } from './conf.js'
+import { writeBetweenMarkers } from './docs.js'
+import { describeMachine, formatMachine } from './machine.js'
+import { type Options, readOptions, USAGE } from './options.js'
+import { sluice } from './own.js'
+import type { JobId, Missing, Peer } from './peer.js'
+import { drawPicture } from './picture.js'
+import { formatTables, type Pair, rowsOf } from './report.js'
+import { type Figures, runJob } from './run.js'
+import { type Survey, survey } from './survey.js'
+
+/** `npm run bench:peers`: Sluice beside other log shippers, in turn on one machine. */
+
+interface Failure {
+  readonly job: JobId
+  readonly peer: Peer
+  readonly reason: string
+}
+
+function progress(text: string): void {
+  process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${text}` : `${text}\n`)
+}
+
+async function main(options: Options): Promise<void> {
+  if (options.help) {
+    process.stdout.write(USAGE)
+    return
+  }
+  if (process.platform !== 'linux') throw new Error('usage is read from /proc, which only Linux has')
+  for (const folder of [options.cache, options.out, options.folder]) mkdirSync(folder, { recursive: true })
+  const { peers, missing } = bringPeers(options.peers, options, progress)
+  for (const { id, reason } of missing) process.stderr.write(`${id} is left out: ${reason}\n`)
+  const input = makeInput(options.folder, options.lines, text => process.stderr.isTTY && progress(text))
+  const work = mkdtempSync(join(options.folder, 'sluice-peers-'))
+  const end = () => {
+    rmSync(work, { recursive: true, force: true })
+    if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
+  }
+  process.once('exit', end)
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+  const record = recorder(join(options.out, 'peers.jsonl'))
+  const machine = describeMachine()
+  record({ machine, lines: input.lines, bytes: input.bytes, runs: options.runs, missing })
+  const failures: Failure[] = []
+  const pairs = await runPairs(options, peers, survey(input), work, record, failures)
+  if (process.stderr.isTTY) progress('')
+  const about = formatMachine(
+    machine,
+    [sluice, ...peers.filter(peer => peer.id !== 'loop')],
+    input.lines,
+    input.bytes,
+    options.runs,
+  )
+  const rows = rowsOf(pairs, sluice, input.lines)
+  const text = `${about}\n${formatTables(rows)}${formatMissing(missing, failures)}`
+  const picture = drawPicture(rows)
+  process.stdout.write(text)
+  writeFileSync(join(options.out, 'peers.svg'), picture)
+  if (options.writeDocs) {
+    writeBetweenMarkers(join(CHECKOUT, 'docs/performance.md'), text)
+    writeFileSync(join(CHECKOUT, 'docs/peers.svg'), picture)
+  }
+  if (failures.length > 0) process.exitCode = 1
+}
+
+async function runPairs(
+  { jobs, runs }: Options,
+  peers: readonly Peer[],
+  input: Survey,
+  work: string,
+  record: (line: object) => void,
+  failures: Failure[],
+): Promise<Pair[]> {
+  const pairs: Pair[] = []
+  const run = async (peer: Peer, job: JobId, round: number): Promise<Figures> => {
+    progress(`run ${round} of ${runs}: ${peer.title}, ${job}`)
+    const [load] = loadavg()
+    const figures = await runJob(peer, job, input, work)
+    const { seconds, cpuSeconds, rssBytes } = figures
+    record({
+      ...{ job, peer: peer.id, version: peer.version, round, seconds, cpu_seconds: cpuSeconds, rss_bytes: rssBytes },
+      ...{ lines_per_second: Math.round(input.lines / seconds), load },
+    })
+    return figures
+  }
+  for (let round = 1; round <= runs; round++) {
+    for (const job of jobs) {
+      for (const peer of peers) {
+        if (!peer.tasks[job] || failures.some(failure => failure.peer === peer && failure.job === job)) continue
+        const own = await run(sluice, job, round)
+        try {
+          pairs.push({ job, peer, sluice: own, figures: await run(peer, job, round) })
+        } catch (error) {
+          const { message: reason } = error as Error
+          process.stderr.write(`${peer.title} failed on ${job}: ${reason}\n`)
+          failures.push({ job, peer, reason })
+          record({ job, peer: peer.id, version: peer.version, round, failed: reason })
+        }
+      }
+    }
+  }
+  return pairs
+}
+
+/** Appends to a file of JSON lines, which begins empty. */
+function recorder(path: string): (line: object) => void {
+  writeFileSync(path, '')
+  return line => appendFileSync(path, `${JSON.stringify(line)}\n`)
+}
+
+function formatMissing(missing: readonly Missing[], failures: readonly Failure[]): string {
+  const lines = [
+    ...missing.map(({ id, reason }) => `- ${id} was left out: ${reason.split('\n')[0]}\n`),
+    ...failures.map(({ job, peer, reason }) => `- ${peer.title} failed on ${job}: ${reason.split('\n')[0]}\n`),
+  ]
+  return lines.length === 0 ? '' : `\n${lines.join('')}`
+}
+
+try {
+  await main(readOptions(process.argv.slice(2)))
+} catch (error) {
+  process.stderr.write(`bench:peers: ${(error as Error).message}\n`)
+  process.exitCode = 1
+}

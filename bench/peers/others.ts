@@ -1,0 +1,107 @@
+import { join } from 'node:path'
+import type { Peer } from './peer.js'
+import type { Program } from './programs.js'
+
+/** How the other programs are started, on which jobs, and where they differ. */
+
+const SYSLOG_NG_MODULES = 'usr/lib/syslog-ng'
+const TOKEN_BUCKET = 'the limit is a token bucket for each key, not a window'
+
+export function rsyslog({ file, version, env, root }: Program): Peer {
+  const modules = root === undefined ? [] : ['-M', `${env.LD_LIBRARY_PATH!.split(':')[0]}/rsyslog`]
+  return {
+    id: 'rsyslog',
+    title: 'rsyslog',
+    version,
+    tasks: {
+      J1: { config: 'rsyslog-j1.conf', output: 'raw' },
+      J3: {
+        config: 'rsyslog-j3.conf',
+        output: 'raw',
+        linesPerEvent: 2,
+        reply: '{"errors":false,"items":[]}',
+        difference: 'posts to the bulk API of Elasticsearch: one more line for each event',
+      },
+      J4: { config: 'rsyslog-j4.conf', output: 'raw' },
+    },
+    command: ({ folder, config }) => ({
+      file,
+      args: ['-n', '-f', config, '-i', join(folder, 'pid'), ...modules],
+      env,
+    }),
+  }
+}
+
+export function syslogNg({ file, version, env, root }: Program): Peer {
+  const modules = root === undefined ? [] : [`--module-path=${join(root, SYSLOG_NG_MODULES, shortVersion(version))}`]
+  return {
+    id: 'syslog-ng',
+    title: 'syslog-ng',
+    version,
+    tasks: {
+      J1: { config: 'syslog-ng-j1.conf', output: 'raw' },
+      J2: { config: 'syslog-ng-j2.conf', output: 'raw', difference: TOKEN_BUCKET },
+      J3: { config: 'syslog-ng-j3.conf', output: 'raw' },
+      J4: { config: 'syslog-ng-j4.conf', output: 'raw' },
+    },
+    command: ({ folder, config }) => {
+      const at = (name: string) => join(folder, name)
+      const files = [`--persist-file=${at('persist')}`, `--pidfile=${at('pid')}`, `--control=${at('control')}`]
+      return { file, args: ['--foreground', '--no-caps', `--cfgfile=${config}`, ...files, ...modules], env }
+    },
+  }
+}
+
+function shortVersion(version: string): string {
+  return version.split('.').slice(0, 2).join('.')
+}
+
+export function collector({ file, version, env }: Program): Peer {
+  const difference = 'writes records of OTLP in protobuf, not lines'
+  return {
+    id: 'otelcol',
+    title: 'OpenTelemetry Collector',
+    version,
+    tasks: {
+      J1: { config: 'otelcol-j1.yaml', output: 'otlp', difference },
+      J3: { config: 'otelcol-j3.yaml', output: 'otlp', difference: 'posts records of OTLP in protobuf, not lines' },
+      J4: { config: 'otelcol-j4.yaml', output: 'otlp', difference },
+    },
+    command: ({ config }) => ({ file, args: ['--config', `file:${config}`], env }),
+  }
+}
+
+export function fluentBit({ file, version, env }: Program): Peer {
+  return {
+    id: 'fluent-bit',
+    title: 'Fluent Bit',
+    version,
+    tasks: {
+      J1: { config: 'fluent-bit-j1.conf', output: 'raw' },
+      J2: {
+        config: 'fluent-bit-j2.conf',
+        output: 'json',
+        difference:
+          'its own throttle has no key: a Lua script counts by the second of the clock; lines are encoded again',
+      },
+      J3: { config: 'fluent-bit-j3.conf', output: 'json', difference: 'each line is a string in a JSON object' },
+      J4: { config: 'fluent-bit-j4.conf', output: 'raw' },
+    },
+    command: ({ config }) => ({ file, args: ['-c', config], env }),
+  }
+}
+
+export function vector({ file, version, env }: Program): Peer {
+  return {
+    id: 'vector',
+    title: 'Vector',
+    version,
+    tasks: {
+      J1: { config: 'vector-j1.toml', output: 'raw' },
+      J2: { config: 'vector-j2.toml', output: 'raw', difference: TOKEN_BUCKET },
+      J3: { config: 'vector-j3.toml', output: 'raw' },
+      J4: { config: 'vector-j4.toml', output: 'raw' },
+    },
+    command: ({ config }) => ({ file, args: ['--quiet', '--config', config], env }),
+  }
+}

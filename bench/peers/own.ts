@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs'
+import { built, SLUICE } from '../measure.js'
+import { CHECKOUT } from './conf.js'
+import type { Peer } from './peer.js'
+
+/** Sluice, and the loop that no program in Node.js can be faster than. */
+
+const { version } = JSON.parse(readFileSync(`${CHECKOUT}/package.json`, 'utf8')) as { version: string }
+
+export const sluice: Peer = {
+  id: 'sluice',
+  title: 'Sluice',
+  version,
+  tasks: {
+    J1: { config: 'sluice-j1.yaml', output: 'raw' },
+    J2: { config: 'sluice-j2.yaml', output: 'raw' },
+    J3: { config: 'sluice-j3.yaml', output: 'raw' },
+    J4: { config: 'sluice-j4.yaml', output: 'raw' },
+  },
+  command: ({ config }) => ({ file: process.execPath, args: [SLUICE, 'run', '--config', config] }),
+}
+
+const LOOP_MODES = { J1: 'copy', J2: 'read', J3: 'post', J4: 'receive' }
+
+export const loop: Peer = {
+  id: 'loop',
+  title: 'bare loop in Node.js',
+  version: process.versions.node,
+  tasks: {
+    J1: { output: 'raw', difference: 'copies blocks of 256 KiB' },
+    J2: { output: 'none', difference: 'reads blocks of 256 KiB and writes nothing' },
+    J3: { output: 'raw', difference: 'posts blocks of 1 MiB, two at a time' },
+    J4: { output: 'none', difference: 'reads the connection and writes nothing' },
+  },
+  command: ({ job, input, out, port }) => ({
+    file: process.execPath,
+    args: [built('./peers/loop.js'), LOOP_MODES[job], input, out, String(port)],
+  }),
+}

@@ -1,0 +1,100 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
+import { CountingReceiver } from '../counting.js'
+import { built, cpuSecondsOfTree, peakRssOfTree } from '../measure.js'
+import { fillIn } from './conf.js'
+import { type Outcome, outcomeOf } from './outcome.js'
+import type { Command, JobId, Peer } from './peer.js'
+import type { Survey } from './survey.js'
+
+/** What a program used from its start until the last event was delivered. */
+export interface Figures {
+  readonly seconds: number
+  /** User and system time of the process and its descendants. */
+  readonly cpuSeconds: number
+  readonly rssBytes: number
+}
+
+const POLL_MS = 5
+/** Without progress for so long, a run has failed. */
+const STALL_MS = 60_000
+const STOP_MS = 20_000
+const KEPT_LOG = 4000
+
+/** Runs a program on a job until everything is delivered; throws when it stalls, or when what it delivered is wrong. */
+export async function runJob(peer: Peer, job: JobId, input: Survey, parent: string): Promise<Figures> {
+  const task = peer.tasks[job]!
+  const folder = mkdtempSync(join(parent, `${job}-${peer.id}-`))
+  const out = join(folder, 'out.log')
+  const receiverArgs = [...(task.output === 'otlp' ? ['--otlp'] : []), '--reply', task.reply ?? '']
+  const receiver = job === 'J3' ? await CountingReceiver.start(receiverArgs) : undefined
+  let sender: ChildProcess | undefined
+  try {
+    const port = receiver?.port ?? (await freePort())
+    const config = join(folder, 'config.yaml')
+    if (task.config !== undefined) fillIn(task.config, config, { folder, input: input.path, out, port })
+    const command = peer.command({ job, task, folder, config, input: input.path, out, port })
+    const outcome = outcomeOf(job, task, input, out, receiver)
+    // What was written before is on the disk now, and costs this run nothing.
+    spawnSync('sync')
+    if (job === 'J4') sender = spawn(process.execPath, [built('./peers/sender.js'), input.path, String(port)])
+    const figures = await measureUntil(outcome, command, folder)
+    await outcome.check(figures.seconds)
+    return figures
+  } finally {
+    receiver?.close()
+    sender?.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+async function measureUntil(outcome: Outcome, { file, args, env }: Command, cwd: string): Promise<Figures> {
+  const began = performance.now()
+  const child = spawn(file, args, { cwd, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } })
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  let log = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', text => (log = (log + text).slice(-KEPT_LOG)))
+  let failure: Error | undefined
+  child.once('error', error => (failure = error))
+  const ended = new Promise(resolve => child.once('close', resolve))
+  try {
+    let moved = began
+    let before = 0
+    for (;;) {
+      const progress = await outcome.progress()
+      const now = performance.now()
+      if (outcome.complete()) {
+        const pid = child.pid!
+        const figures = { cpuSeconds: cpuSecondsOfTree(pid), rssBytes: peakRssOfTree(pid) }
+        return { seconds: (now - began) / 1000, ...figures }
+      }
+      if (progress !== before) moved = now
+      before = progress
+      const exit = child.exitCode ?? child.signalCode
+      if (failure || exit !== null) throw new Error(`it ended early: ${failure?.message ?? exit}\n${log}`)
+      if (now - moved > STALL_MS) throw new Error(`it made no progress for ${STALL_MS / 1000} s\n${log}`)
+      await wait(POLL_MS)
+    }
+  } finally {
+    child.kill('SIGTERM')
+    const late = setTimeout(kill, STOP_MS)
+    if (!failure) await ended
+    clearTimeout(late)
+    process.removeListener('exit', kill)
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
