@@ -2,11 +2,30 @@ import { readFileSync, writeFileSync } from 'node:fs'
 
 const BEGIN = '<!-- bench:peers begin -->'
 const END = '<!-- bench:peers end -->'
+const COLUMNS = 120
 
 /** Replaces what is between the two markers of a page. */
 export function writeBetweenMarkers(path: string, text: string): void {
   const page = readFileSync(path, 'utf8')
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)]
   if (begin < 0 || end < begin) throw new Error(`${path} lacks the lines "${BEGIN}" and "${END}"`)
-  writeFileSync(path, `${page.slice(0, begin + BEGIN.length)}\n\n${text.trim()}\n\n${page.slice(end)}`)
+  writeFileSync(
+    path,
+    `${page.slice(0, begin + BEGIN.length)}\n\n${text.trim().split('\n').map(wrap).join('\n')}\n\n${page.slice(end)}`,
+  )
+}
+
+/** Breaks a line of prose at 120 columns, as in all pages; tables stay as wide as they are. */
+function wrap(line: string): string {
+  if (line.startsWith('|')) return line
+  const indent = line.startsWith('- ') ? '  ' : ''
+  let column = 0
+  return line.replace(/(\s*)(\S+)/g, (_, space: string, word: string) => {
+    if (column > 0 && column + space.length + word.length > COLUMNS) {
+      column = indent.length + word.length
+      return `\n${indent}${word}`
+    }
+    column += space.length + word.length
+    return space + word
+  })
 }

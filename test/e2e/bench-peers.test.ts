@@ -1,0 +1,125 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import t, { type Test } from 'tap'
+import { writeBetweenMarkers } from '../../bench/peers/docs.js'
+import { eachRecord, framedMessages } from '../../bench/peers/otlp.js'
+import { built } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
+
+t.jobs = 2
+
+interface Line {
+  readonly job?: string
+  readonly peer?: string
+  readonly seconds?: number
+  readonly cpu_seconds?: number
+  readonly rss_bytes?: number
+  readonly failed?: string
+  readonly missing?: readonly { id: string; reason: string }[]
+}
+
+/** Runs `npm run bench:peers` with a small input. */
+async function bench(t: Test, folder: string, ...options: readonly string[]) {
+  const args = [join(built, 'bench/peers/main.js'), '--lines', '2000', '--runs', '1', ...options]
+  for (const name of ['folder', 'cache', 'out']) args.push(`--${name}`, join(folder, name))
+  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  t.teardown(() => child.kill())
+  const [stdout, stderr, [code]] = await Promise.all([text(child.stdout), text(child.stderr), once(child, 'close')])
+  const out = (name: string) => readFileSync(join(folder, 'out', name), 'utf8')
+  const lines = () =>
+    out('peers.jsonl')
+      .trimEnd()
+      .split('\n')
+      .map(line => JSON.parse(line) as Line)
+  return { code, stdout, stderr, lines, picture: () => out('peers.svg') }
+}
+
+t.test('every job is run in turn by Sluice and by the loop', { skip: process.platform !== 'linux' }, async t => {
+  const folder = testFolder(t)
+  const { code, stdout, stderr, lines, picture } = await bench(t, folder, '--peers', 'loop')
+  t.equal(code, 0, stderr)
+  const [about, ...runs] = lines()
+  t.match(about, { machine: { cores: Number, kernel: String }, lines: 2000, runs: 1, missing: [] })
+  t.same(
+    runs.map(({ job, peer }) => `${job} ${peer}`),
+    ['J1', 'J2', 'J3', 'J4'].flatMap(job => [`${job} sluice`, `${job} loop`]),
+  )
+  for (const { seconds, cpu_seconds: cpu, rss_bytes: rss } of runs)
+    t.ok(seconds! > 0 && cpu! > 0 && rss! > 10e6, `${seconds} s, ${cpu} CPU s, ${rss} bytes`)
+  for (const job of ['J1', 'J2', 'J3', 'J4']) t.match(stdout, `**${job}, `)
+  t.match(stdout, /\| bare loop in Node.js \| +\d+\.\d\d M \| +\d+\.\d\d \| +\d+ MB \| +\d+\.\d\d × \| +\d+\.\d\d × \|/)
+  t.match(picture(), /^<svg [^>]*>[\s\S]*prefers-color-scheme: dark[\s\S]*J4: TCP to file[\s\S]*<\/svg>\n$/)
+  t.notOk(existsSync(join(folder, 'folder/sluice-bench-2000.ndjson')), 'the input is removed')
+})
+
+/** Stands in for rsyslogd: says that it has its version, and writes as many bytes as it read, of which one is wrong. */
+const WRONG = `#!${process.execPath}
+import { readFileSync, writeFileSync } from 'node:fs'
+if (process.argv[2] === '-v') console.log('rsyslogd 1.2.3')
+else {
+  const config = readFileSync(process.argv[4], 'utf8')
+  const lines = readFileSync(/File="(.*?)"/.exec(config)[1], 'latin1')
+  writeFileSync(/ file="(.*?)"/.exec(config)[1], lines.replace('request', 'Request'), 'latin1')
+  setInterval(() => {}, 1e6)
+}
+`
+
+t.test('a program whose output is wrong has no figures', { skip: process.platform !== 'linux' }, async t => {
+  const folder = testFolder(t, { 'rsyslogd.mjs': WRONG })
+  const wrong = join(folder, 'rsyslogd.mjs')
+  const missing = join(folder, 'vector')
+  chmodSync(wrong, 0o755)
+  const options = ['--jobs', 'J1', '--peers', 'rsyslog,vector', '--rsyslog', wrong, '--vector', missing]
+  const { code, stdout, stderr, lines } = await bench(t, folder, ...options)
+  t.equal(code, 1)
+  const [about, , failed] = lines()
+  t.match(about?.missing, [{ id: 'vector', reason: 'ENOENT' }])
+  t.match(failed, { peer: 'rsyslog', version: '1.2.3', job: 'J1', failed: /is not what was read/ })
+  t.match(stdout, /^- vector was left out: /m)
+  t.match(stdout, /^- rsyslog failed on J1: .* is not what was read$/m)
+  t.match(stderr, 'rsyslog failed on J1')
+})
+
+t.test('wrong options are refused', async t => {
+  const folder = testFolder(t)
+  for (const [options, error] of [
+    [['--peers', 'logstash'], 'bench:peers: --peers: unknown "logstash"; known are loop, rsyslog'],
+    [['--runs', '0'], 'bench:peers: --runs must be a whole number of at least 1, not 0'],
+  ] as const) {
+    const { code, stderr } = await bench(t, folder, ...options)
+    t.equal(code, 1)
+    t.match(stderr, error)
+  }
+})
+
+t.test('texts are read from messages of the OpenTelemetry protocol', async t => {
+  const field = (number: number, content: Buffer | string) =>
+    Buffer.concat([Buffer.from([(number << 3) | 2, content.length]), Buffer.from(content)])
+  const other = Buffer.from([0x10, 0x96, 0x01, 0x59, 1, 2, 3, 4, 5, 6, 7, 8, 0x45, 1, 2, 3, 4])
+  const record = (body: string) => field(2, Buffer.concat([other, field(3, 'INFO'), field(5, field(1, body))]))
+  const scope = field(2, Buffer.concat([field(1, 'scope'), record('first'), record('second')]))
+  const message = field(1, Buffer.concat([field(1, 'resource'), scope]))
+  const texts: string[] = []
+  const framed = Buffer.concat([Buffer.from([0, 0, 0, message.length]), message])
+  const file = Buffer.concat([framed, framed])
+  for (const one of framedMessages([file.subarray(0, 3), file.subarray(3, 60), file.subarray(60)]))
+    eachRecord(one, body => texts.push(body.toString()))
+  t.same(texts, ['first', 'second', 'first', 'second'])
+  t.throws(() => [...framedMessages([file.subarray(1)])], { message: /unfinished message/ })
+})
+
+t.test('a table replaces the one that is between the markers of a page', async t => {
+  const folder = testFolder(t)
+  const path = join(folder, 'page.md')
+  const page = (text: string) =>
+    `before\n\n<!-- bench:peers begin -->\n\n${text}\n\n<!-- bench:peers end -->\n\nafter\n`
+  writeFileSync(path, page('old'))
+  const table = `| ${'wide '.repeat(30)}|`
+  writeBetweenMarkers(path, `${table}\n\n- ${'word '.repeat(30)}end`)
+  t.equal(readFileSync(path, 'utf8'), page(`${table}\n\n- ${'word '.repeat(22)}word\n  ${'word '.repeat(7)}end`))
+  writeFileSync(path, 'nothing')
+  t.throws(() => writeBetweenMarkers(path, 'x'), { message: /lacks the lines/ })
+})
