@@ -6,7 +6,7 @@ import { errorText } from '../core/errors.js'
 import { ComponentSet } from '../flow/counters.js'
 import type { Tap } from '../flow/fan-out.js'
 import { makeFolderSync } from '../lib/files/make-folder.js'
-import { after, deadline, every, nextTurn } from '../lib/time.js'
+import { deadline, everyOf, nextTurn } from '../lib/time.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import type { Watched } from './measure/progress.js'
 import { sameOptions } from './same-options.js'
@@ -241,12 +241,14 @@ export class Supervisor {
       !next.destinations.some(
         other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
       )
+    const { clock } = this.#runtime
+    const after = (ms: number, fn: () => void) => clock.after(ms, fn)
     this.#isDraining = true
-    const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline)
+    const limit = deadline(this.#config.shutdownTimeoutMs, this.#deadline, after)
     const giveUp = new AbortController()
     limit.signal.addEventListener('abort', () => giveUp.abort(), { once: true })
     let cancel: (() => void) | undefined
-    const stopChecking = every(CHECK_MS, () => {
+    const stopChecking = everyOf(clock, CHECK_MS, () => {
       if (!engine.isStuck()) {
         cancel?.()
         cancel = undefined
@@ -275,7 +277,7 @@ export class Supervisor {
     const { clock } = this.#runtime
     const end = clock.now() + this.config.shutdownTimeoutMs
     let checks = 0
-    return every(CHECK_MS, () => {
+    return everyOf(clock, CHECK_MS, () => {
       checks = this.#engine.isOnHold(end - clock.now()) ? checks + 1 : 0
       if (checks < HOLD_CHECKS) return
       this.#stopChecking?.()

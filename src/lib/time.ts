@@ -60,17 +60,35 @@ export function every(ms: number, fn: () => void): () => void {
   return () => clearInterval(timer)
 }
 
-/** A signal that aborts when `parent` does, or after `ms`. Call `clear` when the work is done. */
-export function deadline(ms: number, parent?: AbortSignal): { signal: AbortSignal; clear: () => void } {
+/** Runs `fn` every `ms` by the timers of a clock. The returned function stops it. */
+export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => void {
+  const next = () =>
+    clock.after(ms, () => {
+      cancel = next()
+      fn()
+    })
+  let cancel = next()
+  return () => cancel()
+}
+
+/**
+ * A signal that aborts when `parent` does, or after `ms`. Call `clear` when the work is done. `timer` may belong to
+ * another clock.
+ */
+export function deadline(
+  ms: number,
+  parent?: AbortSignal,
+  timer = after,
+): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
   const abort = () => controller.abort(parent?.reason)
-  const timer = setTimeout(() => controller.abort(new Error(`no answer within ${ms} ms`)), possible(ms))
+  const cancel = timer(ms, () => controller.abort(new Error(`no answer within ${ms} ms`)))
   if (parent?.aborted) abort()
   parent?.addEventListener('abort', abort, { once: true })
   return {
     signal: controller.signal,
     clear: () => {
-      clearTimeout(timer)
+      cancel()
       parent?.removeEventListener('abort', abort)
     },
   }
