@@ -75,11 +75,7 @@ export function everyOf(clock: TimerClock, ms: number, fn: () => void): () => vo
  * A signal that aborts when `parent` does, or after `ms`. Call `clear` when the work is done. `timer` may belong to
  * another clock.
  */
-export function deadline(
-  ms: number,
-  parent?: AbortSignal,
-  timer = after,
-): { signal: AbortSignal; clear: () => void } {
+export function deadline(ms: number, parent?: AbortSignal, timer = after): { signal: AbortSignal; clear: () => void } {
   const controller = new AbortController()
   const abort = () => controller.abort(parent?.reason)
   const cancel = timer(ms, () => controller.abort(new Error(`no answer within ${ms} ms`)))

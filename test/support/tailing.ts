@@ -1,4 +1,6 @@
+import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { join } from 'node:path'
 import { pino } from 'pino'
 import type { Checkpoints, Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
@@ -88,6 +90,11 @@ export interface Tailing {
   readonly run: Promise<void>
   /** The value of a series of the component's own. */
   value(name: string, labels?: Record<string, string>): number | undefined
+  /**
+   * Resolves after `count` scans of all files that began after the call, or when the run has ended: what the files held by
+   * then has been found.
+   */
+  scanned(count?: number): Promise<void>
   /** Ends the run as SIGTERM would, and saves. */
   stop(): Promise<void>
   /** Ends the run without saving. */
@@ -123,7 +130,7 @@ export async function tail(
       ...(path ? { path } : {}),
     }),
   } as Partial<SourceContext> as SourceContext
-  const source = await file.create(file.options.parse({ scan_interval: '100ms', ...options }), context)
+  const source = await file.create(file.options.parse({ scan_interval: '20ms', ...options }), context)
   let abort = new AbortController()
   const start = () => {
     const run = source.run(out, abort.signal)
@@ -146,6 +153,17 @@ export async function tail(
       const all = [...(counters.series.get(name) ?? [])].flatMap(series => [...series.read()])
       return all.find(one => Object.entries(labels).every(([key, value]) => one.labels[key] === value))?.value
     },
+    async scanned(count = 1) {
+      let ended = false
+      const over = () => {
+        ended = true
+      }
+      tailing.run.then(over, over)
+      const scans = () => tailing.value('sluice_file_scans_total')!
+      // One may have begun before.
+      const wanted = scans() + count + 1
+      await until(() => ended || scans() >= wanted, `${count} scans`)
+    },
     stop: async () => {
       await end()
       await checkpoints.flush()
@@ -158,6 +176,34 @@ export async function tail(
     },
   }
   return tailing
+}
+
+/** Resolves when so many lines have arrived. */
+export function arrived({ out, log }: Tailing, lines: number): Promise<void> {
+  return until(
+    () => out.lines.length >= lines,
+    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
+  )
+}
+
+/** Resolves when so many lines have arrived, and everything was scanned again: more would have been found. */
+export async function settled(run: Tailing, lines: number): Promise<void> {
+  await arrived(run, lines)
+  await run.scanned()
+}
+
+/** The source takes times of files that are no further apart for equal: the clock of a file system is a little behind. */
+const CLOCK_MS = 10
+
+/** Resolves when a file written in `dir` is later than everything until now, as the source compares times. */
+export async function laterFiles(dir: string): Promise<void> {
+  const now = Date.now() + CLOCK_MS
+  const probe = join(dir, '.probe-of-the-clock')
+  await until(() => {
+    writeFileSync(probe, '.')
+    return statSync(probe).mtimeMs > now
+  }, 'files have a later time')
+  rmSync(probe)
 }
 
 /** Resolves when `condition` holds; fails after `ms`. */

@@ -39,6 +39,7 @@ export class FileSource implements Source {
   readonly #reader: Reader
   readonly #watches: Watches
   readonly #waker = new Waker()
+  readonly #scans: { value: number }
   #out: Output | undefined
   #stopped = false
   /** The source stops because a successor replaces it; the daemon keeps running. */
@@ -71,6 +72,7 @@ export class FileSource implements Source {
       'sluice_file_truncations_total',
       'Files that were truncated and read again from their beginning.',
     )
+    this.#scans = metrics.counter('sluice_file_scans_total', 'Completed scans of all files; see scan_interval.')
     const losses = new Losses(context)
     const tailing: TailerContext = {
       clock,
@@ -250,6 +252,7 @@ export class FileSource implements Source {
     if (unwatched) this.#urgent = true
     this.#urgentAt = unwatched ? now : now + Math.max(URGENT_MS, URGENT_SHARE * busyMs)
     this.#sweepAt = now + Math.max(this.#options.scan_interval, SWEEP_SHARE * busyMs)
+    this.#scans.value++
   }
 
   /** Returns true if folders are newly watched, so files may have been created in them in the meantime. */

@@ -14,23 +14,14 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { EventBatch } from '../../../src/core/event/batch.js'
-import { sleep } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
-import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+import { laterFiles, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(120_000)
 
 const numbered = (from: number, to: number, more = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
 const asText = (lines: string[]) => lines.map(line => `${line}\n`).join('')
-
-async function settled({ out, log }: Tailing, lines: number): Promise<void> {
-  await until(
-    () => out.lines.length >= lines,
-    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
-  )
-  await sleep(30)
-}
 
 /** As gzip does it: the copy has the times of the file, which is gone then. */
 function compress(path: string, to = `${path}.gz`, zip: (bytes: Buffer) => Buffer = bytes => gzipSync(bytes)): void {
@@ -247,14 +238,13 @@ t.test('a file that was empty, or of which nothing was delivered yet', async t =
   const [path, held] = [join(dir, 'app.log'), join(dir, 'held.log')]
   const options = { include: [join(dir, '*.log')] }
   writeFileSync(`${path}.3.gz`, gzipSync('of before'))
-  // Times of files are a little behind.
-  await sleep(30)
+  await laterFiles(dir)
   const out = new Receiver()
   out.hold = true
   const run = await tail(options, undefined, out)
   await settled(run, 3)
   await run.stop()
-  await sleep(5)
+  await laterFiles(dir)
   writeFileSync(`${path}.audit.1.gz`, gzipSync('of another'))
   appendFileSync(path, asText(REST))
   compress(path, `${path}.2.gz`)
@@ -406,7 +396,8 @@ t.test('a copy of very much takes time, and no other file waits for it', async t
   writeFileSync(other, 'other\n')
   await settled(run, 1)
   t.same(run.out.texts(), ['other'])
-  await sleep(200)
+  // The copy is still being searched.
+  await run.scanned(10)
   t.ok(process.memoryUsage.rss() - before < 150 * 1024 * 1024, 'memory is bounded')
   await run.stop()
 })

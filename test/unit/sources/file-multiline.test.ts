@@ -37,7 +37,7 @@ t.test('the position between events is known by what is before it, however they 
   const line = `S2 ${'x'.repeat(5000)}`
   appendFileSync(path, line)
   await until(() => run.value('sluice_file_unread_bytes') === 6 + line.length, 'read, too')
-  await new Promise(resolve => setTimeout(resolve, 50))
+  await run.scanned()
   appendFileSync(path, '\n')
   await until(() => run.out.lines.length === 1, 'the first event')
   await run.stop()

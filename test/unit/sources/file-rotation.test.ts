@@ -18,21 +18,11 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { sleep } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
-import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(600_000)
-
-/** Waits until so many lines came, and a moment longer for those that must not come. */
-async function settled({ out, log }: Tailing, lines: number): Promise<void> {
-  await until(
-    () => out.lines.length >= lines,
-    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
-  )
-  await sleep(30)
-}
 
 const numbered = (from: number, to: number, more = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
@@ -63,7 +53,7 @@ for (const include of ['app.log', 'app.log*']) {
     renameSync(path, `${path}.1`)
     writeFileSync(path, 'last\n')
     await until(() => run.out.texts().includes('last'), 'the third file')
-    await sleep(100)
+    await run.scanned()
     const expected = [...numbered(0, 8), 'last', ...(include === 'app.log' ? ['unfinished'] : [])]
     t.same(run.out.texts().sort(), expected.sort())
     await run.stop()
@@ -98,12 +88,12 @@ for (const include of ['app.log', 'app.log*']) {
     const dir = testFolder(t, { 'app.log': 'line 0\n' })
     const path = join(dir, 'app.log')
     const run = await tail({ include: [join(dir, include)], rotate_wait: '300ms', scan_interval: '10s' })
-    await settled(run, 1)
+    await arrived(run, 1)
     for (let i = 1; i < 10; i += 2) {
       appendFileSync(path, `line ${i}\n`)
       renameSync(path, `${path}.${10 - i}`)
       writeFileSync(path, `line ${i + 1}\n`)
-      await settled(run, i + 2)
+      await arrived(run, i + 2)
     }
     t.same(run.out.texts(path), numbered(0, 11))
     await run.stop()
@@ -122,7 +112,7 @@ t.test('a file deleted while it has more is read to its end', async t => {
   const run = await tail({ include: [path], rotate_wait: '50ms', scan_interval: '20ms' }, new MemoryCheckpoints(), out)
   await until(() => out.batches === 1, 'the first batch')
   unlinkSync(path)
-  await sleep(150)
+  await run.scanned()
   out.room = Promise.resolve()
   go()
   await until(() => run.value('sluice_files_watched') === 0, 'it is let go', 30_000)
@@ -139,7 +129,8 @@ t.test('a deleted file is kept while a batch of it may come back', async t => {
   const run = await tail(options, new MemoryCheckpoints(), out)
   await until(() => out.held.length === 1, 'the batch')
   unlinkSync(join(dir, 'app.log'))
-  await sleep(120)
+  // Longer than rotate_wait.
+  await run.scanned(3)
   t.equal(run.value('sluice_files_watched'), 1)
   out.settle('errored')
   await t.rejects(run.run)
@@ -177,7 +168,7 @@ t.test('copy and truncate', async t => {
   t.same(run.out.texts(), numbered(0, 697), 'grown to exactly the old size')
 
   appendFileSync(path, 'torn')
-  await sleep(50)
+  await until(() => run.value('sluice_file_unread_bytes') === 4, 'the unfinished line is read')
   truncateSync(path)
   appendFileSync(path, asText(numbered(697, 700)))
   await settled(run, 701)
@@ -315,7 +306,7 @@ t.test('rename cycles through the pattern', async t => {
     renameSync(a, away)
     renameSync(b, a)
     renameSync(away, b)
-    await sleep(i * 10)
+    if (i > 0) await run.scanned(i - 1)
   }
   renameSync(a, away)
   await until(() => run.value('sluice_files_watched') === 1, 'it is let go')
@@ -337,17 +328,17 @@ t.test('names: hard links once, equal lines twice, symbolic links followed and s
   symlinkSync(at('logs'), at('logs', 'loop'))
   symlinkSync(at('nowhere'), at('logs', 'dangling.log'))
   const run = await tail({ include: [at('logs', '**', '*.log')], scan_interval: '1h' })
-  await settled(run, 3)
+  await arrived(run, 3)
   t.same(run.out.texts().sort(), ['first', 'same', 'same'])
   appendFileSync(at('logs', 'link.log'), 'linked\n')
   appendFileSync(at('logs', 'empty.log'), 'no more\n')
   appendFileSync(at('targets', 'first'), 'followed\n')
-  await settled(run, 6)
+  await arrived(run, 6)
   unlinkSync(at('logs', 'sym.log'))
   symlinkSync(at('targets', 'second'), at('logs', 'sym.log'))
-  await settled(run, 7)
+  await arrived(run, 7)
   appendFileSync(at('targets', 'first'), 'late\n')
-  await settled(run, 8)
+  await arrived(run, 8)
   t.same(run.out.texts().slice(3).sort(), ['followed', 'late', 'linked', 'no more', 'second'])
   t.same(
     run.log.filter(({ level }) => level >= 40),
@@ -361,13 +352,17 @@ t.test('folders that come later, and come again', async t => {
   const include = [join(dir, 'x/y/*.log'), join(dir, 'deep/**/z.log'), join(dir, 'exact/app.log')]
   const run = await tail({ include, exclude: ['not*', join(dir, 'deep/no/**')], scan_interval: '1h' })
   let lines = 0
+  const scans = () => run.value('sluice_file_scans_total')!
+  const scannedSince = (before: number) => until(() => scans() > before, 'a change in a folder causes a scan')
+  await scannedSince(0)
   for (let round = 0; round < 2; round++) {
+    let before = scans()
     mkdirSync(join(dir, 'x/y'), { recursive: true })
-    await sleep(60)
+    await scannedSince(before)
     writeFileSync(join(dir, 'x/y/a.log'), 'x\n')
     writeFileSync(join(dir, 'x/y/not.log'), 'no\n')
     writeFileSync(join(dir, 'x/y/a.txt'), 'no\n')
-    await settled(run, ++lines)
+    await arrived(run, ++lines)
     mkdirSync(join(dir, 'deep/a/b'), { recursive: true })
     mkdirSync(join(dir, 'deep/no'), { recursive: true })
     writeFileSync(join(dir, 'deep/a/b/z.log'), 'z\n')
@@ -376,9 +371,10 @@ t.test('folders that come later, and come again', async t => {
     mkdirSync(join(dir, 'exact'))
     writeFileSync(join(dir, 'exact/app.log'), 'app\n')
     lines += 3
-    await settled(run, lines)
+    await arrived(run, lines)
+    before = scans()
     for (const name of ['x', 'deep', 'exact']) rmSync(join(dir, name), { recursive: true })
-    await sleep(60)
+    await scannedSince(before)
   }
   t.same(run.out.texts().sort(), ['app', 'app', 'x', 'x', 'z', 'z', 'z', 'z'])
   await run.stop()
@@ -461,12 +457,12 @@ async function shake(t: Test, seed: number, include: string): Promise<void> {
       run = await tail(options, run.checkpoints)
     } else {
       await run.checkpoints.flush()
-      await sleep(random.below(30))
+      await run.scanned(random.below(3))
     }
   }
   finish()
   await caughtUp()
-  await sleep(30)
+  await run.scanned()
   await run.stop()
   received.push(...run.out.texts())
   t.same(

@@ -19,21 +19,13 @@ import t, { type Test } from 'tap'
 import type { Reach } from '../../../src/core/options/reach.js'
 import { sleep, systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
-import { Receiver, type Tailing, tail, until } from '../../support/tailing.js'
+import { laterFiles, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(120_000)
 
 const numbered = (from: number, to: number, more = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
 const asText = (lines: readonly string[]) => lines.map(line => `${line}\n`).join('')
-
-async function settled({ out, log }: Tailing, lines: number): Promise<void> {
-  await until(
-    () => out.lines.length >= lines,
-    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
-  )
-  await sleep(30)
-}
 
 /** As logrotate does it: the compressed file has the times of the other. */
 function compress(path: string): void {
@@ -56,7 +48,7 @@ async function stopped(t: Test, pattern: string) {
   const run = await tail(options)
   await settled(run, 100)
   await run.stop()
-  await sleep(30)
+  await laterFiles(dir)
   appendFileSync(path, asText(numbered(100, 200)))
   return { dir, path, options, checkpoints: run.checkpoints }
 }
@@ -232,8 +224,8 @@ t.test('copied and truncated again and again while nothing can be delivered: eve
     )
     appendFileSync(path, asText(numbered(lines, lines + 100)))
     lines += 100
-    // Some sweeps, in which it is seen that there is something.
-    await sleep(150)
+    // In which it is seen that there is something.
+    await run.scanned()
   }
   makeRoom()
   await settled(run, lines)
@@ -278,11 +270,11 @@ t.test('copies that begin alike are told apart by what stands before the positio
   const run = await tail(options)
   await settled(run, 101)
   await run.stop()
-  await sleep(30)
+  await laterFiles(dir)
   const others = numbered(0, 300, ' of another file')
   writeFileSync(`${path}.2`, banner + asText(others))
   compress(`${path}.2`)
-  await sleep(30)
+  await laterFiles(dir)
   appendFileSync(path, asText(numbered(100, 200)))
   copyTruncate(path, `${path}.1`)
   compress(`${path}.1`)
@@ -351,12 +343,12 @@ t.test('killed while copies that nobody saw were read: the next start finds the 
   const run = await tail(options)
   await settled(run, 1)
   await run.stop()
-  await sleep(30)
+  await laterFiles(dir)
   appendFileSync(path, asText(numbered(0, 50)))
   rotate()
   appendFileSync(path, asText(numbered(50, 80)))
   const changed = Date.now()
-  await sleep(30)
+  await laterFiles(dir)
   const out = new Receiver()
   out.hold = true
   const { checkpoints } = run
@@ -395,8 +387,8 @@ t.test('a copy stays that of the file it was read of, however long that is kept'
     appendFileSync(other, 'other\n')
     await settled(run, i * 42 + 1)
     appendFileSync(path, BANNER + asText(numbered(i * 40, i * 40 + 40)))
-    // Some sweeps, in which it is seen that there is something.
-    await sleep(100)
+    // In which it is seen that there is something.
+    await run.scanned()
     if (i > 0) renameSync(`${path}.1.gz`, `${path}.2.gz`)
     copyTruncate(path, `${path}.1`)
     compress(`${path}.1`)
@@ -408,7 +400,7 @@ t.test('a copy stays that of the file it was read of, however long that is kept'
     await settled(run, (i + 1) * 42)
     // The next sweep looks for everything again.
     ms += 1_800_000
-    await sleep(100)
+    await run.scanned()
   }
   t.strictSame(
     out.texts(path).filter(text => !text.startsWith('#')),
@@ -426,20 +418,20 @@ for (const [isThere, isPlain] of [
   t.test(`a ${isPlain ? 'plain ' : ''}copy of another file begins alike, and the right one ${title}`, async t => {
     const dir = testFolder(t, { 'app.log': '', 'other.log': '' })
     const path = join(dir, 'app.log')
-    await sleep(30)
+    await laterFiles(dir)
     // Of the same size where that can be confused.
     const others = isThere && !isPlain ? numbered(0, 50) : numbered(0, 10)
     writeFileSync(`${path}.2`, BANNER + asText(others.map(line => line.replace('line', 'item'))))
     if (!isPlain) compress(`${path}.2`)
-    await sleep(30)
+    await laterFiles(dir)
     const options = { include: [join(dir, '*.log')], scan_interval: '20ms', rotate_wait: '10s' }
     const run = await tail(options)
     const makeRoom = block(run.out)
     appendFileSync(join(dir, 'other.log'), 'other\n')
     await settled(run, 1)
     appendFileSync(path, BANNER + asText(numbered(0, 50)))
-    // Some sweeps, in which it is seen how much there is.
-    await sleep(100)
+    // In which it is seen how much there is.
+    await run.scanned()
     if (isThere) {
       copyTruncate(path, `${path}.1`)
       compress(`${path}.1`)

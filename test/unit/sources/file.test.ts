@@ -13,20 +13,20 @@ import { join } from 'node:path'
 import t from 'tap'
 import { LimitedReach } from '../../../src/config/managed/limited-reach.js'
 import { CONTINUES, PIECE } from '../../../src/lib/lines/line-splitter.js'
-import { sleep, systemClock } from '../../../src/lib/time.js'
+import { nextTurn, systemClock } from '../../../src/lib/time.js'
 import { file } from '../../../src/sources/file.js'
 import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
-import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
-
-/** Waits until so many lines came, and a moment longer for those that must not come. */
-async function settled({ out, log }: Tailing, lines: number): Promise<void> {
-  await until(
-    () => out.lines.length >= lines,
-    () => `${lines} lines, got ${JSON.stringify(out.texts().slice(-20))}, log ${JSON.stringify(log)}`,
-  )
-  await sleep(30)
-}
+import {
+  arrived,
+  laterFiles,
+  MemoryCheckpoints,
+  Receiver,
+  settled,
+  type Tailing,
+  tail,
+  until,
+} from '../../support/tailing.js'
 
 t.test('every byte arrives once and in order, whatever the bytes', async t => {
   const random = new Seeded(1)
@@ -78,52 +78,75 @@ t.test('appends are seen within 100 ms, and many small ones cost few batches', a
   const dir = testFolder(t, { 'a.log': 'first\n' })
   const path = join(dir, 'a.log')
   const run = await tail({ include: [path], scan_interval: '1h' })
-  await settled(run, 1)
+  await arrived(run, 1)
   const times: number[] = []
   for (let i = 0; i < 10; i++) {
     const before = performance.now()
     appendFileSync(path, `line ${i}\n`)
     await until(() => run.out.lines.length === i + 2, 'the append')
     times.push(performance.now() - before)
-    await sleep(5)
   }
   // Looks at intervals would find none of them at once: each append follows the look that found the one before.
   t.ok(Math.min(...times) < 100, `${times} ms`)
   const batches = run.out.batches
   for (let i = 0; i < 1000; i++) {
     appendFileSync(path, `small ${i}\n`)
-    if (i % 10 === 0) await sleep(0)
+    if (i % 10 === 0) await nextTurn()
   }
-  await settled(run, 1011)
+  await arrived(run, 1011)
   t.ok(run.out.batches - batches < 100, `${run.out.batches - batches} batches`)
   t.ok(run.out.bytes(path).equals(readFileSync(path)))
   await run.stop()
 })
 
 t.test('an unfinished line waits for its end, is delivered once after its time, and is continued', async t => {
-  const dir = testFolder(t, { 'a.log': 'whole\nhal' })
-  const path = join(dir, 'a.log')
-  const options = { include: [path], partial_line_timeout: '150ms' }
-  const run = await tail(options)
-  await settled(run, 1)
-  t.same(run.out.texts(), ['whole'])
+  const dir = testFolder(t, { 'a.log': 'whole\nhal', 'other.log': '' })
+  const [path, other] = [join(dir, 'a.log'), join(dir, 'other.log')]
+  const options = { include: [path, other], partial_line_timeout: '1m' }
+  let ms = 0
+  const clock = { ...systemClock, now: () => systemClock.now() + ms }
+  const start = (checkpoints?: MemoryCheckpoints) => tail(options, checkpoints, undefined, clock)
+  const got = (run: Tailing, count: number) =>
+    until(
+      () => run.out.texts(path).length === count,
+      () => `${count} lines, got ${run.out.texts(path)}`,
+    )
+  let others = 0
+  /** Lets the time for unfinished lines elapse, and another file wake the reader. */
+  const later = async (run: Tailing) => {
+    ms += 61_000
+    const before = run.out.texts(other).length
+    appendFileSync(other, `${++others}\n`)
+    await until(() => run.out.texts(other).length > before, 'the other file')
+  }
+  const run = await start()
+  await got(run, 1)
+  t.same(run.out.texts(path), ['whole'])
   appendFileSync(path, 'f\nthe ')
-  await settled(run, 2)
-  t.same(run.out.texts(), ['whole', 'half'])
-  await until(() => run.out.lines.length === 3, 'the unfinished line')
-  t.equal(run.out.texts()[2], 'the ')
-  await sleep(200)
-  t.equal(run.out.lines.length, 3)
+  await got(run, 2)
+  t.same(run.out.texts(path), ['whole', 'half'])
+  await until(() => run.value('sluice_file_unread_bytes', { file: path }) === 4, 'the unfinished line is read')
+  await later(run)
+  await got(run, 3)
+  t.equal(run.out.texts(path)[2], 'the ')
+  for (let i = 0; i < 2; i++) await later(run)
+  t.equal(run.out.texts(path).length, 3)
   await run.stop()
   appendFileSync(path, 'rest\r\nnext')
-  const next = await tail(options, run.checkpoints)
-  await until(() => next.out.lines.length === 2, 'the rest')
-  t.match(next.out.lines, [
-    { text: 'rest', flags: CONTINUES | 2 },
-    { text: 'next', flags: 0 },
-  ])
+  const next = await start(run.checkpoints)
+  await got(next, 1)
+  await until(() => next.value('sluice_file_unread_bytes', { file: path }) === 4, 'the unfinished line is read')
+  await later(next)
+  await got(next, 2)
+  t.match(
+    next.out.lines.filter(({ file }) => file === path),
+    [
+      { text: 'rest', flags: CONTINUES | 2 },
+      { text: 'next', flags: 0 },
+    ],
+  )
   await next.kill()
-  t.same((next.checkpoints.document as { files: unknown[] }).files.length, 1)
+  t.same((next.checkpoints.document as { files: unknown[] }).files.length, 2)
   t.equal(run.out.bytes(path).toString() + next.out.bytes(path).toString(), 'whole\nhalf\nthe rest\r\nnext')
 })
 
@@ -216,7 +239,7 @@ t.test('a batch that is given back ends the run, and is read again', async t => 
   await settled(run, before + 3)
   await run.stop()
   const next = await tail({ include: [join(dir, '*.log')] }, run.checkpoints)
-  await sleep(50)
+  await next.scanned()
   t.same(next.out.lines, [])
   await next.stop()
 })
@@ -296,7 +319,7 @@ t.test(
   async t => {
     const dir = testFolder(t, { 'a.log': 'a 0\n', 'b.log': 'b 0\n' })
     const run = await tail({ include: [join(dir, '*.log')], max_open_files: 2, scan_interval: '10s' })
-    await settled(run, 2)
+    await arrived(run, 2)
     let go = () => {}
     run.out.room = new Promise(resolve => {
       go = resolve
@@ -308,7 +331,7 @@ t.test(
     writeFileSync(join(dir, 'c.log'), 'c 0\n')
     await until(() => run.value('sluice_files_watched') === 3, 'the new file')
     go()
-    await settled(run, 5)
+    await arrived(run, 5)
     t.same(run.out.texts().sort(), ['a 0', 'a 1', 'b 0', 'b 1', 'c 0'])
     await run.stop()
   },
@@ -332,7 +355,7 @@ t.test('read_from: end skips what was there at the first start, and nothing late
   )
   t.same(run.out.texts(join(dir, 'c.log')), ['whole'])
   await run.stop()
-  await sleep(20)
+  await laterFiles(dir)
   renameSync(join(dir, 'a.log'), join(dir, 'a.old'))
   writeFileSync(join(dir, 'a.log'), 'after rotation\n')
   writeFileSync(join(dir, 'd.log'), 'made while stopped\n')
@@ -342,7 +365,7 @@ t.test('read_from: end skips what was there at the first start, and nothing late
   t.same(next.out.texts().sort(), ['after rotation', 'appended while stopped', 'made while stopped'])
   await next.stop()
   const fresh = await tail(options)
-  await sleep(50)
+  await fresh.scanned()
   t.same(fresh.out.lines, [], 'nothing of what was there')
   await fresh.kill()
 })
@@ -411,7 +434,7 @@ t.test('a file that grows while it is read is read to its present end', async t 
   const end = performance.now() + 300
   while (performance.now() < end) {
     for (let i = 0; i < 200; i++) writeSync(fd, `line ${written++} ${'x'.repeat(written % 500)}\n`)
-    await sleep(0)
+    await nextTurn()
   }
   closeSync(fd)
   await settled(run, written)
