@@ -10,7 +10,7 @@ import { onReplyOver } from '../http/server/reply.js'
 import { WantedNames } from '../lib/formats/json-scan.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import { LineSplitter } from '../lib/lines/line-splitter.js'
-import { every } from '../lib/time.js'
+import { everyOf, systemClock } from '../lib/time.js'
 import type { Keyed } from './keys.js'
 
 /** What can be inspected. */
@@ -38,7 +38,7 @@ const UNREAD_BYTES = 1024 * 1024
  * Streams the events of an output as NDJSON. Events over the rate limit, and events that a slow client does not read in
  * time, are skipped; lines that begin with `#` give the number of skipped events.
  */
-export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse): void {
+export function streamTap(query: TapQuery, tappable: Tappable, response: ServerResponse, clock = systemClock): void {
   let holds: (fields: object) => boolean = () => true
   try {
     if (query.where !== undefined) holds = conditionOn(query.where)
@@ -74,7 +74,7 @@ export function streamTap(query: TapQuery, tappable: Tappable, response: ServerR
     response.write(`# ${missed} more were not shown\n`)
     missed = 0
   }
-  const stop = every(1000, () => {
+  const stop = everyOf(clock, 1000, () => {
     looks = LOOKED_AT_PER_SECOND
     // A client that is slow now gets the total later.
     if (response.writableLength <= UNREAD_BYTES) writeMissed()

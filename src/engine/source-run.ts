@@ -7,7 +7,7 @@ import type { ComponentCounters } from '../flow/counters.js'
 import type { FanOut } from '../flow/fan-out.js'
 import type { SourceOutput } from '../flow/source-output.js'
 import { Backoff, type Random } from '../lib/backoff.js'
-import { after, sleep } from '../lib/time.js'
+import { sleep, type TimerClock } from '../lib/time.js'
 import { formatDuration } from '../lib/units.js'
 
 const RESTART_FIRST_MS = 1000
@@ -22,6 +22,7 @@ export interface SourceRunParts {
   readonly counters: ComponentCounters
   readonly log: Logger
   readonly random: Random
+  readonly clock: TimerClock
 }
 
 /** A source that does not read: it failed and will be restarted, or it is blocked until an operator intervenes. */
@@ -106,11 +107,11 @@ export class SourceRun {
   }
 
   async #run(): Promise<void> {
-    const { config, source, output, counters, log, random } = this.#parts
+    const { config, source, output, counters, log, random, clock } = this.#parts
     const { signal } = this.#reading
     const backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
     while (!signal.aborted) {
-      const calm = after(CALM_MS, () => {
+      const calm = clock.after(CALM_MS, () => {
         this.#failure = undefined
         backoff.reset()
       })
@@ -133,7 +134,7 @@ export class SourceRun {
           log.error(fields, 'source failed; it will be restarted from its checkpoint')
         }
         calm()
-        await sleep(waitMs, signal)
+        await sleep(waitMs, signal, (ms, fn) => clock.after(ms, fn))
         // What it reads during a replacement would be given back with the rest.
         await output.resumed()
       } finally {

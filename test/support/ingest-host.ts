@@ -16,9 +16,10 @@ import { IngestHost } from '../../src/ingest/ingest-host.js'
 import type { StartLink } from '../../src/ingest/process/link.js'
 import type { Published } from '../../src/ingest/published.js'
 import { PipelineWorker, type WorkerOptions } from '../../src/ingest/worker/pipeline-worker.js'
-import { systemClock, type TimerClock } from '../../src/lib/time.js'
+import type { TimerClock } from '../../src/lib/time.js'
 import { messageLog } from '../../src/terminal/log.js'
 import { testFolder } from './folder.js'
+import { hurried } from './manual-time.js'
 
 /** What arrived, and what there is in the way of it. */
 interface Stage {
@@ -123,7 +124,7 @@ export async function startIngestHost(
     maxDiskPerAccount = 1e9,
     revisionBytes = 0,
     turnMs,
-    clock = systemClock,
+    clock = hurried(20),
     history = new Map<string, Published>(),
   }: Options = {},
 ) {

@@ -1,4 +1,4 @@
-import type { after, Clock } from '../../src/lib/time.js'
+import { type after, type Clock, systemClock, type TimerClock } from '../../src/lib/time.js'
 
 /** A clock and timers that stand still until `advance`. */
 export class ManualTime implements Clock {
@@ -50,3 +50,9 @@ export class ManualTime implements Clock {
 export async function settle(): Promise<void> {
   for (let i = 0; i < 3; i++) await new Promise(resolve => setImmediate(resolve))
 }
+
+/** Real time, whose timers ring so many times as soon. For deadlines and intervals of the code under test. */
+export const hurried = (times: number): TimerClock => ({
+  ...systemClock,
+  after: (ms, fn) => systemClock.after(ms / times, fn),
+})

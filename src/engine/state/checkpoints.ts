@@ -7,7 +7,7 @@ import { errorCode, errorText } from '../../core/errors.js'
 import { NewerFormat, refuseNewer, StateUnreadable } from '../../core/unreadable.js'
 import { writeAtomic } from '../../lib/files/atomic-file.js'
 import { makeFolder } from '../../lib/files/make-folder.js'
-import { after, type Clock } from '../../lib/time.js'
+import type { TimerClock } from '../../lib/time.js'
 
 /**
  * Saved positions: one file per source in `data_dir/checkpoints` with two lines: a header with the checksum of the
@@ -65,7 +65,12 @@ interface CheckpointCounts {
 }
 
 /** Opens the store in `dataDir`; this process must hold its lock. */
-export function openCheckpoints(dataDir: string, log: Logger, clock: Clock, intervalMs = INTERVAL_MS): CheckpointStore {
+export function openCheckpoints(
+  dataDir: string,
+  log: Logger,
+  clock: TimerClock,
+  intervalMs = INTERVAL_MS,
+): CheckpointStore {
   const folder = join(dataDir, 'checkpoints')
   const counts: CheckpointCounts = { written: 0, failed: 0, corrupt: 0 }
   const open = new Map<string, SourceCheckpoints>()
@@ -110,7 +115,7 @@ type Loaded =
 
 interface Shared {
   readonly log: Logger
-  readonly clock: Clock
+  readonly clock: TimerClock
   readonly intervalMs: number
   readonly counts: CheckpointCounts
 }
@@ -184,7 +189,7 @@ class SourceCheckpoints implements Checkpoints {
     if (this.#cancel || this.#writing || this.#closed || !this.#dirty) return
     const { clock, intervalMs } = this.#shared
     const waitMs = Math.max(this.#notBefore - clock.now(), intervalMs / 10, 1)
-    this.#cancel = after(waitMs, () => {
+    this.#cancel = clock.after(waitMs, () => {
       this.#cancel = undefined
       this.#write().catch(() => {})
     })

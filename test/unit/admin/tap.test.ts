@@ -5,7 +5,7 @@ import t from 'tap'
 import { streamTap, type Tappable } from '../../../src/admin/tap.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { batchOf } from '../../support/batches.js'
-import { until } from '../../support/tailing.js'
+import { ManualTime } from '../../support/manual-time.js'
 
 /** An answer whose reader takes what it likes. */
 class Answer extends Writable {
@@ -37,6 +37,7 @@ class Answer extends Writable {
 function watching(query: { limit?: number; where?: string; component?: string; outputs?: string[] } = {}) {
   const answer = new Answer()
   const taps = new Set<(batch: EventBatch) => void>()
+  const time = new ManualTime()
   let there = true
   const tappable: Tappable = {
     outputs: () => query.outputs ?? ['app'],
@@ -48,11 +49,13 @@ function watching(query: { limit?: number; where?: string; component?: string; o
     },
   }
   const { limit = Number.POSITIVE_INFINITY, where, component = 'app' } = query
-  streamTap({ component, limit, where }, tappable, answer as unknown as ServerResponse)
+  streamTap({ component, limit, where }, tappable, answer as unknown as ServerResponse, time)
   t.teardown(() => answer.destroy())
   return {
     answer,
     taps,
+    /** Lets a second pass, at the end of which the tap reports what it skipped. */
+    second: () => time.advance(1000),
     show: (lines: object[]) => {
       for (const tap of taps) tap(batchOf(lines))
     },
@@ -68,7 +71,7 @@ function watching(query: { limit?: number; where?: string; component?: string; o
 const numbered = (count: number, more = {}) => Array.from({ length: count }, (_, n) => ({ n, ...more }))
 
 t.test('who reads slowly is told how many were missed, all of them', async t => {
-  const { answer, show, events, missed } = watching()
+  const { answer, show, events, missed, second } = watching()
   answer.slow = true
   let shown = 0
   const began = performance.now()
@@ -78,14 +81,15 @@ t.test('who reads slowly is told how many were missed, all of them', async t => 
   }
   t.ok(answer.writableLength < 2 * 1024 * 1024, 'what is kept for it is bounded')
   t.ok(performance.now() - began < 20_000)
-  // For some looks at it nothing is read.
-  await new Promise(resolve => setTimeout(resolve, 1200))
+  for (let i = 0; i < 3; i++) await second()
   t.equal(missed(), 0)
   answer.read()
-  await until(() => missed() > 0, 'told', 20_000)
+  await second()
+  t.ok(missed() > 0, 'told')
   t.equal(events().length + missed(), shown, 'every one is shown or counted')
   show(numbered(3))
-  await until(() => events().length + missed() === shown + 3, 'it goes on', 20_000)
+  await second()
+  t.equal(events().length + missed(), shown + 3, 'it goes on')
 })
 
 t.test('a limit, a condition, and the end', async t => {
@@ -98,17 +102,20 @@ t.test('a limit, a condition, and the end', async t => {
   const many = watching({ limit: 2500 })
   many.show(numbered(2400))
   t.same([many.events().length, many.missed()], [2000, 0], 'at most so many are looked at in a second')
-  await until(() => many.missed() === 400, 'told of the rest', 20_000)
+  await many.second()
+  t.equal(many.missed(), 400, 'told of the rest')
   many.show(numbered(600))
   t.same([many.events().length, many.missed()], [2500, 400])
 
   const left = watching()
   left.answer.destroy()
-  await until(() => left.taps.size === 0, 'it is let go of')
+  await left.second()
+  t.equal(left.taps.size, 0, 'it is released')
 
   const replaced = watching()
   replaced.goes()
-  await until(() => replaced.answer.writableEnded, 'what is watched is gone', 20_000)
+  await replaced.second()
+  t.ok(replaced.answer.writableEnded, 'what is watched is gone')
 
   t.match(watching({ component: 'other' }).answer, { status: 404, text: 'there is no other; there are app\n' })
   const none = watching({ component: 'other', outputs: [] }).answer

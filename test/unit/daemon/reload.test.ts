@@ -6,7 +6,7 @@ import { Servers } from '../../../src/daemon/servers.js'
 import { Metrics } from '../../../src/engine/measure/metrics.js'
 import type { Supervisor } from '../../../src/engine/supervisor.js'
 import { freePort } from '../../support/free-port.js'
-import { PATIENCE_MS } from '../../support/patience.js'
+import { eventually } from '../../support/patience.js'
 import { until } from '../../support/pushed.js'
 
 const log = pino({ level: 'silent' })
@@ -22,11 +22,7 @@ const answer = async (port: number) =>
   )
 
 async function untilAnswer(port: number, text: string): Promise<void> {
-  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
-    if ((await answer(port)) === text) return
-    await new Promise(resolve => setTimeout(resolve, 10))
-  }
-  throw new Error(`port ${port} did not answer: ${text}`)
+  await eventually(async () => (await answer(port)) === text)
 }
 
 const connections = { closed() {}, refused() {} }

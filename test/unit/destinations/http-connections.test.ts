@@ -8,7 +8,7 @@ import { type Certificates, makeCertificates } from '../../support/certificates.
 import { deliver, events, failure, make, never, ns, receiver, started, until, upTo } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
-import { PATIENCE_MS } from '../../support/patience.js'
+import { eventually } from '../../support/patience.js'
 
 /** A server on loopback that gets each request as soon as it is whole, and writes what it likes. */
 async function rawServer(t: Test, answer: (socket: Socket, request: string) => void): Promise<number> {
@@ -55,7 +55,7 @@ t.test('interim answers are skipped, however many and however they come', async 
     const parts = [...(pieces[requests.length - 1] ?? []), final, body]
     const next = () => {
       const part = parts.shift()
-      if (part !== undefined) socket.write(part, () => setTimeout(next, 1))
+      if (part !== undefined) socket.write(part, () => setImmediate(next))
     }
     next()
   })
@@ -150,11 +150,7 @@ t.test('TLS: files that are replaced are used, and requests under way end as the
     await destination.write(events(1), never)
     return serials.at(-1)
   }
-  const until = async (test: () => Promise<boolean>) => {
-    for (const end = performance.now() + PATIENCE_MS; !(await test()) && performance.now() < end; )
-      await new Promise(resolve => setTimeout(resolve, 20))
-    t.ok(await test())
-  }
+  const until = (test: () => Promise<boolean>) => eventually(test)
 
   let free = () => {}
   to.script.push({

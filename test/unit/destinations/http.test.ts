@@ -27,6 +27,7 @@ import {
 } from '../../support/destination.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
+import { eventually, turns } from '../../support/patience.js'
 import type { Step } from '../../support/receiver.js'
 
 t.test('a request says what it should', async t => {
@@ -199,10 +200,11 @@ t.test('when there is no answer', async t => {
   t.match(await failure(destination.write(big, never)), { failure: 'too_large' }, 'an answer before the body was sent')
 
   await to.close()
-  // Until its end of the connection has been seen here, however late the timer comes.
-  await new Promise(resolve => setTimeout(resolve, 20))
-  await new Promise(resolve => setImmediate(resolve))
-  t.match(await failure(destination.write(events(1), never)), { failure: 'retry', reason: 'refused' })
+  // Its end of the connection may not have been seen here at the first attempt.
+  await eventually(async () => {
+    const { failure: kind, reason } = await failure(destination.write(events(1), never))
+    return kind === 'retry' && reason === 'refused'
+  })
 
   // Connecting hangs in the handshake: giving up must not wait for it, and it has a limit of its own.
   const deaf = createServer(socket => void socket.resume().on('error', () => {})).listen(0, '127.0.0.1')
@@ -213,12 +215,12 @@ t.test('when there is no answer', async t => {
   const controller = new AbortController()
   const attempt = silent.destination.write(events(1), controller.signal).catch(error => error as Error)
   const open = () => new Promise<number>(resolve => deaf.getConnections((_, count) => resolve(count)))
-  while ((await open()) === 0) await new Promise(resolve => setTimeout(resolve, 5))
+  await eventually(async () => (await open()) > 0)
   controller.abort(new Error('enough'))
   t.match(await attempt, { message: 'enough' })
   await silent.destination.stop!(never)
-  for (let i = 0; i < 100 && (await open()) > 0; i++) await new Promise(resolve => setTimeout(resolve, 5))
-  t.equal(await open(), 0, 'what is being connected is closed too')
+  // What is being connected is closed too.
+  await eventually(async () => (await open()) === 0)
   const limited = await started(t, { url, connect_timeout: '30ms' })
   t.match(await failure(limited.destination.write(events(1), never)), { failure: 'retry', reason: 'connect_timeout' })
 })
@@ -441,7 +443,7 @@ t.test('delivery: a refused key is replaced in its file, and nothing is lost', a
   await until(() => delivery.state === 'holding')
   t.match(delivery.reason, /401 from POST .*the access key was refused: put another in .*key, which is read again/)
   const refused = to.requests.length
-  await new Promise(resolve => setTimeout(resolve, 100))
+  await turns()
   t.equal(settled.length, 10)
   writeFileSync(path, 'new-key\n')
   await until(() => settled.length === 16)

@@ -13,14 +13,15 @@ import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
 import { openCheckpoints } from '../../../src/engine/state/checkpoints.js'
-import { sleep, systemClock } from '../../../src/lib/time.js'
+import { systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
+import { ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/tailing.js'
 
-function open(dir: string, intervalMs = 10) {
+function open(dir: string, intervalMs = 10, clock: TimerClock = systemClock) {
   const log: { msg: string; level: number; cause?: string; meaning?: string }[] = []
   const logger = pino({}, { write: line => log.push(JSON.parse(line)) })
-  const store = openCheckpoints(dir, logger, systemClock, intervalMs)
+  const store = openCheckpoints(dir, logger, clock, intervalMs)
   return { store, log }
 }
 
@@ -44,28 +45,29 @@ t.test('what was saved is there after a restart, per source', async t => {
 })
 
 t.test('changes are written soon, together, and not when nothing changed', async t => {
-  const { store } = open(testFolder(t), 30)
+  const time = new ManualTime()
+  const { store } = open(testFolder(t), 30, time)
   const checkpoints = store.forSource('a')
   let taken = 0
   checkpoints.provide(() => ({ taken: ++taken }))
   for (let i = 0; i < 100; i++) checkpoints.changed()
+  await time.advance(30)
   await until(() => store.counts.written === 1, 'the first save')
   t.equal(taken, 1)
-  t.ok(systemClock.wall() - checkpoints.savedAt < 5, 'up to date while nothing changes')
-  await sleep(60)
-  t.equal(store.counts.written, 1)
+  await time.advance(1000)
+  t.equal(checkpoints.savedAt, time.wall(), 'up to date while nothing changes')
+  t.same([store.counts.written, time.timers], [1, 0])
   checkpoints.changed()
-  const before = checkpoints.savedAt
-  // Time passes, and nothing is saved meanwhile.
-  for (const end = systemClock.wall() + 2; systemClock.wall() < end; );
-  t.equal(checkpoints.savedAt, before, 'as old as the save while something is to be saved')
+  await time.advance(2)
+  t.ok(time.wall() - checkpoints.savedAt > 1000, 'as old as the save while something is to be saved')
+  await time.advance(30)
   await until(() => store.counts.written === 2, 'the second save')
   await checkpoints.flush()
   t.equal(store.counts.written, 2, 'a flush writes nothing that is saved')
   checkpoints.changed()
   store.close()
-  await sleep(60)
-  t.equal(store.counts.written, 2, 'nothing after the end')
+  await time.advance(1000)
+  t.same([store.counts.written, time.timers], [2, 0], 'nothing after the end')
 })
 
 t.test('a damaged file costs one save, two cost all, and neither ends anything', async t => {

@@ -45,7 +45,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { batchOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
-import { PATIENCE_MS } from '../../support/patience.js'
+import { eventually, turns } from '../../support/patience.js'
 
 const log = pino({ level: 'silent' })
 const refused = new DeliveryError('422: no', { failure: 'reject', reason: 'status_422', status: 422, requestId: 'r-1' })
@@ -145,10 +145,7 @@ async function run(config: ReturnType<typeof configOf>) {
   return { engine, metrics: runtime.metrics, running: engine.run() }
 }
 
-async function until(test: () => boolean): Promise<void> {
-  for (const end = performance.now() + PATIENCE_MS; !test() && performance.now() < end; )
-    await new Promise(resolve => setTimeout(resolve, 5))
-}
+const until = (test: () => boolean) => eventually(test, undefined, 5)
 
 const sent = (id = 'out') => (taken[id] ?? []).map(fields => (fields as { n: number }).n)
 const numbersIn = (path: string) =>
@@ -256,8 +253,12 @@ t.test('a file that is moved away while it is written to: every letter is somewh
   const letters = new DeadLetterFile({ dataDir, destination: 'd', log, clock: systemClock })
   let over = false
   let moved = 0
+  let written = 0
   const move = async () => {
-    for (; !over; await new Promise(resolve => setTimeout(resolve, moved % 7))) {
+    for (let before = -1; !over; before = written) {
+      await eventually(() => over || written > before, undefined, 0)
+      // At different moments of the next write.
+      await turns(moved % 7)
       if (!existsSync(letters.path)) continue
       renameSync(letters.path, join(dataDir, `moved-${moved++}`))
       // What was read then is all that is read of it.
@@ -265,7 +266,7 @@ t.test('a file that is moved away while it is written to: every letter is somewh
     }
   }
   const moving = move()
-  for (let n = 0; n < 60; n++) await letters.write([batchOf([{ n }])], refused)
+  for (; written < 60; written++) await letters.write([batchOf([{ n: written }])], refused)
   over = true
   await moving
   const found = new Set(numbersIn(letters.path))

@@ -24,10 +24,11 @@ import { SourceRun, type SourceRunParts } from '../../../src/engine/source-run.j
 import { ComponentCounters } from '../../../src/flow/counters.js'
 import { FanOut } from '../../../src/flow/fan-out.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
-import { sleep, systemClock } from '../../../src/lib/time.js'
+import { nextTurn, systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { testFolder } from '../../support/folder.js'
+import { ManualTime } from '../../support/manual-time.js'
 import { until } from '../../support/pushed.js'
 
 /** What the made-up components of a test share, by the test's name. */
@@ -208,7 +209,8 @@ destinations:
   const read = () => metrics.components.get('a')!.received.bytes
   for (let before = -1; before !== read(); ) {
     before = read()
-    await new Promise(resolve => setTimeout(resolve, 50))
+    // A source that may read more does so within a few turns.
+    for (let turns = 0; turns < 100; turns++) await nextTurn()
   }
   t.ok(read() < 40 * 1024 * 1024, `it stops at ${read()} bytes of 100 MB`)
   t.ok(metrics.checkConservation(), 'also while much is in flight')
@@ -239,7 +241,9 @@ destinations:
   await until(() => engine.states()[0]!.state === 'retrying')
   const deadline = new AbortController()
   engine.stop(deadline.signal)
-  setTimeout(() => deadline.abort(), 20)
+  const { failures } = engine.states()[0]!
+  await until(() => engine.states()[0]!.failures! > failures!)
+  deadline.abort()
   await refused
   t.equal(engine.undelivered(), metrics.components.get('a')!.received.events, 'nothing was delivered, all is known')
   t.ok(metrics.checkConservation())
@@ -290,19 +294,23 @@ t.test('a source that ran well for a while waits as little as at first when it f
     async run() {
       runs++
       if (runs === 5) return
-      if (runs === 4) await sleep(2100)
+      if (runs === 4) await time.advance(2000)
       throw new Error('no')
     },
   }
+  const time = new ManualTime()
   const run = new SourceRun({
+    clock: time,
     config: { id: 'a' } as SourceRunParts['config'],
     source,
-    output: {} as SourceRunParts['output'],
+    output: { resumed: async () => {} } as SourceRunParts['output'],
     counters: new ComponentCounters('a', 'source', 'lines'),
     log: pino({}, { write: line => waits.push(JSON.parse(line).again_in) }),
     random: () => 0.02,
   })
-  await run.feed(new FanOut())
+  const over = run.feed(new FanOut())
+  while (runs < 5) await time.advance(10)
+  await over
   t.same(waits, ['20ms', '40ms', '80ms', '20ms'])
 })
 

@@ -15,13 +15,13 @@ import { totalsOf } from '../../../src/engine/measure/totals.js'
 import { sameOptions } from '../../../src/engine/same-options.js'
 import { Supervisor } from '../../../src/engine/supervisor.js'
 import { Pattern } from '../../../src/lib/pattern.js'
-import { systemClock } from '../../../src/lib/time.js'
 import { filter } from '../../../src/processors/filter.js'
 import { throttle } from '../../../src/processors/throttle.js'
 import { file } from '../../../src/sources/file.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { tcp } from '../../../src/sources/tcp.js'
 import { testFolder } from '../../support/folder.js'
+import { hurried } from '../../support/manual-time.js'
 import { eventually } from '../../support/patience.js'
 
 /** What the destinations of a test got, by their id. */
@@ -71,7 +71,7 @@ sources:
 `
 
 /** The deadlines and checks of a replacement come twenty times as fast. */
-const clock = { ...systemClock, after: (ms: number, fn: () => void) => systemClock.after(ms / 20, fn) }
+const clock = hurried(20)
 
 async function start(t: Tap, config: string, timeout = '5m') {
   got = {}

@@ -13,9 +13,10 @@ import { ManagedPipeline } from '../../../src/fleet/managed-pipeline.js'
 import { RevisionCache } from '../../../src/fleet/revision-cache.js'
 import { type PublishedRevision, type Report, readPipelineUrl } from '../../../src/fleet/service-link.js'
 import { managedLine, managedProblemsOf } from '../../../src/inspect/problems/managed.js'
+import { nextTurn } from '../../../src/lib/time.js'
 import { fleetText } from '../../../src/remote/fleet.js'
 import { testFolder } from '../../support/folder.js'
-import { PATIENCE_MS } from '../../support/patience.js'
+import { eventually } from '../../support/patience.js'
 
 const LOCAL = `
 data_dir: /state
@@ -274,7 +275,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     sleep: async (ms, signal) => {
       it.slept.push(ms)
       now += 1000
-      if (!signal?.aborted) await new Promise(resolve => setTimeout(resolve, 1))
+      if (!signal?.aborted) await nextTurn()
     },
   })
   t.teardown(() => managed.leave())
@@ -293,10 +294,7 @@ function setUp(t: Test, kept?: PublishedRevision) {
     const config = await managed.first(signal)
     return config && limitOf(config)
   }
-  const until = async (test: () => boolean) => {
-    for (const end = performance.now() + PATIENCE_MS; !test() && performance.now() < end; )
-      await new Promise(resolve => setTimeout(resolve, 1))
-  }
+  const until = (test: () => boolean) => eventually(test, undefined, 1)
   return { it, managed, pipeline, first, until, ran }
 }
 

@@ -149,7 +149,8 @@ for (const kind of ['memory', 'disk'] as const) {
       const count = 1 + random.below(50)
       await put(numbered(n, count))
       n += count
-      if (random.chance(0.1)) await new Promise(resolve => setTimeout(resolve, 2))
+      const done = written.length + letters.length
+      if (done < n && random.chance(0.1)) await until(() => written.length + letters.length > done)
       if (!balanced()) t.fail(`not accounted for after ${n}`)
     }
     await end()
@@ -175,8 +176,11 @@ for (const kind of ['memory', 'disk'] as const) {
     for (let i = 0; i < 20; i++) await first.put(numbered(i * 10, 10))
     await until(() => tries > 0 && (kind === 'memory' || first.settled.every(statuses => statuses.length > 0)))
     const deadline = new AbortController()
-    setTimeout(() => deadline.abort(), 30)
-    await first.end(deadline.signal)
+    const before = tries
+    const ended = first.end(deadline.signal)
+    await until(() => tries > before)
+    deadline.abort()
+    await ended
     t.ok(first.balanced())
     t.equal(first.counters.inFlight().events, 200, 'all of it is known to be undelivered')
     t.same(new Set(first.settled.flat()), new Set([kind === 'memory' ? 'errored' : 'delivered']), 'and by whom')

@@ -10,6 +10,7 @@ import { SourceOutput } from '../../../src/flow/source-output.js'
 import { WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { originOf } from '../../support/batches.js'
+import { eventually } from '../../support/patience.js'
 
 function fanOutTo(taken: EventBatch[]): FanOut {
   const stream = new Writable({
@@ -148,8 +149,7 @@ t.test(
       await new Promise(resolve => setImmediate(resolve))
       t.notOk(sent, 'it waits')
       finishWrite()
-      for (let i = 0; i < 200 && !sent; i++) await new Promise(resolve => setTimeout(resolve, 10))
-      t.ok(sent, autoDestroy ? 'closes by itself' : 'stays open')
+      t.ok(await eventually(() => sent), autoDestroy ? 'closes by itself' : 'stays open')
       ack.settle('delivered')
     }
   },

@@ -9,7 +9,7 @@ import type { EventBatch } from '../../../src/core/event/batch.js'
 import type { Share } from '../../../src/core/event/share.js'
 import { CONSUMED, discard, FAILED, output, type Plan } from '../../../src/core/processor.js'
 import type { Stage } from '../../../src/flow/stage.js'
-import { sleep } from '../../../src/lib/time.js'
+import { nextTurn } from '../../../src/lib/time.js'
 import { batchOf, collectLines, linesOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
 import { until } from '../../support/pushed.js'
@@ -148,7 +148,7 @@ t.test('what waits takes no more while nobody reads what it has done', async t =
   const processor: Processor = {
     async process() {
       taken++
-      await sleep(0)
+      await nextTurn()
     },
   }
   const { stage, batch } = stageWith(processor, { concurrency: 2 })
@@ -178,7 +178,7 @@ t.test('a failure costs no other event, and on_error says what becomes of the ev
             batch.modify(i, { ...batch.fields(i), times: ((batch.fields(i).times as number) ?? 0) + 1 })
           }
         }
-        if (waits) return sleep(0).then(decide)
+        if (waits) return nextTurn().then(decide)
         decide()
         return undefined
       },
@@ -434,7 +434,7 @@ t.test('what cannot be written as an event fails the event that it was to replac
             scope.replace(i, [(wrong[n(batch, i)] ?? { made: n(batch, i) }) as never])
           if (batch.length > 0 && n(batch, 0) === 2) scope.replace(0, [undefined as never])
         }
-        return waits ? sleep(0).then(decide) : decide()
+        return waits ? nextTurn().then(decide) : decide()
       },
     }
     const { stage, counters, batch, settled } = stageWith(processor)
@@ -508,7 +508,7 @@ t.test('what an event was modified to and cannot be written fails that event alo
               else if (value === 6) batch.modify(i, { made: [value], at: new Date(0) })
             }
           }
-          return waits ? sleep(0).then(decide) : decide()
+          return waits ? nextTurn().then(decide) : decide()
         },
       }
       const { stage, counters, batch, settled } = stageWith(processor, {}, { onError })
@@ -539,7 +539,7 @@ t.test('a share that is asked for too late is an error that says so, and costs t
     process(batch, _to, scope) {
       if (n(batch, 0) === 1) late!()
       late = () => scope.share()
-      return n(batch, 0) === 0 ? sleep(0) : undefined
+      return n(batch, 0) === 0 ? nextTurn() : undefined
     },
   }
   const { stage, counters, batch, settled } = stageWith(processor)
@@ -567,7 +567,7 @@ t.test('a share that was taken before the processor threw holds nobody', async t
         const decide = () => {
           if (n(batch, 0) === 0) throw Object.create(null)
         }
-        return waits ? sleep(0).then(decide) : decide()
+        return waits ? nextTurn().then(decide) : decide()
       },
     }
     const { stage, batch, settled } = stageWith(processor)

@@ -14,7 +14,7 @@ import { systemClock } from '../../../src/lib/time.js'
 import { batchesOf, originOf } from '../../support/batches.js'
 import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
-import { PATIENCE_MS } from '../../support/patience.js'
+import { eventually, turns } from '../../support/patience.js'
 
 const silent = pino({ level: 'silent' })
 const TAKEN = { body: 'd'.repeat(43), received: 1 }
@@ -124,11 +124,7 @@ t.test('revisions are a part of the disk space, and events always leave some to 
   t.match(await alone.post(`"${'x'.repeat(29_000)}"\n`), { status: 202 })
   const waits = alone.post(`"${'x'.repeat(1500)}"\n`)
   const full = /kind="account_disk_full"\} [1-9]/
-  for (const end = performance.now() + PATIENCE_MS; performance.now() < end; ) {
-    if (full.test(String(await alone.metrics.render()))) break
-    await new Promise(resolve => setTimeout(resolve, 5))
-  }
-  t.match(String(await alone.metrics.render()), full)
+  await eventually(async () => full.test(String(await alone.metrics.render())))
   t.ok(alone.host.hasRoomForRevisions('account', 2000), 'a sixteenth')
   t.notOk(alone.host.hasRoomForRevisions('account', 3000))
   stage.holds = false
@@ -158,9 +154,8 @@ t.test('the pipelines of an account share the requests to their receivers', asyn
   await publish({ destinations: { out: SIX } }, 'other', { account: 'another' })
   const answers = ids.map(id => post(lines, {}, id))
   const until = async (count: number) => {
-    for (const end = performance.now() + PATIENCE_MS; waiting < count && performance.now() < end; )
-      await new Promise(resolve => setTimeout(resolve, 5))
-    await new Promise(resolve => setTimeout(resolve, 20))
+    await eventually(() => waiting >= count)
+    await turns()
     t.equal(waiting, count)
   }
   await until(256 + ids.length)
@@ -210,9 +205,8 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
     }
   }
   const until = async (...expected: string[]) => {
-    for (const end = performance.now() + PATIENCE_MS; began.length < expected.length && performance.now() < end; )
-      await new Promise(resolve => setTimeout(resolve, 2))
-    await new Promise(resolve => setTimeout(resolve, 5))
+    await eventually(() => began.length >= expected.length)
+    await turns()
     t.same(began, expected)
   }
   const [a, b, c, d] = ['a', 'b', 'c', 'd'].map(deliver) as [
@@ -239,15 +233,14 @@ t.test('the bodies of the requests of an account take a bounded amount of memory
   c!.answer()
   await until('a', 'a', 'b', 'c', 'd', 'a', 'c')
   for (const one of [a, c!, d!]) one.answer()
-  for (let i = 0; i < 400 && pool.bytes > 0; i++) await new Promise(resolve => setTimeout(resolve, 2))
-  t.equal(pool.bytes, 0)
+  await eventually(() => pool.bytes === 0)
 
   // One that ends while it waits is in nobody's way.
   b!.put(200)
   await until('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b')
   a.put(5)
   d!.put(5)
-  for (let i = 0; i < 400 && pool.waiting < 2; i++) await new Promise(resolve => setTimeout(resolve, 2))
+  await eventually(() => pool.waiting >= 2)
   await a.delivery.stop(AbortSignal.abort())
   b!.answer()
   await until('a', 'a', 'b', 'c', 'd', 'a', 'c', 'b', 'd')

@@ -20,8 +20,9 @@ import { systemClock } from '../../../src/lib/time.js'
 import { limitFileSize } from '../../support/file-limit.js'
 import { testFolder } from '../../support/folder.js'
 import { BUFFERED, OUT, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
+import { hurried } from '../../support/manual-time.js'
 import { needs } from '../../support/needs.js'
-import { PATIENCE_MS } from '../../support/patience.js'
+import { eventually, turns } from '../../support/patience.js'
 
 function closeGate(): () => void {
   let open = () => {}
@@ -46,13 +47,12 @@ function resolveName(t: Test, host: string, address: string): void {
   t.teardown(() => use(lookup))
 }
 
-const soon = (ms = 30) => new Promise(resolve => setTimeout(resolve, ms))
 const line = (n: number) => `{"n":${n}}`
 
 t.beforeEach(resetStage)
 
 t.test('every kind of body, and an answer when the events are delivered', async t => {
-  const { publish, post } = await startIngestHost(t)
+  const { publish, post, unanswered } = await startIngestHost(t)
   await publish(PIPELINE)
   t.match(await post(`${line(1)}\n${line(2)}\n`), { status: 202, received: 2 })
   t.match(await post(`[${line(3)},\n${line(4)}]`, { 'content-type': 'application/json' }), { status: 202, received: 2 })
@@ -72,7 +72,8 @@ t.test('every kind of body, and an answer when the events are delivered', async 
     answered = true
     return result
   })
-  await soon()
+  await unanswered(1)
+  await turns()
   t.notOk(answered, 'no answer while it is on its way')
   open()
   t.match(await answer, { status: 202, received: 1 })
@@ -206,11 +207,12 @@ t.test('a publish in the middle of requests: nothing is lost, nothing comes twic
   const senders = [sender(), sender(), sender()]
   for (let i = 0; i < 12; i++) {
     await publish(shapes[i % 3])
-    await soon(5)
+    const { length } = stage.got
+    await eventually(() => stage.got.length > length)
   }
   publishing = false
   await Promise.all(senders)
-  for (let i = 0; i < 200 && stage.got.length < n; i++) await soon(10)
+  await eventually(() => stage.got.length >= n)
   t.ok(n > 200, `${n} events`)
   t.equal(stage.got.length, n)
   t.equal(new Set(stage.got).size, n)
@@ -236,13 +238,13 @@ t.test('a revision that cannot run leaves the one before it', async t => {
 
 t.test('a revision that would leave buffered events behind waits for them', async t => {
   let passed = 0
-  const clock = { ...systemClock, now: () => systemClock.now() + passed }
+  const clock = { ...hurried(20), now: () => systemClock.now() + passed }
   const { publish, post, logs, metrics, folder, host } = await startIngestHost(t, { clock })
   await publish(BUFFERED)
   stage.holds = true
   await post(line(1))
   const holding = /errors_total\{component_id="p\/out".*kind="status_401"\} [1-9]/
-  for (let i = 0; i < 400 && !holding.test(String(await metrics.render())); i++) await soon(5)
+  await eventually(async () => holding.test(String(await metrics.render())))
   const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
   const waits = { path: '', message: /^the disk buffer of out holds events/ }
   t.match((await host.boundsOf('p', other)).at(-1), waits, 'whoever publishes it is told')
@@ -256,10 +258,10 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   t.equal(refusals()?.length, 1, 'which is logged once')
   t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
   stage.holds = false
-  for (let i = 0; i < 100 && stage.got.length < 3; i++) {
+  await eventually(() => {
     passed += 60_000
-    await soon(50)
-  }
+    return stage.got.length >= 3
+  })
   t.same([...stage.got].sort(), [1, 2, 3].map(line))
   t.match(await post(line(4)), { status: 202 })
   t.ok(existsSync(join(folder, 'p/state/buffer/other')), 'then it runs')
@@ -270,8 +272,7 @@ t.test('a revision that would leave buffered events behind waits for them', asyn
   await publish({ ...PIPELINE, discard_orphans: ['other'] })
   stage.holds = false
   t.match(await post(line(6)), { status: 202 }, 'unless it says that they are not needed')
-  for (let i = 0; i < 400 && existsSync(join(folder, 'p/state/buffer/other')); i++) await soon(5)
-  t.notOk(existsSync(join(folder, 'p/state/buffer/other')))
+  await eventually(() => !existsSync(join(folder, 'p/state/buffer/other')))
 })
 
 t.test('after a restart, the revision that has buffered events runs first', async t => {
@@ -280,22 +281,22 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
   await first.publish(BUFFERED)
   stage.holds = true
   await first.post(line(1))
-  for (let i = 0; i < 400 && !/status_401"\} [1-9]/.test(String(await first.metrics.render())); i++) await soon(5)
+  await eventually(async () => /status_401"\} [1-9]/.test(String(await first.metrics.render())))
   const other = { destinations: { other: { ...OUT, buffer: { type: 'disk' } } } }
   await first.publish(other)
   await first.stop(AbortSignal.abort())
 
   let passed = 0
-  const clock = { ...systemClock, now: () => systemClock.now() + passed }
+  const clock = { ...hurried(20), now: () => systemClock.now() + passed }
   const again = await startIngestHost(t, { history, folder: first.folder, clock })
   await again.publish(other, 'p', { revision: 2 })
   t.match(again.logs(), /"revision":1,"bounds":"[^"]+","msg":"a published pipeline runs"/)
   t.match(await again.post(line(2)), { status: 202 })
   stage.holds = false
-  for (let i = 0; i < 100 && stage.got.length < 2; i++) {
+  await eventually(() => {
     passed += 60_000
-    await soon(50)
-  }
+    return stage.got.length >= 2
+  })
   t.same([...stage.got].sort(), [1, 2].map(line))
   t.match(await again.post(line(3)), { status: 202 })
   t.match(again.logs(), /"revision":2,"before":1,.*"msg":"a published revision runs"/)
@@ -315,8 +316,7 @@ t.test('after a restart, the revision that has buffered events runs first', asyn
 t.test('a pipeline that cannot start says so, until another revision is published', async t => {
   const { publish, post } = await startIngestHost(t)
   await publish({ destinations: { out: { ...OUT, cannot_start: true } } })
-  await post(line(1))
-  await soon()
+  await eventually(async () => (await post(line(1))).code === 'pipeline_cannot_run')
   t.match(await post(line(1)), { status: 503, code: 'pipeline_cannot_run', retryAfter: '30' })
   await publish(PIPELINE)
   t.match(await post(line(2)), { status: 202 })
@@ -505,8 +505,7 @@ t.test('files and addresses are checked again when they are opened', async t => 
     await publish({ destinations: { out: { ...destination, inputs: ['ingest'] } } }, id)
     post(line(1), {}, id).catch(() => {})
     const counted = new RegExp(`errors_total\\{component_id="${id}/out".*kind="${kind}"\\} [1-9]`)
-    for (let i = 0; i < 400 && !counted.test(String(await metrics.render())); i++) await soon(5)
-    t.match(String(await metrics.render()), counted, `${id}: ${kind}`)
+    await eventually(async () => counted.test(String(await metrics.render()))).catch(() => t.fail(`${id}: ${kind}`))
   }
   await publish(
     { destinations: { out: { type: 'file', path: path('operators/fine/new'), inputs: ['ingest'] } } },
@@ -535,8 +534,7 @@ t.test('what an account takes on the disk is bounded, counted, and removed with 
   const gauge = async (name: string) =>
     Number(new RegExp(`^${name} (\\d+)`, 'm').exec(String(await metrics.render()))?.[1])
   const until = async (what: string, check: () => boolean | Promise<boolean>) => {
-    for (const end = performance.now() + PATIENCE_MS; !(await check()) && performance.now() < end; ) await soon(5)
-    t.ok(await check(), what)
+    await eventually(check).catch(() => t.fail(what))
   }
   const REFUSING = { destinations: { out: { ...OUT, refuses: true } } }
   await publish(BUFFERED, 'buffered')
@@ -588,8 +586,7 @@ t.test('after a restart, what is on the disk counts', async t => {
   t.match(String(await metrics.render()), /^sluice_ingest_disk_bytes 39000$/m)
   const waits = post(`{"x":"${'x'.repeat(2000)}"}`, {}, 'q')
   const full = /errors_total\{component_id="q\/out".*kind="account_disk_full"\} [1-9]/
-  for (let i = 0; i < 1000 && !full.test(String(await metrics.render())); i++) await soon(5)
-  t.match(String(await metrics.render()), full)
+  await eventually(async () => full.test(String(await metrics.render())))
   await publish({ destinations: { renamed: { ...OUT, renamed_from: 'out' } } })
   t.match(await post(''), { status: 202 })
   t.ok(existsSync(join(folder, 'p/state/dead-letter/renamed.ndjson')))
@@ -629,7 +626,7 @@ t.test('a disk buffer: the answer comes at once, the events after a restart', as
   t.match(readFileSync(join(folder, 'p/keys.ndjson'), 'utf8'), /"n":1/)
   const again = await startIngestHost(t, { folder })
   await again.publish(BUFFERED)
-  for (let i = 0; i < 100 && stage.got.length === 0; i++) await soon(20)
+  await eventually(() => stage.got.length > 0)
   t.same(stage.got, [line(1)])
 })
 
@@ -739,11 +736,10 @@ t.test('what is in disk buffers makes room, and has its turn again', async t => 
       text.includes(`sent_events_total{component_id="${id}/out",component_kind="destination",component_type="http"} 1`),
     )
   let text = ''
-  for (let i = 0; i < 500 && !sent(text); i++) {
-    await soon(10)
+  await eventually(async () => {
     text = String(await metrics.render())
-  }
-  t.ok(sent(text), 'both deliver in turn')
+    return sent(text)
+  })
   t.match(text, /sluice_ingest_parked_pipelines 0/)
 })
 

@@ -10,6 +10,7 @@ import t from 'tap'
 import { InheritedSockets, inheritedSockets, listenOn, listenText } from '../../../src/lib/network/inherited-sockets.js'
 import { freePort } from '../../support/free-port.js'
 import { needs } from '../../support/needs.js'
+import { eventually } from '../../support/patience.js'
 
 /** This file is its own child: started with two sockets, it serves one by HTTP, reads the other, and does what it is told. */
 const CHILD = 'SLUICE_TEST_CHILD'
@@ -93,13 +94,7 @@ else {
     t.teardown(() => void child.kill('SIGKILL'))
     let said = ''
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', text => (said += text))
-    const until = async (what: string) => {
-      for (const end = performance.now() + 30_000; performance.now() < end; ) {
-        if (said.includes(what)) return
-        await new Promise(resolve => setTimeout(resolve, 10))
-      }
-      throw new Error(`not said: ${what}\n${said}`)
-    }
+    const until = (what: string) => eventually(() => said.includes(what), undefined, 10)
     const tell = async (command: string) => {
       child.stdin.write(`${command}\n`)
       await until(`${command} is done`)

@@ -282,7 +282,9 @@ t.test('many copies: few of them are open at a time', async t => {
   })()
   const next = await tail(options, run.checkpoints, out)
   await next.run
-  for (const name of names) t.same(out.texts(join(dir, name)), [...rest, 'new'], name)
+  const expected = asText([...rest, 'new'])
+  // Not as lists of lines: comparing these takes the test ten times as long.
+  for (const name of names) t.ok(asText(out.texts(join(dir, name))) === expected, name)
   t.ok(most <= 16, `${most} copies were open`)
   await next.stop()
   await until(() => copiesOpen() === 0, 'all of them are closed')

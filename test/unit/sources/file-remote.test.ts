@@ -46,6 +46,7 @@ import { batchesOf, originOf } from '../../support/batches.js'
 import { built } from '../../support/checkout.js'
 import { testFolder } from '../../support/folder.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
+import { turns } from '../../support/patience.js'
 import { Receiver, tail, until } from '../../support/tailing.js'
 
 const never = new AbortController().signal
@@ -367,7 +368,7 @@ t.test('a folder that does not answer stops nobody else, and is read again by it
   writeFileSync(join(far, 'c.log'), 'new\n')
   const probes = it.probes.length
   await until(() => source.value('sluice_file_systems_silent') === 1, 'still')
-  await new Promise(resolve => setTimeout(resolve, 250))
+  await source.scanned(2)
   t.same(source.out.texts(), ['far 1'])
   t.same(touched, [], 'nothing of it is touched')
   t.equal(it.probes.length, probes)
@@ -415,7 +416,7 @@ function forgetful(nth: number) {
     const call = ({ name, args }: { name: string; args: readonly unknown[] }) => {
       if (++it.calls === nth) {
         it.name = `${name} ${args[0]}`
-        setTimeout(end, 5)
+        setImmediate(end)
         return undefined
       }
       try {
@@ -525,7 +526,7 @@ t.test('follow: false waits for the answer; a read that does not return keeps no
   await until(() => source.value('sluice_file_systems_silent') === 1, 'seen')
   let isOver = false
   void source.run.then(() => (isOver = true))
-  await new Promise(resolve => setTimeout(resolve, 150))
+  await turns()
   t.notOk(isOver)
   it.answer()
   await source.run
@@ -658,6 +659,7 @@ const systems = new FileSystems({
 })
 // Without a writer, opening it blocks its thread.
 void systems.run('${far}/fifo', () => open('${far}/fifo')).catch(() => {})
+// Nothing tells that a thread waits in a system call.
 setTimeout(() => void endProcess(() => process.exit(), process.stderr, systems), 100)
 `
   const child = spawn(process.execPath, ['--input-type=module', '--eval', script], {

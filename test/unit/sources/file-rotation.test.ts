@@ -20,7 +20,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { testFolder } from '../../support/folder.js'
 import { Seeded } from '../../support/seeded.js'
-import { arrived, MemoryCheckpoints, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
+import { arrived, MemoryCheckpoints, Receiver, settled, tail, until } from '../../support/tailing.js'
 
 t.setTimeout(600_000)
 

@@ -17,7 +17,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import type { Reach } from '../../../src/core/options/reach.js'
-import { sleep, systemClock } from '../../../src/lib/time.js'
+import { systemClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { laterFiles, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
 

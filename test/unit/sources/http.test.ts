@@ -10,6 +10,7 @@ import { http as source } from '../../../src/sources/http.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
+import { eventually, turns } from '../../support/patience.js'
 import { startPushed, Taker, until } from '../../support/pushed.js'
 
 const start = (t: Test, options: Record<string, unknown> = {}, out?: Taker) =>
@@ -54,6 +55,9 @@ function answerOf(request: http.ClientRequest): Promise<Answered> {
     })
   })
 }
+
+/** A request that is refused at once. When it was answered, the server has seen everything that was sent before. */
+const another = (port: number) => ask(port, { method: 'GET' })
 
 /** A connection that says what it is told to; all that comes back is collected. */
 async function dial(
@@ -169,7 +173,7 @@ t.test('the answer comes when all events are settled, and says how', async t => 
     const [first, ...others] = out.unsettled.splice(0)
     first!.settle(settled[0])
     others[0]!.settle(settled[1] ?? settled[0])
-    await new Promise(resolve => setTimeout(resolve, 30))
+    await another(port)
     t.equal(answered, false, 'not before all are')
     t.equal(count('sluice_http_unanswered_requests'), 1)
     t.ok(count('sluice_http_unanswered_bytes') >= big.length)
@@ -423,8 +427,8 @@ t.test('who closes its side of the connection behind a request is answered', asy
   const client = await keepOpen(t, port, `${head('Content-Length: 2')}a\n`)
   client.socket.end()
   await until(() => out.events === 1)
-  // The server has seen the end.
-  await new Promise(resolve => setTimeout(resolve, 20))
+  // The server has seen the end by then.
+  await another(port)
   out.settle('delivered')
   await client.closed
   t.match(client.said(), /^HTTP\/1.1 202 /)
@@ -442,7 +446,7 @@ t.test('there is room only as fast as events are passed on', async t => {
   out.block()
   const answer = ask(port, { type: 'text/plain', body: 'line\n'.repeat(200_000) })
   await until(() => out.batches.length === 1)
-  await new Promise(resolve => setTimeout(resolve, 50))
+  await another(port)
   t.equal(out.batches.length, 1)
   out.unblock()
   t.same((await answer).body, { received: 200_000 })
@@ -470,16 +474,16 @@ t.test('slow, broken and hostile clients', async t => {
   t.match(idle.said(), /^HTTP\/1.1 202 /)
   t.ok(performance.now() - begin > 400, 'kept alive for a while')
   const aborted = count('sluice_http_answers_total')
-  for (const text of [
+  for (const [i, text] of [
     `${head('Content-Length: 9')}x`,
     `${head('Transfer-Encoding: chunked')}5\r\nx`,
     `${head('Content-Encoding: gzip', 'Content-Length: 99')}\x1f\x8b`,
-  ]) {
+  ].entries()) {
     const { socket } = await dial(t, port, text)
-    await new Promise(resolve => setTimeout(resolve, 20))
+    await until(() => count('sluice_http_unanswered_requests') === 1)
     socket.resetAndDestroy()
+    await until(() => count('sluice_http_answers_total') === aborted + i + 1)
   }
-  await until(() => count('sluice_http_answers_total') === aborted + 3)
   t.equal(out.events, 1, 'of what did not come whole nothing is taken')
 
   const malformed: [string, RegExp][] = [
@@ -573,7 +577,7 @@ t.test('garbage behind requests that wait takes nothing of their answers away', 
   const { said, closed, socket } = await dial(t, port, `${one}${one}garbage\r\n\r\n`)
   await until(() => out.events === 2)
   socket.write('more of it')
-  await new Promise(resolve => setTimeout(resolve, 20))
+  await another(port)
   t.equal(said(), '', 'no answer that is not about them')
   out.settle('delivered')
   await closed
@@ -657,7 +661,13 @@ t.test('the end waits for what is being passed on', async t => {
   let ended = false
   abort()
   void run.then(() => (ended = true))
-  await new Promise(resolve => setTimeout(resolve, 50))
+  await eventually(() =>
+    another(port).then(
+      () => false,
+      () => true,
+    ),
+  )
+  await turns()
   t.equal(ended, false)
   out.unblock()
   await run

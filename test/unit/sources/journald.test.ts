@@ -12,6 +12,7 @@ import { type Entry, lineOf } from '../../../src/sources/journald/fields.js'
 import { filterArgs } from '../../../src/sources/journald/options.js'
 import { journald } from '../../../src/sources/journald.js'
 import { testFolder } from '../../support/folder.js'
+import { steady } from '../../support/patience.js'
 import { MemoryCheckpoints, Receiver, until } from '../../support/tailing.js'
 
 t.test('what an event says', async t => {
@@ -248,8 +249,8 @@ t.test('it is not started while a file system that is in use does not answer', a
     readMounts: () => '1 1 0:1 / /far rw - fuse.sshfs x rw\n',
     probe: () => new Promise(resolve => (answer = resolve)),
     after: (_ms, done) => {
-      const timer = setTimeout(done, 10)
-      return () => clearTimeout(timer)
+      const timer = setImmediate(done)
+      return () => clearImmediate(timer)
     },
   })
   t.notOk(await systems.answers('/far'))
@@ -352,7 +353,9 @@ t.test('it waits while nobody takes its entries, and ends with the run', async t
     room = resolve
   })
   await until(() => journal.out.batches === 1, 'the first')
-  await new Promise(resolve => setTimeout(resolve, 300))
+  const shell = readFileSync(join(journal.folder, 'pid'), 'utf8').trim()
+  // It waits when the pipe is full.
+  await steady(() => Number(/^wchar: (\d+)/m.exec(readFileSync(`/proc/${shell}/io`, 'utf8'))![1]))
   t.equal(journal.out.batches, 1)
   t.notOk(existsSync(join(journal.folder, 'written')), 'it waits')
   room()

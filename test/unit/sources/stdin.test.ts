@@ -9,6 +9,7 @@ import { ComponentCounters } from '../../../src/flow/counters.js'
 import { systemClock } from '../../../src/lib/time.js'
 import { stdin } from '../../../src/sources/stdin.js'
 import { originOf } from '../../support/batches.js'
+import { eventually } from '../../support/patience.js'
 
 class Collector implements Output {
   readonly batches: EventBatch[] = []
@@ -65,7 +66,7 @@ t.test('an empty input ends', async t => {
 t.test('an unfinished line is delivered after its time, once, and continued', async t => {
   const { stream, out, run } = await start({ partial_line_timeout: '30ms' })
   stream.write('whole\nhalf')
-  while (out.lines.length < 2) await new Promise(resolve => setTimeout(resolve, 5))
+  await eventually(() => out.lines.length === 2)
   stream.write(' rest\nnext\n')
   stream.end()
   await run

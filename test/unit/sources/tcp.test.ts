@@ -5,11 +5,12 @@ import { type ConnectionOptions, createServer as createTlsServer, connect as tls
 import t, { type Test } from 'tap'
 import { Listener } from '../../../src/http/server/listener.js'
 import { untilReadable } from '../../../src/lib/files/until-readable.js'
-import { systemClock } from '../../../src/lib/time.js'
+import { sleep, systemClock } from '../../../src/lib/time.js'
 import { tcp } from '../../../src/sources/tcp.js'
 import { makeCertificates } from '../../support/certificates.js'
 import { testFolder } from '../../support/folder.js'
 import { needs } from '../../support/needs.js'
+import { steady } from '../../support/patience.js'
 import { contextOf, startPushed, Taker, until } from '../../support/pushed.js'
 
 const start = (t: Test, options: Record<string, unknown> = {}, with_?: Parameters<typeof startPushed>[3]) =>
@@ -74,7 +75,7 @@ t.test('nothing is read faster than there is room, whoever sends', async t => {
   const one = await dial(t, port)
   for (let n = 0; n < 48; n++) one.write(megabyte)
   one.end()
-  await new Promise(resolve => setTimeout(resolve, 300))
+  await steady(() => one.writableLength)
   t.equal(out.batches.length, 1, 'one batch, and nobody else reads')
   t.ok(one.writableLength > 16 << 20, `the sender waits with ${one.writableLength} bytes`)
   out.settlesAs = 'delivered'
@@ -385,7 +386,8 @@ t.test('a renewed certificate is used without a restart, and a broken one is not
   t.equal(await serial(), first, 'the old one stays in use')
   rmSync(files.path('server.pem'))
   await until(() => told('cannot use the renewed TLS files') === 2)
-  await new Promise(resolve => setTimeout(resolve, 50))
+  // A timer of the interval at which it looks for changes: it has looked again when this one rings.
+  for (let looks = 0; looks < 3; looks++) await sleep(10)
   t.match(
     logs()
       .filter(({ msg }) => String(msg).startsWith('cannot use the renewed TLS files'))

@@ -15,6 +15,7 @@ import { Connections } from '../../../../src/http/server/connections.js'
 import { identityFaults } from '../../../fuzz/answers.js'
 import { checkout } from '../../../support/checkout.js'
 import { testFolder } from '../../../support/folder.js'
+import { eventually, turns } from '../../../support/patience.js'
 import { until } from '../../../support/pushed.js'
 import { Seeded } from '../../../support/seeded.js'
 import { type Got, pipelineConfig, send, startService, type TestService } from '../../../support/service.js'
@@ -285,7 +286,7 @@ t.test('clients without a key that send little or nothing hold no connection', a
     return { ended, said: () => said }
   }
   const gone = async () => {
-    while (connections.size > 0) await new Promise(resolve => setTimeout(resolve, 5))
+    await eventually(() => connections.size === 0)
   }
   const body = 'POST /v3/pipeline HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n'
   const left = await Promise.all([
@@ -325,23 +326,24 @@ t.test('a client that was told that it does not speak HTTP has a moment to read 
   socket.write('nor this\r\n\r\n')
   // Node.js finds it overdue meanwhile.
   for (const end = performance.now() + 500; performance.now() < end; );
-  while (connections.size > 0) await new Promise(resolve => setTimeout(resolve, 5))
+  await eventually(() => connections.size === 0)
   t.same(closed, ['left_open'])
 })
 
 t.test('a request that came whole is answered, whatever comes behind it', async t => {
-  let answer = () => {}
-  const asked = new Promise<void>(resolve => {
-    answer = resolve
-  })
-  const ingest: Ingest = { ingest: async () => asked.then(() => ({ status: 202, body: { received: 1 } })) }
+  const ingest: Ingest = {
+    async ingest() {
+      // What comes behind the request has been parsed.
+      await turns()
+      return { status: 202, body: { received: 1 } }
+    },
+  }
   const { url, sts } = await start(t, { ingest, headersMs: 100, requestMs: 100 })
   const socket = connect(Number(new URL(url).port), '127.0.0.1')
   t.teardown(() => socket.destroy())
   socket.write(
     `POST /v3/ingest/${'0'.repeat(24)} HTTP/1.1\r\nHost: x\r\nAuthorization: Token ${sts}\r\nContent-Length: 0\r\n\r\nno HTTP\r\n\r\n`,
   )
-  setTimeout(answer, 50)
   let text = ''
   for await (const part of socket.setEncoding('latin1')) text += part
   t.same(text.match(/HTTP\/1.1 \d+/g), ['HTTP/1.1 202'])
@@ -783,7 +785,12 @@ t.test('an end waits for what is under way, and for no connection that is open',
   const under = running.send('POST', '/v3/ingest/x', { key, body: '{}' })
   await taken
   const closed = running.close()
-  await new Promise(resolve => setTimeout(resolve, 50))
+  await eventually(() =>
+    running.send('HEAD', '/v3/pipeline', { key }).then(
+      () => false,
+      () => true,
+    ),
+  )
   release()
   const got = await under
   t.equal(got.status, 202)
