@@ -1,4 +1,4 @@
-import { readdirSync } from 'node:fs'
+import { readdirSync, readlinkSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
@@ -14,10 +14,23 @@ export interface Left {
   /** What keeps the event loop going, by its kind. */
   readonly resources: Readonly<Record<string, number>>
   readonly descriptors: number
+  /** What the descriptors are of. */
+  readonly files: readonly string[]
 }
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
+
+/** Without the one that this needs itself. */
+function openFiles(): string[] {
+  return readdirSync('/proc/self/fd').flatMap(fd => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`)
+    } catch {
+      return []
+    }
+  })
+}
 
 process.on('message', async () => {
   // What is collected may let go of more.
@@ -28,12 +41,14 @@ process.on('message', async () => {
   const { heapUsed, external, rss } = process.memoryUsage()
   const resources: Record<string, number> = {}
   for (const kind of process.getActiveResourcesInfo()) resources[kind] = (resources[kind] ?? 0) + 1
+  const files = openFiles()
   const left: Left = {
     heapBytes: heapUsed,
     externalBytes: external,
     rssBytes: rss,
     resources,
-    descriptors: readdirSync('/proc/self/fd').length - 1,
+    descriptors: files.length,
+    files,
   }
   process.send!(left)
 })

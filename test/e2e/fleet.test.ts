@@ -10,6 +10,13 @@ import { type Running, sluice } from '../support/sluice.js'
 
 t.setTimeout(200_000)
 
+/** On a connection of its own: one that was kept may belong to a service that was killed, or that closes it meanwhile. */
+const fetchOnce: typeof fetch = (url, init) => {
+  const headers = new Headers(init?.headers)
+  headers.set('connection', 'close')
+  return fetch(url, { ...init, headers })
+}
+
 const soon = (ms: number) => new Promise(resolve => setTimeout(resolve, ms))
 
 /** The real service in a folder of its own; it can be killed, and comes back at the same address. */
@@ -40,8 +47,8 @@ async function startService(t: Test, folder: string) {
   }
   t.teardown(kill)
   const url = await start()
-  const manager = new Client({ url, key: made.manager.key, retries: 0 })
-  const client = new Client({ url, key: made.service_account.key, retries: 0 })
+  const manager = new Client({ url, key: made.manager.key, retries: 0, fetch: fetchOnce })
+  const client = new Client({ url, key: made.service_account.key, retries: 0, fetch: fetchOnce })
   const id = (await client.pipelines.create({ title: 'test', config: pipeline(folder) })).id
   await client.pipelines.publish(id)
   return { url, made, manager, client, id, start, kill, stderr: () => running!.stderr }
