@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../core/codec.js'
-import { refuse } from '../core/options/options.js'
+import { once, refuse } from '../core/options/options.js'
 import type { Encoding } from './encode.js'
 import { codecOf, codecs } from './list.js'
 
@@ -31,15 +31,15 @@ function made(chosen: string | { readonly codec: string }): Codec {
 const decoders = choice(codecs)
 
 /** An option for a codec that decodes lines. */
-export function codecOption() {
-  return decoders.meta({ title: 'codec' }).transform(chosen => made(chosen as string | { codec: string }))
-}
+export const codecOption = once(() =>
+  decoders.meta({ title: 'codec' }).transform(chosen => made(chosen as string | { codec: string })),
+)
 
-export function decodeOption() {
-  return codecOption()
+export const decodeOption = once(() =>
+  codecOption()
     .prefault('text')
-    .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.')
-}
+    .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
+)
 
 const [reading, writing] = [false, true].map(writes =>
   codecs.filter(({ contentType }) => (contentType !== undefined) === writes),

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { EventBatch } from '../core/event/batch.js'
 import type { FieldPath } from '../core/event/field-path.js'
 import type { FieldReader } from '../core/event/field-reader.js'
+import { once } from '../core/options/options.js'
 import type { ValueTest } from './operators.js'
 import { adviceFor, type Condition, ConditionError, parseCondition } from './parse.js'
 
@@ -11,7 +12,7 @@ const GENERAL = "must be a condition of the form if (.field operator 'value')"
 export type EventTest = (batch: EventBatch, i: number) => boolean
 
 /** Option schema: parses text such as `if (.host equal 'web-1')` to a Condition. */
-export function condition() {
+export const condition = once(() => {
   return z
     .string()
     .meta({ title: 'condition' })
@@ -28,7 +29,7 @@ export function condition() {
         return z.NEVER
       }
     })
-}
+})
 
 /** The fields used by a condition, without duplicates. */
 export function pathsOf(condition: Condition | undefined): FieldPath[] {

@@ -18,7 +18,8 @@ type UnknownKeys = z.core.$ZodIssueUnrecognizedKeys & { readonly known?: readonl
 
 /** Parses `value` with `schema`. Issues have no message unless the schema provides one. */
 export function check<T>(schema: z.ZodType<T>, value: unknown): Checked<T> {
-  const result = schema.safeParse(value, { error: annotate })
+  // A configuration is parsed rarely: compiling a parser for each schema would take longer than parsing.
+  const result = schema.safeParse(value, { error: annotate, jitless: true })
   return result.success ? { value: result.data } : { issues: result.error.issues }
 }
 

@@ -4,12 +4,12 @@ import { LineSplitter } from '../../lib/lines/line-splitter.js'
 import { type Joiner, RecordSplitter } from '../../lib/lines/record-splitter.js'
 import { LANGUAGES, stackTraces } from '../../lib/lines/stack-traces.js'
 import type { Codec } from '../codec.js'
-import { byteSize, duration, refuse, refuseAt, regex } from './options.js'
+import { byteSize, duration, once, refuse, refuseAt, regex } from './options.js'
 
 const FORMS = ['start', 'continue', 'until', 'preset'] as const
 
 /** The option that joins several lines into one event. */
-export function multilineOption() {
+export const multilineOption = once(() => {
   return z
     .strictObject({
       start: regex()
@@ -53,7 +53,7 @@ export function multilineOption() {
     })
     .optional()
     .describe('Joins several lines into one event.')
-}
+})
 
 export type MultilineOptions = NonNullable<z.output<ReturnType<typeof multilineOption>>>
 

@@ -6,6 +6,20 @@ import { type FieldPath, PathError, parseFieldPath } from '../event/field-path.j
 
 /** Option schemas shared by several components. The reference shows their input types. */
 
+/**
+ * Returns the same schema for the same arguments. Schemas are immutable, and building one takes so long that building
+ * these for every option would be felt at every start.
+ */
+export function once<A extends (number | undefined)[], S>(build: (...args: A) => S): (...args: A) => S {
+  const built = new Map<string, S>()
+  return (...args) => {
+    const key = args.join()
+    const schema = built.get(key) ?? build(...args)
+    built.set(key, schema)
+    return schema
+  }
+}
+
 const UNITS = ['Milliseconds', 'Seconds', 'Minutes', 'Hours', 'Days']
 const DURATION = 'must be a duration such as "10 Seconds", "500ms" or {value: 10, unit: Seconds}'
 const SIZE = 'must be a size such as "1MB", "64KiB" or a number of bytes'
@@ -35,7 +49,7 @@ export function refuseAt(context: z.RefinementCtx, path: string[], message: stri
 const withoutUnit = (amount: number | string) => `has no unit; write ${amount}s for seconds, or ${amount}ms`
 
 /** Parses `10 Seconds`, `10s` or `{value: 10, unit: Seconds}` to milliseconds, at least `min`. */
-export function duration(min = 1) {
+export const duration = once((min = 1) => {
   const unit = z
     .string()
     .refine(text => parseDuration(`1 ${text}`) !== undefined, `must be one of ${UNITS.join(', ')}`)
@@ -57,10 +71,10 @@ export function duration(min = 1) {
       if (ms > Number.MAX_SAFE_INTEGER) refuse(context, 'must be shorter', true)
       return ms
     })
-}
+})
 
 /** Parses `1MB`, `64KiB` or a number of bytes to bytes. */
-export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
+export const byteSize = once((min = 1, max = Number.MAX_SAFE_INTEGER) => {
   return z
     .union([z.string(), z.int()], { error: SIZE })
     .meta({
@@ -75,7 +89,7 @@ export function byteSize(min = 1, max = Number.MAX_SAFE_INTEGER) {
       if (bytes > max) refuse(context, `must be at most ${max} bytes`, true)
       return Math.floor(bytes)
     })
-}
+})
 
 /** Text that is never printed by accident: not as a string, in JSON, in a log or in a stack trace. */
 export class Secret {
@@ -103,19 +117,19 @@ export class Secret {
 }
 
 /** Parses a key or password to a Secret. */
-export function secret() {
+export const secret = once(() => {
   return z
     .string()
     .min(1)
     .meta({ title: 'secret', writeOnly: true })
     .transform(text => new Secret(text))
-}
+})
 
 const withoutHost = (port: number | string) =>
   `has no host; write 127.0.0.1:${port} for programs on this machine only, or 0.0.0.0:${port} for all`
 
 /** Parses `127.0.0.1:9598` or `[::1]:9598`; port 0: any free port. `systemd:NAME` is an inherited socket. */
-export function listenAddress() {
+export const listenAddress = once(() => {
   return z
     .string({ error: ({ input }) => (isPort(input) ? withoutHost(Number(input)) : undefined) })
     .meta({ title: 'address' })
@@ -128,7 +142,7 @@ export function listenAddress() {
       if (!match || Number(match[3]) > 65_535) return refuse(context, ADDRESS, true)
       return { host: match[1] ?? match[2]!, port: Number(match[3]) }
     })
-}
+})
 
 function isPort(value: unknown): boolean {
   const text = typeof value === 'number' || typeof value === 'string' ? String(value) : ''
@@ -136,18 +150,18 @@ function isPort(value: unknown): boolean {
 }
 
 /** Parses a field path: `.app`, `.a."x-y"`, `.list[0]`. */
-export function fieldPath() {
+export const fieldPath = once(() => {
   return z.string().meta({ title: 'field path' }).transform(readPath)
-}
+})
 
 /** Parses a field path; blank becomes undefined. */
-export function blankOrFieldPath() {
+export const blankOrFieldPath = once(() => {
   return z
     .string()
     .nullish()
     .meta({ title: 'field path' })
     .transform((text, context): FieldPath | undefined => (text ? readPath(text, context) : undefined))
-}
+})
 
 function readPath(text: string, context: z.RefinementCtx): FieldPath {
   try {
@@ -159,7 +173,7 @@ function readPath(text: string, context: z.RefinementCtx): FieldPath {
 }
 
 /** Parses a regular expression, without flags except `u`. */
-export function regex() {
+export const regex = once(() => {
   return z
     .string()
     .meta({ title: 'regular expression' })
@@ -172,4 +186,4 @@ export function regex() {
         return z.NEVER
       }
     })
-}
+})

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { refuse, secret } from '../../../core/options/options.js'
+import { once, refuse, secret } from '../../../core/options/options.js'
 import { filePath, reaches } from '../../../core/options/reach.js'
 import { isAddressOrRange } from '../../../lib/network/address-list.js'
 
 /** An http or https URL without possible secrets in it. */
-export function httpUrl() {
+export const httpUrl = once(() => {
   const schema = z.string().superRefine((text, context) => {
     const url = URL.canParse(text) ? new URL(text) : undefined
     if (url?.protocol !== 'http:' && url?.protocol !== 'https:') {
@@ -14,7 +14,7 @@ export function httpUrl() {
     } else if (url.hash) refuse(context, 'must not have a part after "#"')
   })
   return reaches('urls', schema)
-}
+})
 
 const proxyUrl = httpUrl().superRefine((text, context) => {
   const { pathname, search } = URL.canParse(text) ? new URL(text) : { pathname: '/', search: '' }
