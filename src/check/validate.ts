@@ -1,4 +1,5 @@
 import { components } from '../components.js'
+import { tlsCheckAt } from '../config/checks/tls-check.js'
 import { type Config, type LoadOptions, loadConfig } from '../config/load.js'
 import type { AnyDefinition } from '../core/component.js'
 import { ConfigError, errorText, formatProblem, type Problem } from '../core/errors.js'
@@ -36,7 +37,7 @@ export async function validate(
   }
   for (const path of paths) {
     try {
-      const here = { onThisMachine: true, inspectTls: { wall: systemClock.wall() } }
+      const here = { onThisMachine: true, tlsCheck: tlsCheckAt(systemClock.wall()) }
       const config = loadConfig(path, { env, components: known, serviceAlone: true, localPart: true, ...here })
       warnOf(config.warnings)
       const parts = config.isLocalPart

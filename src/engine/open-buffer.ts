@@ -1,7 +1,7 @@
 import type { ComponentConfig, Config } from '../config/load.js'
 import type { ComponentContext } from '../core/component.js'
 import type { ComponentCounters } from '../flow/counters.js'
-import { DiskBuffer, memoryFor } from '../flow/disk-buffer/disk-buffer.js'
+import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
 import { folderOnDisk } from '../flow/disk-buffer/files.js'
 import { bufferFolder } from '../flow/disk-buffer/folder.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
@@ -17,6 +17,7 @@ export async function openBuffer(
 ): Promise<DiskBuffer | undefined> {
   const { buffer: options } = delivery!
   if (options.type === 'memory') return undefined
+  const { DiskBuffer, memoryFor } = await import('../flow/disk-buffer/disk-buffer.js')
   return await DiskBuffer.open({
     ...runtime,
     folder: folderOnDisk(bufferFolder(dataDir, id)),

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import { compileCondition, condition, type EventTest, pathsOf } from '../condition/condition.js'
-import { explainCondition } from '../condition/explain.js'
 import { type ComponentContext, defineProcessor, type Processor } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
 import { discard } from '../core/processor.js'
@@ -55,7 +54,8 @@ export const filter = defineProcessor({
   ],
   usesFields: ({ condition }) => pathsOf(condition).map(path => ({ option: 'condition', path })),
   create: (options, context) => new Filter(options, context),
-  findings({ condition }, context) {
+  async findings({ condition }, context) {
+    const { explainCondition } = await import('../condition/explain.js')
     const explain = explainCondition(condition, path => context.field(path))
     return batch => {
       const found = explain(batch, 0)

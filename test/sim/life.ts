@@ -1,4 +1,6 @@
 import { Supervisor } from '../../src/engine/supervisor.js'
+// The engine loads this when a destination has a disk buffer. Loading takes real time, which a seed must not depend on.
+import '../../src/flow/disk-buffer/disk-buffer.js'
 import { makeFolderSync } from '../../src/lib/files/make-folder.js'
 import { changes, heal } from './calamities.js'
 import { configOf } from './configuration.js'

@@ -5,16 +5,33 @@ import type { ServiceOptions } from '../service-options.js'
 import { type ConfigNode, locate, type MapNode, type Path } from '../yaml/node.js'
 import type { Problems } from '../yaml/problems.js'
 
+interface Found {
+  readonly problems: Problems
+  readonly warnings: Problems
+}
+
+export type TlsCheck = (
+  root: MapNode,
+  drafts: readonly Draft[],
+  service: ServiceOptions | undefined,
+  found: Found,
+) => void
+
 /**
  * Checks the files of certificates and keys that a configuration names. A broken file is a problem. A missing or
- * unreadable file is a warning, since it may exist where the configuration will be used.
+ * unreadable file is a warning, since it may exist where the configuration will be used. `wall`: the time at which they
+ * must be valid.
  */
-export function checkTlsFiles(
+export function tlsCheckAt(wall: number): TlsCheck {
+  return (root, drafts, service, found) => checkTlsFiles(root, drafts, service, wall, found)
+}
+
+function checkTlsFiles(
   root: MapNode,
   drafts: readonly Draft[],
   service: ServiceOptions | undefined,
   wall: number,
-  { problems, warnings }: { readonly problems: Problems; readonly warnings: Problems },
+  { problems, warnings }: Found,
 ): void {
   const check = (node: ConfigNode, path: Path, tls: TlsPaths) => {
     for (const { option, file, message, kind } of inspectTls(tls, wall).problems) {

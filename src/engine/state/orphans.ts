@@ -5,7 +5,6 @@ import type { Logger } from 'pino'
 import type { Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
-import { recover } from '../../flow/disk-buffer/recovery.js'
 
 /**
  * Data in data_dir without a configured component: left by a source or destination that was renamed or removed, or that
@@ -129,6 +128,7 @@ export function checkpointsIn(names: readonly string[], folder: string): Map<str
 async function bufferIn(path: string, id: string, log: Logger): Promise<Orphan | undefined> {
   try {
     if (!(await stat(path)).isDirectory()) return undefined
+    const { recover } = await import('../../flow/disk-buffer/recovery.js')
     const { settled, end } = await recover(folderOnDisk(path), log, true)
     const events = end.event - settled.event
     if (events === 0) return undefined

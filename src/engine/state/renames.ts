@@ -6,8 +6,6 @@ import type { Config } from '../../config/load.js'
 import { errorCode, errorText } from '../../core/errors.js'
 import { folderOnDisk } from '../../flow/disk-buffer/files.js'
 import { bufferFolder } from '../../flow/disk-buffer/folder.js'
-import { recover } from '../../flow/disk-buffer/recovery.js'
-import { segmentNumber } from '../../flow/disk-buffer/segments.js'
 import { syncFolder } from '../../lib/files/atomic-file.js'
 import { inTurn } from '../../lib/files/in-turn.js'
 import { deadLetterPath } from '../dead-letter.js'
@@ -80,6 +78,8 @@ async function carryBuffer(old: string, own: string, log: Logger): Promise<boole
   if (!existsSync(old)) return false
   if (existsSync(own)) {
     // Its events must be delivered first; then the other buffer is taken over.
+    const { recover } = await import('../../flow/disk-buffer/recovery.js')
+    const { segmentNumber } = await import('../../flow/disk-buffer/segments.js')
     const { settled, end } = await recover(folderOnDisk(own), log, true)
     const others = (await readdir(own)).filter(name => segmentNumber(name) === undefined && !/^ledger\b/.test(name))
     if (end.event > settled.event || others.length > 0) return false

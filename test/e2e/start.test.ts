@@ -1,0 +1,71 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { built } from '../support/checkout.js'
+import { testFolder } from '../support/folder.js'
+import { sluice } from '../support/sluice.js'
+
+/** What a start loads: loading a module takes about half a millisecond, and most of a start is spent on that. */
+
+/** The modules that a run of this configuration loads: paths of our own, and names of packages. */
+async function loadedBy(t: Test, config: string) {
+  const folder = testFolder(t, { 'in.log': 'one line\n' })
+  writeFileSync(join(folder, 'sluice.yaml'), `data_dir: ${join(folder, 'state')}\nmetrics: false\n${config}`)
+  // The report of the coverage names every script.
+  const coverage = join(folder, 'coverage')
+  const run = sluice(['run', 'sluice.yaml'], { cwd: folder, env: { NODE_V8_COVERAGE: coverage } })
+  run.child.stdin!.end('one line\n')
+  t.equal(await run.exit, 0, run.stderr)
+  const own = new Set<string>()
+  const packages = new Set<string>()
+  for (const report of readdirSync(coverage)) {
+    const { result } = JSON.parse(readFileSync(join(coverage, report), 'utf8')) as { result: { url: string }[] }
+    for (const { url } of result) {
+      if (!url.startsWith('file:')) continue
+      const [, name] = /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? []
+      if (name) packages.add(name)
+      else own.add(relative(join(built, 'src'), fileURLToPath(url)))
+    }
+  }
+  return { own: [...own].sort(), packages }
+}
+
+/** It was 270 when this was written, of more than 500. */
+const MOST_OWN = 300
+const LARGE_PACKAGES = ['classic-level', 'fastify', 'prom-client', 'undici']
+const FOLDERS = /^(api|check|client|fleet|ingest|inspect|remote|serve)\//
+const OF_OTHERS =
+  /^(sources\/(http|journald|tcp)\/\w+-source|processors\/throttle\/throttle-processor|http\/client\/http-destination|flow\/disk-buffer\/disk-buffer)\.js$/
+
+t.test('a run from file to file loads nothing of other components, of the service, or of other commands', async t => {
+  const { own, packages } = await loadedBy(
+    t,
+    `sources: { in: { type: file, include: [in.log], follow: false } }
+destinations: { out: { type: file, inputs: [in], path: out.log } }
+`,
+  )
+  t.ok(own.includes('sources/file/file-source.js'), 'the list of modules is complete')
+  t.same(
+    own.filter(path => FOLDERS.test(path) || OF_OTHERS.test(path)),
+    [],
+  )
+  t.same(
+    LARGE_PACKAGES.filter(name => packages.has(name)),
+    [],
+  )
+  t.ok(own.length <= MOST_OWN, `${own.length} modules`)
+})
+
+t.test('a run without a file source does not load it, and loads what it has', async t => {
+  const { own } = await loadedBy(
+    t,
+    `sources: { in: { type: stdin } }
+processors: { few: { type: throttle, inputs: [in], limit: 1, window: 1s } }
+destinations: { out: { type: blackhole, inputs: [few], buffer: { type: disk } } }
+`,
+  )
+  t.notOk(own.includes('sources/file/file-source.js'))
+  t.ok(own.includes('processors/throttle/throttle-processor.js'))
+  t.ok(own.includes('flow/disk-buffer/disk-buffer.js'))
+})
