@@ -67,7 +67,8 @@ export function collector({ file, version, env }: Program): Peer {
       J3: { config: 'otelcol-j3.yaml', output: 'otlp', difference: 'posts records of OTLP in protobuf, not lines' },
       J4: { config: 'otelcol-j4.yaml', output: 'otlp', difference },
     },
-    command: ({ config }) => ({ file, args: ['--config', `file:${config}`], env }),
+    // The garbage collector of Go runs less often: a third less CPU time, for 20 MB.
+    command: ({ config }) => ({ file, args: ['--config', `file:${config}`], env: { ...env, GOGC: '400' } }),
   }
 }
 
@@ -87,7 +88,7 @@ export function fluentBit({ file, version, env }: Program): Peer {
       J3: { config: 'fluent-bit-j3.conf', output: 'json', difference: 'each line is a string in a JSON object' },
       J4: { config: 'fluent-bit-j4.conf', output: 'raw' },
     },
-    command: ({ config }) => ({ file, args: ['-c', config], env }),
+    command: ({ config }) => ({ file, args: ['--quiet', '--config', config], env }),
   }
 }
 

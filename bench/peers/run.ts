@@ -35,7 +35,8 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
   let sender: ChildProcess | undefined
   try {
     const port = receiver?.port ?? (await freePort())
-    const config = join(folder, 'config.yaml')
+    // Some programs tell the language by the name.
+    const config = join(folder, task.config ?? 'no-configuration')
     if (task.config !== undefined) fillIn(task.config, config, { folder, input: input.path, out, port })
     const command = peer.command({ job, task, folder, config, input: input.path, out, port })
     const outcome = outcomeOf(job, task, input, out, receiver)
