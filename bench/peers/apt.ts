@@ -39,9 +39,10 @@ export class Apt {
     return folder
   }
 
+  /** Whether a repository has the package; an installed one that none has cannot be fetched. */
   #has(name: string): boolean {
-    const { stdout } = spawnSync('apt-cache', [...this.#lists(), 'policy', name], { encoding: 'utf8' })
-    return /^ {2}Candidate: (?!\(none\))/m.test(stdout ?? '')
+    const { stdout } = spawnSync('apt-cache', [...this.#lists(), 'policy', name], { encoding: 'utf8', env: ENGLISH })
+    return /^ +-?\d+ \w+:/m.test(stdout ?? '')
   }
 
   /** The packages that an installation would add. It is only simulated. */
