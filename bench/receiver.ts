@@ -6,8 +6,8 @@ import { eachRecord } from './peers/otlp.js'
 /**
  * The receiver that the HTTP jobs deliver to, as a process of its own: counts the lines and bytes of every request.
  * Sends its parent its port; answers any message with the counts so far. With --away it refuses every request until it
- * receives the message `back`. With --otlp bodies are requests of the OpenTelemetry protocol, whose log records count as lines. With
- * --reply every answer has that body, for senders that read it.
+ * receives the message `back`. With --otlp bodies are requests of the OpenTelemetry protocol, whose log records count as
+ * lines. With --reply every answer has that body, for senders that read it.
  */
 
 const LF = 0x0a
@@ -23,7 +23,7 @@ function countLines(chunk: Buffer): void {
   for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1)) lines++
 }
 
-/** The line end that a record was read without counts as a byte, so that bytes can be compared. */
+/** A line end that a sender left out is counted as well, so that bytes can be compared. */
 function countRecords(chunks: readonly Buffer[]): void {
   eachRecord(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks), text => {
     lines++
@@ -37,9 +37,18 @@ const server = createServer((request, response) => {
     return
   }
   const chunks: Buffer[] = []
-  request.on('data', options.otlp ? (chunk: Buffer) => void chunks.push(chunk) : countLines)
+  let lastByte = LF
+  request.on('data', (chunk: Buffer) => {
+    if (options.otlp) chunks.push(chunk)
+    else countLines(chunk)
+    lastByte = chunk[chunk.length - 1]!
+  })
   request.on('end', () => {
     if (options.otlp) countRecords(chunks)
+    else if (lastByte !== LF) {
+      lines++
+      bytes++
+    }
     response.writeHead(200, options.reply === '' ? {} : { 'content-type': 'application/json' }).end(options.reply)
   })
 })

@@ -10,9 +10,10 @@ import { createServer } from 'node:net'
  */
 
 const BLOCK_BYTES = 256 * 1024
-/** J3: a body holds one block of this size, and so many requests are under way at a time. */
+/** J3: a body holds whole lines, of this size at most, and so many requests are under way at a time. */
 const BODY_BYTES = 1024 * 1024
 const REQUESTS = 2
+const LF = 0x0a
 
 const [mode, input, out, port] = process.argv.slice(2) as [string, string, string, string]
 setInterval(() => {}, 2 ** 30)
@@ -37,11 +38,16 @@ function read(): void {
 async function post(): Promise<void> {
   const from = openSync(input, 'r')
   const agent = new Agent({ keepAlive: true, maxSockets: REQUESTS })
+  let position = 0
   await Promise.all(
     Array.from({ length: REQUESTS }, async () => {
       const block = Buffer.allocUnsafe(BODY_BYTES)
-      for (let length; (length = readSync(from, block, 0, BODY_BYTES, null)) > 0; )
+      for (;;) {
+        const length = block.subarray(0, readSync(from, block, 0, BODY_BYTES, position)).lastIndexOf(LF) + 1
+        if (length === 0) return
+        position += length
         await send(agent, block.subarray(0, length))
+      }
     }),
   )
 }

@@ -42,7 +42,10 @@ export async function runJob(peer: Peer, job: JobId, input: Survey, parent: stri
     const outcome = outcomeOf(job, task, input, out, receiver)
     // What was written before is on the disk now, and costs this run nothing.
     spawnSync('sync')
-    if (job === 'J4') sender = spawn(process.execPath, [built('./peers/sender.js'), input.path, String(port)])
+    if (job === 'J4') {
+      const args = [built('./peers/sender.js'), input.path, String(port)]
+      sender = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'inherit'] })
+    }
     const figures = await measureUntil(outcome, command, folder)
     await outcome.check(figures.seconds)
     return figures
