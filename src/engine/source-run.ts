@@ -67,6 +67,7 @@ export class SourceRun {
     if (this.#state === 'new') this.#begin()
     if (this.#state === 'ended') this.#leave?.()
     await left
+    if (this.#state === 'ended') this.output.end()
     fanOut.end()
   }
 

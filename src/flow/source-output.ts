@@ -78,7 +78,7 @@ export class SourceOutput implements Output {
   #replaced = false
   /** Whether events were given back to the source during the current replacement, or the last one. */
   gaveBack = false
-  /** Whether it was closed while nothing was attached to it. */
+  /** Whether nothing takes its batches any more. */
   #isOver = false
 
   constructor(fanOut: FanOut, counters: ComponentCounters, maxBytes: number, keeps = false) {
@@ -140,7 +140,7 @@ export class SourceOutput implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    if (this.#gate) await this.resumed()
+    while (this.#gate) await this.#gate.promise
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
     if (this.#isOver) {
@@ -231,6 +231,11 @@ export class SourceOutput implements Output {
     return false
   }
 
+  /** The source has ended. A batch that still comes, after waiting for a replacement, is given back. */
+  end(): void {
+    this.#isOver = true
+  }
+
   /** Releases all waiting senders, because the run is over. */
   close(): void {
     const waiting = this.#waiting
@@ -239,7 +244,7 @@ export class SourceOutput implements Output {
     for (const go of waiting) go()
     const gate = this.#gate
     // The components behind it have ended, and no others have been attached.
-    this.#isOver = gate !== undefined
+    if (gate) this.#isOver = true
     this.#gate = undefined
     gate?.open()
   }

@@ -181,3 +181,19 @@ t.test('what waits to be sent while components are replaced is given back when t
   t.ok(done())
   t.equal(output.unsettled, 0)
 })
+
+t.test(
+  'what waits to be sent while components are replaced is given back when its source ends right after',
+  async t => {
+    const { output, send } = setUp(1_000_000)
+    output.hold()
+    const done = await send('first\n')
+    const later: EventBatch[] = []
+    output.attach(fanOutTo(later), 1_000_000)
+    output.end()
+    await new Promise(resolve => setImmediate(resolve))
+    t.same(later, [], 'the input of the components has ended')
+    t.ok(done())
+    t.equal(output.unsettled, 0)
+  },
+)
