@@ -2,7 +2,7 @@ import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { CountingReceiver } from './counting.js'
 import { EXCLUDED_HOST, type Input } from './input.js'
-import { built, type Measured, measure, SLUICE } from './measure.js'
+import { built, type Measured, measure, RUN } from './measure.js'
 import { checkThrottled, expect, sameBytes } from './verify.js'
 
 /** One thing to measure, and how to tell that it did its work. */
@@ -55,7 +55,7 @@ sources:
     follow: false
 ${rest}`,
   )
-  const measured = await measure(SLUICE, ['run', '--config', config])
+  const measured = await measure([...RUN, config])
   const totals = JSON.parse(measured.stderr.trimEnd().split('\n').at(-1)!)
   expect('lines received', totals.received, input.lines)
   expect('lines undelivered', totals.undelivered, 0)
@@ -69,7 +69,7 @@ export const obvious: Job = {
   target: undefined,
   async run(input, folder, thorough) {
     const out = join(folder, 'out-obvious.ndjson')
-    const measured = await measure(built('./obvious.js'), [input.path, out, String(LIMIT), EXCLUDED_HOST])
+    const measured = await measure([built('./obvious.js'), input.path, out, String(LIMIT), EXCLUDED_HOST])
     if (thorough) checkThrottled(out, input, LIMIT, Math.floor(measured.seconds) + 1)
     rmSync(out)
     return measured

@@ -19,14 +19,16 @@ export function built(path: string): string {
 }
 
 export const SLUICE = built('../src/cli/main.js')
+/** For Node.js: what runs the daemon, with the options that systemd/sluice.service sets. */
+export const RUN: readonly string[] = ['--max-semi-space-size=2', SLUICE, 'run', '--config']
 
-/** Runs a script of Node as a process of its own, to its end; throws when it fails. */
-export async function measure(script: string, args: readonly string[]): Promise<Measured> {
+/** Runs Node.js with these arguments as a process of its own, to its end; throws when it fails. */
+export async function measure(args: readonly string[]): Promise<Measured> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-usage-'))
   const usagePath = join(folder, 'usage.json')
   try {
     const began = performance.now()
-    const child = spawn(process.execPath, ['--import', USAGE, script, ...args], {
+    const child = spawn(process.execPath, ['--import', USAGE, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, SLUICE_BENCH_USAGE: usagePath },
     })
@@ -40,7 +42,7 @@ export async function measure(script: string, args: readonly string[]): Promise<
     })
     const seconds = (performance.now() - began) / 1000
     process.removeListener('exit', kill)
-    if (code !== 0) throw new Error(`${[script, ...args].join(' ')} ended with ${code}:\n${stderr}`)
+    if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}:\n${stderr}`)
     return { ...(JSON.parse(readFileSync(usagePath, 'utf8')) as Usage), seconds, stderr }
   } finally {
     rmSync(folder, { recursive: true, force: true })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Scrape } from '../src/inspect/scrape.js'
-import { cpuSeconds, SLUICE } from './measure.js'
+import { cpuSeconds, RUN } from './measure.js'
 
 const POLL_MS = 200
 const START_MS = 20_000
@@ -32,7 +32,7 @@ export class RunningDaemon {
     this.#folder = folder
     this.configPath = join(folder, 'sluice.yaml')
     this.configure(config)
-    const args = [...imports.flatMap(url => ['--import', url]), SLUICE, 'run', '--config', this.configPath]
+    const args = [...imports.flatMap(url => ['--import', url]), ...RUN, this.configPath]
     this.child = spawn(process.execPath, args, {
       stdio: [stdin ? 'pipe' : 'ignore', 'ignore', 'pipe', ...(imports.length > 0 ? (['ipc'] as const) : [])],
     })

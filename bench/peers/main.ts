@@ -1,11 +1,11 @@
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
+import { writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
+import { describeMachine, formatMachine } from '../machine.js'
 import { bringPeers } from './bring.js'
 import { CHECKOUT } from './conf.js'
-import { writeBetweenMarkers } from './docs.js'
-import { describeMachine, formatMachine } from './machine.js'
 import { type Options, readOptions, USAGE } from './options.js'
 import { sluice } from './own.js'
 import type { JobId, Missing, Peer } from './peer.js'
@@ -49,13 +49,11 @@ async function main(options: Options): Promise<void> {
   const failures: Failure[] = []
   const pairs = await runPairs(options, peers, survey(input), work, record, failures)
   if (process.stderr.isTTY) progress('')
-  const about = formatMachine(
-    machine,
-    [sluice, ...peers.filter(peer => peer.id !== 'loop')],
-    input.lines,
-    input.bytes,
-    options.runs,
-  )
+  const versions = [sluice, ...peers.filter(peer => peer.id !== 'loop')].map(peer => `${peer.title} ${peer.version}`)
+  const about = `${input.lines} lines of ${Math.round(input.bytes / input.lines)} bytes; medians of ${options.runs} runs, and their ranges.
+${formatMachine(machine)}
+${versions.join(', ')}.
+`
   const rows = rowsOf(pairs, sluice, input.lines)
   const text = `${about}\n${formatTables(rows)}${formatMissing(missing, failures)}`
   const picture = drawPicture(rows)
@@ -63,7 +61,7 @@ async function main(options: Options): Promise<void> {
   writeFileSync(join(options.out, 'peers.svg'), picture)
   if (options.writeDocs) {
     const drawn = '![Lines per second and CPU time, as bars](peers.svg)'
-    writeBetweenMarkers(join(CHECKOUT, 'docs/performance.md'), `${drawn}\n\n${text}`)
+    writeBetweenMarkers(join(CHECKOUT, 'docs/performance.md'), 'bench:peers', `${drawn}\n\n${text}`)
     writeFileSync(join(CHECKOUT, 'docs/peers.svg'), picture)
   }
   if (failures.length > 0) process.exitCode = 1

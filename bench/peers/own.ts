@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import { built, SLUICE } from '../measure.js'
+import { built, RUN } from '../measure.js'
 import { CHECKOUT } from './conf.js'
 import type { Peer } from './peer.js'
 
@@ -17,7 +17,7 @@ export const sluice: Peer = {
     J3: { config: 'sluice-j3.yaml', output: 'raw' },
     J4: { config: 'sluice-j4.yaml', output: 'raw' },
   },
-  command: ({ config }) => ({ file: process.execPath, args: [SLUICE, 'run', '--config', config] }),
+  command: ({ config }) => ({ file: process.execPath, args: [...RUN, config] }),
 }
 
 const LOOP_MODES = { J1: 'copy', J2: 'read', J3: 'post', J4: 'receive' }

@@ -1,6 +1,5 @@
 import { readFileSync } from 'node:fs'
 import { availableParallelism, cpus, loadavg, release, totalmem } from 'node:os'
-import type { Peer } from './peer.js'
 
 /** What the figures depend on besides the programs. */
 export interface Machine {
@@ -34,11 +33,7 @@ function systemName(): string {
   }
 }
 
-export function formatMachine(machine: Machine, peers: readonly Peer[], lines: number, bytes: number, runs: number) {
-  const { cores, cpu, memory_gib: memory, kernel, system, node, load } = machine
-  const versions = peers.map(peer => `${peer.title} ${peer.version}`).join(', ')
-  return `${lines} lines of ${Math.round(bytes / lines)} bytes; medians of ${runs} runs, and their ranges.
-${cores} cores of ${cpu}, ${memory} GiB, Linux ${kernel}, ${system}, Node.js ${node}; load before: ${load.join(', ')}.
-${versions}.
-`
+/** One or two lines about the machine. */
+export function formatMachine({ cores, cpu, memory_gib: memory, kernel, system, node, load }: Machine): string {
+  return `${cores} cores of ${cpu}, ${memory} GiB, Linux ${kernel}, ${system}, Node.js ${node}; load before: ${load.join(', ')}.`
 }

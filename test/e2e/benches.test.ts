@@ -1,10 +1,11 @@
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
-import { writeBetweenMarkers } from '../../bench/peers/docs.js'
+import { writeBetweenMarkers } from '../../bench/docs.js'
 import { eachRecord, framedMessages } from '../../bench/peers/otlp.js'
 import { built } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
@@ -83,6 +84,18 @@ t.test('a program whose output is wrong has no figures', { skip: process.platfor
   t.match(stderr, 'rsyslog failed on J1')
 })
 
+t.test('a curve has a cost for each of its values', async t => {
+  const folder = testFolder(t)
+  const options = ['--curves', 'destinations', '--lines', '1000', '--runs', '1', '--folder', folder, '--json']
+  const { stdout } = await promisify(execFile)(process.execPath, [join(built, 'bench/curves/main.js'), ...options])
+  const { curves } = JSON.parse(stdout)
+  t.same(
+    curves.map(({ id, costs }: { id: string; costs: { value: number }[] }) => [id, costs.map(({ value }) => value)]),
+    [['destinations', [1, 2, 4, 8]]],
+  )
+  for (const { costs } of curves) for (const { rssBytes } of costs) t.ok(rssBytes > 10e6)
+})
+
 t.test('wrong options are refused', async t => {
   const folder = testFolder(t)
   for (const [options, error] of [
@@ -118,8 +131,8 @@ t.test('a table replaces the one that is between the markers of a page', async t
     `before\n\n<!-- bench:peers begin -->\n\n${text}\n\n<!-- bench:peers end -->\n\nafter\n`
   writeFileSync(path, page('old'))
   const table = `| ${'wide '.repeat(30)}|`
-  writeBetweenMarkers(path, `${table}\n\n- ${'word '.repeat(30)}end`)
+  writeBetweenMarkers(path, 'bench:peers', `${table}\n\n- ${'word '.repeat(30)}end`)
   t.equal(readFileSync(path, 'utf8'), page(`${table}\n\n- ${'word '.repeat(22)}word\n  ${'word '.repeat(7)}end`))
   writeFileSync(path, 'nothing')
-  t.throws(() => writeBetweenMarkers(path, 'x'), { message: /lacks the lines/ })
+  t.throws(() => writeBetweenMarkers(path, 'bench:peers', 'x'), { message: /lacks the lines/ })
 })

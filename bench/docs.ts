@@ -1,17 +1,16 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 
-const BEGIN = '<!-- bench:peers begin -->'
-const END = '<!-- bench:peers end -->'
 const COLUMNS = 120
 
-/** Replaces what is between the two markers of a page. */
-export function writeBetweenMarkers(path: string, text: string): void {
+/** Replaces what is between the two markers of a script in a page. */
+export function writeBetweenMarkers(path: string, script: string, text: string): void {
+  const [before, after] = [`<!-- ${script} begin -->`, `<!-- ${script} end -->`]
   const page = readFileSync(path, 'utf8')
-  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)]
-  if (begin < 0 || end < begin) throw new Error(`${path} lacks the lines "${BEGIN}" and "${END}"`)
+  const [begin, end] = [page.indexOf(before), page.indexOf(after)]
+  if (begin < 0 || end < begin) throw new Error(`${path} lacks the lines "${before}" and "${after}"`)
   writeFileSync(
     path,
-    `${page.slice(0, begin + BEGIN.length)}\n\n${text.trim().split('\n').map(wrap).join('\n')}\n\n${page.slice(end)}`,
+    `${page.slice(0, begin + before.length)}\n\n${text.trim().split('\n').map(wrap).join('\n')}\n\n${page.slice(end)}`,
   )
 }
 

@@ -1,0 +1,89 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { writeBetweenMarkers } from '../docs.js'
+import { describeMachine, formatMachine } from '../machine.js'
+import { CURVES, type Curve } from './curves.js'
+import { drawCurves } from './picture.js'
+import { type Cost, measureCurve } from './run.js'
+
+/** `npm run bench:curves`: how the cost of the daemon grows, with one thing at a time. */
+
+const USAGE = `Usage: npm run bench:curves -- [options]
+
+  --curves LIST  of ${CURVES.map(({ id }) => id).join(',')} (default: all)
+  --lines N      lines of a run (default: 2000000)
+  --runs N       runs of each value (default: 3)
+  --folder DIR   where inputs and outputs go (default: ${tmpdir()})
+  --json         one JSON document instead of tables
+  --write-docs   writes the tables and the picture into docs
+`
+const DOCS = join(dirname(fileURLToPath(import.meta.url)), '../../../docs')
+
+const { values: options } = parseArgs({
+  options: {
+    curves: { type: 'string' },
+    lines: { type: 'string', default: '2000000' },
+    runs: { type: 'string', default: '3' },
+    folder: { type: 'string', default: tmpdir() },
+    json: { type: 'boolean', default: false },
+    'write-docs': { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+
+const progress = (text: string) => process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${text}` : `${text}\n`)
+
+function table(curve: Curve, costs: readonly Cost[]): string {
+  const unit = curve.per === 'line' ? 'CPU s per million lines' : 'CPU s per 220 MB'
+  const rows = costs.map(({ value, cpuSecondsPerMillion, ratio, linesPerSecond, rssBytes }) =>
+    [
+      value.toLocaleString('en'),
+      cpuSecondsPerMillion.toFixed(3),
+      ratio.toFixed(2),
+      (linesPerSecond / 1e6).toFixed(2),
+      Math.round(rssBytes / 1e6),
+    ].join(' | '),
+  )
+  return `**${curve.title}**
+
+| ${curve.x} | ${unit} | ratio to the first | million lines/s | peak RSS, MB |
+|---:|---:|---:|---:|---:|
+${rows.map(row => `| ${row} |`).join('\n')}
+`
+}
+
+async function main(): Promise<void> {
+  const ids = options.curves?.split(',')
+  const unknown = ids?.find(id => !CURVES.some(curve => curve.id === id))
+  if (unknown !== undefined) throw new Error(`there is no curve ${unknown}\n\n${USAGE}`)
+  const machine = describeMachine()
+  const work = mkdtempSync(join(resolve(options.folder), 'sluice-curves-'))
+  process.once('exit', () => rmSync(work, { recursive: true, force: true }))
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+  const all: { curve: Curve; costs: Cost[] }[] = []
+  for (const curve of CURVES) {
+    if (ids && !ids.includes(curve.id)) continue
+    const folder = join(work, curve.id)
+    const size = { lines: Number(options.lines), runs: Number(options.runs) }
+    all.push({ curve, costs: await measureCurve(curve, { folder, progress, ...size }) })
+    rmSync(folder, { recursive: true, force: true })
+  }
+  if (process.stderr.isTTY) progress('')
+  const about = `${options.lines} lines a run; medians of ${options.runs} runs, less the start.\n${formatMachine(machine)}\n`
+  const text = `${about}\n${all.map(({ curve, costs }) => table(curve, costs)).join('\n')}`
+  const json = { machine, lines: Number(options.lines), curves: all.map(({ curve: { id }, costs }) => ({ id, costs })) }
+  process.stdout.write(options.json ? `${JSON.stringify(json, null, 2)}\n` : text)
+  if (!options['write-docs']) return
+  writeBetweenMarkers(join(DOCS, 'performance.md'), 'bench:curves', `![CPU time, as curves](curves.svg)\n\n${text}`)
+  writeFileSync(join(DOCS, 'curves.svg'), drawCurves(all))
+}
+
+if (options.help) process.stdout.write(USAGE)
+else
+  await main().catch(error => {
+    process.stderr.write(`${error.message}\n`)
+    process.exitCode = 1
+  })
