@@ -8,8 +8,8 @@ export const id = z
   .regex(/^[0-9a-f]{24}$/)
   .describe('24 hexadecimal digits.')
 export const time = z.iso.datetime().describe('ISO 8601, in UTC.')
-const scopes = z.array(z.enum(SCOPES)).describe('What the key may do.')
-const freshKey = z.string().describe('The access key. It is shown this once.')
+const scopes = z.array(z.enum(SCOPES)).describe('What the key permits.')
+const freshKey = z.string().describe('The access key. It is returned only once.')
 const config = z.record(z.string(), z.unknown())
 
 export const accountDocument = z
@@ -36,7 +36,7 @@ export const invitedUserDocument = userDocument
 export type InvitedUserDocument = z.output<typeof invitedUserDocument>
 
 export const createdAccountDocument = accountDocument
-  .extend({ manager: invitedUserDocument.optional().describe('The first manager, where one was asked for.') })
+  .extend({ manager: invitedUserDocument.optional().describe('The first manager, if one was requested.') })
   .meta({ id: 'CreatedAccount' })
 export type CreatedAccountDocument = z.output<typeof createdAccountDocument>
 
@@ -45,7 +45,7 @@ export const keyDocument = z
     id,
     created_at: time,
     expires_at: time.nullable(),
-    last_used_at: time.nullable().describe('Kept every minute.'),
+    last_used_at: time.nullable().describe('Updated at most once a minute.'),
   })
   .meta({ id: 'Key' })
 export type KeyDocument = z.output<typeof keyDocument>
@@ -54,12 +54,12 @@ export const serviceAccountDocument = z
   .object({
     id,
     title: z.string(),
-    email: z.string().describe('An address made of the id; no mail can be sent to it.'),
-    account_id: id.nullable().describe('null: of the enterprise.'),
+    email: z.string().describe('An address derived from the identifier; it cannot receive mail.'),
+    account_id: id.nullable().describe('null if it belongs to the enterprise.'),
     enterprise_id: id,
     scopes,
     created_at: time,
-    access_key: keyDocument.nullable().describe('Its one key; null: revoked.'),
+    access_key: keyDocument.nullable().describe('Its only key; null if it was revoked.'),
   })
   .meta({ id: 'ServiceAccount' })
 export type ServiceAccountDocument = z.output<typeof serviceAccountDocument>
@@ -67,13 +67,16 @@ export type ServiceAccountDocument = z.output<typeof serviceAccountDocument>
 export const keyedServiceAccountDocument = serviceAccountDocument
   .extend({
     key: freshKey,
-    old_key_valid_until: time.nullable().describe('While a grace that was asked for lasts.'),
+    old_key_valid_until: time.nullable().describe('End of the grace period of the old key, during that period.'),
   })
   .meta({ id: 'KeyedServiceAccount' })
 export type KeyedServiceAccountDocument = z.output<typeof keyedServiceAccountDocument>
 
 export const userKeyDocument = keyDocument
-  .extend({ title: z.string(), scopes: scopes.nullable().describe('null: whatever the role of the user gives.') })
+  .extend({
+    title: z.string(),
+    scopes: scopes.nullable().describe('null if the key has all scopes of the role of the user.'),
+  })
   .meta({ id: 'UserKey' })
 export type UserKeyDocument = z.output<typeof userKeyDocument>
 
@@ -101,14 +104,12 @@ export const pipelineDocument = z
     id,
     account_id: id,
     title: z.string(),
-    config: config.describe(
-      'The draft: the document of a configuration file, with the source `ingest` there by itself.',
-    ),
-    revision: z.int().describe('Of the draft.'),
-    published_revision: z.int().nullable().describe('null: not published yet.'),
+    config: config.describe('The draft, as the content of a configuration file. The source `ingest` always exists.'),
+    revision: z.int().describe('Revision of the draft.'),
+    published_revision: z.int().nullable().describe('null if no revision has been published.'),
     missing_secrets: z
       .array(z.string())
-      .describe('Secrets that the draft or the published revision refers to, and that do not exist.'),
+      .describe('Secrets that do not exist although the draft or the published revision refers to them.'),
     created_at: time,
     updated_at: time,
   })
@@ -119,9 +120,14 @@ export type PipelineDocument = z.output<typeof pipelineDocument>
 export const publishedPipelineDocument = pipelineDocument
   .extend({
     service_bounds: z
-      .array(z.object({ path: z.string().describe('Of the option; empty for the whole.'), message: z.string() }))
+      .array(
+        z.object({
+          path: z.string().describe('Path of the option; empty for the whole configuration.'),
+          message: z.string(),
+        }),
+      )
       .describe(
-        'What the service bounds where it runs the pipeline itself, and why it cannot run it, if so. Daemons run it as it is.',
+        'The limits that the service applies when it runs the pipeline itself, or the reason why it cannot run it. Daemons run the pipeline without these limits.',
       ),
   })
   .meta({ id: 'PipelineJustPublished' })
@@ -134,7 +140,7 @@ export const revisionDocument = z
     config,
     created_at: time,
     created_by: z.object({ id, email: z.string() }),
-    published: z.boolean().describe('Whether it is the one that runs.'),
+    published: z.boolean().describe('Whether this is the published revision.'),
   })
   .meta({ id: 'Revision' })
 export type RevisionDocument = z.output<typeof revisionDocument>
@@ -143,7 +149,7 @@ export const secretDocument = z
   .object({
     name: z.string(),
     created_at: time,
-    updated_at: time.describe('When its value was saved.'),
+    updated_at: time.describe('When the value was last saved.'),
     updated_by: z.object({ id, email: z.string() }),
   })
   .meta({ id: 'Secret' })
@@ -159,19 +165,19 @@ export const HEALTHS = ['ready', 'holding', 'starting', 'failed'] as const
 
 export const daemonDocument = z
   .object({
-    id: z.string().describe('Name that the daemon gives itself; unique in its pipeline.'),
+    id: z.string().describe('Name that the daemon chose; unique within its pipeline.'),
     pipeline_id: id,
     host: z.string(),
     version: z.string(),
-    revision: z.int().nullable().describe('The revision that it runs.'),
+    revision: z.int().nullable().describe('The revision that the daemon runs.'),
     published_revision: z.int().nullable(),
-    behind: z.boolean().describe('Runs another revision than the published one.'),
+    behind: z.boolean().describe('Whether the daemon runs a revision other than the published one.'),
     health: z.enum(HEALTHS),
-    error: z.string().nullable().describe('Why it does not run the published revision, or cannot deliver.'),
-    totals: z.record(z.string(), z.number()).describe('Events since its start.'),
+    error: z.string().nullable().describe('Why the daemon does not run the published revision, or cannot deliver.'),
+    totals: z.record(z.string(), z.number()).describe('Numbers of events since the daemon started.'),
     started_at: time.nullable(),
     reported_at: time,
-    silent: z.boolean().describe('It has not reported for a while.'),
+    silent: z.boolean().describe('Whether reports from the daemon are overdue.'),
   })
   .meta({ id: 'Daemon' })
 export type DaemonDocument = z.output<typeof daemonDocument>
@@ -180,7 +186,7 @@ export const auditDocument = z
   .object({
     id,
     at: time,
-    action: z.string().describe('What was done, as in `pipeline.publish`.'),
+    action: z.string().describe('The action, for example `pipeline.publish`.'),
     actor: z.object({ type: z.string(), id: z.string(), email: z.string(), key_id: z.string().nullable() }),
     enterprise_id: id,
     account_id: id.nullable(),

@@ -19,7 +19,7 @@ const text = (most: number) =>
     .max(most)
     .refine(value => !UNSHOWABLE.test(value), 'must not have control characters')
 
-const title = text(LONGEST_TITLE).describe('For people.')
+const title = text(LONGEST_TITLE).describe('Name shown to people.')
 
 const email = z
   .string()
@@ -47,8 +47,12 @@ function period(least: number, most: number) {
     .refine(ms => ms <= most, `must be at most ${most / 3_600_000} Hours`)
 }
 
-const expiresIn = period(1000, 3650 * DAY_MS).describe('How long the key works: seconds, or `12 Hours`.')
-const grace = period(0, 30 * DAY_MS).describe('How long the old key goes on working. Without it: not a moment.')
+const expiresIn = period(1000, 3650 * DAY_MS).describe(
+  'How long the key is valid, in seconds or for example as `12 Hours`.',
+)
+const grace = period(0, 30 * DAY_MS).describe(
+  'How long the old key remains valid. Default: it stops working immediately.',
+)
 const scopesOf = <const S extends readonly string[]>(scopes: S) =>
   z
     .array(z.enum(scopes))
@@ -58,7 +62,7 @@ const scopesOf = <const S extends readonly string[]>(scopes: S) =>
 
 export const accountInput = z.strictObject({
   title,
-  manager: z.strictObject({ email, title: title.optional() }).optional().describe('Makes the first manager as well.'),
+  manager: z.strictObject({ email, title: title.optional() }).optional().describe('Also creates the first manager.'),
 })
 export type AccountInput = z.output<typeof accountInput>
 
@@ -68,7 +72,7 @@ export const userInput = z.strictObject({
   email,
   title: title.optional(),
   role: z.enum(ROLES),
-  expires_in: expiresIn.optional().describe('How long the first key works; 7 days when it is left out.'),
+  expires_in: expiresIn.optional().describe('How long the first key is valid. Default: 7 days.'),
 })
 export type UserInput = z.output<typeof userInput>
 
@@ -80,7 +84,9 @@ export type InvitationInput = z.output<typeof invitationInput>
 
 export const serviceAccountInput = z.strictObject({
   title: title.optional(),
-  scopes: scopesOf(ENTERPRISE_SCOPES).optional().describe('Without it, all that one of its kind can have.'),
+  scopes: scopesOf(ENTERPRISE_SCOPES)
+    .optional()
+    .describe('Default: all scopes that a service account of this kind can have.'),
   expires_in: expiresIn.optional(),
 })
 export type ServiceAccountInput = z.output<typeof serviceAccountInput>
@@ -90,14 +96,16 @@ export type RotateInput = z.output<typeof rotateInput>
 
 export const userKeyInput = z.strictObject({
   title: title.optional(),
-  scopes: scopesOf(SCOPES).optional().describe('Narrows the key; it never gives more than the role of its user.'),
+  scopes: scopesOf(SCOPES)
+    .optional()
+    .describe('Limits the key to these scopes. A key never permits more than the role of its user.'),
   expires_in: expiresIn.optional(),
 })
 export type UserKeyInput = z.output<typeof userKeyInput>
 
 const configInput = z
   .record(z.string(), z.unknown())
-  .describe('The document of a configuration file, in which the source `ingest` is there by itself.')
+  .describe('The content of a configuration file. The source `ingest` always exists.')
 
 export const pipelineInput = z.strictObject({ title: title, config: configInput })
 export type PipelineInput = z.output<typeof pipelineInput>
@@ -106,7 +114,12 @@ export const pipelineUpdate = z.strictObject({ title: title.optional(), config: 
 export type PipelineUpdate = z.output<typeof pipelineUpdate>
 
 export const publishInput = z.strictObject({
-  revision: z.int().min(1).max(1_000_000_000).optional().describe('Without it the latest; an earlier one rolls back.'),
+  revision: z
+    .int()
+    .min(1)
+    .max(1_000_000_000)
+    .optional()
+    .describe('The revision to publish; an earlier one is a rollback. Default: the latest.'),
 })
 export type PublishInput = z.output<typeof publishInput>
 
@@ -124,7 +137,7 @@ export const secretInput = z.strictObject({
           'must be one line of printable ASCII without spaces around it',
         ),
     )
-    .describe('A line end behind it does not matter. Nothing shows it again.'),
+    .describe('The value. A line end after it is ignored. The value is never returned.'),
 })
 export type SecretInput = z.output<typeof secretInput>
 
@@ -150,7 +163,7 @@ export type ReportInput = z.output<typeof reportInput>
 /** Selects a page of a list. */
 export const pageQuery = z.strictObject({
   limit: z.coerce.number().int().min(1).max(100).default(50),
-  after: z.string().min(1).max(200).optional().describe('`next` of the page before.'),
+  after: z.string().min(1).max(200).optional().describe('`next` of the previous page.'),
 })
 export type PageQuery = z.output<typeof pageQuery>
 

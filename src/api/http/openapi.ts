@@ -9,21 +9,25 @@ type Json = Record<string, unknown>
 
 /** Errors of all routes for which the condition holds. The contract test triggers each of them. */
 const COMMON: readonly { status: number; text: string; when: (route: Route) => boolean }[] = [
-  { status: 400, text: 'The request is not valid; `errors` lists every fault.', when: takesInput },
+  { status: 400, text: 'The request is not valid; `errors` lists every error.', when: takesInput },
   { status: 401, text: 'The token is missing, malformed, unknown, expired or revoked.', when: () => true },
   {
     status: 403,
-    text: 'The token may not do this, or x-delegate-account-id is not for it.',
+    text: 'The token does not permit this, or must not be used with x-delegate-account-id.',
     when: () => true,
   },
   {
     status: 404,
-    text: 'There is no such thing, as far as this token may know.',
+    text: 'The resource does not exist, or this token has no access to it.',
     when: ({ path }) => path.includes('{'),
   },
   { status: 413, text: 'The body is too large.', when: ({ body, stream }) => Boolean(body ?? stream) },
-  { status: 415, text: 'The body is of another media type.', when: ({ body, stream }) => Boolean(body ?? stream) },
-  { status: 429, text: 'Too many requests; wait as long as Retry-After says.', when: () => true },
+  {
+    status: 415,
+    text: 'The media type of the body is not supported.',
+    when: ({ body, stream }) => Boolean(body ?? stream),
+  },
+  { status: 429, text: 'Too many requests. Wait for the time in Retry-After.', when: () => true },
 ]
 
 function takesInput({ body, query, stream }: Route): boolean {
@@ -44,14 +48,14 @@ export function refusalsOf(route: Route): Map<number, string> {
 
 const AUTH_HEADERS: Readonly<Record<string, string>> = {
   'x-auth-subject-id': 'Identifier of the subject, 24 hexadecimal digits.',
-  'x-auth-account-id': 'Identifier of the account; not at enterprise scope.',
+  'x-auth-account-id': 'Identifier of the account; absent at enterprise scope.',
   'x-auth-enterprise-id': 'Identifier of the enterprise.',
   'x-auth-subject-email': 'E-mail address of the subject, percent-encoded (UTF-8): characters beyond ASCII and "%".',
-  'x-auth-account-short-id': 'Short identifier of the account, 9 characters; not at enterprise scope.',
+  'x-auth-account-short-id': 'Short identifier of the account, 9 characters; absent at enterprise scope.',
   'x-auth-access-type': 'Always `access`.',
-  'ratelimit-limit': 'Requests of a key in the window.',
-  'ratelimit-remaining': 'How many are left.',
-  'ratelimit-reset': 'Seconds until all are there again.',
+  'ratelimit-limit': 'Number of requests that a key may send in a window.',
+  'ratelimit-remaining': 'Number of requests left in the current window.',
+  'ratelimit-reset': 'Seconds until the full number is available again.',
 }
 
 /** Collects named schemas, which appear once in the document. */
@@ -95,10 +99,10 @@ export function openApi(routes: readonly Route[]): Json {
       title: 'Sluice',
       version: packageVersion(),
       description: [
-        'Accounts, keys, pipelines and ingest. Every request carries `Authorization: Token <ACCESS_KEY>`.',
-        'HEAD is possible wherever GET is. Every answer has an `x-request-id`; every authenticated one has the `x-auth-*` headers.',
-        'What stands in a path and is not there answers 404, and so does what belongs to another account. Other methods answer 405.',
-        'When two change one thing at the same time, one of them is refused with 409 `conflict`: read it and try again.',
+        'API for accounts, keys, pipelines and ingest. Every request must contain `Authorization: Token <ACCESS_KEY>`.',
+        'HEAD is supported wherever GET is. Every response has an `x-request-id` header; every authenticated response also has the `x-auth-*` headers.',
+        'The response is 404 if a resource in the path does not exist or belongs to another account, and 405 for other methods.',
+        'If two requests change the same resource at the same time, one of them is refused with 409 `conflict`. Read the resource and try again.',
       ].join('\n\n'),
     },
     security: [{ token: [] }],
@@ -130,7 +134,7 @@ function operationOf(route: Route, schemas: Schemas, errorSchema: unknown): Json
   const { body, bodyOptional, stream } = route
   const about = [
     ...(route.description ? [route.description] : []),
-    route.scope ? `Needs the scope \`${route.scope}\`.` : 'Any key will do.',
+    route.scope ? `Requires the scope \`${route.scope}\`.` : 'Any valid key is accepted.',
   ]
   const responses: Json = {}
   for (const [status, answer] of Object.entries(route.answers)) responses[status] = responseOf(answer, schemas)
@@ -176,7 +180,7 @@ function parametersOf(route: Route, schemas: Schemas): Json[] {
     {
       name: 'x-delegate-account-id',
       in: 'header',
-      description: 'Acts within this account. For keys of an enterprise service account only.',
+      description: 'The account in which to act. Only for keys of enterprise service accounts.',
       schema: { type: 'string' },
     },
   ]

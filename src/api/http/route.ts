@@ -79,8 +79,8 @@ export function paramsOf(path: string): string[] {
 }
 
 const pageMeta = z.object({
-  limit: z.int().describe('The most entries of a page.'),
-  next: z.string().nullable().describe('The `after` of the next page; null at the end.'),
+  limit: z.int().describe('Maximum number of entries in a page.'),
+  next: z.string().nullable().describe('Value of `after` for the next page; null on the last page.'),
 })
 
 /** The schema of a response body; undefined: no body. */
@@ -93,10 +93,15 @@ export function bodyOf({ one, list, raw }: Answer): z.ZodType | undefined {
 /** The envelope of all error responses. */
 export const errorDocument = z
   .object({
-    code: z.string().describe('Stable, in snake case: programs decide by it.'),
-    message: z.string().describe('For people: what is wrong, and what to do.'),
+    code: z.string().describe('Stable identifier of the error, in snake case, for use by programs.'),
+    message: z.string().describe('Explains to people what is wrong and what to do.'),
     errors: z
-      .array(z.object({ path: z.string().describe('As in `config.processors.limit.window`.'), message: z.string() }))
-      .describe('Everything that is wrong with what was sent, with its place.'),
+      .array(
+        z.object({
+          path: z.string().describe('Place of the error, for example `config.processors.limit.window`.'),
+          message: z.string(),
+        }),
+      )
+      .describe('All errors in the request, with their places.'),
   })
   .meta({ id: 'Error' })

@@ -16,8 +16,8 @@ export function allRoutes(ingest: Ingest | undefined): readonly Route[] {
     path: '/v3/openapi.json',
     operation: 'getDescription',
     tag: 'description',
-    summary: 'This document.',
-    answers: { 200: { description: 'The document.', raw: z.record(z.string(), z.unknown()) } },
+    summary: 'Returns this OpenAPI document.',
+    answers: { 200: { description: 'The OpenAPI document.', raw: z.record(z.string(), z.unknown()) } },
     handle: async () => ({ raw: (text ??= openApi(routes)) }),
   })
   const routes: readonly Route[] = [

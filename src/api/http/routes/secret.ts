@@ -10,8 +10,8 @@ export const secretRoutes: readonly Route[] = [
     path: '/v3/secret',
     operation: 'listSecrets',
     tag: 'secret',
-    summary: 'The names of the secrets of the account.',
-    description: 'Values are never shown.',
+    summary: 'Lists the names of the secrets of the account.',
+    description: 'Values are never returned.',
     scope: 'pipeline:read',
     query: pageQuery,
     answers: { 200: { description: 'A page of secrets.', list: ['secret', secretDocument] } },
@@ -22,7 +22,7 @@ export const secretRoutes: readonly Route[] = [
     path: '/v3/secret/{name}',
     operation: 'setSecret',
     tag: 'secret',
-    summary: 'Saves a secret, or replaces its value.',
+    summary: 'Creates a secret or replaces its value.',
     description:
       'Pipelines refer to it as `${secret:NAME}` in `auth.key`, `proxy.auth.password` and `headers`. Those that run in the service use another value at once.',
     scope: 'pipeline:write',
@@ -40,11 +40,11 @@ export const secretRoutes: readonly Route[] = [
     path: '/v3/secret/{name}',
     operation: 'deleteSecret',
     tag: 'secret',
-    summary: 'Removes a secret.',
+    summary: 'Deletes a secret.',
     description:
       'Pipelines that refer to it stop in the service at once: they have it in `missing_secrets`, and ingest answers 503 until it is saved again.',
     scope: 'pipeline:write',
-    answers: { 204: { description: 'It is gone.' } },
+    answers: { 204: { description: 'It was deleted.' } },
     handle: async ({ service, principal, params }) => {
       await service.secrets.remove(principal, params.name!)
       return {}
