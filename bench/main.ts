@@ -12,6 +12,7 @@ import { type Input, makeInput } from './input.js'
 import { type Job, jobs, obvious } from './jobs.js'
 import { built, type Measured } from './measure.js'
 import { formatScrape, measureScrape, type ScrapeResult } from './scrape.js'
+import { formatStart, measureStart, type StartResult } from './start.js'
 import {
   type BufferResult,
   formatBacklog,
@@ -37,7 +38,7 @@ const AWAY_SECONDS = 30
 
 const USAGE = `Usage: npm run bench -- [options]
 
-  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'backlog', 'idle', 'many'].join(',')} (default: all)
+  --jobs LIST    of ${[...jobs.map(job => job.id), 'throttle', 'buffer', 'ingest', 'api', 'fleet', 'scrape', 'start', 'backlog', 'idle', 'many'].join(',')} (default: all)
   --lines N      lines of the input (default: 4000000)
   --runs N       runs of each job after a warm-up (default: 3)
   --folder DIR   where the input and the output go (default: ${tmpdir()})
@@ -165,6 +166,13 @@ async function main(): Promise<void> {
     progress('')
     if (options.json) report.scrape = result
     else process.stdout.write(`\n${formatScrape(result)}`)
+  }
+  if (wants('start')) {
+    progress('starts')
+    const result: StartResult = await measureStart(folder)
+    progress('')
+    if (options.json) report.start = result
+    else process.stdout.write(`\n${formatStart(result)}`)
   }
   for (const [id, files, active, seconds] of WATCHING) {
     if (!wants(id)) continue
