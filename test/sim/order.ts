@@ -1,17 +1,24 @@
 import type { Topology } from './topology.js'
 
-/** Whether an event may come to these inputs more than once: on several ways, or from a client that asks again. */
+/**
+ * Whether an event may come to these inputs more than once: on several ways, from a client that asks again, or as parts
+ * of parts, which have the same mark.
+ */
 export function mayRepeat({ sources, processors, destinations }: Topology, inputs: readonly string[]): boolean {
   const seen = new Set<string>()
-  const repeats = (output: string): boolean => {
+  const repeats = (output: string, isExploded: boolean): boolean => {
     const owner = output.split('.')[0]!
     if (seen.has(owner)) return true
     seen.add(owner)
     if (destinations.some(({ id }) => id === owner)) return true
     if (sources.some(({ id, kind }) => id === owner && kind === 'clients')) return true
-    return processors.find(({ id }) => id === owner)?.inputs.some(repeats) ?? false
+    const processor = processors.find(({ id }) => id === owner)
+    if (!processor) return false
+    const explodes = processor.deed === 'explode'
+    if (explodes && isExploded) return true
+    return processor.inputs.some(input => repeats(input, isExploded || explodes))
   }
-  return inputs.some(repeats)
+  return inputs.some(input => repeats(input, false))
 }
 
 /** Whether events of a topic reach a destination in order: on one way, one request at a time, and in a buffer that stays. */
