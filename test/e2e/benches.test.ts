@@ -96,6 +96,14 @@ t.test('a curve has a cost for each of its values', async t => {
   for (const { costs } of curves) for (const { rssBytes } of costs) t.ok(rssBytes > 10e6)
 })
 
+t.test('every line has a latency', { skip: process.platform !== 'linux' }, async t => {
+  const options = ['--rate', '100', '--seconds', '1', '--json']
+  const { stdout } = await promisify(execFile)(process.execPath, [join(built, 'bench/latency.js'), ...options])
+  const { milliseconds } = JSON.parse(stdout) as { milliseconds: number[] }
+  t.equal(milliseconds.length, 100)
+  t.ok(milliseconds.every(ms => ms > 0))
+})
+
 t.test('wrong options are refused', async t => {
   const folder = testFolder(t)
   for (const [options, error] of [

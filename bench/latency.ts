@@ -1,0 +1,132 @@
+import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { setTimeout as wait } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { writeBetweenMarkers } from './docs.js'
+import { describeMachine, formatMachine } from './machine.js'
+import { RunningDaemon } from './running.js'
+
+/** `npm run bench:latency`: how long a line takes from the moment it is appended to a file until the receiver has it. */
+
+const USAGE = `Usage: npm run bench:latency -- [options]
+
+  --rate N       lines per second (default: 1000)
+  --seconds N    how long (default: 60)
+  --max-wait T   batch.max_wait of the destination (default: 10 Milliseconds)
+  --json         one JSON document
+  --write-docs   writes the table into docs/performance.md
+`
+const SETTLE_SECONDS = 3
+const PATIENCE_MS = 30_000
+/** Upper bounds of the shown buckets, in milliseconds. */
+const BOUNDS = [5, 10, 15, 20, 30, 50, 100, Number.POSITIVE_INFINITY]
+const DOCS = join(dirname(fileURLToPath(import.meta.url)), '../../docs/performance.md')
+
+const { values: options } = parseArgs({
+  options: {
+    rate: { type: 'string', default: '1000' },
+    seconds: { type: 'string', default: '60' },
+    'max-wait': { type: 'string', default: '10 Milliseconds' },
+    json: { type: 'boolean', default: false },
+    'write-docs': { type: 'boolean', default: false },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+
+/** Appends the lines and receives them. Returns the latencies in milliseconds, sorted. */
+async function measure(folder: string, rate: number, seconds: number, maxWait: string): Promise<Float64Array> {
+  const count = Math.round(rate * (SETTLE_SECONDS + seconds))
+  const sentAt = new Float64Array(count)
+  const latencies = new Float64Array(count)
+  let received = 0
+  const server = createServer((request, response) => {
+    let body = ''
+    request.setEncoding('latin1').on('data', text => (body += text))
+    request.on('end', () => {
+      const now = performance.now()
+      for (const [, number] of body.matchAll(/"n":(\d+)/g)) latencies[Number(number)] = now - sentAt[Number(number)]!
+      received += body.split('\n').length - 1
+      response.end()
+    })
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const log = openSync(join(folder, 'app.log'), 'a')
+  const daemon = new RunningDaemon(
+    folder,
+    `sources: { lines: { type: file, include: [${JSON.stringify(join(folder, 'app.log'))}], decode: json } }
+destinations:
+  upstream:
+    type: http
+    inputs: [lines]
+    url: http://127.0.0.1:${(server.address() as AddressInfo).port}/
+    batch: { max_wait: ${maxWait} }
+`,
+  )
+  try {
+    await daemon.url()
+    const began = performance.now()
+    for (let at = 0; at < count; await wait(1)) {
+      for (const due = Math.min(count, ((performance.now() - began) / 1000) * rate); at < due; at++) {
+        const line = `{"timestamp":"2026-01-01T00:00:00.000Z","level":"info","n":${at},"message":"${'x'.repeat(140)}"}\n`
+        sentAt[at] = performance.now()
+        writeSync(log, line)
+      }
+    }
+    for (const end = performance.now() + PATIENCE_MS; received < count && performance.now() < end; ) await wait(20)
+    if (received < count) throw new Error(`only ${received} of ${count} lines arrived:\n${daemon.log}`)
+  } finally {
+    await daemon.stop()
+    closeSync(log)
+    server.close()
+    server.closeAllConnections()
+  }
+  return latencies.subarray(Math.round(rate * SETTLE_SECONDS)).sort()
+}
+
+function format(latencies: Float64Array): string {
+  const at = (share: number) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))]!
+  const rows = BOUNDS.map((bound, i) => {
+    const from = i === 0 ? 0 : BOUNDS[i - 1]!
+    const share = latencies.filter(ms => ms >= from && ms < bound).length / latencies.length
+    const name = bound === Number.POSITIVE_INFINITY ? `${from} and more` : `${from} to ${bound}`
+    return `| ${name} | ${(share * 100).toFixed(2)} % | ${'█'.repeat(Math.round(share * 40))} |`
+  })
+  const shown = (
+    [
+      [0.5, '50 %'],
+      [0.9, '90 %'],
+      [0.99, '99 %'],
+      [0.999, '99.9 %'],
+    ] as const
+  ).map(([share, name]) => `${name} of the lines arrived within ${at(share).toFixed(1)} ms`)
+  return `${shown.join(', ')}, all within ${at(1).toFixed(1)} ms.
+
+| milliseconds | lines | |
+|---:|---:|:---|
+${rows.join('\n')}
+`
+}
+
+async function main(): Promise<void> {
+  const [rate, seconds] = [Number(options.rate), Number(options.seconds)]
+  const machine = describeMachine()
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-latency-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  const latencies = await measure(folder, rate, seconds, options['max-wait'])
+  const about = `${rate} lines a second for ${seconds} s, \`max_wait: ${options['max-wait']}\`.\n${formatMachine(machine)}\n`
+  const text = `${about}\n${format(latencies)}`
+  const json = { machine, rate, seconds, max_wait: options['max-wait'], milliseconds: Array.from(latencies) }
+  process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : text)
+  if (options['write-docs']) writeBetweenMarkers(DOCS, 'bench:latency', text)
+}
+
+if (options.help) process.stdout.write(USAGE)
+else
+  await main().catch(error => {
+    process.stderr.write(`bench:latency: ${error.message}\n`)
+    process.exitCode = 1
+  })
