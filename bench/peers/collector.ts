@@ -44,7 +44,8 @@ function build(cache: string, builderConfig: string, file: string, progress: (te
   // The builder would fetch everything that the tests of all modules need, which is several times as much.
   const modules = [...config.matchAll(/gomod: (.*)/g)].map(([, module]) => module)
   modules.push(`go.opentelemetry.io/collector/otelcol v${version}`)
-  writeFileSync(join(sources, 'go.mod'), `module otelcol\n\nrequire (\n${modules.join('\n')}\n)\n`)
+  // Without a version of the language, Go would read the requirements of thousands of modules.
+  writeFileSync(join(sources, 'go.mod'), `module otelcol\n\ngo 1.24\n\nrequire (\n${modules.join('\n')}\n)\n`)
   go('build', '-mod=mod', '-trimpath', '-ldflags=-s -w', '-o', join(work, 'otelcol'), '.')
   renameSync(join(work, 'otelcol'), file)
   rmSync(work, { recursive: true, force: true })
