@@ -8,15 +8,22 @@ import { inPath, type Program, programAt } from './programs.js'
  * object files go into the cache, and are removed afterwards.
  */
 export function builtCollector(cache: string, builderConfig: string, progress: (text: string) => void): Program {
-  const file = join(cache, 'otelcol')
-  if (!existsSync(file)) build(cache, builderConfig, file, progress)
+  const config = readFileSync(builderConfig, 'utf8')
+  const version = /^ {2}version: (\S+)$/m.exec(config)![1]!
+  const file = join(cache, `otelcol-${version}`)
+  if (!existsSync(file)) build(cache, builderConfig, version, file, progress)
   return programAt(file, '--version')
 }
 
-function build(cache: string, builderConfig: string, file: string, progress: (text: string) => void): void {
+function build(
+  cache: string,
+  builderConfig: string,
+  version: string,
+  file: string,
+  progress: (text: string) => void,
+): void {
   if (inPath('go') === undefined) throw new Error('Go is needed to build it, and is not in PATH')
   progress('building an OpenTelemetry Collector; this takes minutes')
-  const config = readFileSync(builderConfig, 'utf8')
   const work = join(cache, 'otelcol.part')
   const sources = join(work, 'sources')
   rmSync(work, { recursive: true, force: true })
@@ -33,7 +40,6 @@ function build(cache: string, builderConfig: string, file: string, progress: (te
     const { status, stderr, error } = spawnSync('go', args, { cwd: sources, env, encoding: 'utf8' })
     if (status !== 0) throw new Error(`go ${args.join(' ')} failed: ${error?.message ?? lastLines(stderr)}`)
   }
-  const version = /^ {2}version: (\S+)$/m.exec(config)![1]!
   go('install', `go.opentelemetry.io/collector/cmd/builder@v${version}`)
   const generated = spawnSync(
     join(work, 'bin/builder'),
@@ -42,7 +48,7 @@ function build(cache: string, builderConfig: string, file: string, progress: (te
   )
   if (generated.status !== 0) throw new Error(`the builder of the collector failed: ${lastLines(generated.stderr)}`)
   // The builder would fetch everything that the tests of all modules need, which is several times as much.
-  const modules = [...config.matchAll(/gomod: (.*)/g)].map(([, module]) => module)
+  const modules = [...readFileSync(builderConfig, 'utf8').matchAll(/gomod: (.*)/g)].map(([, module]) => module)
   modules.push(`go.opentelemetry.io/collector/otelcol v${version}`)
   // Without a version of the language, Go would read the requirements of thousands of modules.
   writeFileSync(join(sources, 'go.mod'), `module otelcol\n\ngo 1.24\n\nrequire (\n${modules.join('\n')}\n)\n`)
