@@ -21,7 +21,7 @@ import { freePort } from '../support/free-port.js'
 import { startReceiver } from '../support/receiver.js'
 import { sluice } from '../support/sluice.js'
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 const RETRY = 'retry: { initial: 20ms, max: 50ms }'
 const DISK = 'buffer: { type: disk }'

@@ -17,7 +17,7 @@ import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { needs } from '../support/needs.js'
 
-t.setTimeout(180_000)
+t.setTimeout(600_000)
 
 const CONFIG = `
 sources: { log: { type: file, include: ['*.log'], exclude: ['*.gz', out.log], rotate_wait: 200ms } }

@@ -15,7 +15,7 @@ import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { fill, Mounts, mayMount } from '../support/mounts.js'
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 const LINES = 21_000
 const rest = 'x'.repeat(100)

@@ -8,7 +8,7 @@ import { testFolder } from '../support/folder.js'
 import { eventually } from '../support/patience.js'
 import { type Running, sluice } from '../support/sluice.js'
 
-t.setTimeout(200_000)
+t.setTimeout(600_000)
 
 /** On a connection of its own: one that was kept may belong to a service that was killed, or that closes it meanwhile. */
 const fetchOnce: typeof fetch = (url, init) => {

@@ -9,7 +9,7 @@ import { startReceiver } from '../support/receiver.js'
 import { startService } from '../support/service.js'
 import { sluice } from '../support/sluice.js'
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 async function ran(args: readonly string[]) {
   const program = sluice(args)

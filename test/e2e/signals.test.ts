@@ -7,7 +7,7 @@ import { startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { sluice } from '../support/sluice.js'
 
-t.setTimeout(60_000)
+t.setTimeout(600_000)
 
 const DAEMON = `data_dir: state
 metrics: false

@@ -16,7 +16,7 @@ import { type Look, Machine, missingLine, symptomsOf } from '../support/symptoms
 
 /** Every case of the page is made here, and its commands have to print what the page shows. */
 
-t.setTimeout(300_000)
+t.setTimeout(600_000)
 // The scenes do not know of each other.
 t.jobs = 3
 

@@ -4,7 +4,7 @@ import { BufferRun } from '../../support/buffer-run.js'
 import { Seeded } from '../../support/seeded.js'
 import { type Fault, type Operation, SimulatedDisk } from '../../support/simulated-disk.js'
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 /** Segments of some four records; everything is read from the disk, or what is given out comes from memory. */
 const MAX_BYTES = 8 * 600

@@ -17,7 +17,7 @@ import type { EventBatch } from '../../../src/core/event/batch.js'
 import { testFolder } from '../../support/folder.js'
 import { laterFiles, Receiver, settled, type Tailing, tail, until } from '../../support/tailing.js'
 
-t.setTimeout(120_000)
+t.setTimeout(600_000)
 
 const numbered = (from: number, to: number, more = '') =>
   Array.from({ length: to - from }, (_, i) => `line ${from + i}${more}`)
