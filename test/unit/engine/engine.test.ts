@@ -303,7 +303,7 @@ t.test('a source that ran well for a while waits as little as at first when it f
     clock: time,
     config: { id: 'a' } as SourceRunParts['config'],
     source,
-    output: { resumed: async () => {} } as SourceRunParts['output'],
+    output: { resumed: async () => {}, end() {} } as unknown as SourceRunParts['output'],
     counters: new ComponentCounters('a', 'source', 'lines'),
     log: pino({}, { write: line => waits.push(JSON.parse(line).again_in) }),
     random: () => 0.02,
