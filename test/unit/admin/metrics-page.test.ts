@@ -2,10 +2,11 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { gunzipSync } from 'node:zlib'
 import { type Logger, pino } from 'pino'
+import { Registry } from 'prom-client'
 import t from 'tap'
 import { formatFor, takesGzip } from '../../../src/admin/negotiate.js'
 import { type AdminLimits, serveAdmin } from '../../../src/admin/server.js'
-import { Metrics } from '../../../src/engine/measure/metrics.js'
+import { CONTENT_TYPES, Metrics } from '../../../src/engine/measure/metrics.js'
 import { ConnectionReport } from '../../../src/http/server/connection-report.js'
 import { type ConnectionEvents, Connections } from '../../../src/http/server/connections.js'
 import { eventually } from '../../support/patience.js'
@@ -295,4 +296,11 @@ t.test('connections that are refused or closed are counted by reason, and logged
     { connections: 1, msg: /^closed a connection: its TLS handshake/ },
   ])
   t.equal(logged.length, 2)
+})
+
+t.test('the content types are those of prom-client, which writes the pages', async t => {
+  t.same(CONTENT_TYPES, {
+    text: Registry.PROMETHEUS_CONTENT_TYPE,
+    openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+  })
 })
