@@ -63,6 +63,7 @@ export class Supervisor {
   #queue: Promise<unknown> = Promise.resolve()
   #deadline: AbortSignal | undefined
   #aborted = false
+  #isOver = false
   /** Whether the current engine is about to be replaced. */
   #isDraining = false
   #stopChecking: (() => void) | undefined
@@ -140,12 +141,17 @@ export class Supervisor {
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
   async run(): Promise<void> {
     this.#running = this.#engine.run()
-    for (let known: Promise<void> | undefined; known !== this.#running; ) {
-      known = this.#running
-      await known
-      await this.#queue
+    if (this.#deadline) this.#stopChecking ??= this.#endOnHold()
+    try {
+      for (let known: Promise<void> | undefined; known !== this.#running; ) {
+        known = this.#running
+        await known
+        await this.#queue
+      }
+    } finally {
+      this.#isOver = true
+      this.#stopChecking?.()
     }
-    this.#stopChecking?.()
   }
 
   /** Replaces the configuration. Resolves when the new one runs. Rejects if it is unusable; then the old one stays. */
@@ -269,7 +275,8 @@ export class Supervisor {
   stop(deadline: AbortSignal): void {
     this.#deadline = deadline
     this.#engine.stop(deadline)
-    this.#stopChecking ??= this.#endOnHold()
+    // A check that outlives the run would keep the process from ending.
+    if (this.#running && !this.#isOver) this.#stopChecking ??= this.#endOnHold()
   }
 
   /** Ends the shutdown early if the remaining events are safe and wait for an operator or a longer pause. */
