@@ -56,6 +56,7 @@ const WANTED = [
   /^src\/README\.md$/,
   /^dist\/sluice\.1$/,
   /^dist\/src\/[a-z0-9/-]+(\.d\.c?ts|\.c?js)$/,
+  /^dist\/src\/kernel\/kernel\.wasm$/,
   /^config\/(sluice\.yaml|service\.yaml|schema\.json|reference\.md|examples\/[a-z0-9-]+\.yaml)$/,
   /^config\/(prometheus|grafana)\/[a-z0-9.-]+\.(ya?ml|json)$/,
   /^docs\/[a-z0-9-]+\.(md|svg)$/,
