@@ -6,7 +6,7 @@ import t from 'tap'
 import { checkout } from '../support/checkout.js'
 import { testFolder } from '../support/folder.js'
 
-/** Stand-ins for npm, tsc and tap: they note that they were called, and leave what the real ones leave. */
+/** Stand-ins for npm, tsc, asc and tap: they note that they were called, and leave what the real ones leave. */
 const NPM = `#!/bin/sh
 echo npm "$@" >> calls
 mkdir -p node_modules
@@ -21,7 +21,7 @@ if (fs.readFileSync('src/a.ts', 'utf8').includes('error')) {
 }
 for (const folder of ['src', 'test']) {
   fs.mkdirSync('dist/' + folder, { recursive: true })
-  for (const name of fs.readdirSync(folder)) {
+  for (const name of fs.readdirSync(folder).filter(name => name.endsWith('.ts'))) {
     for (const end of ['.js', '.js.map', '.d.ts']) fs.writeFileSync('dist/' + folder + '/' + name.replace('.ts', end), '')
   }
 }
@@ -31,6 +31,13 @@ import fs from 'node:fs'
 fs.appendFileSync('calls', 'tap ' + process.argv.slice(2) + '\\n')
 fs.mkdirSync('node_modules/@tapjs/test/test-built/dist/esm', { recursive: true })
 fs.writeFileSync('node_modules/@tapjs/test/test-built/dist/esm/index.js', 'export const signature = \`@tapjs/after\`')
+`
+
+const ASC = `
+const fs = require('node:fs')
+fs.appendFileSync('calls', 'asc\\n')
+fs.mkdirSync('dist/src/kernel', { recursive: true })
+fs.writeFileSync('dist/src/kernel/kernel.wasm', '')
 `
 
 const lock = (version: string) =>
@@ -43,7 +50,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
     'package.json': JSON.stringify({ bin: { sluice: 'dist/src/a.js' }, tap: { plugin: ['!@tapjs/typescript'] } }),
     'package-lock.json': lock('1.0.0'),
     'tsconfig.json': '{}',
-    src: { 'a.ts': '', 'b.ts': '' },
+    src: { 'a.ts': '', 'b.ts': '', kernel: { assembly: { 'json-lines.ts': '' } } },
     test: { 'a.test.ts': '' },
     bin: { npm: NPM },
     node_modules: {},
@@ -55,6 +62,7 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   const env = { ...process.env, PATH: `${path('bin')}:${process.env.PATH}` }
   for (const [name, code] of [
     ['typescript/bin/tsc', TSC],
+    ['assemblyscript/bin/asc.js', ASC],
     ['tap/dist/esm/run.mjs', TAP],
   ] as const) {
     mkdirSync(join(folder, 'node_modules', name, '..'), { recursive: true })
@@ -77,15 +85,18 @@ t.test('a checkout is prepared once, and again for what changed', async t => {
   }
   const install = 'npm ci --include=dev --no-audit --no-fund'
 
-  expect([], [install, 'tsc'], /^installing packages \.\.\. .* s\nbuilding \.\.\. .* s\n$/, 'all is to be done')
+  const all = /^installing packages \.\.\. .* s\nbuilding \.\.\. .* s\nbuilding the kernel \.\.\. .* s\n$/
+  expect([], [install, 'tsc', 'asc'], all, 'all is to be done')
   expect([], [], /^$/, 'nothing is done twice')
   expect(['--test'], ['tap build'], /^setting up tap/, 'tap is generated where tests are run only')
   expect(['--test'], [], /^$/, 'and once')
 
   writeFileSync(path('package-lock.json'), lock('2.0.0'))
-  expect(['--test'], [install, 'tsc'], /^installing/, 'a new lock file')
+  expect(['--test'], [install, 'tsc', 'asc'], /^installing/, 'a new lock file')
   utimesSync(path('src/b.ts'), 1, 1)
   expect([], ['tsc'], /^building/, 'another source, older than the build')
+  utimesSync(path('src/kernel/assembly/json-lines.ts'), 1, 1)
+  expect([], ['tsc', 'asc'], /^building/, 'another source of the kernel')
   rmSync(path('test/a.test.ts'))
   expect([], ['tsc'], /^building/, 'a source less')
   t.notOk(existsSync(path('dist/test/a.test.js')), 'a test that is gone is not run any more')
