@@ -22,13 +22,25 @@ export const SLUICE = built('../src/cli/main.js')
 /** For Node.js: what runs the daemon, with the options that systemd/sluice.service sets. */
 export const RUN: readonly string[] = ['--max-semi-space-size=2', SLUICE, 'run', '--config']
 
+let nodeOptions: readonly string[] = []
+
+/** While `work` runs, `measure` gives Node.js these options, too. */
+export async function withNodeOptions(options: readonly string[], work: () => Promise<unknown>): Promise<void> {
+  nodeOptions = options
+  try {
+    await work()
+  } finally {
+    nodeOptions = []
+  }
+}
+
 /** Runs Node.js with these arguments as a process of its own, to its end; throws when it fails. */
 export async function measure(args: readonly string[]): Promise<Measured> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-usage-'))
   const usagePath = join(folder, 'usage.json')
   try {
     const began = performance.now()
-    const child = spawn(process.execPath, ['--import', USAGE, ...args], {
+    const child = spawn(process.execPath, [...nodeOptions, '--import', USAGE, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
       env: { ...process.env, SLUICE_BENCH_USAGE: usagePath },
     })

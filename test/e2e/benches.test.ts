@@ -104,6 +104,22 @@ t.test('every line has a latency', { skip: process.platform !== 'linux' }, async
   t.ok(milliseconds.every(ms => ms > 0))
 })
 
+t.test('every stage has a cost', async t => {
+  const args = [join(built, 'bench/micro/main.js'), '--rounds', '2', '--json']
+  const { stdout } = await promisify(execFile)(process.execPath, args)
+  const { rows } = JSON.parse(stdout) as { rows: { id: string; ratio: number }[] }
+  for (const id of ['frame', 'decode_json', 'throttle', 'encode_raw', 'buffer_write'])
+    t.ok(rows.find(row => row.id === id)!.ratio > 0, id)
+})
+
+t.test('a profile is drawn as a flame graph', async t => {
+  const folder = testFolder(t)
+  const args = [join(built, 'bench/profile/main.js'), 'J2', '--lines', '2000', '--folder', folder, '--out', folder]
+  const { stdout } = await promisify(execFile)(process.execPath, args)
+  t.match(stdout, join(folder, 'J2.svg'))
+  t.match(readFileSync(join(folder, 'J2.svg'), 'utf8'), /<svg [\s\S]*<title>.* \d+\.\d %[\s\S]*<\/svg>\n$/)
+})
+
 t.test('wrong options are refused', async t => {
   const folder = testFolder(t)
   for (const [options, error] of [

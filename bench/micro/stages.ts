@@ -1,0 +1,148 @@
+import { encodeLines, RawEncoder } from '../../src/codecs/encode.js'
+import { JSON_OBJECTS } from '../../src/codecs/json.js'
+import { codecOf } from '../../src/codecs/list.js'
+import { compileCondition } from '../../src/condition/condition.js'
+import { parseCondition } from '../../src/condition/parse.js'
+import type { Codec } from '../../src/core/codec.js'
+import { Ack } from '../../src/core/event/ack.js'
+import { EventBatch } from '../../src/core/event/batch.js'
+import { parseFieldPath } from '../../src/core/event/field-path.js'
+import { FieldReader } from '../../src/core/event/field-reader.js'
+import { BatchDecoder, encodeBatch } from '../../src/flow/disk-buffer/batch-record.js'
+import { scanObject, WantedNames } from '../../src/lib/formats/json-scan.js'
+import { type Frame, LineSplitter } from '../../src/lib/lines/line-splitter.js'
+import { Decider } from '../../src/throttle/decider.js'
+
+/** What is done with every line, each by itself, over the same 1,000 lines of about 220 bytes. */
+
+export interface MicroBench {
+  readonly id: string
+  readonly title: string
+  /** Does it with all lines once. */
+  run(): void
+}
+
+export const LINES = 1000
+
+function chunkOf(line: (i: number) => string): Buffer {
+  return Buffer.from(Array.from({ length: LINES }, (_, i) => `${line(i)}\n`).join(''))
+}
+
+const JSON_LINES = chunkOf(
+  i =>
+    `{"timestamp":"2026-01-01T00:00:00.${String(i).padStart(3, '0')}Z","level":"${i % 7 === 0 ? 'error' : 'info'}","host":"web-${i % 50}","app":"app-${String((i * 7919) % 1000).padStart(4, '0')}","request_id":"1ce2aa6${i}","method":"GET","path":"/api/v1/orders/${i * 293}","status":204,"took_ms":${i}.25,"message":"request completed, cache miss"}`,
+)
+const LOGFMT_LINES = chunkOf(
+  i =>
+    `ts=2026-01-01T00:00:00Z level=info host=web-${i % 50} app=app-${i} method=GET path=/api/v1/orders/${i * 293} status=204 took_ms=${i}.25 msg="request completed, cache miss"`,
+)
+const CSV_LINES = chunkOf(
+  i => `2026-01-01T00:00:00Z,info,web-${i % 50},app-${i},GET,/api/v1/orders/${i * 293},204,${i}.25,"request completed"`,
+)
+const SYSLOG_LINES = chunkOf(
+  i =>
+    `<34>1 2026-01-01T00:00:00.003Z web-${i % 50} app-${i} 8710 ID47 - request completed, cache miss, GET /api/v1/orders/${i * 293}, status 204`,
+)
+
+const wanted = new WantedNames()
+const app = new FieldReader(parseFieldPath('.app'), wanted)
+const condition = compileCondition(
+  parseCondition("if (.level equal 'error' AND .host not_equal 'web-07')"),
+  path => new FieldReader(path, wanted),
+)
+
+function frameOf(chunk: Buffer): Frame {
+  return new LineSplitter(1 << 20).push(chunk)!
+}
+
+/** A batch whose lines are not scanned yet; its columns are its own. */
+function batchOf(frame: Frame, codec: Codec): EventBatch {
+  const { chunk, length, bytes } = frame
+  const columns = { starts: frame.starts.slice(), ends: frame.ends.slice(), flags: frame.flags.slice() }
+  const origin = { source: 'bench', host: 'bench', codec, wanted }
+  return new EventBatch({ chunk, length, bytes, ...columns }, origin, 0, new Ack(() => {}))
+}
+
+const FRAME = frameOf(JSON_LINES)
+const scanned = batchOf(FRAME, JSON_OBJECTS)
+scanned.scan()
+
+function scanBench(id: string, chunk: Buffer, options: object = {}): MicroBench {
+  const codec = codecOf(id, options)!
+  const frame = frameOf(chunk)
+  return { id: `decode_${id}`, title: `decode ${id}`, run: () => void batchOf(frame, codec).scan() }
+}
+
+export function microBenches(): MicroBench[] {
+  const splitter = new LineSplitter(1 << 20)
+  const slots = new Int32Array(wanted.names.length * 2)
+  const decider = new Decider({
+    limit: 100,
+    windowMs: 1000,
+    mode: 'fixed',
+    maxKeys: 100_000,
+    seed: 1,
+    onMaxKeys: 'pass',
+    keyField: app,
+  })
+  let now = 0
+  const decoder = new BatchDecoder(wanted)
+  const record = encodeBatch(scanned)
+  return [
+    { id: 'frame', title: 'find the lines', run: () => void splitter.push(JSON_LINES) },
+    scanBench('json', JSON_LINES),
+    {
+      id: 'scan_js',
+      title: 'decode json in JavaScript',
+      run: () => {
+        for (let i = 0; i < LINES; i++)
+          scanObject(JSON_LINES, FRAME.starts[i]!, FRAME.ends[i]!, wanted, slots.fill(0), 0)
+      },
+    },
+    scanBench('logfmt', LOGFMT_LINES),
+    scanBench('csv', CSV_LINES, { columns: ['ts', 'level', 'host', 'app', 'method', 'path', 'status', 'took', 'msg'] }),
+    scanBench('syslog', SYSLOG_LINES),
+    {
+      id: 'read_field',
+      title: 'read one field',
+      run: () => {
+        for (let i = 0; i < LINES; i++) app.load(scanned, i)
+      },
+    },
+    {
+      id: 'condition',
+      title: 'condition over two fields',
+      run: () => {
+        for (let i = 0; i < LINES; i++) condition(scanned, i)
+      },
+    },
+    {
+      id: 'throttle',
+      title: 'throttle by key, 1,000 keys',
+      run: () => decider.decide(scanned, (now += 7)),
+    },
+    { id: 'encode_raw', title: 'encode as read', run: () => void new RawEncoder().encode([scanned]) },
+    { id: 'encode_json', title: 'encode json, unchanged', run: () => void encodeLines(JSON_OBJECTS, [scanned]) },
+    { id: 'buffer_write', title: 'record of a disk buffer, written', run: () => void encodeBatch(scanned) },
+    {
+      id: 'buffer_read',
+      title: 'record of a disk buffer, read',
+      run: () => void decoder.decode(record, new Ack(() => {})).scan(),
+    },
+    {
+      id: 'parse_stringify',
+      title: 'JSON.parse and JSON.stringify',
+      run: () => {
+        for (let i = 0; i < LINES; i++)
+          JSON.stringify(JSON.parse(JSON_LINES.toString('utf8', FRAME.starts[i]!, FRAME.ends[i]!)))
+      },
+    },
+  ]
+}
+
+/** The work that everything is compared with: one step for each byte. It must never change. */
+export function reference(): number {
+  let sum = 0
+  for (let i = 0; i < JSON_LINES.length; i++) sum = (Math.imul(sum, 31) + JSON_LINES[i]!) | 0
+  return sum
+}

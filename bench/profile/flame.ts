@@ -1,0 +1,124 @@
+/** A flame graph of a CPU profile, as one SVG that needs nothing else. */
+
+/** The part of a .cpuprofile that is used. */
+export interface Profile {
+  readonly nodes: readonly {
+    readonly id: number
+    readonly callFrame: { readonly functionName: string; readonly url: string; readonly lineNumber: number }
+    readonly children?: readonly number[]
+  }[]
+  readonly samples: readonly number[]
+  readonly timeDeltas: readonly number[]
+}
+
+interface Frame {
+  readonly name: string
+  readonly children: Map<string, Frame>
+  /** Microseconds in it and in all that it calls. */
+  total: number
+  /** Microseconds in itself. */
+  self: number
+}
+
+const WIDTH = 1200
+const ROW = 18
+const TOP = 48
+/** Narrower frames are left out, in pixels. */
+const NARROWEST = 0.5
+const CHARACTER = 6.6
+const IDLE = new Set(['(idle)', '(program)', '(root)'])
+
+const STYLE = `
+  text { font: 11px ui-monospace, monospace; fill: #1f2328; pointer-events: none }
+  .title { font: 600 14px system-ui, sans-serif }
+  .back { fill: #fff }
+  rect.own { fill: #a5d6ff }
+  rect.package { fill: #ffdfb6 }
+  rect.node { fill: #d1d9e0 }
+  rect.wasm { fill: #aceebb }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc }
+    .back { fill: #0d1117 }
+    rect.own { fill: #0c2d6b }
+    rect.package { fill: #5a3600 }
+    rect.node { fill: #3d444d }
+    rect.wasm { fill: #033a16 }
+  }
+`
+
+/** The calls of a profile as a tree: the same function called from the same place is one frame. */
+export function treeOf({ nodes, samples, timeDeltas }: Profile): Frame {
+  const own = new Map<number, number>()
+  for (const [i, id] of samples.entries()) own.set(id, (own.get(id) ?? 0) + timeDeltas[i]!)
+  const byId = new Map(nodes.map(node => [node.id, node]))
+  const root: Frame = { name: 'all', children: new Map(), total: 0, self: 0 }
+  const add = (id: number, into: Frame): number => {
+    const { callFrame, children = [] } = byId.get(id)!
+    if (callFrame.functionName === '(idle)') return 0
+    let frame = into
+    if (!IDLE.has(callFrame.functionName)) {
+      const name = nameOf(callFrame)
+      frame = into.children.get(name) ?? { name, children: new Map(), total: 0, self: 0 }
+      into.children.set(name, frame)
+    }
+    const self = own.get(id) ?? 0
+    const total = children.reduce((sum, child) => sum + add(child, frame), self)
+    frame.self += self
+    if (frame !== into) frame.total += total
+    return total
+  }
+  root.total = add(nodes[0]!.id, root)
+  return root
+}
+
+function nameOf({ functionName, url, lineNumber }: Profile['nodes'][number]['callFrame']): string {
+  const where = url === '' ? '' : ` ${url.replace(/^.*\/(node_modules|dist)\//, '$1/').replace(/^file:\/\//, '')}`
+  return `${functionName || '(anonymous)'}${where}${url === '' ? '' : `:${lineNumber + 1}`}`
+}
+
+function styleOf(name: string): string {
+  if (name.includes('wasm')) return 'wasm'
+  if (name.includes(' dist/')) return 'own'
+  return name.includes(' node_modules/') ? 'package' : 'node'
+}
+
+export function drawFlames(title: string, root: Frame): string {
+  const rects: string[] = []
+  let depth = 0
+  const draw = (frame: Frame, x: number, level: number) => {
+    const width = (frame.total / root.total) * WIDTH
+    if (width < NARROWEST) return
+    depth = Math.max(depth, level)
+    if (level > 0) rects.push(rectOf(frame, root, x, TOP + (level - 1) * ROW, width))
+    let at = x
+    const children = [...frame.children.values()].sort((a, b) => b.total - a.total)
+    for (const child of children) {
+      draw(child, at, level + 1)
+      at += (child.total / root.total) * WIDTH
+    }
+  }
+  draw(root, 0, 0)
+  const height = TOP + depth * ROW + 12
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-labelledby="name">
+<title id="name">${escaped(title)}</title>
+<style>${STYLE}</style>
+<rect class="back" width="${WIDTH}" height="${height}"/>
+<text class="title" x="8" y="20">${escaped(title)}</text>
+<text x="8" y="38">${(root.total / 1e6).toFixed(2)} s of CPU time of the main thread; point at a frame for its share</text>
+${rects.join('\n')}
+</svg>
+`
+}
+
+function rectOf(frame: Frame, root: Frame, x: number, y: number, width: number): string {
+  const percent = (us: number) => `${((us / root.total) * 100).toFixed(1)} %`
+  const about = `${frame.name}: ${percent(frame.total)}, ${percent(frame.self)} in itself`
+  const room = Math.floor((width - 4) / CHARACTER)
+  const label =
+    room < 4 ? '' : `<text x="${(x + 2).toFixed(1)}" y="${y + 13}">${escaped(frame.name.slice(0, room))}</text>`
+  return `<g><title>${escaped(about)}</title><rect class="${styleOf(frame.name)}" x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.5, width - 0.5).toFixed(1)}" height="${ROW - 1}"/>${label}</g>`
+}
+
+function escaped(text: string): string {
+  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;')
+}

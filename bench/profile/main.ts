@@ -1,0 +1,68 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { makeInput } from '../input.js'
+import { jobs } from '../jobs.js'
+import { withNodeOptions } from '../measure.js'
+import { drawFlames, type Profile, treeOf } from './flame.js'
+
+/** `npm run profile -- J2`: where the CPU time of a job of the benchmark goes, as a flame graph. */
+
+const USAGE = `Usage: npm run profile -- [options] JOB
+
+JOB is one of ${jobs.map(({ id, title }) => `${id} (${title})`).join(', ')}.
+
+  --lines N      lines of the input (default: 4000000)
+  --out DIR      where JOB.svg and JOB.cpuprofile go (default: .build/profiles)
+  --folder DIR   where the input and the output go (default: ${tmpdir()})
+`
+/** Microseconds between two samples. */
+const INTERVAL = 500
+const MOST_LISTED = 15
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    lines: { type: 'string', default: '4000000' },
+    out: { type: 'string', default: '.build/profiles' },
+    folder: { type: 'string', default: tmpdir() },
+    help: { type: 'boolean', short: 'h', default: false },
+  },
+})
+
+async function main(): Promise<void> {
+  const job = jobs.find(({ id }) => id === positionals[0]?.toUpperCase())
+  if (!job) throw new Error(`there is no job ${positionals[0] ?? ''}\n\n${USAGE}`)
+  const work = mkdtempSync(join(resolve(options.folder), 'sluice-profile-'))
+  process.once('exit', () => rmSync(work, { recursive: true, force: true }))
+  const input = makeInput(work, Number(options.lines), () => {})
+  const profiles = join(work, 'profiles')
+  await withNodeOptions(['--cpu-prof', `--cpu-prof-interval=${INTERVAL}`, `--cpu-prof-dir=${profiles}`], () =>
+    job.run(input, work, false),
+  )
+  // A profile of a thread besides the main one is small.
+  const texts = readdirSync(profiles).map(name => readFileSync(join(profiles, name), 'utf8'))
+  const text = texts.reduce((a, b) => (b.length > a.length ? b : a))
+  const tree = treeOf(JSON.parse(text) as Profile)
+  mkdirSync(options.out, { recursive: true })
+  const path = (end: string) => join(options.out, `${job.id}.${end}`)
+  writeFileSync(path('cpuprofile'), text)
+  writeFileSync(path('svg'), drawFlames(`${job.id}: ${job.title}, ${options.lines} lines`, tree))
+  const own = new Map<string, number>()
+  const collect = (frame: ReturnType<typeof treeOf>) => {
+    own.set(frame.name, (own.get(frame.name) ?? 0) + frame.self)
+    for (const child of frame.children.values()) collect(child)
+  }
+  collect(tree)
+  for (const [name, us] of [...own].sort((a, b) => b[1] - a[1]).slice(0, MOST_LISTED))
+    process.stdout.write(`${((us / tree.total) * 100).toFixed(1).padStart(5)} %  ${name}\n`)
+  process.stdout.write(`${path('svg')}\n${path('cpuprofile')}\n`)
+}
+
+if (options.help) process.stdout.write(USAGE)
+else
+  await main().catch(error => {
+    process.stderr.write(`profile: ${error.message}\n`)
+    process.exitCode = 1
+  })
