@@ -95,7 +95,8 @@ async function runPairs(
         try {
           pairs.push({ job, peer, sluice: own, figures: await run(peer, job, round) })
         } catch (error) {
-          const { message: reason } = error as Error
+          // Without the temporary folder, which is gone when somebody reads this.
+          const reason = (error as Error).message.replaceAll(`${work}/`, '')
           process.stderr.write(`${peer.title} failed on ${job}: ${reason}\n`)
           failures.push({ job, peer, reason })
           record({ job, peer: peer.id, version: peer.version, round, failed: reason })

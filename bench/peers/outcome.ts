@@ -80,7 +80,7 @@ class Written implements Outcome {
         at = 0
         eachRecord(message.value, text => records.push(text))
       }
-      if (!records[at++]!.equals(line)) throw new Error(`${this.#out} has other text than the line ${line}`)
+      if (!records[at++]!.equals(line)) throw new Error(`record ${at} of ${this.#out} is not the line that was read`)
     })
     if (at < records.length || !messages.next().done) throw new Error(`${this.#out} has more records than lines`)
   }
