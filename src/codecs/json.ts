@@ -25,10 +25,10 @@ class Json extends Codec {
     return scanObject(b, behindMark(b, start, end), end, wanted, out, at)
   }
 
-  override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): boolean {
+  override scanLines(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined {
     const { length, starts, ends } = lines
-    if (ends[length - 1]! - starts[0]! < LEAST_FOR_KERNEL) return false
-    return theKernel()?.scan(lines, wanted, out, SCAN) ?? false
+    if (ends[length - 1]! - starts[0]! < LEAST_FOR_KERNEL) return undefined
+    return theKernel()?.scan(lines, wanted, out, SCAN)
   }
 
   fields(b: Buffer, start: number, end: number): Fields {

@@ -105,9 +105,10 @@ export abstract class Codec {
 
   /**
    * Scans all lines at once, if that is faster: sets the flags SCANNED and DECODED of each, and its slots in `out`. All
-   * are valid UTF-8. Returns false if lines are left that must be scanned by `scan`.
+   * are valid UTF-8. Returns how many lines are left: they have no flag SCANNED and no slots, and must be scanned by
+   * `scan`. Undefined: it scanned none.
    */
-  scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): boolean
+  scanLines?(lines: Lines, wanted: WantedNames, out: Int32Array): number | undefined
 
   /** All fields of a line that `scan` accepts. `receivedAt` is wall-clock milliseconds. */
   abstract fields(b: Buffer, start: number, end: number, receivedAt: number): Fields

@@ -92,11 +92,16 @@ class Kernel {
 
   /**
    * Scans lines of valid UTF-8 as `scanObject` does, and sets their flags. `out` gets SLOT numbers for each wanted name
-   * of each line. Returns false if there are lines, which are rare, that must be scanned in another way: it leaves their
-   * flags as they are.
+   * of each line. Returns how many lines, which are rare, must be scanned in another way: it removes `by.scanned` from
+   * their flags. Undefined: it scanned none.
    */
-  scan({ chunk, length, starts, ends, flags }: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): boolean {
-    if (!this.#use(wanted)) return false
+  scan(
+    { chunk, length, starts, ends, flags }: Lines,
+    wanted: WantedNames,
+    out: Int32Array,
+    by: ScanFlags,
+  ): number | undefined {
+    if (!this.#use(wanted)) return undefined
     const stride = wanted.names.length * SLOT
     const most = stride === 0 ? MOST_LINES : Math.min(MOST_LINES, Math.floor(this.#out.length / stride))
     let undecided = 0
@@ -106,7 +111,7 @@ class Kernel {
       while (to < length && to - from < most && ends[to]! - begin < TEXT_BYTES) to++
       if (to === from) {
         undecided++
-        from++
+        flags[from++]! &= ~by.scanned
         continue
       }
       // With the byte after the last line, which is part of its line end.
@@ -130,7 +135,7 @@ class Kernel {
       if (stride > 0) out.set(this.#out.subarray(0, (to - from) * stride), from * stride)
       from = to
     }
-    return undecided === 0
+    return undecided
   }
 
   /** Writes the table of names, if they changed; false if there are too many of them. */

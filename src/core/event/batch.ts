@@ -166,11 +166,14 @@ export class EventBatch {
     const slots = new Int32Array(this.length * this.#stride)
     this.#slots = slots
     this.#text ??= this.#textKind()
-    if (this.#text !== 'invalid' && codec.scanLines?.(this, wanted, slots)) return slots
+    const left = this.#text === 'invalid' ? undefined : codec.scanLines?.(this, wanted, slots)
+    if (left === 0) return slots
+    const done = left === undefined ? 0 : SCANNED
     for (let i = 0; i < this.length; i++) {
-      if ((this.flags[i]! & DECODED) === 0) continue
-      const at = i * this.#stride
-      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots.fill(0, at, at + this.#stride), at)
+      const flags = this.flags[i]!
+      if ((flags & DECODED) === 0 || (flags & done) !== 0) continue
+      codec.scan(this.chunk, this.starts[i]!, this.ends[i]!, wanted, slots, i * this.#stride)
+      this.flags[i] = flags | SCANNED
     }
     return slots
   }

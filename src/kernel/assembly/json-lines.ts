@@ -287,7 +287,7 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
  * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8. Sets
  * `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not scanned.
  * `out` has room for two i32 for each wanted name of each line, and is filled with 0 for a name that is missing.
- * Returns the number of lines whose flags were not set, because they are undecided.
+ * Returns the number of lines from whose flags `scanned` was removed, because they are undecided.
  */
 export function scanLines(
   length: u32,
@@ -321,6 +321,7 @@ export function scanLines(
       undecided++
       tooDeep = false
       memory.fill(out + i * stride, 0, stride)
+      store<u8>(flags + i, <u8>(flag & ~scanned))
     } else store<u8>(flags + i, <u8>(flag | scanned | (result == OBJECT ? decoded : 0)))
   }
   return undecided

@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import t from 'tap'
+import type { EventBatch } from '../../../src/core/event/batch.js'
 import { DECODED, SCANNED } from '../../../src/core/event/flags.js'
 import { theKernel } from '../../../src/kernel/kernel.js'
 import { SLOT, WantedNames } from '../../../src/lib/formats/json-scan.js'
@@ -46,6 +47,28 @@ t.test('nesting beyond its bound, and escaped names, are left to the caller', as
   const nested = (depth: number) => `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`
   const { flags } = scan([nested(1000), nested(3000), '{}', String.raw`{"\u0061":1}`, '{"a":1}', '{"b":[1}'], 'a')
   t.same([...flags], [48, 0, 48, 0, 48, 16])
+})
+
+t.test('only the lines that it leaves are scanned again, also after the bytes of a batch moved', async t => {
+  const lines = Array.from({ length: 100 }, (_, i) =>
+    i === 50 ? String.raw`{"\u0061":"50"}` : `{"a":"${i}","pad":"${'x'.repeat(50)}"}`,
+  )
+  const wanted = new WantedNames()
+  const reader = readerOf('.a', wanted)
+  const batch = batchOf(lines, { wanted })
+  const { codec } = batch.origin
+  const scan = t.capture(codec, 'scan', codec.scan)
+  t.equal(batch.scan(), 0)
+  t.equal(scan().length, 1)
+  const read = (from: EventBatch) =>
+    lines.map((_, i) => {
+      reader.load(from, i)
+      return reader.text()
+    })
+  const texts = lines.map((_, i) => String(i))
+  t.same(read(batch), texts)
+  t.same(read(batch.snapshot()), texts)
+  t.equal(scan().length, 1, 'the copy has the flags, and not the values')
 })
 
 t.test('as many names as anybody reads, and more than fit', async t => {
