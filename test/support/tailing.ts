@@ -2,6 +2,7 @@ import { rmSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
+import t from 'tap'
 import type { Checkpoints, Output, Source, SourceContext } from '../../src/core/component.js'
 import { Ack, type AckStatus } from '../../src/core/event/ack.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
@@ -87,7 +88,7 @@ export interface Tailing {
   /** What was logged, from level warn. */
   readonly log: { level: number; msg: string; code?: string; file?: string; cause?: string }[]
   readonly source: Source
-  readonly run: Promise<void>
+  run: Promise<void>
   /** The value of a series of the component's own. */
   value(name: string, labels?: Record<string, string>): number | undefined
   /**
@@ -102,6 +103,10 @@ export interface Tailing {
   /** Runs it again, as the engine does after a failure. */
   again(): Promise<void>
 }
+
+/** A run that a failed test has left would keep its process. */
+const running = new Set<Tailing>()
+t.teardown(() => Promise.all([...running].map(run => run.kill())))
 
 /** Starts a file source on `options`, with what a run before left in `checkpoints`. */
 export async function tail(
@@ -141,8 +146,9 @@ export async function tail(
     abort.abort()
     await tailing.run.catch(() => {})
     await source.stop?.(AbortSignal.timeout(1))
+    running.delete(tailing)
   }
-  const tailing = {
+  const tailing: Tailing = {
     out,
     counters,
     checkpoints,
@@ -171,10 +177,12 @@ export async function tail(
     kill: end,
     again: () => {
       abort = new AbortController()
+      running.add(tailing)
       tailing.run = start()
       return tailing.run
     },
   }
+  running.add(tailing)
   return tailing
 }
 

@@ -2,7 +2,7 @@ import { appendFileSync, mkdirSync, renameSync, unlinkSync, writeFileSync } from
 import { join } from 'node:path'
 import t from 'tap'
 import { CONTINUES } from '../../../src/lib/lines/line-splitter.js'
-import { after, sleep, systemClock, type TimerClock } from '../../../src/lib/time.js'
+import { after, systemClock, type TimerClock } from '../../../src/lib/time.js'
 import { testFolder } from '../../support/folder.js'
 import { MemoryCheckpoints, Receiver, type Tailing, tail, until } from '../../support/tailing.js'
 
@@ -24,41 +24,60 @@ const unread = (run: Tailing, bytes: number, file?: string) =>
     () => run.value('sluice_file_unread_bytes', file ? { file } : {}) === bytes,
     () => `${bytes} bytes, got ${run.value('sluice_file_unread_bytes', file ? { file } : {})}`,
   )
+/**
+ * Resolves when everything that was seen of other files is read, by an event of this one: files are read in turns. Their sizes are
+ * known before, and the time of growth of a file is that of the read.
+ */
+const seenIsRead = async ({ out }: Tailing, marker: string, text = 'marker\n') => {
+  const count = out.texts(marker).length
+  appendFileSync(marker, text)
+  await until(() => out.texts(marker).length > count, 'the marker')
+}
 /** Long enough for a line that is not being written. */
-const quiet = () => sleep(300)
+const QUIET_MS = 300
 
 for (const [title, options] of [
   ['by default', {}],
   ['with partial_line_at_stop: deliver', { partial_line_at_stop: 'deliver' }],
 ] as const) {
   t.test(`the rest of a line that comes just before a stop is not cut off, ${title}`, async t => {
-    const path = join(testFolder(t, { 'a.log': 'first half ' }), 'a.log')
-    const run = await tail({ include: [path], ...options })
-    await unread(run, 11)
-    await quiet()
+    const dir = testFolder(t, { 'a.log': 'first half ', 'marker.log': '' })
+    const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
+    const clock = new Ahead()
+    const run = await tail({ include: [path, marker], ...options }, undefined, undefined, clock)
+    await unread(run, 11, path)
+    await seenIsRead(run, marker)
+    clock.ms += QUIET_MS
     appendFileSync(path, 'second half\n')
     await run.stop()
     const next = await tail({ include: [path] }, run.checkpoints)
     await until(() => next.value('sluice_file_unread_bytes') === 0, 'all of it')
     await next.stop()
-    t.same([...run.out.texts(), ...next.out.texts()], ['first half second half'])
+    t.same([...run.out.texts(path), ...next.out.texts()], ['first half second half'])
   })
 }
 
 t.test('a stop keeps an unfinished line for the next start, or delivers it', async t => {
-  const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha' })
-  const [a, b, c] = ['a.log', 'b.log', 'c.log'].map(name => join(dir, name)) as [string, string, string]
-  const keeps = await tail({ include: [a] })
-  const delivers = await tail({ include: [b], partial_line_at_stop: 'deliver' })
-  const grows = await tail({ include: [c], partial_line_at_stop: 'deliver' })
-  for (const run of [keeps, delivers, grows]) await lines(run, 1)
-  await quiet()
+  const files = { 'a.log': 'whole\nhalf', 'b.log': 'whole\nhalf', 'c.log': 'whole\nha', 'marker.log': '' }
+  const dir = testFolder(t, files)
+  const [a, b, c, marker] = Object.keys(files).map(name => join(dir, name)) as [string, string, string, string]
+  const clock = new Ahead()
+  const start = (path: string, options: object = {}) =>
+    tail({ include: [path, marker], ...options }, undefined, undefined, clock)
+  const keeps = await start(a)
+  const delivers = await start(b, { partial_line_at_stop: 'deliver' })
+  const grows = await start(c, { partial_line_at_stop: 'deliver' })
+  for (const run of [keeps, delivers, grows]) {
+    await lines(run, 1)
+    await seenIsRead(run, marker)
+  }
+  clock.ms += QUIET_MS
   appendFileSync(c, 'lf')
-  await unread(grows, 4)
-  for (const run of [keeps, delivers, grows]) await run.stop()
-  t.same(keeps.out.texts(), ['whole'])
-  t.same(delivers.out.texts(), ['whole', 'half'])
-  t.same(grows.out.texts(), ['whole'])
+  await unread(grows, 4, c)
+  for (const run of [grows, keeps, delivers]) await run.stop()
+  t.same(keeps.out.texts(a), ['whole'])
+  t.same(delivers.out.texts(b), ['whole', 'half'])
+  t.same(grows.out.texts(c), ['whole'])
   for (const [path, run, text, flags] of [
     [a, keeps, 'half and half', 1],
     [b, delivers, ' and half', 1 | CONTINUES],
@@ -73,77 +92,80 @@ t.test('a stop keeps an unfinished line for the next start, or delivers it', asy
 })
 
 t.test('a stop in the middle of an event of several lines keeps it whole', async t => {
-  const path = join(testFolder(t, { 'a.log': 'S1\n a\n' }), 'a.log')
-  const options = { include: [path], multiline: { start: '^S', timeout: '1m' } }
-  const run = await tail(options)
-  await unread(run, 6)
-  await quiet()
+  const dir = testFolder(t, { 'a.log': 'S1\n a\n', 'marker.log': '' })
+  const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
+  const options = { include: [path, marker], multiline: { start: '^S', timeout: '1m' } }
+  const clock = new Ahead()
+  const run = await tail(options, undefined, undefined, clock)
+  await unread(run, 6, path)
+  await seenIsRead(run, marker, 'S\nS\n')
+  clock.ms += QUIET_MS
   await run.stop()
   appendFileSync(path, ' b\nS2\n')
   const next = await tail(options, run.checkpoints)
   await lines(next, 1)
   await next.stop()
-  t.same([...run.out.texts(), ...next.out.texts()], ['S1\n a\n b'])
+  t.same([...run.out.texts(path), ...next.out.texts(path)], ['S1\n a\n b'])
 })
 
 t.test(
   'an unfinished line waits as long as its file may grow, and is delivered when it was renamed and is quiet',
   async t => {
-    const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'other.log': '' })
-    const path = join(dir, 'a.log')
+    const dir = testFolder(t, { 'a.log': 'whole\nhalf', 'marker.log': '' })
+    const [path, marker] = [join(dir, 'a.log'), join(dir, 'marker.log')]
     const clock = new Ahead()
     const run = await tail({ include: [join(dir, '*.log*')] }, new MemoryCheckpoints(), new Receiver(), clock)
     await lines(run, 1)
+    await seenIsRead(run, marker)
     clock.ms += 3_600_000
-    appendFileSync(join(dir, 'other.log'), 'other\n')
-    await lines(run, 2)
-    await sleep(20)
-    t.same(run.out.texts(), ['whole', 'other'])
+    await seenIsRead(run, marker)
+    t.same(run.out.texts(path), ['whole'])
     renameSync(path, `${path}.1`)
     writeFileSync(path, 'new\n')
-    await lines(run, 3)
+    await until(() => run.out.texts(path).length === 2, 'the new file')
     appendFileSync(`${path}.1`, ' of it')
     await unread(run, 10, path)
-    await sleep(250)
-    t.same(run.out.texts(), ['whole', 'other', 'new'], 'rotated, and not quiet for long enough')
-    clock.ms += 61_000
+    await seenIsRead(run, marker)
+    clock.ms += 50_000
+    await seenIsRead(run, marker)
+    t.same(run.out.texts(path), ['whole', 'new'], 'rotated, and not quiet for long enough')
+    clock.ms += 11_000
     appendFileSync(path, 'next\n')
-    await lines(run, 5)
+    await until(() => run.out.texts(path).length === 4, 'the unfinished line')
     await run.stop()
-    t.same(run.out.texts().sort(), ['half of it', 'new', 'next', 'other', 'whole'])
+    t.same(run.out.texts(path).sort(), ['half of it', 'new', 'next', 'whole'])
   },
 )
 
 t.test('with partial_line_timeout, a writer that fills buffers has no line cut', async t => {
   const line = `${'x'.repeat(99)}\n`
   const all = line.repeat(200)
-  const dir = testFolder(t, { 'a.log': 'before\n', 'b.log': 'before\n', 'other.log': '' })
-  const [a, b, other] = ['a.log', 'b.log', 'other.log'].map(name => join(dir, name)) as [string, string, string]
+  const dir = testFolder(t, { 'a.log': 'before\n', 'b.log': 'before\n', 'marker.log': '' })
+  const [a, b, marker] = ['a.log', 'b.log', 'marker.log'].map(name => join(dir, name)) as [string, string, string]
   const clock = new Ahead()
   const options = { include: [join(dir, '*.log')], partial_line_timeout: '5s' }
   const run = await tail(options, new MemoryCheckpoints(), new Receiver(), clock)
   await lines(run, 2)
-  const later = async (round: number) => {
+  const later = async () => {
+    await seenIsRead(run, marker)
     clock.ms += 7000
-    appendFileSync(other, `${round}\n`)
-    await until(() => run.out.texts(other).length === round, 'the other file')
-    await sleep(20)
+    await seenIsRead(run, marker)
   }
-  for (let at = 0, round = 1; at < 4 * 4096; at += 4096, round++) {
+  for (let at = 0; at < 4 * 4096; at += 4096) {
     appendFileSync(a, all.slice(at, at + 4096))
     await until(() => run.out.texts(a).length === 1 + Math.floor((at + 4096) / 100), 'a block')
-    await later(round)
+    await later()
   }
   appendFileSync(a, all.slice(4 * 4096))
   await until(() => run.out.texts(a).length >= 201, 'the rest')
   t.same(new Set(run.out.texts(a).slice(1)), new Set(['x'.repeat(99)]))
   appendFileSync(b, 'one, ')
   await unread(run, 5, b)
-  await later(5)
+  await later()
   await until(() => run.out.texts(b).length === 2, 'delivered after its time')
   appendFileSync(b, 'two\nthree, ')
   await unread(run, 7, b)
-  await later(6)
+  await later()
   appendFileSync(b, 'four\n')
   await until(() => run.out.texts(b).length >= 4, 'the end')
   t.same(run.out.texts(b), ['before', 'one, ', 'two', 'three, four'], 'a line was cut once: no second one is')
@@ -190,8 +212,9 @@ t.test('a stop gives up on a deleted file when nothing is delivered any more', a
   appendFileSync(path, ' a line\n'.repeat(100_000))
   await lines(run, 2)
   unlinkSync(path)
+  const { batches } = out
   const stopped = run.stop()
-  await sleep(20)
+  await until(() => out.batches > batches, 'the rest of the deleted file is read')
   out.settle('errored')
   go()
   await stopped
@@ -209,7 +232,7 @@ t.test('unfinished lines take no descriptors from other files, and are whole all
   for (const path of paths) appendFileSync(path, ' and')
   for (const path of paths) await unread(run, 8, path)
   renameSync(paths[0]!, `${paths[0]}.1`)
-  await sleep(150)
+  await run.scanned(2)
   for (const path of [`${paths[0]}.1`, ...paths.slice(1)]) appendFileSync(path, ' half\n')
   await lines(run, 10)
   await run.stop()
