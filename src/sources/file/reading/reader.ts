@@ -12,8 +12,8 @@ import { Waker } from './waker.js'
 
 /** Portions of a file in a row while others wait, so that a huge backlog does not block them. */
 const SHARE = 4
-/** How long append hints are collected, so that many small appends become one read. */
-const GATHER_MS = 10
+/** The least time between two reads because of append hints, so that many small appends become one read. */
+const GATHER_MS = 5
 const IDLE_MS = 3_600_000
 /** At the end of the daemon, a line that grew within this time is assumed to be incomplete. */
 const QUIET_MS = 250
@@ -84,10 +84,9 @@ export class Reader {
     this.#waker.wake()
   }
 
-  /** Queues a file reported by a watch, after a short delay. */
+  /** Queues a file reported by a watch, after a short delay if others were reported just before. */
   hint(tailer: Tailer): void {
     if (tailer.queued || this.#hinted.has(tailer)) return
-    if (this.#hinted.size === 0) this.#gatherUntil = this.#options.clock.now() + GATHER_MS
     this.#hinted.add(tailer)
     if (this.#hinted.size === 1) this.#waker.wake()
   }
@@ -321,7 +320,9 @@ export class Reader {
   }
 
   #gather(): void {
-    if (this.#hinted.size === 0 || this.#options.clock.now() < this.#gatherUntil) return
+    const now = this.#options.clock.now()
+    if (this.#hinted.size === 0 || now < this.#gatherUntil) return
+    this.#gatherUntil = now + GATHER_MS
     for (const tailer of this.#hinted) this.ready(tailer)
     this.#hinted.clear()
   }
