@@ -34,6 +34,9 @@ const nesting: usize = memory.data(<i32>MOST_NESTED)
 let wanted: u32 = 0
 let lengths: u32 = 0
 let names: usize = 0
+/** The block of 64 bytes that was looked at last, and a bit for each special character in it (see `specialsOf16`). */
+let block: usize = 0
+let specials: u64 = 0
 /** Whether the string that was scanned last has an escape. */
 let escaped: u32 = 0
 /** Whether a line was too deep for `nesting`. */
@@ -54,19 +57,44 @@ function byteAt(p: usize): u32 {
   return <u32>load<u8>(p)
 }
 
+/** A bit for each quote, backslash and control character of the 16 bytes at `p`. */
+@inline
+function specialsOf16(p: usize): u64 {
+  const bytes = v128.load(p)
+  const quotes = i8x16.eq(bytes, i8x16.splat(0x22))
+  const backslashes = i8x16.eq(bytes, i8x16.splat(0x5c))
+  return <u64>(<u32>i8x16.bitmask(v128.or(v128.or(quotes, backslashes), i8x16.lt_u(bytes, i8x16.splat(0x20)))))
+}
+
+@inline
+function specialsOf64(p: usize): u64 {
+  return (
+    specialsOf16(p) | (specialsOf16(p + 16) << 16) | (specialsOf16(p + 32) << 32) | (specialsOf16(p + 48) << 48)
+  )
+}
+
 /** The address of the first quote, backslash or control character from `p` on. */
 @inline
 function plainEnd(p: usize): usize {
-  const quote = i8x16.splat(0x22)
-  const backslash = i8x16.splat(0x5c)
-  const space = i8x16.splat(0x20)
-  while (true) {
-    const bytes = v128.load(p)
-    const ends = v128.or(v128.or(i8x16.eq(bytes, quote), i8x16.eq(bytes, backslash)), i8x16.lt_u(bytes, space))
-    const bits = i8x16.bitmask(ends)
-    if (bits != 0) return p + <usize>ctz(bits)
-    p += 16
+  const at = p - block
+  if (at < 64) {
+    const rest = specials >> <u64>at
+    if (rest != 0) return p + <usize>ctz(rest)
   }
+  return plainEndBeyond(p)
+}
+
+/** The same if it is not in the current block. Makes the block with it the current one. */
+function plainEndBeyond(p: usize): usize {
+  let next = p - block < 64 ? block + 64 : p
+  let found = specialsOf64(next)
+  while (found == 0) {
+    next += 64
+    found = specialsOf64(next)
+  }
+  block = next
+  specials = found
+  return next + <usize>ctz(found)
 }
 
 @inline
@@ -302,6 +330,7 @@ export function scanLines(
 ): u32 {
   const stride = <usize>wanted << 3
   let undecided: u32 = 0
+  block = 0
   memory.fill(out, 0, <usize>length * stride)
   for (let i: usize = 0; i < <usize>length; i++) {
     const flag = byteAt(flags + i)
@@ -312,11 +341,17 @@ export function scanLines(
     let start = <usize>(load<i32>(starts + (i << 2)) - shift)
     const end = <usize>(load<i32>(ends + (i << 2)) - shift)
     const stop = load<u8>(end)
-    if (stop >= 0x20) store<u8>(end, 0)
+    if (stop >= 0x20) {
+      store<u8>(end, 0)
+      block = 0
+    }
     // A byte order mark.
     if (byteAt(start) == 0xef && (load<u32>(start) & 0xffffff) == 0xbfbbef) start += 3
     const result = scanLine(start, end, out + i * stride, shift)
-    if (stop >= 0x20) store<u8>(end, stop)
+    if (stop >= 0x20) {
+      store<u8>(end, stop)
+      block = 0
+    }
     if (result == UNDECIDED) {
       undecided++
       tooDeep = false
