@@ -8,6 +8,7 @@ import { FieldReader } from '../src/core/event/field-reader.js'
 import type { Origin } from '../src/core/event/origin.js'
 import { WantedNames } from '../src/lib/formats/json-scan.js'
 import { LineSplitter } from '../src/lib/lines/line-splitter.js'
+import { viewOf } from '../src/throttle/buckets.js'
 import { Decider, KeyedLimiter, type LimiterOptions } from '../src/throttle/decider.js'
 import type { WindowMode } from '../src/throttle/windows.js'
 
@@ -43,14 +44,14 @@ function cpuSeconds(): number {
 /** Takes of 1,000 keys as bytes; the time moves on by a millisecond every 2,000. */
 function takes(mode: WindowMode): number {
   const limiter = new KeyedLimiter(limiterOptions(mode))
-  const keys = Array.from({ length: KEYS }, (_, i) => Buffer.from(`app-${i}`))
+  const keys = Array.from({ length: KEYS }, (_, i) => viewOf(Buffer.from(`app-${i}`)))
   let now = 0
   const begin = cpuSeconds()
   for (let n = 0; n < TAKES; ) {
     limiter.advance(++now)
     for (let i = 0; i < 2 * KEYS; i++, n++) {
       const key = keys[(i * 7) % KEYS]!
-      limiter.take(key, 0, key.length, now)
+      limiter.take(key, 0, key.byteLength, now)
     }
   }
   return TAKES / (cpuSeconds() - begin)
@@ -89,11 +90,12 @@ async function bytesPerBucket(mode: WindowMode): Promise<{ fresh: number; worst:
   const before = await memory()
   const limiter = new KeyedLimiter({ ...limiterOptions(mode), windowMs: 1_000_000 })
   const key = Buffer.alloc(11)
+  const view = viewOf(key)
   const takeAll = (now: number) => {
     limiter.advance(now)
     for (let i = 0; i < MANY; i++) {
       key.write(`app-${String(i).padStart(7, '0')}`)
-      limiter.take(key, 0, key.length, now)
+      limiter.take(view, 0, key.length, now)
     }
   }
   takeAll(0)

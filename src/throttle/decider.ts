@@ -50,7 +50,7 @@ export class KeyedLimiter {
   }
 
   /** Takes an event of the bucket with key bytes[start, end). */
-  take(bytes: Uint8Array, start: number, end: number, now: number): Taken {
+  take(bytes: DataView, start: number, end: number, now: number): Taken {
     const id = this.#buckets.bucket(bytes, start, end, now)
     if (id < 0) return FULL
     return this.#buckets.windows.take(id, now) ? PASS : DISCARD
@@ -80,7 +80,7 @@ export interface EventTimeOptions {
 
 /** Limits by key, in event time or clock time. */
 export interface Limiter<T> {
-  take(bytes: Uint8Array, start: number, end: number, time: number): T | typeof FULL
+  take(bytes: DataView, start: number, end: number, time: number): T | typeof FULL
   takeDefault(time: number): T
 }
 

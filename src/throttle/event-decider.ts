@@ -126,7 +126,7 @@ export class EventLimiter {
   }
 
   /** Takes an event of the bucket with key bytes[start, end). */
-  take(bytes: Uint8Array, start: number, end: number, time: number): TakenInTime | typeof FULL {
+  take(bytes: DataView, start: number, end: number, time: number): TakenInTime | typeof FULL {
     const id = this.#buckets.bucket(bytes, start, end, this.progress.oldest)
     return id < 0 ? FULL : this.#buckets.windows.take(id, time)
   }

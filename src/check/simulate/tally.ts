@@ -71,7 +71,7 @@ export class KeyTally {
       return OTHERS
     }
     const id = this.#keys.add(bytes, start, end, hash) + 2
-    if (bytes[start]! >= 0xfe) this.#texts.set(id, shortened(field.text()))
+    if (bytes.getUint8(start) >= 0xfe) this.#texts.set(id, shortened(field.text()))
     return id
   }
 

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { viewOf } from '../../../src/throttle/buckets.js'
 import { DISCARD, FULL, type LimiterOptions, PASS } from '../../../src/throttle/decider.js'
 import { EventLimiter } from '../../../src/throttle/event-decider.js'
 import { Kept, LATE } from '../../../src/throttle/event-windows.js'
@@ -13,7 +14,7 @@ function limiterOf(options: Partial<LimiterOptions>, latenessMs: number) {
   const all = { limit: 1, windowMs: 1000, mode: 'fixed' as const, maxKeys: 100_000, seed: 3, ...options }
   const limiter = new EventLimiter(all, latenessMs)
   const files = new Map<string, object>()
-  const key = Buffer.alloc(4)
+  const key = viewOf(Buffer.alloc(4))
   return {
     limiter,
     /** What comes next is of this file. */
@@ -24,7 +25,7 @@ function limiterOf(options: Partial<LimiterOptions>, latenessMs: number) {
     },
     take(id: number, time: number) {
       limiter.progress.see(time)
-      key.writeUInt32LE(id)
+      key.setUint32(0, id)
       return limiter.take(key, 0, 4, time)
     },
   }
