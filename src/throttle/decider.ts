@@ -49,6 +49,11 @@ export class KeyedLimiter {
     return this.#default.take(0, now) ? PASS : DISCARD
   }
 
+  /** Takes so many events of the default bucket; returns how many pass: the first ones. */
+  takeDefaults(events: number, now: number): number {
+    return this.#default.takeMany(0, events, now)
+  }
+
   /** Takes an event of the bucket with key bytes[start, end). */
   take(bytes: DataView, start: number, end: number, now: number): Taken {
     const id = this.#buckets.bucket(bytes, start, end, now)
@@ -100,6 +105,11 @@ export abstract class KeyedDecider<T> {
     this.#onMaxKeys = onMaxKeys
   }
 
+  /** Whether the decisions do not depend on the events. */
+  protected get isBlind(): boolean {
+    return this.#exclude === undefined && this.#keyField === undefined
+  }
+
   protected isExcluded(batch: EventBatch, i: number): boolean {
     this.byDefault = false
     return this.#exclude?.(batch, i) ?? false
@@ -147,6 +157,13 @@ export class Decider extends KeyedDecider<typeof PASS | typeof DISCARD> {
     this.counts.fill(0)
     this.limiter.advance(now)
     const { decisions, counts } = this
+    if (this.isBlind) {
+      const passed = this.limiter.takeDefaults(length, now)
+      decisions.fill(PASS, 0, passed).fill(DISCARD, passed, length)
+      counts[PASS] = passed
+      counts[DISCARD] = length - passed
+      return
+    }
     for (let i = 0; i < length; i++) {
       const decision = this.decideOne(batch, i, now)
       decisions[i] = decision

@@ -41,6 +41,17 @@ export abstract class BucketColumns {
 export abstract class Windows extends BucketColumns {
   /** Returns whether an event of `bucket` at `now` is within the limit, and counts it if so. */
   abstract take(bucket: number, now: number): boolean
+
+  /** Number of events that the bucket admits besides those so far, at the time of the last of them. */
+  protected abstract room(bucket: number): number
+
+  /** The same as calling `take` for each of so many events. Returns how many are within the limit: the first ones. */
+  takeMany(bucket: number, events: number, now: number): number {
+    if (events === 0 || !this.take(bucket, now)) return 0
+    const more = Math.min(events - 1, this.room(bucket))
+    this.counts[bucket]! += more
+    return 1 + more
+  }
 }
 
 /**
@@ -69,6 +80,10 @@ class CountedWindows extends Windows {
     if (count >= this.#limit) return false
     this.counts[bucket] = count + 1
     return true
+  }
+
+  protected override room(bucket: number): number {
+    return this.#limit - this.counts[bucket]!
   }
 }
 
@@ -118,6 +133,10 @@ class SlidingWindows extends Windows {
     this.times[bucket] = now
     this.counts[bucket] = 1
     return true
+  }
+
+  protected override room(bucket: number): number {
+    return this.#limit - this.counts[bucket]! - (this.#older[bucket]?.total ?? 0)
   }
 
   #addOlder(bucket: number): Runs {

@@ -292,3 +292,27 @@ t.test('one that takes over goes on with the windows that are open', async t => 
     t.equal(decides(createDecider(other, clock, windowsOf(second))), PASS, `${mode}: not in another time`)
   }
 })
+
+t.test('a batch of events without a key is decided as its events one after the other', async t => {
+  const random = seeded(12)
+  for (const window_mode of ['fixed', 'aligned', 'sliding']) {
+    const { origin, options } = deciderOf({
+      type: 'throttle',
+      inputs: ['in'],
+      limit: 40,
+      window: '1 Seconds',
+      window_mode,
+    })
+    const [atOnce, oneByOne] = [new Decider(options), new Decider(options)]
+    let now = 0
+    for (let step = 0; step < 500; step++) {
+      now += Math.floor(random() * 300)
+      const [batch] = batchesOf('{}\n'.repeat(1 + Math.floor(random() * 30)), origin)
+      atOnce.decide(batch!, now)
+      oneByOne.limiter.advance(now)
+      const expected = Array.from({ length: batch!.length }, (_, i) => oneByOne.decideOne(batch!, i, now))
+      t.same([...atOnce.decisions.subarray(0, batch!.length)], expected, `${window_mode}, step ${step}`)
+      t.equal(atOnce.counts[DISCARD], expected.filter(decision => decision === DISCARD).length)
+    }
+  }
+})
