@@ -297,8 +297,6 @@ t.test('a batch of events without a key is decided as its events one after the o
   const random = seeded(12)
   for (const window_mode of ['fixed', 'aligned', 'sliding']) {
     const { origin, options } = deciderOf({
-      type: 'throttle',
-      inputs: ['in'],
       limit: 40,
       window: '1 Seconds',
       window_mode,
