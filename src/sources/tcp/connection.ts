@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { untilReadable } from '../../lib/files/until-readable.js'
 import type { Frame } from '../../lib/lines/line-splitter.js'
-import type { Clock } from '../../lib/time.js'
+import { type Clock, nextTurn } from '../../lib/time.js'
 import type { Framer } from './framer.js'
 
 /** At the end of a run: how long a sender may continue what it has begun, and how long it may pause. */
@@ -9,6 +9,9 @@ const LEAVE_MS = 2000
 const PAUSE_MS = 250
 /** Maximum amount in the buffers of both systems at that time. It is read as fast as there is room. */
 const MOST_ON_ITS_WAY_BYTES = 32 * 1024 * 1024
+/** After a read of at least this size there is probably more, which makes one batch with it, up to this size. */
+const LARGE_READ_BYTES = 16 * 1024
+const MOST_GATHERED_BYTES = 256 * 1024
 
 export interface Reading {
   readonly socket: Socket
@@ -16,6 +19,8 @@ export interface Reading {
   readonly clock: Clock
   /** Maximum idle time before the connection is closed. */
   readonly idleMs: number | undefined
+  /** Whether several reads may be kept in memory to make one batch. */
+  mayGather(): boolean
   /** Resolves when there is room; nothing is read before. */
   room(): Promise<void>
   /** Accepts a frame synchronously. */
@@ -32,6 +37,8 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
   const { socket, framer, clock, idleMs } = reading
   let leaving: { readonly until: number; readonly from: number } | undefined
   let why: 'ended' | 'idle' | 'stopped' = 'ended'
+  let gathered: Buffer[] = []
+  let size = 0
   for (;;) {
     await reading.room()
     if (signal.aborted && !leaving) {
@@ -42,7 +49,17 @@ export async function readConnection(reading: Reading, signal: AbortSignal): Pro
     const isOver = isLate && socket.bytesRead - leaving!.from > MOST_ON_ITS_WAY_BYTES
     const bytes = isOver ? null : (socket.read() as Buffer | null)
     if (bytes !== null) {
-      const frame = framer.push(bytes)
+      gathered.push(bytes)
+      size += bytes.length
+      if (bytes.length >= LARGE_READ_BYTES && size < MOST_GATHERED_BYTES && reading.mayGather()) {
+        await nextTurn()
+        continue
+      }
+    }
+    if (size > 0) {
+      const frame = framer.push(gathered)
+      gathered = []
+      size = 0
       if (frame) reading.take(frame)
       reading.pendingChanged()
       continue

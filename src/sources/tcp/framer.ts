@@ -1,6 +1,6 @@
 import type { Frame } from '../../lib/lines/line-splitter.js'
 import { LineSplitter } from '../../lib/lines/line-splitter.js'
-import { OctetSplitter } from './octet-splitter.js'
+import { OctetSplitter, sizeOf } from './octet-splitter.js'
 
 /** Divides the bytes of a connection into messages. */
 export interface Framer {
@@ -10,8 +10,8 @@ export interface Framer {
   readonly broken: number
   /** Size of the unfinished message. */
   readonly pending: number
-  /** The messages completed by `bytes`, if any. */
-  push(bytes: Buffer): Frame | undefined
+  /** The messages completed by these consecutive parts, if any. The parts are copied. */
+  push(parts: readonly Buffer[]): Frame | undefined
   /** The unfinished message as it is. Later bytes continue it; `over`: there are none. */
   flush(over?: boolean): Frame | undefined
   /** Releases memory while no data arrives. */
@@ -33,8 +33,37 @@ export function framerOf(options: FramerOptions): Framer {
   return framing === 'newline' ? new NewlineFramer(maxLineBytes) : new AutoFramer(options)
 }
 
-class NewlineFramer extends LineSplitter implements Framer {
+class NewlineFramer implements Framer {
   readonly broken = 0
+  readonly #splitter: LineSplitter
+
+  constructor(maxLineBytes: number) {
+    this.#splitter = new LineSplitter(maxLineBytes)
+  }
+
+  get pieces(): number {
+    return this.#splitter.pieces
+  }
+
+  get pending(): number {
+    return this.#splitter.pending
+  }
+
+  push(parts: readonly Buffer[]): Frame | undefined {
+    const bytes = sizeOf(parts)
+    const room = this.#splitter.reserve(bytes)
+    let at = 0
+    for (const part of parts) at += part.copy(room, at)
+    return this.#splitter.commit(bytes)
+  }
+
+  flush(): Frame | undefined {
+    return this.#splitter.flush()
+  }
+
+  release(): void {
+    this.#splitter.release()
+  }
 }
 
 /** The beginning of counted syslog messages: a length, a space and a priority. */
@@ -64,9 +93,9 @@ class AutoFramer implements Framer {
     return this.#framer?.pending ?? this.#first.length
   }
 
-  push(bytes: Buffer): Frame | undefined {
-    if (this.#framer) return this.#framer.push(bytes)
-    const first = Buffer.concat([this.#first, bytes])
+  push(parts: readonly Buffer[]): Frame | undefined {
+    if (this.#framer) return this.#framer.push(parts)
+    const first = Buffer.concat([this.#first, ...parts])
     this.#first = first
     const prefix = first.toString('latin1', 0, LONGEST_PREFIX)
     return MAYBE_COUNTED.test(prefix) ? undefined : this.#decide(COUNTED.test(prefix))
@@ -76,7 +105,7 @@ class AutoFramer implements Framer {
     const first = this.#first
     this.#first = Buffer.alloc(0)
     this.#framer = framerOf({ ...this.#options, framing: counted ? 'octet_counted' : 'newline' })
-    return this.#framer.push(first)
+    return this.#framer.push([first])
   }
 
   flush(over?: boolean): Frame | undefined {

@@ -15,6 +15,8 @@ import type { TcpSourceOptions } from './options.js'
 /** Limit for all unfinished messages. Beyond it, those above LARGE are delivered unfinished, the largest first. */
 const MOST_PENDING_BYTES = 32 * 1024 * 1024
 const LARGE_PENDING_BYTES = 64 * 1024
+/** With more connections, each read makes a batch, so that what connections have read and not sent stays small. */
+const MOST_GATHERING = 64
 
 export class TcpSource implements Source {
   readonly once = true
@@ -99,6 +101,7 @@ export class TcpSource implements Source {
         framer,
         clock,
         idleMs,
+        mayGather: () => this.#reading.size <= MOST_GATHERING,
         room: async () => {
           while (this.#waiting) await this.#waiting
         },
