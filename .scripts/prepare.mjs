@@ -76,11 +76,11 @@ function built(stamp, digest) {
   return existsSync(stamp) && readFileSync(stamp, 'utf8') === digest
 }
 
-/** Compiles the kernel to WebAssembly. Its memory has a fixed size, so that views of it stay valid. */
+/** Compiles the kernel to WebAssembly. Its memory is that of `src/lib/lines/chunk-memory.ts`, of the same size. */
 async function buildKernel() {
   const digest = digestOf(KERNEL)
   if (built(KERNEL_STAMP, digest) && existsSync(KERNEL_OUT)) return
-  const pages = ['--initialMemory', '32', '--maximumMemory', '32']
+  const pages = ['--importMemory', '--initialMemory', '135', '--maximumMemory', '135']
   const options = ['-O3', '--runtime', 'stub', '--enable', 'simd', '--use', 'abort=', ...pages, '-o', KERNEL_OUT]
   const entry = join(KERNEL, 'json-lines.ts')
   await step('building the kernel', ...node('node_modules/assemblyscript/bin/asc.js', entry, ...options))

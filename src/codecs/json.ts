@@ -10,7 +10,7 @@ import { CONTINUES, LINE_END, PIECE } from '../lib/lines/line-splitter.js'
 const NEWLINE = Buffer.from('\n')
 /** Fewer bytes are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
-const SCAN = { skipped: PIECE | CONTINUES, scanned: SCANNED, decoded: DECODED }
+const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 
 class Json extends Codec {
   constructor() {

@@ -11,7 +11,6 @@ import { filePath, OutOfReach, reaches } from '../core/options/reach.js'
 import { inTurn } from '../lib/files/in-turn.js'
 import { makeFolder } from '../lib/files/make-folder.js'
 import { type FileSystems, fileSystems } from '../lib/files/remote/file-systems.js'
-import { holdChunk } from '../lib/lines/chunk-pool.js'
 import { aborted } from '../lib/time.js'
 import { AppendedFile, calls, callsThrough, type FileCalls, keyOf, TornWrite } from './file/appended-file.js'
 
@@ -128,8 +127,6 @@ export class FileDestination implements Destination {
         job.reject(job.signal.reason)
         continue
       }
-      // At a deadline, the events may be settled while a slow disk still reads their bytes.
-      const releases = job.request.map(({ chunk }) => holdChunk(chunk))
       try {
         await file.append(job.request)
         if (this.#options.fsync) written.push(job)
@@ -137,8 +134,6 @@ export class FileDestination implements Destination {
       } catch (error) {
         this.#countTorn(error)
         job.reject(this.#failure(error))
-      } finally {
-        for (const release of releases) release?.()
       }
     }
     if (written.length === 0) return

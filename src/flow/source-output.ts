@@ -113,8 +113,8 @@ export class SourceOutput implements Output {
     // Given back during the replacement: `attach` sends it to the next components.
     if (status === 'errored' && open.kept && this.#gate) return
     this.#open.delete(open)
-    if (status !== 'errored') open.kept?.release?.()
-    else if (this.#gate || this.#replaced) this.#gotBack(open)
+    open.kept?.release?.()
+    if (status === 'errored' && (this.#gate || this.#replaced)) this.#gotBack(open)
     this.#release(open.held)
     open.settled(status)
   }

@@ -6,6 +6,7 @@ import { Ack } from '../core/event/ack.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Share } from '../core/event/share.js'
 import { type EmitReason, MAIN, outputNames, type Plan } from '../core/processor.js'
+import { holdChunk } from '../lib/lines/chunk-pool.js'
 import { LogLimit } from '../lib/log-limit.js'
 import { aborted, sleep, type TimerClock } from '../lib/time.js'
 import { BatchWork } from './batch-work.js'
@@ -187,6 +188,8 @@ export class Stage extends Transform {
   }
 
   async #decide(pending: Pending, waits: Promise<void>): Promise<void> {
+    // After an abort the batch is settled while the processor may still read its bytes.
+    const release = holdChunk(pending.work.batch.chunk)
     try {
       await waits
       pending.work.end()
@@ -194,6 +197,8 @@ export class Stage extends Transform {
       if (this.destroyed) return
       await pending.work.processEach(this.processor)
       if (!pending.work.errors && !this.destroyed) this.#logBatchFailure(pending.work, error)
+    } finally {
+      release?.()
     }
     pending.isDecided = true
     await this.#releaseDecided()

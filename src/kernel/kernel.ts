@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import type { WantedNames } from '../lib/formats/json-scan.js'
 import { SLOT } from '../lib/formats/json-scan.js'
+import { chunkMemory, type FixedMemory, isInChunkMemory, OWN_BYTES } from '../lib/lines/chunk-memory.js'
 
 /**
- * Runs what costs most for each byte in WebAssembly with SIMD: lines are copied into the memory of the kernel in groups,
- * scanned there, and the columns are copied back. The code is in `assembly/`. Calls never yield, so one instance serves
- * the whole process.
+ * Runs what costs most for each byte in WebAssembly with SIMD. Lines are scanned where they are if their chunk is in the
+ * memory that it shares with the pool of chunks, and are copied there in groups otherwise. The code is in `assembly/`.
+ * Calls never yield, so one instance serves the whole process.
  */
 
 /** Lines as ranges of a chunk, as in an EventBatch. */
@@ -17,9 +18,10 @@ export interface Lines {
   readonly flags: Uint8Array
 }
 
-/** What flags mean: those of lines that are not scanned, and those that a scan sets. */
+/** What flags mean: those of lines that are not scanned, of lines with a line end, and those that a scan sets. */
 export interface ScanFlags {
   readonly skipped: number
+  readonly ended: number
   readonly scanned: number
   readonly decoded: number
 }
@@ -27,12 +29,12 @@ export interface ScanFlags {
 /** The part of the global that is used here; its types come with those of a browser. */
 declare const WebAssembly: {
   readonly Module: new (bytes: Uint8Array) => object
-  readonly Instance: new (module: object) => { readonly exports: unknown }
+  readonly Instance: new (module: object, imports: object) => { readonly exports: unknown }
 }
 
 interface Exports {
-  readonly memory: { readonly buffer: ArrayBuffer }
   readonly base: { readonly value: number }
+  setCopy(address: number, bytes: number): void
   setNames(table: number, count: number, bits: number): void
   scanLines(
     length: number,
@@ -42,6 +44,7 @@ interface Exports {
     out: number,
     shift: number,
     skipped: number,
+    ended: number,
     scanned: number,
     decoded: number,
   ): number
@@ -50,6 +53,8 @@ interface Exports {
 /** Bytes of lines, and lines, that are scanned at a time. A longer line is not scanned here. */
 const TEXT_BYTES = 512 * 1024
 const MOST_LINES = 4096
+/** The longest line without a line end that is scanned here. */
+const COPY_BYTES = 256 * 1024
 /** Bytes for the slots of a group of lines, and for the wanted names. */
 const OUT_BYTES = 512 * 1024
 const NAMES_BYTES = 16 * 1024
@@ -71,8 +76,7 @@ class Kernel {
   #version = -1
   #fits = false
 
-  constructor(code: Exports) {
-    const { buffer } = code.memory
+  constructor(code: Exports, { buffer }: FixedMemory) {
     let at = (code.base.value + 15) & ~15
     const take = (bytes: number) => {
       at += bytes
@@ -87,7 +91,8 @@ class Kernel {
     this.#flags = new Uint8Array(buffer, take(MOST_LINES), MOST_LINES)
     this.#out = new Int32Array(buffer, take(OUT_BYTES), OUT_BYTES / 4)
     this.#text = take(TEXT_BYTES + AHEAD)
-    if (at > buffer.byteLength) throw new Error('the memory of the kernel is too small')
+    code.setCopy(take(COPY_BYTES + AHEAD), COPY_BYTES)
+    if (at > OWN_BYTES) throw new Error('the memory of the kernel is too small')
   }
 
   /**
@@ -95,28 +100,20 @@ class Kernel {
    * of each line. Returns how many lines, which are rare, must be scanned in another way: it removes `by.scanned` from
    * their flags. Undefined: it scanned none.
    */
-  scan(
-    { chunk, length, starts, ends, flags }: Lines,
-    wanted: WantedNames,
-    out: Int32Array,
-    by: ScanFlags,
-  ): number | undefined {
+  scan(lines: Lines, wanted: WantedNames, out: Int32Array, by: ScanFlags): number | undefined {
+    const { chunk, length, starts, ends, flags } = lines
     if (!this.#use(wanted)) return undefined
     const stride = wanted.names.length * SLOT
     const most = stride === 0 ? MOST_LINES : Math.min(MOST_LINES, Math.floor(this.#out.length / stride))
+    const isHere = isInChunkMemory(chunk)
     let undecided = 0
     for (let from = 0; from < length; ) {
-      const begin = starts[from]!
-      let to = from
-      while (to < length && to - from < most && ends[to]! - begin < TEXT_BYTES) to++
+      const to = isHere ? Math.min(length, from + most) : this.#copy(from, Math.min(length, from + most), lines)
       if (to === from) {
         undecided++
         flags[from++]! &= ~by.scanned
         continue
       }
-      // With the byte after the last line, which is part of its line end.
-      const end = Math.min(ends[to - 1]! + 1, chunk.length)
-      this.#bytes.set(chunk.subarray(begin, end), this.#text)
       this.#starts.set(starts.subarray(from, to))
       this.#ends.set(ends.subarray(from, to))
       this.#flags.set(flags.subarray(from, to))
@@ -126,8 +123,9 @@ class Kernel {
         this.#ends.byteOffset,
         this.#flags.byteOffset,
         this.#out.byteOffset,
-        begin - this.#text,
+        isHere ? -chunk.byteOffset : starts[from]! - this.#text,
         by.skipped,
+        by.ended,
         by.scanned,
         by.decoded,
       )
@@ -136,6 +134,16 @@ class Kernel {
       from = to
     }
     return undecided
+  }
+
+  /** Copies the lines from `from` on, at most up to `to`, that fit into the memory. Returns where they end. */
+  #copy(from: number, to: number, { chunk, starts, ends }: Lines): number {
+    const begin = starts[from]!
+    let until = from
+    while (until < to && ends[until]! - begin < TEXT_BYTES) until++
+    // With the byte after the last line, which is part of its line end.
+    if (until > from) this.#bytes.set(chunk.subarray(begin, ends[until - 1]! + 1), this.#text)
+    return until
   }
 
   /** Writes the table of names, if they changed; false if there are too many of them. */
@@ -173,8 +181,9 @@ export function theKernel(): Kernel | undefined {
   if (isLoaded) return kernel
   isLoaded = true
   try {
+    const memory = chunkMemory()!
     const module = new WebAssembly.Module(readFileSync(new URL('./kernel.wasm', import.meta.url)))
-    kernel = new Kernel(new WebAssembly.Instance(module).exports as Exports)
+    kernel = new Kernel(new WebAssembly.Instance(module, { env: { memory } }).exports as Exports, memory)
   } catch {
     kernel = undefined
   }

@@ -1,13 +1,15 @@
 import { DECODED, SCANNED } from '../../src/core/event/flags.js'
-import { theKernel } from '../../src/kernel/kernel.js'
+import { type Lines, theKernel } from '../../src/kernel/kernel.js'
 import { SLOT, scanObject, WantedNames } from '../../src/lib/formats/json-scan.js'
-import { CONTINUES, PIECE } from '../../src/lib/lines/line-splitter.js'
+import { CHUNK_BYTES } from '../../src/lib/lines/chunk-memory.js'
+import { freeChunk, takeChunk } from '../../src/lib/lines/chunk-pool.js'
+import { CONTINUES, LINE_END, PIECE } from '../../src/lib/lines/line-splitter.js'
 import { JsonLines } from './json-lines.js'
 import { Seeded } from './seeded.js'
 
 /** The scan of the kernel, held to the scan in JavaScript, line by line, over lines in every way of writing JSON. */
 
-const FLAGS = { skipped: PIECE | CONTINUES, scanned: SCANNED, decoded: DECODED }
+const FLAGS = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
 const NAMES = ['a', 'b', 'x-y', 'é', '__proto__', '', 'list', 'longer than eight', 'longer than right', '"', '😀']
 const BEHIND = ['\n', '\n', '\n', '\r\n', '', '\u0000', '}', '"', ' \n', ',"a":2}\n']
 const IN_A_CHUNK = 500
@@ -30,10 +32,12 @@ export function scanDifferences(seed: number, count: number): Differences {
   for (let done = 0; done < count && wrong.length < 20; done += IN_A_CHUNK) {
     const wanted = new WantedNames()
     for (const name of NAMES) if (random.chance(0.4)) wanted.slot(name)
-    const lines = chunkOf(Array.from({ length: IN_A_CHUNK }, () => [source.line(), random.pick(BEHIND)] as const))
+    const texts = Array.from({ length: IN_A_CHUNK }, () => [source.line(), random.pick(BEHIND)] as const)
+    const isPooled = random.chance(0.5)
+    const lines = isPooled ? pooled(chunkOf(texts)) : chunkOf(texts)
     const { chunk, starts, ends, flags, length } = lines
-    for (let i = 0; i < length; i++) if (random.chance(0.02)) flags[i] = random.pick([PIECE, CONTINUES])
-    const skipped = Array.from(flags, flag => flag !== 0)
+    for (let i = 0; i < length; i++) if (random.chance(0.02)) flags[i]! |= random.pick([PIECE, CONTINUES])
+    const skipped = Array.from(flags, flag => (flag & (PIECE | CONTINUES)) !== 0)
     const stride = wanted.names.length * SLOT
     const [found, expected] = [new Int32Array(length * stride), new Int32Array(length * stride)]
     kernel.scan(lines, wanted, found, FLAGS)
@@ -61,6 +65,7 @@ export function scanDifferences(seed: number, count: number): Differences {
           wrong.push(`${text()}: ${wanted.names[(at - i * stride) / SLOT]}: ${[found[at], found[at + 1]! >> 1]}`)
       }
     }
+    if (isPooled) freeChunk(chunk)
   }
   return { wrong, objects, undecided }
 }
@@ -70,8 +75,16 @@ function mark(chunk: Buffer, start: number, end: number): number {
 }
 const BOM = Buffer.from('\ufeff')
 
+/** The same lines in a chunk of the pool, which the kernel reads where it is. */
+function pooled(lines: Lines): Lines {
+  if (lines.chunk.length > CHUNK_BYTES) return lines
+  const chunk = takeChunk(CHUNK_BYTES)
+  lines.chunk.copy(chunk)
+  return { ...lines, chunk }
+}
+
 /** Lines one after the other, each with what follows it. */
-export function chunkOf(lines: readonly (readonly [Buffer, string])[]) {
+export function chunkOf(lines: readonly (readonly [Buffer, string])[]): Lines {
   const length = lines.length
   const chunk = Buffer.concat(lines.flatMap(([line, behind]) => [line, Buffer.from(behind)]))
   const [starts, ends, flags] = [new Int32Array(length), new Int32Array(length), new Uint8Array(length)]
@@ -80,6 +93,7 @@ export function chunkOf(lines: readonly (readonly [Buffer, string])[]) {
     starts[i] = at
     ends[i] = at + line.length
     at += line.length + Buffer.byteLength(behind)
+    flags[i] = behind.startsWith('\n') ? 1 : behind === '\r\n' ? 2 : 0
   }
   return { chunk, length, starts, ends, flags }
 }

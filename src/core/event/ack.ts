@@ -9,7 +9,7 @@ export type AckStatus = 'delivered' | 'rejected' | 'errored'
 const RANK: Record<AckStatus, number> = { delivered: 0, rejected: 1, errored: 2 }
 
 export class Ack {
-  /** Releases the original chunk. Not called after `errored`: an abandoned write may still be reading it. */
+  /** Releases the original chunk. Whoever may read it after the batch has settled holds it separately. */
   release: (() => void) | undefined
   #holders = 1
   #status: AckStatus = 'delivered'
@@ -37,7 +37,7 @@ export class Ack {
     if (this.#holders === 0) throw new Error('a batch was settled twice')
     if (RANK[status] > RANK[this.#status]) this.#status = status
     if (--this.#holders > 0) return
-    if (this.#status !== 'errored') this.#release()
+    this.#release()
     this.#onSettled(this.#status)
   }
 

@@ -1,5 +1,6 @@
 import { isAscii, isUtf8 } from 'node:buffer'
 import { SLOT } from '../../lib/formats/json-scan.js'
+import { memoryOf } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
 import { type Fields, LogEvent, lineFields } from './event.js'
@@ -54,7 +55,7 @@ export class EventBatch {
 
   /** Bytes of memory that the batch holds, for the budget of unacknowledged bytes. */
   get held(): number {
-    return this.chunk.buffer.byteLength + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
+    return memoryOf(this.chunk) + this.length * EVENT_OVERHEAD + BATCH_OVERHEAD
   }
 
   /** The size of event `i`: its line and line end. */
@@ -296,7 +297,7 @@ export class EventBatch {
 
   /** If the events are a small part of a chunk that has no other holder, copies their bytes and releases the chunk. */
   compact(): void {
-    const chunk = this.chunk.buffer.byteLength
+    const chunk = memoryOf(this.chunk)
     if (chunk < 4096 || this.bytes * 4 > chunk || !this.ack.sole) return
     const compacted = Buffer.allocUnsafeSlow(this.bytes)
     let at = 0

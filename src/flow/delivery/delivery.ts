@@ -2,6 +2,7 @@ import type { Destination, Observer } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { DeliveryOptions } from '../../core/options/delivery-options.js'
+import { holdChunk } from '../../lib/lines/chunk-pool.js'
 import { type Linked, LinkedList } from '../../lib/linked-list.js'
 import { after } from '../../lib/time.js'
 import { BatchQueue } from '../batch-queue.js'
@@ -277,6 +278,8 @@ export class Delivery extends BatchQueue {
     const { clock } = this.#context
     const began = clock.now()
     let requestId: string | undefined
+    // At a deadline the events are settled while a destination may still read their bytes.
+    const releases = parts.map(({ chunk }) => holdChunk(chunk))
     try {
       const accepted = await this.#destination.write(parts, signal)
       if (accepted) requestId = accepted.requestId
@@ -284,6 +287,7 @@ export class Delivery extends BatchQueue {
       if (error instanceof DeliveryError) requestId = error.requestId
       throw error
     } finally {
+      for (const release of releases) release?.()
       const exemplar = requestId === undefined ? undefined : { requestId, at: clock.wall() }
       this.#latency.observe((clock.now() - began) / 1000, exemplar)
     }

@@ -1,4 +1,5 @@
-import { freeChunk, holdChunk, POOLED_BYTES, takeChunk } from '../../lib/lines/chunk-pool.js'
+import { CHUNK_BYTES } from '../../lib/lines/chunk-memory.js'
+import { freeChunk, holdChunk, takeChunk } from '../../lib/lines/chunk-pool.js'
 import type { Linked } from '../../lib/linked-list.js'
 import type { BufferFile, BufferFolder } from './files.js'
 import { HEAD_SIZE, type Head, isWhole, MARK, type Place, readHead } from './frame.js'
@@ -32,7 +33,7 @@ export interface ReaderReport {
   failed(segment: Segment, error: unknown, failures: number): Promise<'again' | 'leave_out' | 'stop'>
 }
 
-const READ_SIZE = POOLED_BYTES
+const READ_SIZE = CHUNK_BYTES
 const NO_BYTES: Buffer = Buffer.alloc(0)
 
 /**

@@ -37,10 +37,19 @@ let names: usize = 0
 /** The block of 64 bytes that was looked at last, and a bit for each special character in it (see `specialsOf16`). */
 let block: usize = 0
 let specials: u64 = 0
+/** Memory to which a line without a line end is copied, since nothing may be written to the byte behind it. */
+let copy: usize = 0
+let copyBytes: usize = 0
 /** Whether the string that was scanned last has an escape. */
 let escaped: u32 = 0
 /** Whether a line was too deep for `nesting`. */
 let tooDeep: bool = false
+
+/** Sets the memory to which lines without a line end are copied. It has 64 more bytes than `bytes`. */
+export function setCopy(address: usize, bytes: usize): void {
+  copy = address
+  copyBytes = bytes
+}
 
 /**
  * Sets the names to look for. `table` has an entry of 24 bytes for each: the length (u32), the address (u32), the first
@@ -311,10 +320,27 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   }
 }
 
+/** As `scanLine`, behind a byte order mark. */
+@inline
+function scanText(p: usize, end: usize, out: usize, shift: i32): u32 {
+  const isMarked = byteAt(p) == 0xef && (load<u32>(p) & 0xffffff) == 0xbfbbef
+  return scanLine(isMarked ? p + 3 : p, end, out, shift)
+}
+
+/** As `scanText`, for a line of `length` bytes at `p` that no control character follows. */
+function scanCopy(p: usize, length: usize, out: usize, shift: i32): u32 {
+  if (length > copyBytes) return UNDECIDED
+  memory.copy(copy, p, length)
+  store<u8>(copy + length, 0)
+  // What is known of this memory is about the line before.
+  block = 0
+  return scanText(copy, copy + length, out, shift + <i32>(p - copy))
+}
+
 /**
  * Scans `length` lines. Line i is [starts[i], ends[i]) minus `shift`; `starts` and `ends` hold i32, `flags` holds u8. Sets
- * `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not scanned.
- * `out` has room for two i32 for each wanted name of each line, and is filled with 0 for a name that is missing.
+ * `scanned` in the flags of each line, and `decoded` if it is an object. Lines with a flag of `skipped` are not
+ * scanned; those with one of `ended` have a line end. `out` has room for two i32 for each wanted name of each line, and is filled with 0 for a name that is missing.
  * Returns the number of lines from whose flags `scanned` was removed, because they are undecided.
  */
 export function scanLines(
@@ -325,6 +351,7 @@ export function scanLines(
   out: usize,
   shift: i32,
   skipped: u32,
+  ended: u32,
   scanned: u32,
   decoded: u32,
 ): u32 {
@@ -338,20 +365,12 @@ export function scanLines(
       store<u8>(flags + i, <u8>(flag | scanned))
       continue
     }
-    let start = <usize>(load<i32>(starts + (i << 2)) - shift)
+    const start = <usize>(load<i32>(starts + (i << 2)) - shift)
     const end = <usize>(load<i32>(ends + (i << 2)) - shift)
-    const stop = load<u8>(end)
-    if (stop >= 0x20) {
-      store<u8>(end, 0)
-      block = 0
-    }
-    // A byte order mark.
-    if (byteAt(start) == 0xef && (load<u32>(start) & 0xffffff) == 0xbfbbef) start += 3
-    const result = scanLine(start, end, out + i * stride, shift)
-    if (stop >= 0x20) {
-      store<u8>(end, stop)
-      block = 0
-    }
+    const isEnded = (flag & ended) != 0 && byteAt(end) < 0x20
+    const result = isEnded
+      ? scanText(start, end, out + i * stride, shift)
+      : scanCopy(start, end - start, out + i * stride, shift)
     if (result == UNDECIDED) {
       undecided++
       tooDeep = false

@@ -1,23 +1,31 @@
 /**
  * Reuses memory for large reads: fresh memory for each would cost page faults, and a garbage collection every few dozen
- * reads. Invariants: a chunk is reused only after every holder has released it, each once. A chunk that is never
- * released does no harm: it is collected as usual, and another one is allocated.
+ * reads. Chunks come from the memory of `chunk-memory.ts`, and from elsewhere while all of those are in use. Invariants:
+ * a chunk is reused only after every holder has released it, each once. A chunk that is never released is lost, and
+ * another one serves in its place.
  */
 
-/** A read of 256 KiB after the unfinished line that the previous read left. */
-export const POOLED_BYTES = 272 * 1024
-/** Most chunks kept for reuse. */
+import { CHUNK_BYTES, chunkAt, isInChunkMemory, MOST_CHUNKS } from './chunk-memory.js'
+
+/** Most chunks from elsewhere that are kept for reuse. */
 const MOST_KEPT = 24
 
+const free: Buffer[] = []
 const kept: Buffer[] = []
 const holders = new WeakMap<Buffer, number>()
+/** Number of chunks of the memory that were taken at least once. */
+let used = 0
 
 /** Returns a chunk of at least `size` bytes, held by the caller. Only large chunks are reused. */
 export function takeChunk(size: number): Buffer {
-  if (size > POOLED_BYTES || size < POOLED_BYTES / 2) return Buffer.allocUnsafeSlow(size)
-  const chunk = kept.pop() ?? Buffer.allocUnsafeSlow(POOLED_BYTES)
+  if (size > CHUNK_BYTES || size < CHUNK_BYTES / 2) return Buffer.allocUnsafeSlow(size)
+  const chunk = free.pop() ?? unused() ?? kept.pop() ?? Buffer.allocUnsafeSlow(CHUNK_BYTES)
   holders.set(chunk, 1)
   return chunk
+}
+
+function unused(): Buffer | undefined {
+  return used < MOST_CHUNKS ? chunkAt(used++) : undefined
 }
 
 /** Adds a holder of the chunk. Returns its release function, to be called once; undefined if it is not reused. */
@@ -37,5 +45,11 @@ export function freeChunk(chunk: Buffer): void {
     return
   }
   holders.delete(chunk)
-  if (kept.length < MOST_KEPT) kept.push(chunk)
+  if (isInChunkMemory(chunk)) free.push(chunk)
+  else if (kept.length < MOST_KEPT) kept.push(chunk)
+}
+
+/** Bytes of memory that are kept from being used for something else while `chunk` is needed. */
+export function memoryOf(chunk: Buffer): number {
+  return isInChunkMemory(chunk) ? CHUNK_BYTES : chunk.buffer.byteLength
 }

@@ -1,6 +1,17 @@
 import t from 'tap'
-import { balanced, deadline, fail, type failing, never, setUp, upTo, type Write } from '../../support/delivery.js'
+import {
+  balanced,
+  deadline,
+  fail,
+  type failing,
+  never,
+  origin,
+  setUp,
+  upTo,
+  type Write,
+} from '../../support/delivery.js'
 import { settle } from '../../support/manual-time.js'
+import { pooledBatch } from '../../support/pooled-batch.js'
 import { seeded } from '../../support/seeded.js'
 
 t.test('requests by count, bytes and age; acknowledged when taken', async t => {
@@ -245,6 +256,23 @@ t.test('at the deadline everything is given back, whatever it was doing', async 
   await settle()
   t.same(gone.settled, [['errored']], 'destroyed')
   t.equal(gone.time.timers, 0)
+})
+
+t.test('bytes stay where they are until a write has ended, also after its events were given back', async t => {
+  let end = () => {}
+  const it = setUp({ options: { batch: { max_events: 1 } }, write: () => new Promise<void>(done => (end = done)) })
+  await it.delivery.start()
+  const settled: string[] = []
+  const { batch, isFree } = pooledBatch('0'.padEnd(200_000, '.'), origin, status => settled.push(status))
+  void it.input.write(batch)
+  await settle()
+  await it.delivery.stop(AbortSignal.abort())
+  t.same(settled, ['errored'], 'given back')
+  t.notOk(isFree())
+  end()
+  await settle()
+  t.ok(isFree())
+  it.input.end()
 })
 
 t.test('whatever happens: each event ends once, in order where asked', async t => {

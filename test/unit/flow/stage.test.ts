@@ -10,8 +10,9 @@ import type { Share } from '../../../src/core/event/share.js'
 import { CONSUMED, discard, FAILED, output, type Plan } from '../../../src/core/processor.js'
 import type { Stage } from '../../../src/flow/stage.js'
 import { nextTurn } from '../../../src/lib/time.js'
-import { batchOf, collectLines, linesOf } from '../../support/batches.js'
+import { batchOf, collectLines, linesOf, originOf } from '../../support/batches.js'
 import { ManualTime, settle } from '../../support/manual-time.js'
+import { pooledBatch } from '../../support/pooled-batch.js'
 import { until } from '../../support/pushed.js'
 import { type StageOptions, stageOf } from '../../support/stage.js'
 
@@ -384,6 +385,21 @@ t.test('an abort while it waits: its signal aborts, its events are given back, a
   await settle()
   t.same([left, settled], [[], ['errored']])
   t.ok(balanced(counters), 'it stays in flight')
+})
+
+t.test('bytes stay where they are until a processor has ended, also after its events were given back', async t => {
+  let go = () => {}
+  const { stage, counters } = stageWith({ process: () => new Promise<void>(resolve => (go = resolve)) })
+  const { batch, isFree } = pooledBatch('{}', originOf('json'))
+  counters.arrived(batch.length, batch.bytes)
+  stage.write(batch)
+  await settle()
+  stage.destroy()
+  await settle()
+  t.notOk(isFree())
+  go()
+  await settle()
+  t.ok(isFree())
 })
 
 t.test('one that never comes back is found out after a minute', async t => {

@@ -1,0 +1,46 @@
+/**
+ * One memory of a fixed size, in which code in WebAssembly can read chunks where they are. It never grows, so views of
+ * it stay valid. The first part is for that code itself. Parts that nobody has written to take no memory.
+ */
+
+/** The size of a chunk: a read of 256 KiB after the unfinished line that the previous read left. */
+export const CHUNK_BYTES = 272 * 1024
+export const MOST_CHUNKS = 24
+/** Bytes before the first chunk. */
+export const OWN_BYTES = 2 * 1024 * 1024
+const PAGE = 64 * 1024
+/** `.scripts/prepare.mjs` compiles the kernel for the same number. */
+const PAGES = Math.ceil((OWN_BYTES + MOST_CHUNKS * CHUNK_BYTES) / PAGE) + 1
+
+export interface FixedMemory {
+  readonly buffer: ArrayBuffer
+}
+
+/** The part of the global that is used here; its types come with those of a browser. */
+declare const WebAssembly: { readonly Memory: new (limits: object) => FixedMemory }
+
+let memory: FixedMemory | undefined
+let isMade = false
+
+/** The memory; undefined where there is no WebAssembly, as with `node --jitless`. */
+export function chunkMemory(): FixedMemory | undefined {
+  if (isMade) return memory
+  isMade = true
+  try {
+    memory = new WebAssembly.Memory({ initial: PAGES, maximum: PAGES })
+  } catch {
+    memory = undefined
+  }
+  return memory
+}
+
+/** Chunk `n` of `MOST_CHUNKS`. */
+export function chunkAt(n: number): Buffer | undefined {
+  const buffer = chunkMemory()?.buffer
+  return buffer && Buffer.from(buffer, OWN_BYTES + n * CHUNK_BYTES, CHUNK_BYTES)
+}
+
+/** Whether the bytes are in this memory. */
+export function isInChunkMemory(bytes: Uint8Array): boolean {
+  return memory !== undefined && bytes.buffer === memory.buffer
+}
