@@ -258,6 +258,8 @@ export interface Definition<K extends Kind, S extends z.ZodObject> {
   fields?(options: z.output<S>): EventFields | undefined
   /** The options that name event fields. */
   usesFields?(options: z.output<S>): readonly UsedField[]
+  /** Processors and destinations: whether they use nothing of events but the lines as read, and these fields. */
+  copiesLines?(options: z.output<S>): boolean
   /** Warnings about options that are valid but rarely intended. May stat files but not open them. */
   warnings?(options: z.output<S>): readonly OptionWarning[]
   /** Destinations only: the option that names the output file, if any. */

@@ -10,6 +10,7 @@ export const blackhole = defineDestination({
   options,
   examples: [{ title: 'Nothing to set', yaml: '' }],
   delivery: LOCAL,
+  copiesLines: () => true,
   create: () => ({ write: async () => {} }),
   explain: () => () => ({ outcome: 'delivered', findings: [{ text: 'it is dropped' }], bytes: Buffer.alloc(0) }),
 })

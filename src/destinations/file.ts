@@ -220,6 +220,7 @@ export const file = defineDestination({
     { title: 'JSON, synced to disk', yaml: 'path: ./audit.ndjson\nencoding: json\nfsync: true\n' },
   ],
   delivery: LOCAL,
+  copiesLines: ({ encoding }) => encoding === 'raw',
   writes: 'path',
   async create(options, context) {
     const destination = new FileDestination(options, context)

@@ -135,6 +135,7 @@ export const stdout = defineDestination({
   options,
   examples: [{ title: 'Every event as JSON', yaml: 'encoding: json\n' }],
   delivery: LOCAL,
+  copiesLines: ({ encoding }) => encoding === 'raw',
   create: (options, context) => new Stdout(options, context),
   explain:
     ({ encoding }) =>

@@ -31,6 +31,7 @@ import { destinationState } from './measure/delivery-report.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
 import { type Watched, watched } from './measure/progress.js'
 import { isOnHold } from './on-hold.js'
+import { isOnlyCopied } from './only-copied.js'
 import { openBuffer } from './open-buffer.js'
 import { OwnOutputs } from './own-outputs.js'
 import type { DestinationState, EngineHandover, Runtime } from './runtime.js'
@@ -63,8 +64,6 @@ export class Engine {
   /** Outputs by id, side outputs by `id.output`. */
   readonly #fanOuts = new Map<string, FanOut>()
   readonly #sources: Fed[] = []
-  /** Bytes that each source may have unacknowledged. */
-  readonly #share: number
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
   readonly #counters = new Map<string, ComponentCounters>()
@@ -85,7 +84,6 @@ export class Engine {
 
   private constructor(config: Config, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
-    this.#share = shareOf(config.sources.length)
     this.#runtime = runtime
     this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
     this.#wanted = handover?.wanted ?? new WantedNames()
@@ -93,6 +91,7 @@ export class Engine {
     this.#outputs.connect(config)
     this.#handover = handover
     this.#wanted.clear()
+    this.#wanted.isUnused = isOnlyCopied(config)
     // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
   }
@@ -240,7 +239,7 @@ export class Engine {
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
-    const output = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
+    const output = new SourceOutput(fanOut, base.metrics, shareOf(this.#config.sources.length), source.once)
     const run = new SourceRun({ ...this.#runtime, config, source, output, counters: base.metrics })
     this.#sources.push({ run, fanOut })
   }
@@ -259,7 +258,7 @@ export class Engine {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
     const read = this.#sources.map(({ run, fanOut }) => {
-      if (run.isHeld) run.output.attach(fanOut, this.#share)
+      if (run.isHeld) run.output.attach(fanOut, shareOf(this.#config.sources.length))
       return run.feed(fanOut)
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))

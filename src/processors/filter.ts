@@ -52,6 +52,7 @@ export const filter = defineProcessor({
       output: ['{"path":"/healthz","client":"192.0.2.7"}', '{"path":"/orders","client":"10.1.2.3"}'],
     },
   ],
+  copiesLines: () => true,
   usesFields: ({ condition }) => pathsOf(condition).map(path => ({ option: 'condition', path })),
   create: (options, context) => new Filter(options, context),
   async findings({ condition }, context) {

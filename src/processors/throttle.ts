@@ -43,6 +43,7 @@ export const throttle = defineProcessor({
       ],
     },
   ],
+  copiesLines: () => true,
   usesFields: ({ key_field, time_field, exclude }) => [
     ...(key_field ? [{ option: 'key_field', path: key_field, without: 'all events share one bucket' }] : []),
     ...(time_field ? [{ option: 'time_field', path: time_field, without: 'each event counts when it arrives' }] : []),

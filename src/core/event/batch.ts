@@ -120,9 +120,10 @@ export class EventBatch {
     return flags
   }
 
-  /** Scans every event. Returns the number of lines that the codec could not decode. */
+  /** Scans every event, if anybody wants to know. Returns the number of lines that the codec could not decode. */
   scan(): number {
-    if (this.origin.codec.form === 'message') return 0
+    const { codec, wanted } = this.origin
+    if (codec.form === 'message' || wanted.isUnused) return 0
     let undecoded = 0
     for (let i = 0; i < this.length; i++) if ((this.look(i) & DECODED) === 0) undecoded++
     return undecoded

@@ -16,6 +16,8 @@ export class WantedNames {
   lengths = 0
   /** Changes when the names do. */
   version = 0
+  /** Whether nobody asks for more than the lines, so that they are not scanned ahead. */
+  isUnused = false
 
   /** The slot of `name`; the same name always has the same slot. */
   slot(name: string): number {
