@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import { type Content, checkRequest } from '../http/events/checks.js'
 import type { Body } from '../http/events/send-body.js'
 import { readBody } from '../http/server/body.js'
+import { freeBody } from '../http/server/body-memory.js'
 import { peerOf } from '../http/server/listener.js'
 import { type Lease, Quota } from '../http/server/quota.js'
 import { Refusal, stopping } from '../http/server/refusal.js'
@@ -123,8 +124,8 @@ export class RunningPipeline {
     const leave = this.#wait(request)
     let answer: Promise<Answer> | undefined
     try {
-      const { bytes, ...body } = await this.#read(request, content, gzip, lease)
-      answer = this.#options.process.call('take', { pipeline: this.id, key, body }, bytes)
+      const { bytes, release, ...body } = await this.#read(request, content, gzip, lease)
+      answer = this.#options.process.call('take', { pipeline: this.id, key, body }, { bytes, release })
     } finally {
       const done = () => {
         this.#requests--
@@ -139,7 +140,7 @@ export class RunningPipeline {
     return (key === undefined ? answer : patiently(answer)).finally(leave)
   }
 
-  async #read(request: IncomingMessage, content: Content, gzip: boolean, lease: Lease): Promise<Body> {
+  async #read(request: IncomingMessage, content: Content, gzip: boolean, lease: Lease): Promise<Required<Body>> {
     let refuse: ((refusal: Refusal) => void) | undefined
     const onBegin = (fail: (refusal: Refusal) => void) => {
       refuse = fail
@@ -149,7 +150,8 @@ export class RunningPipeline {
     try {
       const options = { gzip, maxBytes: this.#options.maxBody, lease, onBegin }
       const { bytes, size } = await readBody(request, options)
-      return { bytes: bytes.subarray(0, size), size, content, peer: peerOf(request.socket) }
+      const release = () => freeBody(bytes)
+      return { bytes: bytes.subarray(0, size), release, size, content, peer: peerOf(request.socket) }
     } finally {
       if (refuse) this.#reading.delete(refuse)
     }

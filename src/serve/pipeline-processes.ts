@@ -65,7 +65,7 @@ function linkTo(child: ChildProcess): Link {
     pid: child.pid,
     send(call, body) {
       child.send(call, ignore)
-      if (body && body.length > 0) bodies.write(body)
+      if (body && body.bytes.length > 0) bodies.write(body.bytes, error => error || body.release?.())
     },
     end() {
       if (child.connected) child.disconnect()

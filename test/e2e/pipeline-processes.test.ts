@@ -88,8 +88,10 @@ t.test('what one account does to its process', { timeout: 120_000 }, async t => 
   }
   t.equal((await post(keys.good, fine, [{ n: 1 }])).status, 202)
   t.equal((await post(keys.bad, direct, [{ n: 0 }])).status, 202)
-  // Bodies of all sizes, many at a time: each comes whole to its own call. In all they are small beside the memory of a process.
-  const lines = Array.from({ length: 60 }, (_, n) => `${n}${' abcdef'.repeat(n % 10 === 0 ? 700 * n : 7 * n)}`)
+  // Bodies of all sizes, and many of about the same one, at a time: each comes whole to its own call. In all they are small
+  // beside the memory of a process.
+  const words = (n: number) => (n % 10 === 0 ? 60_000 + n : n % 2 === 0 ? 14_000 + n : 7 * n)
+  const lines = Array.from({ length: 100 }, (_, n) => `${n}${` abcde${n % 10}`.repeat(words(n))}`)
   const headers = { 'content-type': 'text/plain' }
   const answers = await Promise.all(
     lines.map(body => send(url, 'POST', `/v3/ingest/${direct}`, { key: keys.bad, body, headers })),

@@ -85,7 +85,7 @@ function linksWithin(options: Omit<WorkerOptions, 'account' | 'log' | 'tell'>, h
       pid: undefined,
       send: (call, body) => {
         const copy = structuredClone(call)
-        const bytes = body && Promise.resolve(Buffer.concat([body, Buffer.alloc(1)]))
+        const bytes = body && Promise.resolve({ bytes: Buffer.concat([body.bytes, Buffer.alloc(1)]) })
         if (!held.has(account)) later(() => worker.receive(copy, bytes))
       },
       end,

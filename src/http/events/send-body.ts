@@ -7,10 +7,15 @@ import { EventBatch } from '../../core/event/batch.js'
 import type { Content } from './checks.js'
 import { framesOf, PORTION_BYTES } from './frames.js'
 
-/** A complete body. */
-export interface Body {
-  /** With room for one byte after `size`. */
+/** The memory of a body. */
+export interface BodyBytes {
   readonly bytes: Buffer
+  /** Called once, when nobody will read or write the bytes any more. */
+  readonly release?: () => void
+}
+
+/** A complete body. Its bytes have room for one more after `size`. */
+export interface Body extends BodyBytes {
   readonly size: number
   readonly content: Content
   /** The address of the sender. */
@@ -31,22 +36,27 @@ export interface Sending {
 
 /**
  * Emits all events of a body as fast as there is room, and resolves with their number; `settled` resolves with the
- * worst status of any of them. The body is modified. Throws a Refusal before anything was emitted.
+ * worst status of any of them. The body is modified, and then released. Throws a Refusal before anything was emitted.
  */
 export async function sendBody(
-  { bytes, size, content, peer }: Body,
+  { bytes, size, content, peer, release }: Body,
   { context, out, maxLineBytes, codec = PLAIN_TEXT, turn, pieces: counter }: Sending,
 ): Promise<{ received: number; settled: Promise<AckStatus> }> {
   const base = context.origin(content === 'text' ? codec : JSON_OBJECTS)
   const origin = peer === undefined ? base : { ...base, peer }
   const outcome = new Outcome()
   let received = 0
-  await turn?.(Math.min(size, PORTION_BYTES))
-  for (const { frame, pieces } of framesOf(bytes, size, content, maxLineBytes)) {
-    if (received > 0) await turn?.(PORTION_BYTES)
-    received += frame.length
-    if (counter) counter.value += pieces
-    await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
+  try {
+    await turn?.(Math.min(size, PORTION_BYTES))
+    for (const { frame, pieces } of framesOf(bytes, size, content, maxLineBytes)) {
+      if (received > 0) await turn?.(PORTION_BYTES)
+      received += frame.length
+      if (counter) counter.value += pieces
+      await out.send(new EventBatch(frame, origin, context.clock.wall(), out.ack(outcome.part())))
+    }
+  } finally {
+    // The frames have memory of their own.
+    release?.()
   }
   return { received, settled: outcome.whole() }
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { createGunzip } from 'node:zlib'
+import { bodyRoom, freeBody, takeBody } from './body-memory.js'
 import type { Lease } from './quota.js'
 import { Gone, Refusal, tinyParts, tooLarge } from './refusal.js'
 
@@ -21,7 +22,7 @@ class Collected {
   constructor(maxBytes: number, hold: (bytes: number) => void, announced?: number) {
     this.#maxBytes = maxBytes
     this.#hold = hold
-    this.#firstBytes = Math.min(FIRST_BYTES, announced ?? FIRST_BYTES)
+    this.#firstBytes = Math.min(FIRST_BYTES, (announced ?? FIRST_BYTES) + 1)
   }
 
   add(part: Buffer): void {
@@ -29,10 +30,12 @@ class Collected {
     if (size > this.#maxBytes) throw tooLarge(this.#maxBytes)
     // One byte more than needed: a line end may have to follow the body.
     if (size >= this.bytes.length) {
-      const room = Math.min(Math.max(size, this.size * 2, this.#firstBytes), this.#maxBytes) + 1
+      const wanted = Math.max(size + 1, this.bytes.length * 2, this.#firstBytes)
+      const room = Math.min(bodyRoom(wanted), this.#maxBytes + 1)
       this.#hold(room)
-      const larger = Buffer.allocUnsafeSlow(room)
+      const larger = takeBody(room)
       this.bytes.copy(larger, 0, 0, this.size)
+      freeBody(this.bytes)
       this.bytes = larger
     }
     part.copy(this.bytes, this.size)
@@ -51,7 +54,8 @@ export interface BodyOptions {
 
 /**
  * Reads the body of a request into a buffer; a non-empty one has room for at least one byte after `size`. Rejects with
- * a Refusal or with Gone. The request stays usable for a response.
+ * a Refusal or with Gone. The request stays usable for a response. `freeBody` takes the buffer when it is not needed any
+ * more.
  *
  * A compressed body is collected completely before it is decompressed: a zlib stream would keep each waiting part as an
  * object, which takes hundreds of times the memory if parts have one byte.

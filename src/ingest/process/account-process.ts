@@ -1,4 +1,5 @@
 import type { Level, Logger } from 'pino'
+import type { BodyBytes } from '../../http/events/send-body.js'
 import type { Refusal } from '../../http/server/refusal.js'
 import { after, every } from '../../lib/time.js'
 import { NotHosted } from '../hosted-config.js'
@@ -93,7 +94,7 @@ export class AccountProcess {
   }
 
   /** Rejects with a Refusal, with NotHosted, or when the process ends. */
-  call<N extends CallName>(name: N, of: Calls[N]['of'], body?: Buffer): Promise<Calls[N]['gets']> {
+  call<N extends CallName>(name: N, of: Calls[N]['of'], body?: BodyBytes): Promise<Calls[N]['gets']> {
     if (this.#isGone) return Promise.reject(this.#options.refusal())
     const id = ++this.#calls
     return new Promise<Calls[N]['gets']>((resolve, reject) => {

@@ -1,4 +1,6 @@
 import { Socket } from 'node:net'
+import type { BodyBytes } from '../../http/events/send-body.js'
+import { bodyRoom, freeBody, takeBody } from '../../http/server/body-memory.js'
 
 /** Where a process finds it among its descriptors, behind the channel of its calls. */
 export const BODY_FD = 4
@@ -8,7 +10,7 @@ const PART_BYTES = 256 * 1024
 interface Wanted {
   readonly bytes: Buffer
   readonly size: number
-  readonly resolve: (bytes: Buffer) => void
+  readonly resolve: (body: BodyBytes) => void
   readonly reject: (error: Error) => void
 }
 
@@ -37,9 +39,9 @@ export class BodyPipe {
   }
 
   /** The next body; there is room for a byte more. */
-  next(size: number): Promise<Buffer> {
+  next(size: number): Promise<BodyBytes> {
     return new Promise((resolve, reject) => {
-      this.#wanted.push({ bytes: Buffer.allocUnsafeSlow(size + 1), size, resolve, reject })
+      this.#wanted.push({ bytes: takeBody(bodyRoom(size + 1)), size, resolve, reject })
       if (this.#wanted.length === 1 && this.#take()) this.#socket.resume()
     })
   }
@@ -61,7 +63,8 @@ export class BodyPipe {
       if (this.#got < wanted.size) break
       this.#got = 0
       this.#wanted.shift()
-      wanted.resolve(wanted.bytes)
+      const { bytes } = wanted
+      wanted.resolve({ bytes, release: () => freeBody(bytes) })
     }
     return this.#rest.from === this.#rest.to
   }

@@ -1,3 +1,4 @@
+import type { BodyBytes } from '../../http/events/send-body.js'
 import type { Call, FromProcess } from './messages.js'
 
 /** Why a process has ended that was not asked to. */
@@ -12,8 +13,8 @@ export interface LinkEvents {
 /** A process that was started for an account. */
 export interface Link {
   readonly pid: number | undefined
-  /** `body`: of a call `take`. */
-  send(call: Call, body?: Buffer): void
+  /** `body`: of a call `take`; it is released when it was sent. */
+  send(call: Call, body?: BodyBytes): void
   /** It ends when it has nothing more to do. */
   end(): void
   kill(): void

@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { Logger } from 'pino'
 import { errorCode } from '../../core/errors.js'
 import { ComponentSet } from '../../flow/counters.js'
+import type { BodyBytes } from '../../http/events/send-body.js'
 import { Refusal, stopping } from '../../http/server/refusal.js'
 import { sleep } from '../../lib/time.js'
 import { AccountDisk } from '../account/account-disk.js'
@@ -36,7 +37,7 @@ export class PipelineWorker {
   readonly #counters = new ComponentSet()
   readonly #pipelines = new Map<string, HostedPipeline>()
   /** Bodies on their way. */
-  readonly #coming = new Set<Promise<Buffer>>()
+  readonly #coming = new Set<Promise<BodyBytes>>()
   /** Aborts the end of a pipeline that stops. */
   readonly #stopping = new Map<string, AbortController>()
   #revisions = 0
@@ -44,7 +45,7 @@ export class PipelineWorker {
   readonly #calls: {
     readonly [N in CallName]: (
       of: Calls[N]['of'],
-      body?: Promise<Buffer>,
+      body?: Promise<BodyBytes>,
     ) => Promise<Calls[N]['gets']> | Calls[N]['gets']
   } = {
     start: published => this.#start(published),
@@ -69,14 +70,14 @@ export class PipelineWorker {
   }
 
   /** `body`: of a call `take`, with room for a byte more. */
-  receive({ id, name, of, facts }: Call, body?: Promise<Buffer>): void {
+  receive({ id, name, of, facts }: Call, body?: Promise<BodyBytes>): void {
     const { tell } = this.#options
     if (facts) {
       this.#revisions = facts.revisions
       this.#ownPorts = facts.ownPorts
       this.#disk.setResting(facts.resting)
     }
-    const call = this.#calls[name] as (of: unknown, body?: Promise<Buffer>) => unknown
+    const call = this.#calls[name] as (of: unknown, body?: Promise<BodyBytes>) => unknown
     Promise.resolve()
       .then(() => call(of, body))
       .then(
@@ -116,12 +117,12 @@ export class PipelineWorker {
     return this.#look()
   }
 
-  async #take({ pipeline, key, body }: Calls['take']['of'], coming: Promise<Buffer>): Promise<Answer> {
+  async #take({ pipeline, key, body }: Calls['take']['of'], coming: Promise<BodyBytes>): Promise<Answer> {
     this.#coming.add(coming)
     const bytes = await coming.finally(() => this.#coming.delete(coming))
     const hosted = this.#pipelines.get(pipeline)
     if (!hosted) throw stopping()
-    return await hosted.take({ ...body, bytes }, key)
+    return await hosted.take({ ...body, ...bytes }, key)
   }
 
   async #stop({ pipeline, now, why }: Calls['stop']['of']): Promise<Look> {

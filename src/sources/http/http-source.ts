@@ -12,6 +12,7 @@ import { sendBody } from '../../http/events/send-body.js'
 import { addressTest, perAddress } from '../../http/server/addresses.js'
 import { type Answer, readPast, sendAnswer } from '../../http/server/answers.js'
 import { readBody } from '../../http/server/body.js'
+import { freeBody } from '../../http/server/body-memory.js'
 import { Listener, peerOf } from '../../http/server/listener.js'
 import { type Lease, Quota } from '../../http/server/quota.js'
 import { Gone, notReadable, Refusal, stopping } from '../../http/server/refusal.js'
@@ -190,7 +191,7 @@ export class HttpSource implements Source {
     lease.received()
     // From here on the run waits until all is passed on.
     if (signal.aborted) throw stopping()
-    const body = { bytes, size, content, peer: peerOf(request.socket) }
+    const body = { bytes, size, content, peer: peerOf(request.socket), release: () => freeBody(bytes) }
     return await sendBody(body, { context: this.#context, out, maxLineBytes, codec, pieces: this.#pieces })
   }
 
