@@ -39,7 +39,6 @@ const HOMES: Record<string, { home: RegExp; types?: RegExp }> = {
   pino: { home: /^terminal\/log/, types: /^(?!lib\/)/ },
   'prom-client': { home: /^engine\/measure\/metrics/ },
   split2: { home: /^(inspect|sources\/journald)\// },
-  undici: { home: /^http\/client\// },
   yaml: { home: /^config\/yaml\// },
   zod: { home: /^(?!(lib|terminal|daemon|serve|inspect|check|remote|cli)\/)/ },
 }

@@ -1,9 +1,8 @@
-import type { Dispatcher } from 'undici'
 import type { DestinationContext, HandoverState } from '../../core/component.js'
 import { DeliveryError, errorText } from '../../core/errors.js'
 import { every } from '../../lib/time.js'
 import { exposeExpiries, TlsFiles, TlsFilesError } from '../tls/tls-files.js'
-import type { Connections } from './connection/connections.js'
+import type { Answer, Connections, Sent } from './connection/connections.js'
 import { networkError } from './connection/network-error.js'
 import { ProxySettings, type Via, variableFor } from './connection/proxy.js'
 import type { ClientOptions } from './options.js'
@@ -43,7 +42,7 @@ export class Transport {
       const reason = cause instanceof TlsFilesError && cause.denied ? 'file_denied' : 'tls_files'
       throw new DeliveryError(errorText(cause), { failure: 'hold', reason, cause })
     })
-    // Loaded only when needed, since undici takes time and memory.
+    // Loaded only when needed.
     const { Connections } = await import('./connection/connections.js')
     this.#connections = this.#inherited ?? new Connections(this.#options, content, this.#context.reach)
     this.#connections.findProxy = this.#proxy && (target => this.#proxy!.viaFor(target))
@@ -53,11 +52,7 @@ export class Transport {
   }
 
   /** Makes one attempt. Throws the reason of the signal, or a DeliveryError if there was no response. */
-  async request(
-    request: Dispatcher.RequestOptions,
-    url: string,
-    signal: AbortSignal,
-  ): Promise<Dispatcher.ResponseData> {
+  async request(request: Sent, url: string, signal: AbortSignal): Promise<Answer> {
     const place = `${request.method} ${withoutQuery(url)}`
     if (hasTlsFiles(this.#options) && this.#context.clock.now() - this.#polledAt >= POLL_MS) await this.#renew()
     signal.throwIfAborted()
@@ -65,7 +60,7 @@ export class Transport {
     const via = target.protocol === 'http:' ? await this.#proxy?.viaFor(target) : undefined
     const sent = via ? throughProxy(request, target, via) : request
     try {
-      return await untilAborted(this.#connections!.request({ ...sent, signal }), signal)
+      return await this.#connections!.request(sent, signal)
     } catch (error) {
       if (signal.aborted) throw error
       throw this.broken(error, place, url)
@@ -146,9 +141,9 @@ export class Transport {
 }
 
 /** Requests for http URLs are sent to the proxy with the full URL of the receiver. */
-function throughProxy(request: Dispatcher.RequestOptions, target: URL, { url, authorization }: Via) {
+function throughProxy(request: Sent, target: URL, { url, authorization }: Via): Sent {
   const headers = {
-    ...(request.headers as Record<string, string>),
+    ...request.headers,
     host: target.host,
     ...(authorization && { 'proxy-authorization': authorization }),
   }
@@ -161,13 +156,4 @@ function tlsPaths({ tls: { ca_file, cert_file, key_file } }: ClientOptions) {
 
 function hasTlsFiles(options: ClientOptions): boolean {
   return Object.values(tlsPaths(options)).some(path => path !== undefined)
-}
-
-/** Settles with the promise, or rejects as soon as the signal aborts: a request may notice that much later. */
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = () => reject(signal.reason)
-    signal.addEventListener('abort', abort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
 }

@@ -2,4 +2,4 @@
  * The parts of node:http that the program uses. Importing that module reads all of its exports, and in Node.js 22 and
  * later one of them loads a WebSocket client, which takes longer than the start of Node.js itself.
  */
-export const { createServer, request, STATUS_CODES } = process.getBuiltinModule('node:http')
+export const { Agent, createServer, request, STATUS_CODES } = process.getBuiltinModule('node:http')

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { copyFileSync, readFileSync } from 'node:fs'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
@@ -73,6 +74,30 @@ t.test('interim answers are skipped, however many and however they come', async 
   const other = await started(t, { url: `http://127.0.0.1:${upgrading}/` })
   t.match(await failure(other.destination.write(events(1), never)), { failure: 'retry', reason: 'protocol' })
 })
+
+t.test(
+  'a connection is used again, unless its receiver closes idle connections soon or has closed this one',
+  async t => {
+    const connections: Socket[] = []
+    let more = ''
+    const port = await rawServer(t, socket => {
+      if (!connections.includes(socket)) connections.push(socket)
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Length: 0\r\n${more}\r\n`)
+    })
+    const { destination } = await started(t, { url: `http://127.0.0.1:${port}/` })
+    const write = () => destination.write(events(1), never)
+    for (let i = 0; i < 5; i++) await write()
+    t.equal(connections.length, 1)
+    const closed = once(connections[0]!, 'close')
+    connections[0]!.end()
+    await closed
+    await write()
+    t.equal(connections.length, 2, 'it was closed')
+    more = 'Keep-Alive: timeout=2\r\n'
+    for (let i = 0; i < 3; i++) await write()
+    t.equal(connections.length, 4, 'the second one had said nothing before')
+  },
+)
 
 t.test('an answer may be longer than what it answers', async t => {
   const to = await receiver(t)

@@ -1,4 +1,4 @@
-import type { Dispatcher } from 'undici'
+import type { Readable } from 'node:stream'
 
 const TEXT_BYTES = 4096
 const TEXT_CHARACTERS = 300
@@ -6,29 +6,39 @@ const TEXT_CHARACTERS = 300
 const DRAIN_BYTES = 128 * 1024
 
 /** Discards the rest of a response whose status says enough, which makes its connection reusable. */
-export async function drain(body: Dispatcher.ResponseData['body']): Promise<void> {
-  await body.dump({ limit: DRAIN_BYTES }).catch(() => {})
-  await connectionFreed()
+export async function drain(body: Readable): Promise<void> {
+  let bytes = 0
+  await readBody(body, part => {
+    bytes += part.length
+    return bytes <= DRAIN_BYTES
+  })
 }
 
-/** undici releases a connection one event loop turn after its response; an earlier request would open another one. */
-export function connectionFreed(): Promise<void> {
-  return new Promise(resolve => setImmediate(resolve))
+/**
+ * Reads a body to its end, or until `take` returns false; then its connection is closed. Resolves with the error if the
+ * body breaks off.
+ */
+export function readBody(body: Readable, take: (part: Buffer) => boolean): Promise<unknown> {
+  return new Promise(resolve => {
+    const end = () => resolve(undefined)
+    body.on('data', part => {
+      if (take(part)) return
+      end()
+      body.destroy()
+    })
+    body.on('error', resolve).on('end', end).on('close', end)
+  })
 }
 
 /** The beginning of the body as one line. */
-export async function bodyText(body: Dispatcher.ResponseData['body']): Promise<string> {
-  body.on('error', () => {})
+export async function bodyText(body: Readable): Promise<string> {
   const chunks: Buffer[] = []
   let bytes = 0
-  try {
-    for await (const chunk of body) {
-      chunks.push(chunk)
-      bytes += chunk.length
-      if (bytes >= TEXT_BYTES) break
-    }
-  } catch {}
-  await connectionFreed()
+  await readBody(body, part => {
+    chunks.push(part)
+    bytes += part.length
+    return bytes < TEXT_BYTES
+  })
   return oneLine(Buffer.concat(chunks))
 }
 

@@ -1,8 +1,8 @@
-import type { Dispatcher } from 'undici'
 import { DeliveryError, type Failure } from '../../../core/errors.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Clock } from '../../../lib/time.js'
 import type { AccessKey } from '../../auth/access-key.js'
+import type { Answer } from '../connection/connections.js'
 import { proxyWords } from '../connection/network-error.js'
 import type { ClientOptions } from '../options.js'
 import type { RequestFormat } from '../request-format.js'
@@ -15,9 +15,6 @@ import { connectionAdvice, failureOf, isSuccess, retryAfterMs } from './statuses
 
 /** Values of headers at least this long are redacted from every text. */
 const SECRET_LENGTH = 8
-
-/** A response; its body has not been read. */
-export type Answer = Dispatcher.ResponseData
 
 /** The request that a response belongs to. */
 export interface Asked {

@@ -1,6 +1,6 @@
-import type { Dispatcher } from 'undici'
+import type { Readable } from 'node:stream'
 import type { AnswerList } from '../request-format.js'
-import { connectionFreed, oneLine } from './answer-text.js'
+import { oneLine, readBody } from './answer-text.js'
 import type { Entry } from './divided.js'
 import { LongAnswer } from './long-answer.js'
 
@@ -23,27 +23,23 @@ export interface ReadAnswer {
 }
 
 /** Reads the results for single events from a JSON response of any length in bounded memory. */
-export async function readAnswer(body: Dispatcher.ResponseData['body'], list: AnswerList): Promise<ReadAnswer> {
-  body.on('error', () => {})
+export async function readAnswer(body: Readable, list: AnswerList): Promise<ReadAnswer> {
   const chunks: Buffer[] = []
   let bytes = 0
   let long: LongList | undefined
-  let broken: unknown
-  try {
-    for await (const chunk of body as AsyncIterable<Buffer>) {
-      bytes += chunk.length
-      if (!long) chunks.push(chunk)
-      if (!long && bytes > WHOLE_BYTES) {
-        long = new LongList(list)
-        for (const earlier of chunks) long.write(earlier)
-        chunks.length = 1
-      } else long?.write(chunk)
-      if (bytes > ANSWER_BYTES || long?.unreadable) return { ...none(chunks), unreadable: true }
-    }
-  } catch (error) {
-    broken = error
-  }
-  await connectionFreed()
+  let unreadable = false
+  const broken = await readBody(body, chunk => {
+    bytes += chunk.length
+    if (!long) chunks.push(chunk)
+    if (!long && bytes > WHOLE_BYTES) {
+      long = new LongList(list)
+      for (const earlier of chunks) long.write(earlier)
+      chunks.length = 1
+    } else long?.write(chunk)
+    unreadable = bytes > ANSWER_BYTES || long?.unreadable === true
+    return !unreadable
+  })
+  if (unreadable) return { ...none(chunks), unreadable }
   if (broken !== undefined) return { ...none(chunks), broken }
   if (long) return { ...none(chunks), entries: long.entries() }
   return { ...none(chunks), entries: entriesOf(Buffer.concat(chunks).toString(), list) }
@@ -81,6 +77,8 @@ class LongList {
 
 /** The entries of a complete response; undefined if it has no such list. */
 function entriesOf(text: string, { name, entry }: AnswerList): Entry[] | undefined {
+  // Most responses are empty, and an error costs much.
+  if (text === '') return undefined
   let list: unknown
   try {
     list = (JSON.parse(text) as { readonly [name: string]: unknown } | null)?.[name]

@@ -9,11 +9,9 @@ const REASONS: Record<string, string> = {
   ECONNREFUSED: 'refused',
   ECONNRESET: 'reset',
   EPIPE: 'reset',
-  UND_ERR_SOCKET: 'reset',
   ENOTFOUND: 'dns',
   EAI_AGAIN: 'dns',
   ETIMEDOUT: 'connect_timeout',
-  UND_ERR_CONNECT_TIMEOUT: 'connect_timeout',
   EHOSTUNREACH: 'unreachable',
   ENETUNREACH: 'unreachable',
 }
@@ -31,6 +29,13 @@ export class DeniedAddress extends Error {
   constructor(name: string, address: string, kind: string) {
     const leads = name === address ? name : `${name} resolves to ${address}, which`
     super(`${leads} is ${kind} and must not be connected to; the operator can allow it`)
+  }
+}
+
+/** The receiver changed to another protocol, which it was not asked for. */
+export class UnexpectedUpgrade extends Error {
+  constructor() {
+    super('101 Switching Protocols, which was not asked for')
   }
 }
 
@@ -90,16 +95,17 @@ export function proxyWords(status: number): string {
 }
 
 function reasonOf(error: unknown, code: string): string {
-  // undici's messages for an unexpected response and for a 101.
-  if (error instanceof Error && /^bad (response|upgrade)$/.test(error.message)) return 'protocol'
+  if (error instanceof UnexpectedUpgrade) return 'protocol'
   return REASONS[code] ?? (code.startsWith('HPE_') ? 'protocol' : 'network')
 }
 
 function adviceOn(error: unknown, reason: string, { url, tls, unanswered }: Way): string {
   if (reason === 'protocol') {
-    const { data } = error as { readonly data?: unknown }
+    const { rawPacket } = error as { readonly rawPacket?: unknown }
     // The header of a TLS alert.
-    return typeof data === 'string' && data.startsWith('\x15\x03') ? '; it speaks TLS there: use https://' : ''
+    return Buffer.isBuffer(rawPacket) && rawPacket[0] === 0x15 && rawPacket[1] === 0x03
+      ? '; it speaks TLS there: use https://'
+      : ''
   }
   if (reason !== 'reset' || !unanswered) return ''
   if (url.startsWith('http:')) return '; does it expect https:// there?'

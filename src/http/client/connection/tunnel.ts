@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
-import type { buildConnector as Connecting } from 'undici'
 import { request as httpRequest } from '../../../lib/network/node-http.js'
 import { after } from '../../../lib/time.js'
+import type { Connector } from './connector.js'
 import type { Via } from './proxy.js'
 
 /** The proxy failed or refused to make a connection. */
@@ -15,15 +15,12 @@ export class ProxyError extends Error {
 }
 
 /** Connects to the proxy itself. Throws ProxyError. */
-export function connectProxy({ url }: Via, connect: Connecting.connector): Promise<Socket> {
-  const { host, protocol, port } = url
-  const hostname = url.hostname.replace(/^\[|\]$/g, '')
-  return new Promise((resolve, reject) => {
-    connect({ host, hostname, protocol, port }, (error, made) => {
-      if (made) resolve(made)
-      else reject(new ProxyError('no connection to the proxy', undefined, error))
-    })
-  })
+export async function connectProxy({ url }: Via, connector: Connector): Promise<Socket> {
+  try {
+    return await connector.connect(url)
+  } catch (error) {
+    throw new ProxyError('no connection to the proxy', undefined, error)
+  }
 }
 
 /** Turns a connection to a proxy into one to `target` (HOST:PORT) with CONNECT. Throws ProxyError. */
