@@ -77,7 +77,7 @@ export class SourceOutput implements Output {
   /** The source is being replaced; its successor reads again what is given back. */
   #replaced = false
   /** Whether events were given back to the source during the current replacement, or the last one. */
-  gaveBack = false
+  #gaveBack = false
   /** Whether nothing takes its batches any more. */
   #isOver = false
 
@@ -120,7 +120,7 @@ export class SourceOutput implements Output {
   }
 
   #gotBack({ events, bytes }: Open): void {
-    this.gaveBack = true
+    this.#gaveBack = true
     add(this.#counters.toRead, events, bytes)
   }
 
@@ -140,7 +140,8 @@ export class SourceOutput implements Output {
   }
 
   async send(batch: EventBatch): Promise<void> {
-    while (this.#gate) await this.#gate.promise
+    // It may be held again in the turn in which it is resumed.
+    while (this.#gate) await this.resumed()
     const open = batch.ack as Open
     if (!this.#open.has(open)) return
     if (this.#isOver) {
@@ -180,7 +181,7 @@ export class SourceOutput implements Output {
   /** Pauses sending. */
   hold(): void {
     if (this.#gate) return
-    this.gaveBack = false
+    this.#gaveBack = false
     let open = () => {}
     const promise = new Promise<void>(resolve => {
       open = resolve
@@ -194,7 +195,7 @@ export class SourceOutput implements Output {
    * they would otherwise be overtaken.
    */
   giveUp(isAborted = true): void {
-    if (this.#keeps || !(isAborted || this.gaveBack)) return
+    if (this.#keeps || !(isAborted || this.#gaveBack)) return
     for (const open of [...this.#open]) {
       this.#open.delete(open)
       this.#gotBack(open)
@@ -226,7 +227,7 @@ export class SourceOutput implements Output {
 
   /** Whether downstream components have seen events that they, or their successors, will receive again. */
   get repeats(): boolean {
-    if (this.gaveBack) return true
+    if (this.#gaveBack) return true
     for (const { kept } of this.#open) if (kept) return true
     return false
   }
