@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Codec, CodecDefinition } from '../core/codec.js'
-import { once, refuse } from '../core/options/options.js'
+import { byteSize, once, refuse } from '../core/options/options.js'
 import type { Encoding } from './encode.js'
 import { codecOf, codecs } from './list.js'
 
@@ -40,6 +40,13 @@ export const decodeOption = once(() =>
     .prefault('text')
     .describe('The codec that decodes lines. A line that it cannot decode is kept as text and counted.'),
 )
+
+/** The option for the longest line; `unit` is what the source calls a line. */
+export function maxLineBytesOption(unit = 'line') {
+  return byteSize(1024, 256 * 1024 * 1024)
+    .prefault('1MiB')
+    .describe(`A longer ${unit} is delivered in pieces marked \`partial\`.`)
+}
 
 const [reading, writing] = [false, true].map(writes =>
   codecs.filter(({ contentType }) => (contentType !== undefined) === writes),

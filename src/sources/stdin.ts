@@ -1,20 +1,18 @@
 import { z } from 'zod'
-import { decodeOption } from '../codecs/options.js'
+import { decodeOption, maxLineBytesOption } from '../codecs/options.js'
 import { defineSource, type Output, type Source, type SourceContext } from '../core/component.js'
 import { EventBatch } from '../core/event/batch.js'
 import { fieldsOfLines } from '../core/event/event-fields.js'
 import type { Origin } from '../core/event/origin.js'
 import { checkSplit, MULTILINE_NOTES, multilineOption, PIECES, Splitting } from '../core/options/multiline-options.js'
-import { byteSize, duration } from '../core/options/options.js'
+import { duration } from '../core/options/options.js'
 import { untilReadable } from '../lib/files/until-readable.js'
 import type { Frame, LineSplitter } from '../lib/lines/line-splitter.js'
 
 const options = z
   .strictObject({
     decode: decodeOption(),
-    max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
-      .prefault('1MiB')
-      .describe('A longer line is delivered in pieces marked `partial`.'),
+    max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()
       .optional()
       .describe(

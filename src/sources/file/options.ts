@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { decodeOption } from '../../codecs/options.js'
+import { decodeOption, maxLineBytesOption } from '../../codecs/options.js'
 import { checkSplit, multilineOption } from '../../core/options/multiline-options.js'
-import { byteSize, duration, refuse } from '../../core/options/options.js'
+import { duration, refuse } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
 import { globFault } from './discovery/glob.js'
 
@@ -33,9 +33,7 @@ export const options = z
         'Where to start reading files that exist when the source first starts. Later files are read completely.',
       ),
     decode: decodeOption(),
-    max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
-      .prefault('1MiB')
-      .describe('A longer line is delivered in pieces marked `partial`.'),
+    max_line_bytes: maxLineBytesOption(),
     partial_line_timeout: duration()
       .optional()
       .describe(

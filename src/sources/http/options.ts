@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { codecOption } from '../../codecs/options.js'
+import { codecOption, maxLineBytesOption } from '../../codecs/options.js'
 import type { OptionWarning } from '../../core/component.js'
 import { byteSize, duration, refuseAt } from '../../core/options/options.js'
 import { reaches } from '../../core/options/reach.js'
@@ -32,9 +32,7 @@ export const options = z
       .describe(
         'Maximum memory of all unanswered requests together. Requests beyond it, and beyond `max_connections` requests, get the response 503. The requests of one address may use three quarters of it, and `max_connections_per_address` requests; see `shared_addresses`.',
       ),
-    max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
-      .prefault('1MiB')
-      .describe('A longer line is delivered in pieces marked `partial`.'),
+    max_line_bytes: maxLineBytesOption(),
     headers_timeout: duration().prefault('10 Seconds').describe('Timeout for the headers of a request.'),
     request_timeout: duration().prefault('60 Seconds').describe('Timeout for a complete request, including its body.'),
     keep_alive_timeout: duration()

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { decodeOption } from '../../codecs/options.js'
-import { byteSize, duration } from '../../core/options/options.js'
+import { decodeOption, maxLineBytesOption } from '../../codecs/options.js'
+import { duration } from '../../core/options/options.js'
 import { listenOptions } from '../../http/server/listen-options.js'
 
 export const options = z.strictObject({
@@ -12,9 +12,7 @@ export const options = z.strictObject({
       'How messages are delimited. newline: each ends with a line end. octet_counted: each is preceded by its length (RFC 6587). auto: octet_counted if the first bytes of a connection are a length, a space and "<", otherwise newline. Default: auto with `decode: syslog`, otherwise newline.',
     ),
   decode: decodeOption(),
-  max_line_bytes: byteSize(1024, 256 * 1024 * 1024)
-    .prefault('1MiB')
-    .describe('A longer message is delivered in pieces marked `partial`.'),
+  max_line_bytes: maxLineBytesOption('message'),
   idle_timeout: duration()
     .optional()
     .describe(
