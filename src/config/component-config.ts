@@ -37,6 +37,8 @@ export interface ComponentConfig<K extends Kind = Kind> {
   readonly inputs: readonly string[]
   /** Parsed; the argument of `definition.create`. */
   readonly options: unknown
+  /** Sources and processors: the options before they were parsed, as plain data. */
+  readonly given?: unknown
   /** Destinations only. */
   readonly delivery?: DeliveryOptions
   /** Processors only: what it can do with events. */
@@ -116,7 +118,9 @@ export class ComponentReader {
       type: definition.type,
       inputs: inputs.map(({ text }) => text),
       options,
-      ...(kind === 'destination' ? { delivery: deliveryOf(options, delivery, definition) } : {}),
+      ...(kind === 'destination'
+        ? { delivery: deliveryOf(options, delivery, definition) }
+        : { given: toValue(parts.options) }),
       ...(plan ? { plan, onError: common.on_error } : {}),
       definition,
       ...(common.renamed_from === undefined ? {} : { renamedFrom: common.renamed_from }),

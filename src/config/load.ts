@@ -41,6 +41,8 @@ export interface Config {
   readonly shutdownTimeoutMs: number
   /** Whether changes of its files are applied without a signal. */
   readonly watched: boolean
+  /** Worker threads for sources and processors; undefined: none. */
+  readonly workers?: number | 'auto' | undefined
   /** Ids of components whose data is deleted if no component uses it. */
   readonly discardOrphans: readonly string[]
   readonly sources: readonly ComponentConfig<'source'>[]
@@ -247,6 +249,7 @@ function assemble(
     logFormat: parsed.log.format,
     shutdownTimeoutMs: parsed.shutdown_timeout,
     watched: parsed.reload === 'watch',
+    workers: parsed.workers,
     discardOrphans: parsed.discard_orphans,
     sources: ofKind('source'),
     processors: ofKind('processor'),

@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
 import { JSON_OBJECTS } from '../codecs/json.js'
-import type { ComponentConfig, Config } from '../config/load.js'
+import type { ComponentConfig } from '../config/load.js'
 import {
   type ComponentContext,
   type DestinationContext,
@@ -18,27 +18,31 @@ import type { Origin } from '../core/event/origin.js'
 import { REJECTED } from '../core/options/delivery-options.js'
 import { type ComponentCounters, sum } from '../flow/counters.js'
 import type { DeadLetters } from '../flow/dead-letters.js'
-import { Delivery } from '../flow/delivery/delivery.js'
+import type { Delivery } from '../flow/delivery/delivery.js'
 import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
-import { directly, FanOut, finish, Input, pump, pumpSide } from '../flow/fan-out.js'
+import { directly, finish, Input } from '../flow/fan-out.js'
 import { SourceOutput, shareOf, undecodedCounter } from '../flow/source-output.js'
 import { WantedNames } from '../lib/formats/json-scan.js'
 import { RejectedOutput } from './dead-letter/rejected-output.js'
 import { openDeadLetters } from './dead-letter/stock.js'
 import { HandoverStates } from './handover-states.js'
 import { createOrHold } from './held-source.js'
+import { Links } from './links.js'
 import { destinationState } from './measure/delivery-report.js'
 import { outageBefore, outagesOf } from './measure/outages.js'
 import { type Watched, watched } from './measure/progress.js'
 import { isOnHold } from './on-hold.js'
 import { isOnlyCopied } from './only-copied.js'
 import { openBuffer } from './open-buffer.js'
+import { openChains } from './open-chains.js'
+import { openDelivery } from './open-delivery.js'
 import { OwnOutputs } from './own-outputs.js'
-import type { DestinationState, EngineHandover, Runtime } from './runtime.js'
+import type { DestinationState, EngineConfig, EngineHandover, Runtime } from './runtime.js'
 import { type Fed, type SourceFailure, SourceRun } from './source-run.js'
 import { Stages } from './stages.js'
 import { type CheckpointStore, openCheckpoints } from './state/checkpoints.js'
-import { Taps } from './taps.js'
+import type { Taps } from './taps.js'
+import type { Chains } from './workers/chains.js'
 
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
@@ -51,7 +55,7 @@ type Wide = ComponentContext & { readonly metrics: ComponentCounters }
  * finish within the time allowed, checkpoints are written, and finally destinations release their resources.
  */
 export class Engine {
-  readonly #config: Config
+  readonly #config: EngineConfig
   readonly #runtime: Runtime
   readonly checkpoints: CheckpointStore
   readonly #wanted: WantedNames
@@ -60,30 +64,31 @@ export class Engine {
   readonly #handovers = new HandoverStates()
   /** Ids of components that have a successor with the same options. */
   #successors: ReadonlySet<string> = new Set()
-  readonly #inputs = new Map<string, Input>()
-  /** Outputs by id, side outputs by `id.output`. */
-  readonly #fanOuts = new Map<string, FanOut>()
+  readonly #links: Links
   readonly #sources: Fed[] = []
+  /** Bytes that each source may have unacknowledged. */
+  readonly #share: number
   /** Sources that keep running after this engine has ended. */
   readonly #left = new Map<string, SourceRun>()
   readonly #counters = new Map<string, ComponentCounters>()
   readonly #stages = new Stages()
   /** Processors and destinations, by id. */
   readonly #lasting = new Map<string, Lifecycle>()
-  /** Counts of events that left a processor and have not reached the next queue. */
-  readonly #between: (() => number)[] = []
   readonly #deliveries = new Map<string, Delivery>()
   /** The disk buffers of the destinations that have one. */
   readonly #buffers = new Map<string, DiskBuffer>()
+  /** On the main thread: what runs on worker threads. */
+  #chains: Chains | undefined
   readonly #delivering = new AbortController()
   /** The parts that can get stuck. */
   readonly watched: Watched[] = []
-  readonly taps = new Taps(id => this.#fanOut(id), this.#fanOuts, this.#inputs, this.#between, this.#lasting)
   #failed = false
   #leaving = false
 
-  private constructor(config: Config, runtime: Runtime, handover: EngineHandover | undefined) {
+  private constructor(config: EngineConfig, runtime: Runtime, handover: EngineHandover | undefined) {
     this.#config = config
+    this.#links = new Links(config, this.#lasting)
+    this.#share = runtime.share ?? shareOf(config.sources.length)
     this.#runtime = runtime
     this.checkpoints = handover?.checkpoints ?? openCheckpoints(config.dataDir, runtime.log, runtime.clock)
     this.#wanted = handover?.wanted ?? new WantedNames()
@@ -91,7 +96,7 @@ export class Engine {
     this.#outputs.connect(config)
     this.#handover = handover
     this.#wanted.clear()
-    this.#wanted.isUnused = isOnlyCopied(config)
+    this.#wanted.isUnused = config.isOnlyCopied ?? isOnlyCopied(config)
     // One listener and more per component is no leak.
     setMaxListeners(0, this.#delivering.signal)
   }
@@ -100,23 +105,29 @@ export class Engine {
    * Creates every component; throws if one cannot be created. Nothing is read or sent yet. `handover` comes from the
    * previous engine, whose sources continue here.
    */
-  static async build(config: Config, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
+  static async build(config: EngineConfig, runtime: Runtime, handover?: EngineHandover): Promise<Engine> {
     const engine = new Engine(config, runtime, handover)
     try {
+      const chains = await openChains(config, handover, { runtime, ...engine.#shared })
+      engine.#chains = chains
+      engine.taps.elsewhere = chains
+      const here = <K extends Kind>(all: readonly ComponentConfig<K>[]) => all.filter(({ id }) => !chains?.has(id))
       for (const component of config.destinations) await engine.#addDestination(component)
-      for (const component of config.processors) await engine.#addProcessor(component)
-      for (const component of config.sources) await engine.#addSource(component)
-      for (const { id, inputs } of [...config.processors, ...config.destinations])
-        for (const input of inputs) engine.#fanOut(input).connect(engine.#inputs.get(id)!)
+      for (const component of here(config.processors)) await engine.#addProcessor(component)
+      for (const component of here(config.sources)) await engine.#addSource(component)
+      engine.#links.connect([...here(config.processors), ...config.destinations])
+      for (const output of config.exits ?? []) engine.#links.addExit(output, runtime.exit!(output))
+      await chains?.build(config)
+      engine.watched.push(...(chains?.watched() ?? []))
     } catch (error) {
-      await engine.#undo()
+      await engine.undo()
       throw error
     }
     return engine
   }
 
   /** Releases everything except what the next engine shares: counters and buffers. */
-  async #undo(): Promise<void> {
+  async undo(): Promise<void> {
     for (const [id, counters] of this.#counters) if (!this.#handover?.sources.has(id)) counters.retire()
     for (const buffer of this.#buffers.values()) await buffer.close()
     const over = AbortSignal.abort()
@@ -146,7 +157,6 @@ export class Engine {
   }
 
   async #addDestination(config: ComponentConfig): Promise<void> {
-    const { random, clock, requests } = this.#runtime
     const context: DestinationContext & Wide = {
       ...this.#context(config),
       stdout: this.#runtime.stdout,
@@ -157,22 +167,13 @@ export class Engine {
     const { metrics } = context
     const buffer = await openBuffer(config, this.#config, this.#runtime, context, this.#wanted)
     if (buffer) this.#buffers.set(config.id, buffer)
-    const shared = { id: config.id, log: context.log, clock, random, requests, metrics }
-    const delivery = new Delivery(destination, config.delivery!, {
-      ...shared,
-      deadLetter: this.#deadLetters(config.id, context),
-      counters: {
-        received: (events, bytes) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
-        sent: (events, bytes) => metrics.sent(events, bytes),
-        discarded: (reason, events, bytes) => metrics.discarded(reason, events, bytes),
-        failed: kind => metrics.failed(kind),
-      },
-      outage: outageBefore(this.#handover?.outages, config),
-    })
+    const deadLetter = this.#deadLetters(config.id, context)
+    const outage = outageBefore(this.#handover?.outages, config)
+    const delivery = openDelivery(config, destination, this.#runtime, { ...context, buffer, deadLetter, outage })
     metrics.holds = () => sum(delivery.inFlight(), buffer?.inFlight())
-    delivery.once('close', () => this.#fanOut(`${config.id}.${REJECTED}`).end())
+    delivery.once('close', () => this.#links.fanOut(`${config.id}.${REJECTED}`).end())
     this.#deliveries.set(config.id, delivery)
-    this.#inputs.set(config.id, new Input(buffer ?? delivery, metrics))
+    this.#links.addInput(config.id, new Input(buffer ?? delivery, metrics))
     this.watched.push(watched(config.id, delivery, metrics))
     if (buffer) this.watched.push(watched(`${config.id} (its buffer)`, buffer, metrics))
   }
@@ -181,12 +182,8 @@ export class Engine {
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
     const output = `${id}.${REJECTED}`
-    if (!this.#isRead(output)) return file
-    return new RejectedOutput(this.#fanOut(output), this.#origin(id), context.clock)
-  }
-
-  #isRead(output: string): boolean {
-    return [...this.#config.processors, ...this.#config.destinations].some(({ inputs }) => inputs.includes(output))
+    if (!this.#links.isRead(output)) return file
+    return new RejectedOutput(this.#links.fanOut(output), this.#origin(id), context.clock)
   }
 
   async #addProcessor(config: ComponentConfig): Promise<void> {
@@ -198,19 +195,8 @@ export class Engine {
     const origin = this.#origin(id)
     const { dataDir } = this.#config
     const stage = this.#stages.add(config, processor, { ...context, origin, dataDir, disk: this.#runtime.disk })
-    this.#inputs.set(id, new Input(stage, metrics))
+    this.#links.addStage(id, stage, metrics)
     this.watched.push(watched(id, stage, metrics))
-    const before = metrics.passed.events
-    const main = pump(stage, this.#fanOut(id))
-    this.#between.push(() => metrics.passed.events - before - main.events)
-    for (const [name, output] of stage.outputs) {
-      const side = `${id}.${name}`
-      if (!this.#isRead(side)) this.taps.unread.set(side, output)
-      else {
-        output.connected = true
-        this.#between.push(pumpSide(output, this.#fanOut(side)))
-      }
-    }
   }
 
   /** The origin of the events of a component. */
@@ -219,7 +205,7 @@ export class Engine {
   }
 
   async #addSource(config: ComponentConfig<'source'>): Promise<void> {
-    const fanOut = this.#fanOut(config.id)
+    const fanOut = this.#links.fanOut(config.id)
     const known = this.#handover?.sources.get(config.id)
     if (known) {
       this.#counters.set(config.id, known.counters)
@@ -239,18 +225,9 @@ export class Engine {
       },
     }
     const source = await createOrHold(() => this.#create<'source'>(config, context), context, this.#runtime.random)
-    const output = new SourceOutput(fanOut, base.metrics, shareOf(this.#config.sources.length), source.once)
+    const output = new SourceOutput(fanOut, base.metrics, this.#share, source.once)
     const run = new SourceRun({ ...this.#runtime, config, source, output, counters: base.metrics })
     this.#sources.push({ run, fanOut })
-  }
-
-  #fanOut(id: string): FanOut {
-    let fanOut = this.#fanOuts.get(id)
-    if (!fanOut) {
-      fanOut = new FanOut()
-      this.#fanOuts.set(id, fanOut)
-    }
-    return fanOut
   }
 
   /** Runs until every source has ended and every event is delivered, or until `stop` has completed. */
@@ -258,25 +235,28 @@ export class Engine {
     await this.#stages.start(this.#delivering.signal, (id, error) => this.#cannotStart('processor', id, error))
     const started = [...this.#deliveries].map(([id, delivery]) => this.#startDelivery(id, delivery))
     const read = this.#sources.map(({ run, fanOut }) => {
-      if (run.isHeld) run.output.attach(fanOut, shareOf(this.#config.sources.length))
+      if (run.isHeld) run.output.attach(fanOut, this.#share)
       return run.feed(fanOut)
     })
     for (const [id, buffer] of this.#buffers) buffer.connect(directly(this.#deliveries.get(id)!))
     void Promise.all(started).then(() => this.#failed || this.#delivering.signal.aborted || this.#runtime.started?.())
-    const finished = [...this.#stages.streams(), ...this.#deliveries.values()].map(finish)
-    await Promise.all([Promise.all(started), Promise.all(read), Promise.all(finished)])
+    const elsewhere = this.#chains?.run(output => this.#links.fanOut(output))
+    const finished = [...this.#stages.streams(), ...this.#deliveries.values(), ...this.#links.exits].map(finish)
+    await Promise.all([elsewhere, Promise.all(started), Promise.all(read), Promise.all(finished)])
     for (const buffer of this.#buffers.values()) await buffer.close()
     await this.checkpoints.flush()
     const over = this.#delivering.signal
     // Events that were given back will be decided again, so they must not have been counted.
-    if (!over.aborted && !this.#sources.some(({ run }) => run.output.repeats))
+    if (!over.aborted && !this.repeats)
       for (const [id, component] of this.#lasting) if (this.#successors.has(id)) this.#handovers.collect(id, component)
     await this.#stages.stop(over)
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) await run.source.stop?.(over)
     // Save the changes made by stopping. After this no save is in progress and others may use data_dir.
     await this.checkpoints.flush()
-    if (!this.#leaving) this.checkpoints.close()
+    if (this.#leaving) return
+    this.checkpoints.close()
+    this.#chains?.close()
   }
 
   async #startDelivery(id: string, delivery: Delivery): Promise<void> {
@@ -300,6 +280,7 @@ export class Engine {
   /** Stops reading. Delivers what was read until `deadline` aborts. */
   stop(deadline: AbortSignal): void {
     this.#endSources()
+    this.#chains?.stop()
     // This leaves time to finish what is in progress. The rest is safe in the buffers until the next start.
     for (const buffer of this.#buffers.values()) buffer.restAfter(this.#config.shutdownTimeoutMs / 2)
     this.#abortAt(deadline)
@@ -308,10 +289,11 @@ export class Engine {
   /**
    * Stops for a replacement. Sources among the `same` components pause for the next engine; the other `same` components
    * pass state to their successors. Buffers whose destination `emptied` accepts deliver their events; the other buffers
-   * are passed on as they are.
+   * are passed on as they are. `next` tells worker threads what will run on them.
    */
-  leave(same: ReadonlySet<string>, emptied: (destination: string) => boolean, deadline: AbortSignal): void {
+  leave(same: ReadonlySet<string>, emptied: (id: string) => boolean, deadline: AbortSignal, next?: EngineConfig): void {
     this.#leaving = true
+    if (next) this.#chains?.leave(same, next)
     this.#successors = same
     this.#stages.leave()
     for (const { run } of this.#sources) {
@@ -332,11 +314,12 @@ export class Engine {
   /** Ends immediately. Undelivered events are read again after the next start. */
   abort(): void {
     this.#endSources()
+    this.#chains?.abort()
     this.#delivering.abort()
     for (const { run } of this.#sources) if (!this.#left.has(run.config.id)) run.output.close()
     this.#stages.destroy()
     for (const buffer of this.#buffers.values()) buffer.destroy()
-    for (const delivery of this.#deliveries.values()) delivery.destroy()
+    for (const stream of [...this.#deliveries.values(), ...this.#links.exits]) stream.destroy()
   }
 
   #endSources(reason?: typeof REPLACED): void {
@@ -346,11 +329,11 @@ export class Engine {
   /** After a run that `leave` has ended: what the next engine needs. */
   handover(): EngineHandover {
     for (const [id, counters] of this.#counters) if (!this.#left.has(id)) counters.retire()
-    this.checkpoints.release(this.#config.sources.map(({ id }) => id).filter(id => !this.#left.has(id)))
+    const ended = this.#config.sources.filter(({ id }) => !this.#left.has(id) && !this.#chains?.keeps(id))
+    this.checkpoints.release(ended.map(({ id }) => id))
     for (const { output } of this.#left.values()) output.giveUp(this.#delivering.signal.aborted)
-    const shared = { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
     const outages = outagesOf(this.#config.destinations, this.#deliveries)
-    return { ...shared, sources: this.#left, handoverStates: this.#handovers, outages }
+    return { ...this.#shared, sources: this.#left, handoverStates: this.#handovers, outages, chains: this.#chains }
   }
 
   /** Releases everything, without a run. */
@@ -362,6 +345,20 @@ export class Engine {
     for (const delivery of this.#deliveries.values()) await delivery.stop(over)
     for (const { run } of this.#sources) await run.source.stop?.(over)
     this.checkpoints.close()
+    this.#chains?.close()
+  }
+
+  get #shared() {
+    return { checkpoints: this.checkpoints, wanted: this.#wanted, outputs: this.#outputs }
+  }
+
+  /** Whether components have seen events that they, or their successors, will receive again. */
+  get repeats(): boolean {
+    return this.#sources.some(({ run }) => run.output.repeats) || this.#chains?.repeats === true
+  }
+
+  get taps(): Taps {
+    return this.#links.taps
   }
 
   /** Whether the run ended because a component could not start. */
@@ -387,13 +384,18 @@ export class Engine {
   }
 
   failures(): SourceFailure[] {
-    return this.#sources.flatMap(({ run }) => run.failure ?? [])
+    return [...this.#sources.flatMap(({ run }) => run.failure ?? []), ...(this.#chains?.failures() ?? [])]
   }
 
   /** Number of events read and not settled. The next start reads them again if the source can. */
   undelivered(): number {
     let events = 0
     for (const one of this.#runtime.metrics.components.values()) events += one.held().events + one.toRead.events
-    return this.#between.reduce((all, count) => all + count(), events)
+    return events + this.between()
+  }
+
+  /** Number of events on their way from one component to the next. */
+  between(): number {
+    return this.#links.between() + (this.#chains?.between() ?? 0)
   }
 }

@@ -10,7 +10,7 @@ import type { Runtime } from './runtime.js'
 /** Opens the disk buffer of a destination; undefined if it has none. */
 export async function openBuffer(
   { id, delivery }: ComponentConfig,
-  { dataDir }: Config,
+  { dataDir }: Pick<Config, 'dataDir'>,
   runtime: Runtime,
   { log, metrics }: ComponentContext & { readonly metrics: ComponentCounters },
   wanted: WantedNames,

@@ -1,13 +1,31 @@
 import type { BigIntStats } from 'node:fs'
-import type { Config } from '../config/load.js'
 
 /** How many files that are no longer written to are remembered. */
 const MOST_FORMER = 1000
 
+export type FileIdentity = Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>
+
+/** Called when a destination begins to write to a file; the result is called when it ends. */
+type Follower = (destination: string, file: FileIdentity) => () => void
+
 interface Written {
   readonly destinations: Set<string>
-  readonly birth: bigint
+  readonly file: FileIdentity
   writers: number
+}
+
+/** A destination that writes to a file now. */
+interface Writer {
+  readonly destination: string
+  readonly file: FileIdentity
+  readonly ends: (() => void)[]
+}
+
+/** Ids and inputs of components. */
+export interface Graph {
+  readonly sources: readonly { readonly id: string }[]
+  readonly processors: readonly { readonly id: string; readonly inputs: readonly string[] }[]
+  readonly destinations: readonly { readonly id: string; readonly inputs: readonly string[] }[]
 }
 
 /**
@@ -19,8 +37,10 @@ export class OwnOutputs {
   readonly #files = new Map<string, Written>()
   /** The components that events of a source reach. */
   readonly #reached = new Map<string, ReadonlySet<string>>()
+  readonly #writers = new Set<Writer>()
+  readonly #followers = new Set<Follower>()
 
-  connect({ sources, processors, destinations }: Config): void {
+  connect({ sources, processors, destinations }: Graph): void {
     this.#reached.clear()
     const readers = [...processors, ...destinations]
     for (const { id } of sources) {
@@ -35,11 +55,14 @@ export class OwnOutputs {
   }
 
   /** Registers `destination` as a writer of this file until the returned function is called. */
-  writes(destination: string, { dev, ino, birthtimeNs }: Pick<BigIntStats, 'dev' | 'ino' | 'birthtimeNs'>): () => void {
+  writes(destination: string, file: FileIdentity): () => void {
+    const { dev, ino, birthtimeNs } = file
     const key = `${dev}:${ino}`
     const known = this.#files.get(key)
     const written =
-      known?.birth === birthtimeNs ? known : { destinations: new Set<string>(), birth: birthtimeNs, writers: 0 }
+      known?.file.birthtimeNs === birthtimeNs ? known : { destinations: new Set<string>(), file, writers: 0 }
+    const writer = { destination, file, ends: [...this.#followers].map(follower => follower(destination, file)) }
+    this.#writers.add(writer)
     written.destinations.add(destination)
     written.writers++
     this.#files.delete(key)
@@ -48,6 +71,8 @@ export class OwnOutputs {
     return () => {
       if (isOver) return
       isOver = true
+      this.#writers.delete(writer)
+      for (const end of writer.ends) end()
       written.writers--
       // Without a birth time, a later file with the same inode could not be distinguished.
       if (written.writers === 0 && birthtimeNs === 0n && this.#files.get(key) === written) this.#files.delete(key)
@@ -55,11 +80,20 @@ export class OwnOutputs {
     }
   }
 
+  /** Tells `follower` of every file that is written to, now and from now on, until the result is called. */
+  follow(follower: Follower): () => void {
+    for (const { destinations, file } of this.#files.values())
+      for (const destination of destinations) follower(destination, file)()
+    for (const { destination, file, ends } of this.#writers) ends.push(follower(destination, file))
+    this.#followers.add(follower)
+    return () => this.#followers.delete(follower)
+  }
+
   /** Whether the file, given as `device:inode`, contains events of this source. */
   isOwn(source: string, key: string, birth: bigint): boolean {
     const written = this.#files.get(key)
     // While the file is open, its inode is not reused.
-    if (!written || (written.writers === 0 && written.birth !== birth)) return false
+    if (!written || (written.writers === 0 && written.file.birthtimeNs !== birth)) return false
     const reached = this.#reached.get(source)
     return reached !== undefined && [...written.destinations].some(id => reached.has(id))
   }

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from 'node:stream'
 import type { Logger } from 'pino'
+import type { Config } from '../config/load.js'
 import type { CounterSet } from '../flow/counters.js'
 import type { RequestPool } from '../flow/delivery/request-slots.js'
 import type { DiskAllowance } from '../flow/disk-allowance.js'
@@ -10,6 +11,17 @@ import type { Outages } from './measure/outages.js'
 import type { OwnOutputs } from './own-outputs.js'
 import type { SourceRun } from './source-run.js'
 import type { CheckpointStore } from './state/checkpoints.js'
+import type { Chains } from './workers/chains.js'
+import type { Exit } from './workers/exit.js'
+
+/** What an engine is built from. */
+export type EngineConfig = Pick<
+  Config,
+  'dataDir' | 'shutdownTimeoutMs' | 'sources' | 'processors' | 'destinations' | 'workers'
+> & {
+  /** On a worker thread: outputs that the main thread reads. */
+  readonly exits?: readonly string[]
+}
 
 /** The runtime environment of the engine. */
 export interface Runtime {
@@ -28,6 +40,10 @@ export interface Runtime {
   readonly failed?: (error: Error) => void
   /** Called when every destination has started. */
   readonly started?: () => void
+  /** On a worker thread: where an output that the main thread reads leads to. */
+  readonly exit?: (output: string) => Exit
+  /** On a worker thread: bytes that each source may have unacknowledged. */
+  readonly share?: number
 }
 
 export interface DestinationState {
@@ -59,4 +75,6 @@ export interface EngineHandover {
   readonly sources: ReadonlyMap<string, SourceRun>
   readonly handoverStates: HandoverStates
   readonly outages: Outages
+  /** The worker threads, if there are any. */
+  readonly chains?: Chains | undefined
 }

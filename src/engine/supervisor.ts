@@ -9,7 +9,7 @@ import { makeFolderSync } from '../lib/files/make-folder.js'
 import { deadline, everyOf, nextTurn } from '../lib/time.js'
 import { type DestinationState, Engine, type EngineHandover, type Runtime } from './engine.js'
 import type { Watched } from './measure/progress.js'
-import { sameOptions } from './same-options.js'
+import { sameComponents } from './same-components.js'
 import type { SourceFailure } from './source-run.js'
 import type { UnsavedPositions } from './state/checkpoints.js'
 import { EventsLeftBehind, leftBehind } from './state/left-behind.js'
@@ -237,12 +237,13 @@ export class Supervisor {
         run.output.close()
       }
       handover.checkpoints.close()
+      handover.chains?.close()
     }
   }
 
   /** Stops an engine, except for the sources that `next` also has. */
   async #drain(engine: Engine, next: Config): Promise<void> {
-    const same = sameComponents(this.#config, next)
+    const same = await sameComponents(this.#config, next)
     const emptied = (id: string) =>
       !next.destinations.some(
         other => [other.id, other.renamedFrom].includes(id) && other.delivery?.buffer.type === 'disk',
@@ -261,7 +262,7 @@ export class Supervisor {
       } else cancel ??= after(STUCK_MS, () => giveUp.abort())
     })
     try {
-      engine.leave(same, emptied, giveUp.signal)
+      engine.leave(same, emptied, giveUp.signal, next)
       await this.#running
     } finally {
       this.#isDraining = false
@@ -361,17 +362,6 @@ export class Supervisor {
   }
 }
 
-/** Ids of the components that have equal options in both configurations. */
-function sameComponents(before: Config, next: Config): Set<string> {
-  const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
-  const others = new Map(all(next).map(component => [component.id, component]))
-  const same = all(before).filter(({ id, kind, type, options }) => {
-    const other = others.get(id)
-    return other?.kind === kind && other.type === type && sameOptions(options, other.options)
-  })
-  return new Set(same.map(({ id }) => id))
-}
-
 const DRY_RUN = 'dry-run-'
 
 /** Dry run: creates every component in a temporary folder of data_dir and releases it. Throws if one cannot be created. */
@@ -384,7 +374,7 @@ export async function dryRun(config: Config, runtime: Omit<Runtime, 'metrics'>):
   try {
     const log = runtime.log.child({}, { level: 'silent' })
     const isolated = { ...runtime, log, metrics: new ComponentSet(), disk: undefined }
-    const engine = await Engine.build({ ...config, dataDir }, isolated)
+    const engine = await Engine.build({ ...config, dataDir, workers: undefined }, isolated)
     await engine.discard()
   } finally {
     rmSync(dataDir, { recursive: true, force: true })

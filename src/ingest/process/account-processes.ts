@@ -1,12 +1,12 @@
 import type { Logger } from 'pino'
 import type { Metrics } from '../../engine/measure/metrics.js'
+import { MirroredCounters } from '../../engine/measure/mirrored-counters.js'
 import { Refusal } from '../../http/server/refusal.js'
 import { type Clock, settledWithin } from '../../lib/time.js'
 import { formatDuration, formatSize } from '../../lib/units.js'
 import { AccountProcess, type ProcessBounds } from './account-process.js'
 import type { Death, StartLink } from './link.js'
 import type { Facts, Look, ShareFigures } from './messages.js'
-import { MirroredCounters } from './mirrored-counters.js'
 import { Restarts } from './restarts.js'
 
 export const PROCESS_ENDED = 'pipeline_process_ended'
@@ -89,7 +89,8 @@ export class AccountProcesses {
   async forget(pipeline: string): Promise<void> {
     for (const { process, pipelines } of this.#running.values())
       if (pipelines.delete(pipeline)) await process.call('forget', { pipeline }).catch(() => {})
-    this.#counters.forget(pipeline)
+    this.#counters.forget(id => pipelineOf(id) === pipeline)
+    this.#options.metrics.forget(`${pipeline}/`)
   }
 
   async endAll(): Promise<void> {
@@ -132,7 +133,7 @@ export class AccountProcesses {
   #ended(account: string, running: Running, death: Death | undefined, text: string): void {
     this.#running.delete(account)
     this.#forgottenKeys += running.share.forgottenKeys
-    this.#counters.ended(running.pipelines)
+    this.#counters.ended(id => running.pipelines.has(pipelineOf(id)))
     const { died, log, deadlineMs, maxMemory } = this.#options
     if (death) this.#restarts.died(account)
     const { pipelines, attended } = died(account)
@@ -199,4 +200,9 @@ export class AccountProcesses {
       () => [{ labels: {}, value: this.#forgottenKeys + this.#sumOf(({ share }) => share.forgottenKeys) }],
     )
   }
+}
+
+/** The ids of its components begin with that of a pipeline. */
+function pipelineOf(component: string): string {
+  return component.split('/', 1)[0]!
 }

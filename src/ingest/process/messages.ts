@@ -1,5 +1,5 @@
+import type { CounterSnapshot } from '../../engine/measure/counter-snapshot.js'
 import type { Body } from '../../http/events/send-body.js'
-import type { CounterSnapshot } from './counter-snapshot.js'
 
 /**
  * What the service and the process of an account say to each other. The service calls, the process replies, and tells by

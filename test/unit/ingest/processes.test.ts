@@ -1,7 +1,4 @@
 import t from 'tap'
-import { ComponentSet, GIVEN_BACK } from '../../../src/flow/counters.js'
-import { snapshotOf } from '../../../src/ingest/process/counter-snapshot.js'
-import { MirroredCounters } from '../../../src/ingest/process/mirrored-counters.js'
 import { Restarts } from '../../../src/ingest/process/restarts.js'
 import { Room } from '../../../src/ingest/room.js'
 import { BUFFERED, PIPELINE, resetStage, stage, startIngestHost } from '../../support/ingest-host.js'
@@ -67,43 +64,6 @@ t.test('an account with a pipeline that a client waits for keeps its process', a
   t.same(room.toPause(all, 0), all.slice(2))
   t.same(room.toPause(all, -1), [], 'not before it has had its turn')
   t.same(room.toEnd('c', all.slice(0, 3)), [], 'nor while one of them starts')
-})
-
-t.test('counters never go back when a process ends and another starts, and add up', async t => {
-  const [shown, first, second] = [new ComponentSet(), new ComponentSet(), new ComponentSet()]
-  const mirrors = new MirroredCounters(shown)
-  const refresh = async () => {}
-  const count = (all: ComponentSet, arrived: number, sent: number) => {
-    const counters = all.component('p/out', 'destination', 'http')
-    counters.arrived(arrived, 10 * arrived)
-    counters.took(sent, 10 * sent)
-    counters.sent(sent, 10 * sent)
-    counters.counter('sluice_x_total', 'X.', { a: '1' }).value += sent
-    counters.histogram('sluice_h', 'H.', [1, 5]).observe(3)
-    if (!counters.series.has('sluice_g')) counters.gauge('sluice_g', 'G.', () => arrived)
-    counters.failed('oops')
-    return structuredClone(snapshotOf(counters))
-  }
-  mirrors.show([count(first, 5, 3)], refresh)
-  const counters = shown.component('p/out', 'destination', 'http')
-  const series = (name: string) => [...counters.series.get(name)!.flatMap(one => [...one.read()])]
-  t.same([counters.received.events, counters.passed.events, counters.inFlight().events], [5, 3, 2])
-  t.same(series('sluice_g'), [{ labels: {}, value: 5 }])
-  mirrors.ended(new Set(['other']))
-  t.equal(counters.inFlight().events, 2)
-  mirrors.ended(new Set(['p']))
-  t.same(counters.imbalance(), { events: 0, bytes: 0 })
-  t.same(counters.discards.get(GIVEN_BACK), { events: 2, bytes: 20 }, 'what was in it went back to its sender')
-  t.notOk(counters.series.has('sluice_g'), 'a gauge is of the process')
-  t.equal(counters.beforeScrape, undefined)
-  mirrors.show([count(second, 4, 4)], refresh)
-  t.same([counters.received.events, counters.passed.events, counters.inFlight().events], [9, 7, 0])
-  t.same(counters.imbalance(), { events: 0, bytes: 0 })
-  t.same(series('sluice_x_total'), [{ labels: { a: '1' }, value: 7 }])
-  t.same(counters.histograms.get('sluice_h')!.counts, [0, 2, 0])
-  t.equal(counters.failures.get('oops'), 2)
-  mirrors.forget('p')
-  t.equal(shown.components.size, 0)
 })
 
 t.test('a process that dies again and again is held back for longer and longer', async t => {

@@ -13,6 +13,11 @@ export interface SeriesSnapshot {
   readonly rows: readonly SeriesRow[]
 }
 
+export type HistogramSnapshot = Pick<Histogram, 'help' | 'buckets' | 'sum'> & {
+  readonly counts: readonly number[]
+  readonly exemplars: Readonly<Histogram['exemplars']>
+}
+
 /** What one component counted up to a moment, as plain data. */
 export interface CounterSnapshot {
   readonly id: string
@@ -23,34 +28,45 @@ export interface CounterSnapshot {
   readonly consumed: Amount
   readonly emitted: Amount
   readonly inFlight: Amount
+  readonly toRead: Amount
+  readonly repeated: boolean
   readonly aside: ReadonlyMap<string, Amount>
   readonly discards: ReadonlyMap<string, Amount>
   readonly failures: ReadonlyMap<string, number>
   readonly series: ReadonlyMap<string, SeriesSnapshot>
-  readonly histograms: ReadonlyMap<string, Histogram>
+  readonly histograms: ReadonlyMap<string, HistogramSnapshot>
 }
 
-/** All of it at one moment, so that it adds up. */
+/** All of it at one moment, so that it adds up. Later counts do not change it. */
 export function snapshotOf(c: ComponentCounters): CounterSnapshot {
   const series = new Map<string, SeriesSnapshot>()
   for (const [name, all] of c.series) {
     if (!all[0]) continue
     const { type, help } = all[0]
-    series.set(name, { type, help, rows: all.flatMap(one => [...one.read()]) })
+    series.set(name, { type, help, rows: all.flatMap(one => [...one.read()].map(row => ({ ...row }))) })
   }
+  const histograms = [...c.histograms].map(
+    ([name, one]) => [name, { ...one, counts: [...one.counts], exemplars: [...one.exemplars] }] as const,
+  )
   return {
     id: c.id,
     kind: c.kind,
     type: c.type,
-    received: c.received,
-    passed: c.passed,
-    consumed: c.consumedEvents,
-    emitted: c.emittedEvents,
+    received: { ...c.received },
+    passed: { ...c.passed },
+    consumed: { ...c.consumedEvents },
+    emitted: { ...c.emittedEvents },
     inFlight: c.inFlight(),
-    aside: c.aside,
-    discards: c.discards,
-    failures: c.failures,
+    toRead: { ...c.toRead },
+    repeated: c.repeated,
+    aside: copied(c.aside),
+    discards: copied(c.discards),
+    failures: new Map(c.failures),
     series,
-    histograms: c.histograms,
+    histograms: new Map(histograms),
   }
+}
+
+function copied(amounts: ReadonlyMap<string, Amount>): Map<string, Amount> {
+  return new Map([...amounts].map(([name, amount]) => [name, { ...amount }]))
 }

@@ -1,0 +1,32 @@
+import type { ComponentConfig } from '../config/load.js'
+import type { ComponentContext, Destination } from '../core/component.js'
+import type { ComponentCounters } from '../flow/counters.js'
+import type { DeadLetters } from '../flow/dead-letters.js'
+import { Delivery } from '../flow/delivery/delivery.js'
+import type { OutageState } from '../flow/delivery/outage.js'
+import type { DiskBuffer } from '../flow/disk-buffer/disk-buffer.js'
+import type { Runtime } from './runtime.js'
+
+interface DeliveryParts extends Pick<ComponentContext, 'log'> {
+  readonly metrics: ComponentCounters
+  readonly buffer: DiskBuffer | undefined
+  readonly deadLetter: DeadLetters
+  readonly outage: OutageState | undefined
+}
+
+/** The delivery to a destination, with its counters. */
+export function openDelivery(
+  { id, delivery }: ComponentConfig,
+  destination: Destination,
+  { clock, random, requests }: Runtime,
+  { log, metrics, buffer, deadLetter, outage }: DeliveryParts,
+): Delivery {
+  const counters = {
+    received: (events: number, bytes: number) => (buffer ? buffer.takenUp(events, bytes) : metrics.took(events, bytes)),
+    sent: (events: number, bytes: number) => metrics.sent(events, bytes),
+    discarded: (reason: string, events: number, bytes: number) => metrics.discarded(reason, events, bytes),
+    failed: (kind: string) => metrics.failed(kind),
+  }
+  const shared = { id, log, clock, random, requests, metrics }
+  return new Delivery(destination, delivery!, { ...shared, deadLetter, counters, outage })
+}

@@ -1,0 +1,414 @@
+import type { Checkpoints } from '../../core/component.js'
+import { errorText } from '../../core/errors.js'
+import { Ack } from '../../core/event/ack.js'
+import { BatchDecoder } from '../../flow/disk-buffer/batch-record.js'
+import type { FanOut, Tap } from '../../flow/fan-out.js'
+import { Backoff } from '../../lib/backoff.js'
+import type { WantedNames } from '../../lib/formats/json-scan.js'
+import { everyOf } from '../../lib/time.js'
+import { formatDuration } from '../../lib/units.js'
+import { MirroredCounters } from '../measure/mirrored-counters.js'
+import { type Watched, watched } from '../measure/progress.js'
+import type { OwnOutputs } from '../own-outputs.js'
+import type { Runtime } from '../runtime.js'
+import type { SourceFailure } from '../source-run.js'
+import type { CheckpointStore } from '../state/checkpoints.js'
+import { Entrance } from './entrance.js'
+import type { FromWorker, Look, PartData } from './messages.js'
+import type { Part } from './plan.js'
+import { Thread } from './thread.js'
+
+const RESTART_FIRST_MS = 1000
+const RESTART_MAX_MS = 60_000
+/** A thread that ran for this long is considered to have recovered. */
+const CALM_MS = 10_000
+const LOOK_MS = 500
+/** How long a thread may take to end after it was told to end at once. */
+const ABORT_MS = 2000
+
+const NOTHING: Look = { counters: [], between: 0, left: 0, failures: [], repeats: false, owes: [] }
+
+export interface ChainEnvironment {
+  readonly runtime: Pick<Runtime, 'log' | 'clock' | 'random' | 'metrics'>
+  readonly checkpoints: CheckpointStore
+  readonly outputs: OwnOutputs
+  readonly wanted: WantedNames
+}
+
+/** What a part is told besides its components. */
+export type PartSettings = Pick<PartData, 'graph' | 'dataDir' | 'shutdownTimeoutMs' | 'share'>
+
+/**
+ * The chains of one worker thread, seen from the main thread. A thread that dies is started again, and its sources read
+ * again from their checkpoints what was not acknowledged. While a reload replaces the components, the thread and its
+ * sources stay.
+ */
+export class Chain {
+  readonly name: string
+  readonly #environment: ChainEnvironment
+  readonly #mirrors: MirroredCounters
+  readonly #backoff: Backoff
+  readonly #taps = new Map<string, Set<Tap>>()
+  readonly #decoder: BatchDecoder
+  /** The positions that a source sent last, by its checkpoints. */
+  readonly #positions = new WeakMap<Checkpoints, unknown>()
+  #part: Part = { sources: [], processors: [], exits: [] }
+  #settings: PartSettings | undefined
+  #thread: Thread | undefined
+  #stopFollowing: (() => void) | undefined
+  #run: Run | undefined
+  #entrance: Entrance | undefined
+  #kept: ReadonlySet<string> = new Set()
+  /** How it is to end, if that was said before the run. */
+  #early: (() => void) | undefined
+  #failure: string | undefined
+  #look = NOTHING
+  #looks = 0
+  #asked: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined
+
+  constructor(number: number, environment: ChainEnvironment) {
+    this.name = `worker ${number}`
+    this.#environment = environment
+    const { metrics, random } = environment.runtime
+    this.#mirrors = new MirroredCounters(metrics)
+    this.#backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
+    this.#decoder = new BatchDecoder(environment.wanted)
+  }
+
+  /** Builds what the thread is to run next, and starts the thread if needed. Throws if that is not possible. */
+  async build(part: Part, settings: PartSettings): Promise<void> {
+    this.#early = undefined
+    this.#part = part
+    this.#settings = settings
+    const { metrics } = this.#environment.runtime
+    for (const { id, kind, type } of [...part.sources, ...part.processors]) metrics.component(id, kind, type)
+    try {
+      await this.#build()
+    } catch (error) {
+      throw new Error(`${this.name} (${this.#sourceNames}) cannot start: ${errorText(error)}`, { cause: error })
+    }
+  }
+
+  async #build(): Promise<void> {
+    if (!this.#thread) this.#start()
+    const { sources, processors, exits } = this.#part
+    const data = ({ id, kind, type, inputs, given, onError }: Part['sources' | 'processors'][number]) => ({
+      ...{ id, kind, type, inputs, given, onError },
+    })
+    const { checkpoints } = this.#environment
+    const positions = new Map(
+      sources.map(({ id }) => {
+        const own = checkpoints.forSource(id)
+        return [id, this.#positions.has(own) ? this.#positions.get(own) : own.read()]
+      }),
+    )
+    const part = { sources: sources.map(data), processors: processors.map(data), exits, positions }
+    await this.#thread!.build({ ...part, ...this.#settings! })
+  }
+
+  #start(): void {
+    const { runtime, outputs } = this.#environment
+    const thread = new Thread(
+      this.name,
+      { logLevel: runtime.log.level },
+      {
+        message: message => this.#receive(message),
+        died: reason => this.#died(reason),
+      },
+    )
+    this.#thread = thread
+    let files = 0
+    this.#stopFollowing = outputs.follow((destination, { dev, ino, birthtimeNs }) => {
+      const id = ++files
+      thread.post({ type: 'writes', id, destination, file: { dev, ino, birthtimeNs } })
+      return () => thread.post({ type: 'wrote', id })
+    })
+  }
+
+  /** What was built last is not run. */
+  undo(): void {
+    this.#thread?.post({ type: 'undo' })
+  }
+
+  /** Runs what was built, until its sources have ended and every event is settled. */
+  run(outputs: ReadonlyMap<string, FanOut>): Promise<void> {
+    const { clock } = this.#environment.runtime
+    return new Promise((resolve, reject) => {
+      const stopLooking = everyOf(clock, LOOK_MS, () => this.#ask())
+      this.#run = { outputs, resolve, reject, stopLooking, over: 0, isEnding: false, isUp: false, cancel: undefined }
+      this.#kept = new Set()
+      if (this.#thread) this.#begin(this.#thread, outputs)
+      else this.#died('it ended before it ran')
+      this.#early?.()
+    })
+  }
+
+  #begin(thread: Thread, outputs: ReadonlyMap<string, FanOut>): void {
+    const { clock } = this.#environment.runtime
+    const run = this.#run!
+    run.over = 0
+    run.isUp = true
+    this.#look = NOTHING
+    this.#entrance = new Entrance(outputs, this.#environment.wanted, (message, transfer) =>
+      thread.post(message, transfer),
+    )
+    thread.post({ type: 'run' })
+    for (const output of this.#taps.keys()) thread.post({ type: 'tap', output, on: true })
+    void this.#ask()
+    run.cancel = clock.after(CALM_MS, () => {
+      this.#failure = undefined
+      this.#backoff.reset()
+    })
+  }
+
+  #receive(message: FromWorker): void {
+    switch (message.type) {
+      case 'batch':
+        this.#entrance!.receive(message)
+        break
+      case 'over':
+        if (++this.#run!.over === this.#part.exits.length) this.#endOutputs()
+        break
+      case 'ended':
+        this.#show(message.look)
+        this.#finish(message.error)
+        break
+      case 'look':
+        if (this.#run) this.#show(message.look)
+        break
+      case 'positions': {
+        const own = this.#environment.checkpoints.forSource(message.source)
+        this.#positions.set(own, message.document)
+        own.provide(() => this.#positions.get(own))
+        own.changed()
+        break
+      }
+      case 'flush':
+        void this.#flush(message.source, message.id)
+        break
+      case 'log':
+        this.#environment.runtime.log[message.level](message.fields, message.text)
+        break
+      case 'tapped': {
+        const batch = this.#decoder.decode(Buffer.from(message.record), new Ack(() => {}))
+        for (const tap of this.#taps.get(message.output) ?? []) tap(batch)
+        this.#thread?.post({ type: 'tapped', output: message.output })
+      }
+    }
+  }
+
+  async #flush(source: string, id: number): Promise<void> {
+    const own = this.#environment.checkpoints.forSource(source)
+    const error = await own.flush().then(() => undefined, errorText)
+    this.#thread?.post({ type: 'flushed', id, error })
+  }
+
+  /** Asks for a look; resolves when it has come, or never will. */
+  #ask(): Promise<void> {
+    if (this.#asked) return this.#asked.promise
+    if (!this.#run || !this.#thread) return Promise.resolve()
+    let resolve = () => {}
+    const promise = new Promise<void>(done => {
+      resolve = done
+    })
+    this.#asked = { promise, resolve }
+    const { checkpoints, runtime } = this.#environment
+    const now = runtime.clock.wall()
+    const savedAt = this.#part.sources.map(({ id }) => [id, checkpoints.forSource(id).savedAt] as const)
+    const all = new Map(savedAt.map(([id, at]) => [id, at >= now ? Number.POSITIVE_INFINITY : at]))
+    this.#thread.post({ type: 'look', savedAt: all })
+    return promise
+  }
+
+  #answered(): void {
+    this.#looks++
+    this.#asked?.resolve()
+    this.#asked = undefined
+  }
+
+  #show(look: Look): void {
+    this.#look = look
+    this.#mirrors.show(look.counters, () => this.#ask())
+    this.#answered()
+  }
+
+  /** No more events come; the readers end when they have what came. */
+  #endOutputs(): void {
+    const run = this.#run
+    if (!run || run.isComplete) return
+    run.isComplete = true
+    for (const [name, fanOut] of run.outputs)
+      void (this.#entrance?.passed(name) ?? Promise.resolve()).then(() => fanOut.end())
+  }
+
+  #finish(error?: string): void {
+    const run = this.#run
+    if (!run) return
+    this.#endOutputs()
+    run.stopLooking()
+    run.cancel?.()
+    this.#run = undefined
+    this.#answered()
+    if (error === undefined) run.resolve()
+    else run.reject(new Error(`${this.name}: ${error}`))
+  }
+
+  #died(reason: string): void {
+    const { log, metrics, clock } = this.#environment.runtime
+    this.#thread = undefined
+    this.#stopFollowing?.()
+    this.#mirrors.ended()
+    this.#answered()
+    const run = this.#run
+    if (!run) return
+    run.isUp = false
+    run.cancel?.()
+    for (const { id, kind, type } of this.#part.sources) metrics.component(id, kind, type).failed('worker')
+    const fields = { code: 'SLUICE_WORKER_ENDED', worker: this.name, sources: this.#sourceNames, error: reason }
+    if (run.isEnding || run.isComplete) {
+      this.#look = { ...NOTHING, repeats: true }
+      log.error(fields, 'a worker thread ended early; its sources read again what was not acknowledged')
+      this.#finish()
+      return
+    }
+    const waitMs = this.#backoff.next()
+    this.#failure = reason
+    const text = 'a worker thread ended; it is started again, and its sources go on from their checkpoints'
+    log.error({ ...fields, again_in: formatDuration(waitMs) }, text)
+    run.cancel = clock.after(waitMs, () => void this.#restart(run))
+  }
+
+  async #restart(run: Run): Promise<void> {
+    try {
+      await this.#build()
+    } catch (error) {
+      // A thread that died meanwhile has been reported.
+      if (!this.#thread || this.#run !== run) return
+      this.close()
+      this.#died(errorText(error))
+      return
+    }
+    if (this.#run === run) this.#begin(this.#thread!, run.outputs)
+  }
+
+  get #sourceNames(): string {
+    return this.#part.sources.map(({ id }) => id).join(', ')
+  }
+
+  /** Ends the run: reading stops, and what was read is delivered. */
+  stop(): void {
+    this.#end(() => this.#thread!.post({ type: 'stop' }))
+  }
+
+  /** Ends the run for a replacement. `same`: sources that go on. `gone`: components that will not be here. */
+  leave(same: ReadonlySet<string>, gone: readonly string[]): void {
+    const kept = new Set(this.#part.sources.flatMap(({ id }) => (same.has(id) && this.#run ? [id] : [])))
+    this.#end(() => this.#thread!.post({ type: 'leave', same: kept, gone }))
+    this.#kept = kept
+  }
+
+  /** Ends the run at once. */
+  abort(): void {
+    this.#end(() => this.#thread!.post({ type: 'abort' }))
+    if (!this.#run) return
+    const thread = this.#thread
+    this.#environment.runtime.clock.after(ABORT_MS, () => {
+      if (!this.#run || this.#thread !== thread) return
+      this.close()
+      this.#died('it did not end in time')
+    })
+  }
+
+  #end(tell: () => void): void {
+    const run = this.#run
+    if (!run) {
+      this.#early = () => this.#end(tell)
+      return
+    }
+    run.isEnding = true
+    if (run.isUp) {
+      tell()
+      return
+    }
+    // It waits for its restart.
+    run.cancel?.()
+    this.close()
+    this.#finish()
+  }
+
+  /** Whether the source goes on after `leave`. */
+  keeps(source: string): boolean {
+    return this.#kept.has(source)
+  }
+
+  close(): void {
+    this.#stopFollowing?.()
+    this.#thread?.end()
+    this.#thread = undefined
+  }
+
+  /** Whether components on other threads have seen events that they will receive again. */
+  get repeats(): boolean {
+    return this.#look.repeats || this.#failure !== undefined
+  }
+
+  get failures(): readonly SourceFailure[] {
+    if (this.#failure === undefined) return this.#look.failures
+    const reason = `its worker thread ended: ${this.#failure}`
+    return this.#part.sources.map(({ id }) => ({ id, state: 'failing', reason }))
+  }
+
+  /** Events on their way between components of the part, or to the main thread. */
+  get between(): number {
+    const { between, left } = this.#look
+    return between + Math.max(0, left - (this.#entrance?.events ?? 0))
+  }
+
+  /** The parts of it that can get stuck; the thread is, if it does not answer. */
+  watched(): Watched[] {
+    const { metrics } = this.#environment.runtime
+    const owes = (id: string) => this.#look.owes.includes(id)
+    const stages = this.#part.processors.map(({ id, kind, type }) => {
+      const part = {
+        get owes() {
+          return owes(id)
+        },
+      }
+      return watched(id, part, metrics.component(id, kind, type))
+    })
+    return [{ id: this.name, moved: () => this.#looks, owes: () => this.#asked !== undefined }, ...stages]
+  }
+
+  /** Shows batches of an output that stays within the thread, until the result is called. */
+  tap(output: string, tap: Tap): () => void {
+    const known = this.#taps.get(output)
+    const taps = known ?? new Set()
+    if (!known) {
+      this.#taps.set(output, taps)
+      this.#thread?.post({ type: 'tap', output, on: true })
+    }
+    taps.add(tap)
+    return () => {
+      taps.delete(tap)
+      if (taps.size > 0 || this.#taps.get(output) !== taps) return
+      this.#taps.delete(output)
+      this.#thread?.post({ type: 'tap', output, on: false })
+    }
+  }
+}
+
+/** One run of a part. */
+interface Run {
+  readonly outputs: ReadonlyMap<string, FanOut>
+  readonly resolve: () => void
+  readonly reject: (error: Error) => void
+  readonly stopLooking: () => void
+  /** Outputs that have ended. */
+  over: number
+  /** Whether the thread runs it; otherwise it is being started again. */
+  isUp: boolean
+  isEnding: boolean
+  isComplete?: boolean
+  /** Cancels the timer of the restart, or of the time until it counts as recovered. */
+  cancel: (() => void) | undefined
+}
