@@ -18,7 +18,7 @@ export class Thread {
   #reason = 'it ended'
 
   constructor(name: string, data: ThreadData, events: ThreadEvents) {
-    this.#worker = new Worker(new URL('./worker.js', import.meta.url), { name, workerData: data, env: {} })
+    this.#worker = new Worker(new URL('./worker.js', import.meta.url), { name, workerData: data })
     this.#worker.on('message', (message: FromWorker) => {
       if (this.#isOver) return
       if (message.type === 'built') this.#built?.resolve()
