@@ -18,6 +18,10 @@ export interface Point {
   /** Lines, as a share of those of a run; default: 1. */
   readonly share?: number
   readonly shape?: LineShape
+  /** Ids of the sources, which share the files; default: `lines`. */
+  readonly sources?: readonly string[]
+  /** Worker threads; default: none. */
+  readonly workers?: number
   readonly decode?: 'json' | 'text'
   /** The processors, in YAML, without the key; default: none. `lines` is the source. */
   readonly processors?: string
@@ -35,11 +39,19 @@ const reading = (fields: number) =>
     .map(name => `.${name} not_equal 'x'`)
     .join(' AND ')})`
 
-/** So many processors, one after the other, each made by `make` with its input. */
-function chain(count: number, make: (input: string) => string): Point {
-  const inputs = ['lines', ...Array.from({ length: count }, (_, i) => `p${i}`)]
-  const processors = inputs.slice(0, -1).map((input, i) => `  p${i}: ${make(input)}\n`)
-  return { decode: 'json', processors: processors.join(''), output: inputs.at(-1)! }
+/** So many processors behind a source, one after the other, each made by `make` with its input. */
+function chain(count: number, make: (input: string) => string, source = 'lines') {
+  const inputs = [source, ...Array.from({ length: count }, (_, i) => `${source}_${i}`)]
+  const processors = inputs.slice(0, -1).map((input, i) => `  ${source}_${i}: ${make(input)}\n`)
+  return { decode: 'json', processors: processors.join(''), output: inputs.at(-1)! } as const satisfies Point
+}
+
+/** Two sources, each with five filters that read eight fields, into one destination. */
+function twoChains(workers: number): Point {
+  const sources = ['left', 'right']
+  const chains = sources.map(source => chain(5, input => filter(input, 8), source))
+  const [processors, output] = [chains.map(one => one.processors).join(''), chains.map(one => one.output).join(', ')]
+  return { files: 2, sources, workers, decode: 'json', processors, output }
 }
 
 export const CURVES: readonly Curve[] = [
@@ -110,6 +122,14 @@ export const CURVES: readonly Curve[] = [
     values: [1, 2, 4, 8],
     per: 'line',
     at: destinations => ({ decode: 'text', destinations }),
+  },
+  {
+    id: 'workers',
+    title: 'Two sources with five filters each, on so many worker threads',
+    x: 'worker threads',
+    values: [0, 1, 2],
+    per: 'line',
+    at: twoChains,
   },
 ]
 

@@ -55,19 +55,23 @@ export async function measureCurve(
 
 function prepare(folder: string, point: Point, all: number, value: number): Prepared {
   const { files = 1, share = 1, shape, decode = 'json', processors, output = 'lines', destinations = 1 } = point
+  const { sources = ['lines'], workers = 0 } = point
   const lines = Math.max(1, Math.round(all * share))
   mkdirSync(folder, { recursive: true })
   const bytes = writeLines(join(folder, 'in'), Math.min(files, lines), lines, shape)
   const outs = Array.from({ length: destinations }, (_, i) => join(folder, `out-${i}`))
   const state = join(folder, 'state')
   const config = join(folder, 'sluice.yaml')
+  const source = (id: string, i: number) => {
+    const include = join(folder, 'in', sources.length === 1 ? '*.log' : `${i}.log`)
+    return `  ${id}: { type: file, include: [${JSON.stringify(include)}], decode: ${decode}, follow: false }\n`
+  }
   writeFileSync(
     config,
     `data_dir: ${JSON.stringify(state)}
 metrics: { listen: 127.0.0.1:0 }
-sources:
-  lines: { type: file, include: [${JSON.stringify(join(folder, 'in', '*.log'))}], decode: ${decode}, follow: false }
-${processors === undefined || processors === '' ? '' : `processors:\n${processors}`}destinations:
+${workers === 0 ? '' : `workers: ${workers}\n`}sources:
+${sources.map(source).join('')}${processors === undefined || processors === '' ? '' : `processors:\n${processors}`}destinations:
 ${outs.map((path, i) => `  d${i}: { type: file, inputs: [${output}], path: ${JSON.stringify(path)}, encoding: raw }\n`).join('')}`,
   )
   const run = async () => {

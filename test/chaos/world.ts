@@ -257,6 +257,7 @@ export class World {
       data_dir: this.state,
       metrics: { listen: '127.0.0.1:0' },
       shutdown_timeout: SHUTDOWN,
+      ...(setup.workers && { workers: 1 }),
       sources: {
         [SOURCE]: {
           type: 'file',

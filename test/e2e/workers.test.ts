@@ -56,8 +56,7 @@ function around(t: Test) {
 }
 
 const numbersOf = (lines: readonly Line[], file: string) => lines.filter(one => one.file === file).map(({ n }) => n)
-const evenUpTo = (n: number, from = 0) =>
-  Array.from({ length: n }, (_, i) => i).filter(i => i % 2 === 0 && i >= from)
+const evenUpTo = (n: number, from = 0) => Array.from({ length: n }, (_, i) => i).filter(i => i % 2 === 0 && i >= from)
 
 async function reload(daemon: Daemon, text: string): Promise<void> {
   const [dataDir, metrics] = readFileSync(daemon.configPath, 'utf8').split('\n')
@@ -180,7 +179,13 @@ t.test('outputs on a thread can be tapped, and the status shows its sources', as
   const stop = setInterval(() => write('b', 2), 20)
   t.equal(await tap.exit, 0)
   clearInterval(stop)
-  t.equal(tap.stdout.trimEnd().split('\n').filter(line => line.startsWith('{"file":"b"')).length, 3)
+  t.equal(
+    tap.stdout
+      .trimEnd()
+      .split('\n')
+      .filter(line => line.startsWith('{"file":"b"')).length,
+    3,
+  )
   const none = sluice(['tap', 'nothing', '--socket', socket])
   t.equal(await none.exit, 1)
   t.match(none.stderr, /there are a, b, even_a, even_a\.discarded, even_b, even_b\.discarded, large_a/)
