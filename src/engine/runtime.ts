@@ -21,6 +21,8 @@ export type EngineConfig = Pick<
 > & {
   /** On a worker thread: outputs that the main thread reads. */
   readonly exits?: readonly string[]
+  /** On a worker thread: whether all lines of the whole configuration are only copied. */
+  readonly isOnlyCopied?: boolean
 }
 
 /** The runtime environment of the engine. */

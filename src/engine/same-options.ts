@@ -1,3 +1,4 @@
+import type { Config } from '../config/load.js'
 import { Codec } from '../core/codec.js'
 import { Secret } from '../core/options/options.js'
 import { Pattern } from '../lib/pattern.js'
@@ -22,4 +23,20 @@ export function sameOptions(a: unknown, b: unknown): boolean {
     name =>
       Object.hasOwn(b, name) && sameOptions((a as Record<string, unknown>)[name], (b as Record<string, unknown>)[name]),
   )
+}
+
+/** Ids of the components that have equal options in both configurations, and run on the same thread. */
+export async function sameComponents(before: Config, next: Config): Promise<Set<string>> {
+  const all = ({ sources, processors, destinations }: Config) => [...sources, ...processors, ...destinations]
+  const others = new Map(all(next).map(component => [component.id, component]))
+  const same = all(before).filter(({ id, kind, type, options }) => {
+    const other = others.get(id)
+    return other?.kind === kind && other.type === type && sameOptions(options, other.options)
+  })
+  const ids = new Set(same.map(({ id }) => id))
+  if (before.workers === undefined && next.workers === undefined) return ids
+  const { planParts, threadsBy } = await import('./workers/plan.js')
+  const [from, to] = [threadsBy(planParts(before)), threadsBy(planParts(next))]
+  for (const id of ids) if (from.get(id) !== to.get(id)) ids.delete(id)
+  return ids
 }

@@ -198,7 +198,10 @@ const DYING = { NODE_OPTIONS: `--import ${new URL('../support/dying-processor.js
 
 t.test('a thread that dies is started again, and nothing is missing', async t => {
   const { folder, write, lines } = around(t)
-  const dying = config().replace('inputs: [even_a] ', 'inputs: [fatal] ')
+  const dying = config().replace(
+    'large_a: { type: filter, inputs: [even_a]',
+    'large_a: { type: filter, inputs: [fatal]',
+  )
   const fatal = 'processors:\n  fatal: { type: dies, inputs: [even_a], marker: died }'
   const daemon = await startDaemon(t, folder, dying.replace('processors:', fatal), DYING)
   write('a', 1000)

@@ -1,7 +1,4 @@
-import type { Checkpoints } from '../../core/component.js'
 import { errorText } from '../../core/errors.js'
-import { Ack } from '../../core/event/ack.js'
-import { BatchDecoder } from '../../flow/disk-buffer/batch-record.js'
 import type { FanOut, Tap } from '../../flow/fan-out.js'
 import { Backoff } from '../../lib/backoff.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
@@ -16,6 +13,8 @@ import type { CheckpointStore } from '../state/checkpoints.js'
 import { Entrance } from './entrance.js'
 import type { FromWorker, Look, PartData } from './messages.js'
 import type { Part } from './plan.js'
+import { RemoteTaps } from './remote-taps.js'
+import { SavedPositions } from './saved-positions.js'
 import { Thread } from './thread.js'
 
 const RESTART_FIRST_MS = 1000
@@ -36,7 +35,7 @@ export interface ChainEnvironment {
 }
 
 /** What a part is told besides its components. */
-export type PartSettings = Pick<PartData, 'graph' | 'dataDir' | 'shutdownTimeoutMs' | 'share'>
+export type PartSettings = Pick<PartData, 'graph' | 'isOnlyCopied' | 'dataDir' | 'shutdownTimeoutMs' | 'share'>
 
 /**
  * The chains of one worker thread, seen from the main thread. A thread that dies is started again, and its sources read
@@ -48,10 +47,8 @@ export class Chain {
   readonly #environment: ChainEnvironment
   readonly #mirrors: MirroredCounters
   readonly #backoff: Backoff
-  readonly #taps = new Map<string, Set<Tap>>()
-  readonly #decoder: BatchDecoder
-  /** The positions that a source sent last, by its checkpoints. */
-  readonly #positions = new WeakMap<Checkpoints, unknown>()
+  readonly #taps: RemoteTaps
+  readonly #positions: SavedPositions
   #part: Part = { sources: [], processors: [], exits: [] }
   #settings: PartSettings | undefined
   #thread: Thread | undefined
@@ -69,10 +66,11 @@ export class Chain {
   constructor(number: number, environment: ChainEnvironment) {
     this.name = `worker ${number}`
     this.#environment = environment
-    const { metrics, random } = environment.runtime
+    const { metrics, random, clock } = environment.runtime
     this.#mirrors = new MirroredCounters(metrics)
     this.#backoff = new Backoff(RESTART_FIRST_MS, RESTART_MAX_MS, random)
-    this.#decoder = new BatchDecoder(environment.wanted)
+    this.#positions = new SavedPositions(environment.checkpoints, clock)
+    this.#taps = new RemoteTaps(environment.wanted, message => this.#thread?.post(message))
   }
 
   /** Builds what the thread is to run next, and starts the thread if needed. Throws if that is not possible. */
@@ -95,13 +93,7 @@ export class Chain {
     const data = ({ id, kind, type, inputs, given, onError }: Part['sources' | 'processors'][number]) => ({
       ...{ id, kind, type, inputs, given, onError },
     })
-    const { checkpoints } = this.#environment
-    const positions = new Map(
-      sources.map(({ id }) => {
-        const own = checkpoints.forSource(id)
-        return [id, this.#positions.has(own) ? this.#positions.get(own) : own.read()]
-      }),
-    )
+    const positions = this.#positions.of(sources)
     const part = { sources: sources.map(data), processors: processors.map(data), exits, positions }
     await this.#thread!.build({ ...part, ...this.#settings! })
   }
@@ -153,7 +145,7 @@ export class Chain {
       thread.post(message, transfer),
     )
     thread.post({ type: 'run' })
-    for (const output of this.#taps.keys()) thread.post({ type: 'tap', output, on: true })
+    this.#taps.renew()
     void this.#ask()
     run.cancel = clock.after(CALM_MS, () => {
       this.#failure = undefined
@@ -176,31 +168,20 @@ export class Chain {
       case 'look':
         if (this.#run) this.#show(message.look)
         break
-      case 'positions': {
-        const own = this.#environment.checkpoints.forSource(message.source)
-        this.#positions.set(own, message.document)
-        own.provide(() => this.#positions.get(own))
-        own.changed()
+      case 'positions':
+        this.#positions.moved(message.source, message.document)
         break
-      }
       case 'flush':
-        void this.#flush(message.source, message.id)
+        void this.#positions
+          .flush(message.source)
+          .then(error => this.#thread?.post({ type: 'flushed', id: message.id, error }))
         break
       case 'log':
         this.#environment.runtime.log[message.level](message.fields, message.text)
         break
-      case 'tapped': {
-        const batch = this.#decoder.decode(Buffer.from(message.record), new Ack(() => {}))
-        for (const tap of this.#taps.get(message.output) ?? []) tap(batch)
-        this.#thread?.post({ type: 'tapped', output: message.output })
-      }
+      case 'tapped':
+        this.#taps.receive(message.output, message.record)
     }
-  }
-
-  async #flush(source: string, id: number): Promise<void> {
-    const own = this.#environment.checkpoints.forSource(source)
-    const error = await own.flush().then(() => undefined, errorText)
-    this.#thread?.post({ type: 'flushed', id, error })
   }
 
   /** Asks for a look; resolves when it has come, or never will. */
@@ -212,11 +193,7 @@ export class Chain {
       resolve = done
     })
     this.#asked = { promise, resolve }
-    const { checkpoints, runtime } = this.#environment
-    const now = runtime.clock.wall()
-    const savedAt = this.#part.sources.map(({ id }) => [id, checkpoints.forSource(id).savedAt] as const)
-    const all = new Map(savedAt.map(([id, at]) => [id, at >= now ? Number.POSITIVE_INFINITY : at]))
-    this.#thread.post({ type: 'look', savedAt: all })
+    this.#thread.post({ type: 'look', savedAt: this.#positions.savedAt(this.#part.sources) })
     return promise
   }
 
@@ -381,19 +358,7 @@ export class Chain {
 
   /** Shows batches of an output that stays within the thread, until the result is called. */
   tap(output: string, tap: Tap): () => void {
-    const known = this.#taps.get(output)
-    const taps = known ?? new Set()
-    if (!known) {
-      this.#taps.set(output, taps)
-      this.#thread?.post({ type: 'tap', output, on: true })
-    }
-    taps.add(tap)
-    return () => {
-      taps.delete(tap)
-      if (taps.size > 0 || this.#taps.get(output) !== taps) return
-      this.#taps.delete(output)
-      this.#thread?.post({ type: 'tap', output, on: false })
-    }
+    return this.#taps.add(output, tap)
   }
 }
 

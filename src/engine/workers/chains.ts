@@ -2,6 +2,7 @@ import { outputNames } from '../../core/processor.js'
 import type { FanOut, Tap } from '../../flow/fan-out.js'
 import { shareOf } from '../../flow/source-output.js'
 import type { Watched } from '../measure/progress.js'
+import { isOnlyCopied } from '../only-copied.js'
 import type { EngineConfig } from '../runtime.js'
 import type { SourceFailure } from '../source-run.js'
 import { Chain, type ChainEnvironment } from './chain.js'
@@ -44,7 +45,8 @@ export class Chains {
     const ids = <T extends { id: string; inputs: readonly string[] }>(all: readonly T[]) =>
       all.map(({ id, inputs }) => ({ id, inputs }))
     const graph = { sources: ids(sources), processors: ids(processors), destinations: ids(destinations) }
-    const settings = { graph, dataDir, shutdownTimeoutMs, share: shareOf(sources.length) }
+    const onlyCopied = { isOnlyCopied: isOnlyCopied({ processors, destinations }) }
+    const settings = { graph, ...onlyCopied, dataDir, shutdownTimeoutMs, share: shareOf(sources.length) }
     while (this.#chains.length < this.#parts.length)
       this.#chains.push(new Chain(this.#chains.length + 1, this.#environment))
     for (const [i, part] of this.#parts.entries()) {

@@ -29,6 +29,8 @@ export interface PartData {
   readonly graph: Graph
   /** The saved positions of the sources; undefined: none, null: damaged. */
   readonly positions: ReadonlyMap<string, unknown>
+  /** Whether all lines of the whole configuration are only copied. */
+  readonly isOnlyCopied: boolean
   readonly dataDir: string
   readonly shutdownTimeoutMs: number
   /** Bytes that each source may have unacknowledged. */

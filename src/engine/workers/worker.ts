@@ -184,7 +184,7 @@ const never = () => new AbortController().signal
 /** Copies of batches that are on their way to those who tap an output. */
 const MOST_TAPPED = 8
 
-function configOf({ sources, processors, exits, dataDir, shutdownTimeoutMs }: PartData): EngineConfig {
+function configOf({ sources, processors, exits, isOnlyCopied, dataDir, shutdownTimeoutMs }: PartData): EngineConfig {
   const parsed = (one: ComponentData) => {
     const definition = components.find(({ kind, type }) => kind === one.kind && type === one.type)! as AnyDefinition
     const options = definition.options.parse(one.given)
@@ -196,11 +196,13 @@ function configOf({ sources, processors, exits, dataDir, shutdownTimeoutMs }: Pa
     processors: processors.map(parsed) as unknown as EngineConfig['processors'],
     destinations: [],
     exits,
+    isOnlyCopied,
     dataDir,
     shutdownTimeoutMs,
   }
 }
 
-const port = parentPort!
-const worker = new WorkerEngine(port, workerData as ThreadData)
-port.on('message', (message: ToWorker) => worker.receive(message))
+if (parentPort) {
+  const worker = new WorkerEngine(parentPort, workerData as ThreadData)
+  parentPort.on('message', (message: ToWorker) => worker.receive(message))
+}
