@@ -47,6 +47,7 @@ export const http = defineHttpDestination({
     },
     { title: 'Lines as they were read, without a key', yaml: 'url: http://127.0.0.1:8080/lines\nencoding: raw\n' },
   ],
+  copiesLines: ({ encoding }) => encoding === 'raw',
   format: ({ url, method, encoding, delegate_account_id: account }) => ({
     url,
     method,
