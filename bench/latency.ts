@@ -1,14 +1,15 @@
-import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, openSync, writeSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { PERFORMANCE_PAGE } from './checkout.js'
 import { writeBetweenMarkers } from './docs.js'
 import { describeMachine, formatMachine } from './machine.js'
 import { RunningDaemon } from './running.js'
+import { workFolder } from './work.js'
 
 /** `npm run bench:latency`: how long a line takes from the moment it is appended to a file until the receiver has it. */
 
@@ -24,7 +25,6 @@ const SETTLE_SECONDS = 3
 const PATIENCE_MS = 30_000
 /** Upper bounds of the shown buckets, in milliseconds. */
 const BOUNDS = [5, 10, 15, 20, 30, 50, 100, Number.POSITIVE_INFINITY]
-const DOCS = join(dirname(fileURLToPath(import.meta.url)), '../../docs/performance.md')
 
 const { values: options } = parseArgs({
   options: {
@@ -114,14 +114,12 @@ ${rows.join('\n')}
 async function main(): Promise<void> {
   const [rate, seconds] = [Number(options.rate), Number(options.seconds)]
   const machine = describeMachine()
-  const folder = mkdtempSync(join(tmpdir(), 'sluice-latency-'))
-  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
-  const latencies = await measure(folder, rate, seconds, options['max-wait'])
+  const latencies = await measure(workFolder(tmpdir(), 'latency'), rate, seconds, options['max-wait'])
   const about = `${rate} lines a second for ${seconds} s, \`max_wait: ${options['max-wait']}\`.\n${formatMachine(machine)}\n`
   const text = `${about}\n${format(latencies)}`
   const json = { machine, rate, seconds, max_wait: options['max-wait'], milliseconds: Array.from(latencies) }
   process.stdout.write(options.json ? `${JSON.stringify(json)}\n` : text)
-  if (options['write-docs']) writeBetweenMarkers(DOCS, 'bench:latency', text)
+  if (options['write-docs']) writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:latency', text)
 }
 
 if (options.help) process.stdout.write(USAGE)

@@ -24,6 +24,7 @@ import {
   summarize,
   type ThrottleResult,
 } from './table.js'
+import { showOnTerminal } from './work.js'
 
 /** `npm run bench`: how fast and how large the daemon is, beside the obvious program for the same work. */
 
@@ -65,21 +66,17 @@ function wants(id: string): boolean {
   return wanted === undefined || wanted.includes(id.toLowerCase())
 }
 
-function progress(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${text}`)
-}
-
 async function runJobs(selected: readonly Job[], input: Input, work: string, runs: number): Promise<Row[]> {
   const measured = new Map<Job, Measured[]>(selected.map(job => [job, []]))
   // Round by round, so that a slow moment of the machine hits all of them.
   for (let round = 0; round <= runs; round++) {
     for (const job of selected) {
-      progress(round === 0 ? `warming up: ${job.title}` : `run ${round} of ${runs}: ${job.title}`)
+      showOnTerminal(round === 0 ? `warming up: ${job.title}` : `run ${round} of ${runs}: ${job.title}`)
       const result = await job.run(input, work, round === 0)
       if (round > 0) measured.get(job)!.push(result)
     }
   }
-  progress('')
+  showOnTerminal('')
   return selected.map(job => summarize(job, measured.get(job)!, input.lines))
 }
 
@@ -98,7 +95,7 @@ async function main(): Promise<void> {
   const selected = jobs.filter(job => wants(job.id))
   if (selected.length > 0 || wants('backlog')) {
     mkdirSync(folder, { recursive: true })
-    const input = makeInput(folder, lines, progress)
+    const input = makeInput(folder, lines, showOnTerminal)
     const work = mkdtempSync(join(folder, 'sluice-bench-'))
     try {
       if (selected.length > 0) {
@@ -107,8 +104,8 @@ async function main(): Promise<void> {
         if (!options.json) process.stdout.write(formatTable(rows, report))
       }
       if (wants('backlog')) {
-        report.backlog = await measureBacklog(input, work, BACKLOG_COPIES, AWAY_SECONDS, progress)
-        progress('')
+        report.backlog = await measureBacklog(input, work, BACKLOG_COPIES, AWAY_SECONDS, showOnTerminal)
+        showOnTerminal('')
         if (!options.json) process.stdout.write(formatBacklog(report.backlog as Backlog))
       }
     } finally {
@@ -118,67 +115,67 @@ async function main(): Promise<void> {
   }
   const throttle = built('./throttle.js')
   if (wants('throttle') && existsSync(throttle)) {
-    progress('the throttle by itself')
+    showOnTerminal('the throttle by itself')
     const child = spawnSync(process.execPath, [throttle, '--json'], { encoding: 'utf8' })
-    progress('')
+    showOnTerminal('')
     if (child.status !== 0) throw new Error(`the throttle bench failed:\n${child.stderr}`)
     const results = JSON.parse(child.stdout) as ThrottleResult[]
     if (options.json) report.throttle = results
     else process.stdout.write(`\n${formatThrottle(results)}`)
   }
   if (wants('buffer')) {
-    progress('the disk buffer by itself')
+    showOnTerminal('the disk buffer by itself')
     const child = spawnSync(process.execPath, [built('./buffer.js'), '--json', '--folder', folder], {
       encoding: 'utf8',
     })
-    progress('')
+    showOnTerminal('')
     if (child.status !== 0) throw new Error(`the bench of the buffer failed:\n${child.stderr}`)
     const results = JSON.parse(child.stdout) as BufferResult[]
     if (options.json) report.buffer = results
     else process.stdout.write(`\n${formatBuffer(results)}`)
   }
   if (wants('api')) {
-    const results: ApiResult[] = await measureApi(progress)
+    const results: ApiResult[] = await measureApi(showOnTerminal)
     if (options.json) report.api = results
     else process.stdout.write(`\n${formatApi(results)}`)
   }
   if (wants('ingest')) {
-    progress('the service takes events')
+    showOnTerminal('the service takes events')
     const child = spawnSync(process.execPath, [built('./ingest.js'), '--folder', folder], { encoding: 'utf8' })
-    progress('')
+    showOnTerminal('')
     if (child.status !== 0) throw new Error(`the bench of ingest failed:\n${child.stderr}`)
     const result = JSON.parse(child.stdout) as IngestResult
     if (options.json) report.ingest = result
     else process.stdout.write(`\n${formatIngest(result)}`)
   }
   if (wants('fleet')) {
-    progress('daemons ask the service')
+    showOnTerminal('daemons ask the service')
     const child = spawnSync(process.execPath, [built('./fleet.js'), '--folder', folder], { encoding: 'utf8' })
-    progress('')
+    showOnTerminal('')
     if (child.status !== 0) throw new Error(`the bench of the fleet failed:\n${child.stderr}`)
     const result = JSON.parse(child.stdout) as FleetResult
     if (options.json) report.fleet = result
     else process.stdout.write(`\n${formatFleet(result)}`)
   }
   if (wants('scrape')) {
-    progress('scrapes of many series')
+    showOnTerminal('scrapes of many series')
     const result: ScrapeResult = await measureScrape(folder)
-    progress('')
+    showOnTerminal('')
     if (options.json) report.scrape = result
     else process.stdout.write(`\n${formatScrape(result)}`)
   }
   if (wants('start')) {
-    progress('starts')
+    showOnTerminal('starts')
     const result: StartResult = await measureStart(folder)
-    progress('')
+    showOnTerminal('')
     if (options.json) report.start = result
     else process.stdout.write(`\n${formatStart(result)}`)
   }
   for (const [id, files, active, seconds] of WATCHING) {
     if (!wants(id)) continue
-    progress(`watching ${files} files`)
+    showOnTerminal(`watching ${files} files`)
     const watching = await measureWatching(files, active, seconds)
-    progress('')
+    showOnTerminal('')
     report[id] = watching
     if (!options.json) process.stdout.write(formatWatching(watching))
   }

@@ -15,6 +15,7 @@ import { growth, leaks } from './leaks.js'
 import { built, median } from './measure.js'
 import { OUTPUTS, type Places, plainConfig, randomConfig, wrongConfig } from './reloads-configs.js'
 import { RunningDaemon } from './running.js'
+import { showOnTerminal } from './work.js'
 
 /** `npm run reloads`: random reloads under load; nothing is lost, nothing is repeated, nothing is left behind. */
 
@@ -283,7 +284,7 @@ class Reloads {
       if (taken === wrong)
         this.unexpected.push(`${taken ? 'taken' : 'not taken'}:\n${config}${this.#daemon.log.slice(-500)}`)
       await wait(random.next() * LONGEST_PAUSE_MS)
-      if (process.stderr.isTTY) process.stderr.write(`\r${i + 1} of ${count} `)
+      showOnTerminal(`${i + 1} of ${count} `)
     }
   }
 }

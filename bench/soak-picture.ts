@@ -1,9 +1,20 @@
 import type { Sample } from './soak.js'
+import { svg, svgText } from './svg.js'
 
 const WIDTH = 900
 const PANEL = 130
 const LEFT = 90
 const RIGHT = 20
+
+const STYLE = `
+  text { font-size: 12px }
+  .axis { stroke: #999 }
+  .most { stroke: #ddd }
+  .curve { fill: none; stroke: #0969da; stroke-width: 1.5 }`
+const DARK = `
+    .axis { stroke: #656c76 }
+    .most { stroke: #3d444d }
+    .curve { stroke: #4493f8 }`
 
 interface Panel {
   readonly title: string
@@ -25,15 +36,9 @@ export function drawPicture(samples: readonly Sample[]): string {
   const x = (seconds: number) => LEFT + ((WIDTH - LEFT - RIGHT) * seconds) / end
   const panels = PANELS.map((panel, i) => drawPanel(panel, samples, x, i * PANEL))
   const minutes = Array.from({ length: 7 }, (_, i) => (end * i) / 6)
-  const ticks = minutes.map(
-    s => `<text x="${x(s).toFixed(1)}" y="${height - 8}" text-anchor="middle">${(s / 60).toFixed(1)} min</text>`,
-  )
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" font-family="sans-serif" font-size="12">
-<rect width="100%" height="100%" fill="#fff"/>
-${panels.join('\n')}
-${ticks.join('\n')}
-</svg>
-`
+  const ticks = minutes.map(s => svgText(x(s), height - 8, `${(s / 60).toFixed(1)} min`, '', 'middle'))
+  const title = 'What the daemon took in a long run'
+  return svg({ width: WIDTH, height, title, style: STYLE, dark: DARK, content: [...panels, ...ticks] })
 }
 
 function drawPanel(
@@ -48,10 +53,15 @@ function drawPanel(
   const y = (value: number) => bottom - ((PANEL - 40) * value) / most
   const points = samples.map((s, i) => `${x(s.seconds).toFixed(1)},${y(values[i]!).toFixed(1)}`).join(' ')
   const label = (value: number) =>
-    `<text x="${LEFT - 8}" y="${(y(value) + 4).toFixed(1)}" text-anchor="end">${value >= 10 ? Math.round(value) : value.toFixed(1)} ${unit}</text>`
-  return `<text x="${LEFT}" y="${top + 18}" font-weight="bold">${title}</text>
-<line x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${bottom}" y2="${bottom}" stroke="#999"/>
-<line x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(most).toFixed(1)}" y2="${y(most).toFixed(1)}" stroke="#ddd"/>
-${label(most)}${label(0)}
-<polyline points="${points}" fill="none" stroke="#1662a5" stroke-width="1.5"/>`
+    svgText(LEFT - 8, y(value) + 4, `${value >= 10 ? Math.round(value) : value.toFixed(1)} ${unit}`, '', 'end')
+  const across = (style: string, at: number) =>
+    `<line class="${style}" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${at.toFixed(1)}" y2="${at.toFixed(1)}"/>`
+  return [
+    svgText(LEFT, top + 18, title, 'title'),
+    across('axis', bottom),
+    across('most', y(most)),
+    label(most),
+    label(0),
+    `<polyline class="curve" points="${points}"/>`,
+  ].join('\n')
 }

@@ -7,6 +7,7 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { RunningDaemon } from './running.js'
 import { drawPicture } from './soak-picture.js'
+import { showOnTerminal } from './work.js'
 
 /** `npm run soak`: hours of a busy machine in small: files that rotate, a receiver that fails now and then. */
 
@@ -157,7 +158,7 @@ async function run(folder: string, receiver: Receiver, daemon: RunningDaemon, se
     if (elapsed >= sampleAt) {
       sampleAt += SAMPLE_MS
       samples.push(await sample(daemon, elapsed / 1000))
-      if (process.stderr.isTTY) process.stderr.write(`\r${Math.round(elapsed / 1000)} of ${seconds} s`)
+      showOnTerminal(`${Math.round(elapsed / 1000)} of ${seconds} s`)
     }
     await wait(Math.max(0, began + tick * TICK_MS - Date.now()))
   }

@@ -1,10 +1,11 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { describeMachine, formatMachine } from '../machine.js'
+import { show, workFolder } from '../work.js'
 import { CURVES, type Curve } from './curves.js'
 import { drawCurves } from './picture.js'
 import { type Cost, measureCurve } from './run.js'
@@ -20,7 +21,6 @@ const USAGE = `Usage: npm run bench:curves -- [options]
   --json         one JSON document instead of tables
   --write-docs   writes the tables and the picture into docs
 `
-const DOCS = join(dirname(fileURLToPath(import.meta.url)), '../../../docs')
 
 const { values: options } = parseArgs({
   options: {
@@ -33,8 +33,6 @@ const { values: options } = parseArgs({
     help: { type: 'boolean', short: 'h', default: false },
   },
 })
-
-const progress = (text: string) => process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${text}` : `${text}\n`)
 
 function table(curve: Curve, costs: readonly Cost[]): string {
   const unit = curve.per === 'line' ? 'CPU s per million lines' : 'CPU s per 220 MB'
@@ -60,25 +58,23 @@ async function main(): Promise<void> {
   const unknown = ids?.find(id => !CURVES.some(curve => curve.id === id))
   if (unknown !== undefined) throw new Error(`there is no curve ${unknown}\n\n${USAGE}`)
   const machine = describeMachine()
-  const work = mkdtempSync(join(resolve(options.folder), 'sluice-curves-'))
-  process.once('exit', () => rmSync(work, { recursive: true, force: true }))
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+  const work = workFolder(options.folder, 'curves')
   const all: { curve: Curve; costs: Cost[] }[] = []
   for (const curve of CURVES) {
     if (ids && !ids.includes(curve.id)) continue
     const folder = join(work, curve.id)
     const size = { lines: Number(options.lines), runs: Number(options.runs) }
-    all.push({ curve, costs: await measureCurve(curve, { folder, progress, ...size }) })
+    all.push({ curve, costs: await measureCurve(curve, { folder, progress: show, ...size }) })
     rmSync(folder, { recursive: true, force: true })
   }
-  if (process.stderr.isTTY) progress('')
+  show('')
   const about = `${options.lines} lines a run; medians of ${options.runs} runs, less the start.\n${formatMachine(machine)}\n`
   const text = `${about}\n${all.map(({ curve, costs }) => table(curve, costs)).join('\n')}`
   const json = { machine, lines: Number(options.lines), curves: all.map(({ curve: { id }, costs }) => ({ id, costs })) }
   process.stdout.write(options.json ? `${JSON.stringify(json, null, 2)}\n` : text)
   if (!options['write-docs']) return
-  writeBetweenMarkers(join(DOCS, 'performance.md'), 'bench:curves', `![CPU time, as curves](curves.svg)\n\n${text}`)
-  writeFileSync(join(DOCS, 'curves.svg'), drawCurves(all))
+  writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:curves', `![CPU time, as curves](curves.svg)\n\n${text}`)
+  writeFileSync(join(CHECKOUT, 'docs/curves.svg'), drawCurves(all))
 }
 
 if (options.help) process.stdout.write(USAGE)

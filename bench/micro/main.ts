@@ -1,12 +1,12 @@
 import { readFileSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { CHECKOUT } from '../checkout.js'
 import { LINES, microBenches, reference } from './stages.js'
 
 /** `npm run bench:micro`: what a line costs in each stage, as a ratio to a fixed program that runs in between. */
 
-const BASELINE = join(dirname(fileURLToPath(import.meta.url)), '../../../bench/micro/baseline.json')
+const BASELINE = join(CHECKOUT, 'bench/micro/baseline.json')
 /** A ratio that grew by more than this is shown as slower. */
 const TOLERANCE = 0.05
 

@@ -1,12 +1,7 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { CHECKOUT } from '../checkout.js'
 
-function above(folder: string): string {
-  return existsSync(join(folder, 'package.json')) ? folder : above(dirname(folder))
-}
-
-export const CHECKOUT = above(dirname(fileURLToPath(import.meta.url)))
 /** The configurations of all programs, with places to fill in. */
 export const CONF = join(CHECKOUT, 'bench/peers/conf')
 

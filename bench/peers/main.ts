@@ -1,11 +1,12 @@
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
+import { CHECKOUT, PERFORMANCE_PAGE } from '../checkout.js'
 import { writeBetweenMarkers } from '../docs.js'
 import { makeInput } from '../input.js'
 import { describeMachine, formatMachine } from '../machine.js'
+import { show, showOnTerminal, workFolder } from '../work.js'
 import { bringPeers } from './bring.js'
-import { CHECKOUT } from './conf.js'
 import { type Options, readOptions, USAGE } from './options.js'
 import { sluice } from './own.js'
 import type { JobId, Missing, Peer } from './peer.js'
@@ -22,10 +23,6 @@ interface Failure {
   readonly reason: string
 }
 
-function progress(text: string): void {
-  process.stderr.write(process.stderr.isTTY ? `\r\x1b[K${text}` : `${text}\n`)
-}
-
 async function main(options: Options): Promise<void> {
   if (options.help) {
     process.stdout.write(USAGE)
@@ -33,22 +30,19 @@ async function main(options: Options): Promise<void> {
   }
   if (process.platform !== 'linux') throw new Error('usage is read from /proc, which only Linux has')
   for (const folder of [options.cache, options.out, options.folder]) mkdirSync(folder, { recursive: true })
-  const { peers, missing } = bringPeers(options.peers, options, progress)
+  const { peers, missing } = bringPeers(options.peers, options, show)
   for (const { id, reason } of missing) process.stderr.write(`${id} is left out: ${reason}\n`)
-  const input = makeInput(options.folder, options.lines, text => process.stderr.isTTY && progress(text))
-  const work = mkdtempSync(join(options.folder, 'sluice-peers-'))
-  const end = () => {
-    rmSync(work, { recursive: true, force: true })
+  const input = makeInput(options.folder, options.lines, showOnTerminal)
+  const work = workFolder(options.folder, 'peers')
+  process.once('exit', () => {
     if (!options.keep) for (const path of [input.path, `${input.path}.json`]) rmSync(path, { force: true })
-  }
-  process.once('exit', end)
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(130))
+  })
   const record = recorder(join(options.out, 'peers.jsonl'))
   const machine = describeMachine()
   record({ machine, lines: input.lines, bytes: input.bytes, runs: options.runs, missing })
   const failures: Failure[] = []
   const pairs = await runPairs(options, peers, survey(input), work, record, failures)
-  if (process.stderr.isTTY) progress('')
+  show('')
   const versions = [sluice, ...peers.filter(peer => peer.id !== 'loop')].map(peer => `${peer.title} ${peer.version}`)
   const about = `${input.lines} lines of ${Math.round(input.bytes / input.lines)} bytes; medians of ${options.runs} runs, and their ranges.
 ${formatMachine(machine)}
@@ -61,7 +55,7 @@ ${versions.join(', ')}.
   writeFileSync(join(options.out, 'peers.svg'), picture)
   if (options.writeDocs) {
     const drawn = '![Lines per second and CPU time, as bars](peers.svg)'
-    writeBetweenMarkers(join(CHECKOUT, 'docs/performance.md'), 'bench:peers', `${drawn}\n\n${text}`)
+    writeBetweenMarkers(PERFORMANCE_PAGE, 'bench:peers', `${drawn}\n\n${text}`)
     writeFileSync(join(CHECKOUT, 'docs/peers.svg'), picture)
   }
   if (failures.length > 0) process.exitCode = 1
@@ -77,7 +71,7 @@ async function runPairs(
 ): Promise<Pair[]> {
   const pairs: Pair[] = []
   const run = async (peer: Peer, job: JobId, round: number): Promise<Figures> => {
-    progress(`run ${round} of ${runs}: ${peer.title}, ${job}`)
+    show(`run ${round} of ${runs}: ${peer.title}, ${job}`)
     const [load] = loadavg()
     const figures = await runJob(peer, job, input, work)
     const { seconds, cpuSeconds, rssBytes } = figures

@@ -1,8 +1,8 @@
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { CHECKOUT } from '../checkout.js'
 import { PEER_IDS, type PeerId } from './bring.js'
-import { CHECKOUT } from './conf.js'
 import { JOBS, type JobId } from './peer.js'
 
 export const USAGE = `Usage: npm run bench:peers -- [options]

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
+import { CHECKOUT } from '../checkout.js'
 import { built, RUN } from '../measure.js'
-import { CHECKOUT } from './conf.js'
 import type { Peer } from './peer.js'
 
 /** Sluice, and the loop that no program in Node.js can be faster than. */

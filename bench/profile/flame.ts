@@ -1,3 +1,5 @@
+import { escaped, svg, svgText } from '../svg.js'
+
 /** A flame graph of a CPU profile, as one SVG that needs nothing else. */
 
 /** The part of a .cpuprofile that is used. */
@@ -29,22 +31,17 @@ const CHARACTER = 6.6
 const IDLE = new Set(['(idle)', '(program)', '(root)'])
 
 const STYLE = `
-  text { font: 11px ui-monospace, monospace; fill: #1f2328; pointer-events: none }
+  text { font: 11px ui-monospace, monospace; pointer-events: none }
   .title { font: 600 14px system-ui, sans-serif }
-  .back { fill: #fff }
-  rect.own { fill: #a5d6ff }
-  rect.package { fill: #ffdfb6 }
-  rect.node { fill: #d1d9e0 }
-  rect.wasm { fill: #aceebb }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #f0f6fc }
-    .back { fill: #0d1117 }
-    rect.own { fill: #0c2d6b }
-    rect.package { fill: #5a3600 }
-    rect.node { fill: #3d444d }
-    rect.wasm { fill: #033a16 }
-  }
-`
+  .own { fill: #a5d6ff }
+  .package { fill: #ffdfb6 }
+  .node { fill: #d1d9e0 }
+  .wasm { fill: #aceebb }`
+const DARK = `
+    .own { fill: #0c2d6b }
+    .package { fill: #5a3600 }
+    .node { fill: #3d444d }
+    .wasm { fill: #033a16 }`
 
 /** The calls of a profile as a tree: the same function called from the same place is one frame. */
 export function treeOf({ nodes, samples, timeDeltas }: Profile): Frame {
@@ -99,26 +96,16 @@ export function drawFlames(title: string, root: Frame): string {
   }
   draw(root, 0, 0)
   const height = TOP + depth * ROW + 12
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-labelledby="name">
-<title id="name">${escaped(title)}</title>
-<style>${STYLE}</style>
-<rect class="back" width="${WIDTH}" height="${height}"/>
-<text class="title" x="8" y="20">${escaped(title)}</text>
-<text x="8" y="38">${(root.total / 1e6).toFixed(2)} s of CPU time of the main thread; point at a frame for its share</text>
-${rects.join('\n')}
-</svg>
-`
+  const seconds = (root.total / 1e6).toFixed(2)
+  const about = `${seconds} s of CPU time of the main thread; point at a frame for its share`
+  const content = [svgText(8, 20, title, 'title'), svgText(8, 38, about), ...rects]
+  return svg({ width: WIDTH, height, title, style: STYLE, dark: DARK, content })
 }
 
 function rectOf(frame: Frame, root: Frame, x: number, y: number, width: number): string {
   const percent = (us: number) => `${((us / root.total) * 100).toFixed(1)} %`
   const about = `${frame.name}: ${percent(frame.total)}, ${percent(frame.self)} in itself`
   const room = Math.floor((width - 4) / CHARACTER)
-  const label =
-    room < 4 ? '' : `<text x="${(x + 2).toFixed(1)}" y="${y + 13}">${escaped(frame.name.slice(0, room))}</text>`
+  const label = room < 4 ? '' : svgText(x + 2, y + 13, frame.name.slice(0, room))
   return `<g><title>${escaped(about)}</title><rect class="${styleOf(frame.name)}" x="${x.toFixed(1)}" y="${y}" width="${Math.max(0.5, width - 0.5).toFixed(1)}" height="${ROW - 1}"/>${label}</g>`
-}
-
-function escaped(text: string): string {
-  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;')
 }

@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { makeInput } from '../input.js'
 import { jobs } from '../jobs.js'
 import { withNodeOptions } from '../measure.js'
+import { workFolder } from '../work.js'
 import { drawFlames, type Profile, treeOf } from './flame.js'
 
 /** `npm run profile -- J2`: where the CPU time of a job of the benchmark goes, as a flame graph. */
@@ -34,8 +35,7 @@ const { values: options, positionals } = parseArgs({
 async function main(): Promise<void> {
   const job = jobs.find(({ id }) => id === positionals[0]?.toUpperCase())
   if (!job) throw new Error(`there is no job ${positionals[0] ?? ''}\n\n${USAGE}`)
-  const work = mkdtempSync(join(resolve(options.folder), 'sluice-profile-'))
-  process.once('exit', () => rmSync(work, { recursive: true, force: true }))
+  const work = workFolder(options.folder, 'profile')
   const input = makeInput(work, Number(options.lines), () => {})
   const profiles = join(work, 'profiles')
   await withNodeOptions(['--cpu-prof', `--cpu-prof-interval=${INTERVAL}`, `--cpu-prof-dir=${profiles}`], () =>

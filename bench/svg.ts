@@ -1,0 +1,43 @@
+/** What all pictures of the benchmarks share: the frame, the colours in light and dark, and text. */
+
+export interface Picture {
+  readonly width: number
+  readonly height: number
+  /** What is read out instead of the picture. */
+  readonly title: string
+  /** CSS besides that of all pictures. */
+  readonly style: string
+  /** The same where the reader prefers dark colours. */
+  readonly dark: string
+  readonly content: readonly string[]
+}
+
+export function svg({ width, height, title, style, dark, content }: Picture): string {
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img" aria-labelledby="name">
+<title id="name">${escaped(title)}</title>
+<style>
+  text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+  .back { fill: #fff }
+  .title { font-weight: 600 }
+  .note { fill: #59636e }
+  ${style}
+  @media (prefers-color-scheme: dark) {
+    text { fill: #f0f6fc }
+    .back { fill: #0d1117 }
+    .note { fill: #9198a1 }
+    ${dark}
+  }
+</style>
+<rect class="back" width="${width}" height="${height}"/>
+${content.join('\n')}
+</svg>
+`
+}
+
+export function svgText(x: number, y: number, text: string, style = '', anchor = 'start'): string {
+  return `<text x="${x.toFixed(1)}" y="${y.toFixed(1)}" class="${style}" text-anchor="${anchor}">${escaped(text)}</text>`
+}
+
+export function escaped(text: string): string {
+  return text.replace(/&/g, '&amp;').replace(/</g, '&lt;').replace(/>/g, '&gt;')
+}
