@@ -2,6 +2,7 @@ import type { Output } from '../../../core/component.js'
 import type { EventBatch } from '../../../core/event/batch.js'
 import type { Splitting } from '../../../core/options/multiline-options.js'
 import { SilentFileSystem } from '../../../lib/files/remote/file-systems.js'
+import { LinkedList } from '../../../lib/linked-list.js'
 import type { Clock } from '../../../lib/time.js'
 import type { Remote } from '../discovery/remote.js'
 import type { PathProblems } from '../path-problems.js'
@@ -55,7 +56,7 @@ export class Reader {
   readonly #options: ReaderOptions
   readonly #slices: Slices
   readonly #waker = new Waker()
-  #queue: Tailer[] = []
+  readonly #queue = new LinkedList<Tailer>()
   /** Portions in a row of the first file in the queue. */
   #turns = 0
   #reading: Reading | undefined
@@ -80,7 +81,7 @@ export class Reader {
     if (tailer.queued || tailer.held) return
     if (tailer.failed === 'silent') tailer.failed = undefined
     tailer.queued = true
-    this.#queue.push(tailer)
+    this.#queue.add(tailer)
     this.#waker.wake()
   }
 
@@ -93,7 +94,9 @@ export class Reader {
 
   /** Sorts files that became ready together. */
   sort(compare: (a: Tailer, b: Tailer) => number): void {
-    this.#queue.sort(compare)
+    const sorted = [...this.#queue].sort(compare)
+    this.#queue.clear()
+    for (const tailer of sorted) this.#queue.add(tailer)
   }
 
   /** Ends the run with this error after the current portion. */
@@ -146,7 +149,7 @@ export class Reader {
         if (this.#reading || this.#outbox.length > 0) continue
         if (this.#slices.due) await this.#slices.pause()
         if (!follow) this.#postDue(out, true)
-        if (this.#outbox.length > 0 || this.#queue.length > 0) continue
+        if (this.#outbox.length > 0 || this.#queue.size > 0) continue
         if (!follow && !this.#options.areHeld()) return
         await this.#waker.wait(this.#idleMs())
         this.#slices.restart()
@@ -256,9 +259,8 @@ export class Reader {
   }
 
   #drop(tailer: Tailer): void {
-    const at = this.#queue.indexOf(tailer)
-    if (at >= 0) this.#queue.splice(at, 1)
-    if (at === 0) this.#turns = 0
+    if (this.#queue.first === tailer) this.#turns = 0
+    this.#queue.delete(tailer)
     tailer.queued = false
   }
 
@@ -270,13 +272,14 @@ export class Reader {
   #begin(out: Output): void {
     this.#gather()
     let waiting = 0
-    while (this.#queue.length > waiting && !this.#slices.due) {
-      const tailer = this.#queue[0]!
+    while (this.#queue.size > waiting && !this.#slices.due) {
+      const tailer = this.#queue.first!
       const { waits } = tailer
       if (this.#turns >= SHARE || waits) {
         if (waits) waiting++
         this.#turns = 0
-        this.#queue.push(this.#queue.shift()!)
+        this.#queue.delete(tailer)
+        this.#queue.add(tailer)
         continue
       }
       if (this.#options.remote.isSilent(tailer.path)) {
@@ -294,7 +297,7 @@ export class Reader {
           this.#options.onTruncated(tailer)
           continue
         }
-        this.#queue.shift()
+        this.#queue.delete(tailer)
         this.#turns = 0
         tailer.queued = false
         if (tailer.isOpen) this.#rest(tailer, out)
@@ -303,7 +306,7 @@ export class Reader {
       }
     }
     // Not all files can wait for each other. If this happens nevertheless, the first one continues.
-    if (waiting > 0 && this.#queue.length <= waiting) this.#queue[0]!.after = undefined
+    if (waiting > 0 && this.#queue.size <= waiting) this.#queue.first!.after = undefined
   }
 
   #rest(tailer: Tailer, out: Output): void {

@@ -22,8 +22,11 @@ export class Tracked {
   awaySince: number | undefined
   /** The number of the sweep that last found it. */
   seen = 0
-  /** Whether it is in the reader's queue. */
+  /** Whether it is in the reader's queue, which has the links. */
   queued = false
+  previous: this | undefined
+  next: this | undefined
+  list: unknown
   /** The file whose name this one took, and whose rest comes first. */
   after: Tracked | undefined
   /** The copy that is read after the file itself is gone. */
