@@ -1,11 +1,13 @@
 import { encodeLines, RawEncoder } from '../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../src/codecs/json.js'
 import { codecOf } from '../../src/codecs/list.js'
+import { PLAIN_TEXT } from '../../src/codecs/text.js'
 import { compileCondition } from '../../src/condition/condition.js'
 import { parseCondition } from '../../src/condition/parse.js'
 import type { Codec } from '../../src/core/codec.js'
 import { Ack } from '../../src/core/event/ack.js'
 import { EventBatch } from '../../src/core/event/batch.js'
+import { type EditedField, EventEditor } from '../../src/core/event/event-editor.js'
 import { parseFieldPath } from '../../src/core/event/field-path.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
 import { BatchDecoder, encodeBatch } from '../../src/flow/disk-buffer/batch-record.js'
@@ -56,16 +58,42 @@ function frameOf(chunk: Buffer): Frame {
 }
 
 /** A batch whose lines are not scanned yet; its columns are its own. */
-function batchOf(frame: Frame, codec: Codec): EventBatch {
+function batchOf(frame: Frame, codec: Codec, names = wanted): EventBatch {
   const { chunk, length, bytes } = frame
   const columns = { starts: frame.starts.slice(), ends: frame.ends.slice(), flags: frame.flags.slice() }
-  const origin = { source: 'bench', host: 'bench', codec, wanted }
+  const origin = { source: 'bench', host: 'bench', codec, wanted: names }
   return new EventBatch({ chunk, length, bytes, ...columns }, origin, 0, new Ack(() => {}))
 }
 
 const FRAME = frameOf(JSON_LINES)
 const scanned = batchOf(FRAME, JSON_OBJECTS)
 scanned.scan()
+
+const text = batchOf(frameOf(LOGFMT_LINES), PLAIN_TEXT)
+/** The same bytes as text: 44 quotes in every line. */
+const quotes = batchOf(FRAME, PLAIN_TEXT)
+
+const ownWanted = new WantedNames()
+const editor = new EventEditor(ownWanted)
+const [status, requestId, id, host] = ['.status', '.request_id', '.id', '.host'].map(path =>
+  editor.field(parseFieldPath(path)),
+) as [EditedField, EditedField, EditedField, EditedField]
+const SERVER_ERROR = Buffer.from('503')
+
+/** Decodes every line, changes it and encodes it. */
+function editBench(id: string, title: string, change: () => void): MicroBench {
+  const run = () => {
+    const batch = batchOf(FRAME, JSON_OBJECTS, ownWanted)
+    batch.scan()
+    for (let i = 0; i < LINES; i++) {
+      editor.open(batch, i)
+      change()
+      editor.close()
+    }
+    encodeLines(JSON_OBJECTS, [batch])
+  }
+  return { id, title: `${title}: decoded, changed, encoded`, run }
+}
 
 function scanBench(id: string, chunk: Buffer, options: object = {}): MicroBench {
   const codec = codecOf(id, options)!
@@ -128,6 +156,37 @@ export function microBenches(): MicroBench[] {
       id: 'buffer_read',
       title: 'record of a disk buffer, read',
       run: () => void decoder.decode(record, new Ack(() => {})).scan(),
+    },
+    editBench('set_field', 'a field is set', () => editor.setJson(status, SERVER_ERROR)),
+    editBench('rename_field', 'a field is renamed', () => editor.rename(requestId, id)),
+    editBench('remove_field', 'a field is removed', () => editor.remove(host)),
+    editBench('edit_fields', 'all three of these', () => {
+      editor.setJson(status, SERVER_ERROR)
+      editor.rename(requestId, id)
+      editor.remove(host)
+    }),
+    {
+      id: 'edit_objects',
+      title: 'all three, by JSON.parse and JSON.stringify',
+      run: () => {
+        for (let i = 0; i < LINES; i++) {
+          const fields = JSON.parse(JSON_LINES.toString('utf8', FRAME.starts[i]!, FRAME.ends[i]!))
+          fields.status = 503
+          fields.id = fields.request_id
+          delete fields.request_id
+          delete fields.host
+          JSON.stringify(fields)
+        }
+      },
+    },
+    { id: 'text_to_json', title: 'text to JSON', run: () => void encodeLines(JSON_OBJECTS, [text]) },
+    { id: 'quotes_to_json', title: 'text with 44 quotes to JSON', run: () => void encodeLines(JSON_OBJECTS, [quotes]) },
+    {
+      id: 'text_objects',
+      title: 'text to JSON, by JSON.stringify',
+      run: () => {
+        for (let i = 0; i < LINES; i++) JSON.stringify(text.fields(i))
+      },
     },
     {
       id: 'parse_stringify',

@@ -1,6 +1,7 @@
-import { type ByteSink, behindMark, type Codec } from '../core/codec.js'
+import { behindMark, type Codec, NEWLINE } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import { INVALID, MODIFIED } from '../core/event/flags.js'
+import { type ByteSink, writeBytes } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import { CONTINUES, LINE_END } from '../lib/lines/line-splitter.js'
 import { JSON_OBJECTS } from './json.js'
@@ -14,7 +15,6 @@ export interface Encoded {
 /** Minimum size of a run of unchanged events that is sent as a slice; shorter runs are copied together. */
 const SLICE_FROM = 16 * 1024
 const COPY_SIZE = 64 * 1024
-const NEWLINE = Buffer.from('\n')
 
 /** Collects runs of bytes, and copies short ones together. */
 class Parts implements Encoded, ByteSink {
@@ -33,8 +33,7 @@ class Parts implements Encoded, ByteSink {
     }
     if (this.#copy && this.#copied + size > this.#copy.length) this.#seal()
     this.#copy ??= Buffer.allocUnsafeSlow(COPY_SIZE)
-    source.copy(this.#copy, this.#copied, start, end)
-    this.#copied += size
+    this.#copied = writeBytes(source, start, end, this.#copy, this.#copied)
   }
 
   #seal(): void {
@@ -77,7 +76,7 @@ export class RawEncoder {
   }
 
   #batch(batch: EventBatch, parts: Parts): void {
-    const { chunk, starts, ends, flags, length } = batch
+    const { chunk, starts, ends, flags, length, texts } = batch
     for (let i = 0; i < length; ) {
       if (this.#isOpen) {
         // An unfinished line may only be followed by the rest of the same line.
@@ -85,10 +84,13 @@ export class RawEncoder {
         if (!continued) parts.add(NEWLINE, 0, 1)
         this.#isOpen = false
       }
+      if (texts?.has(i)) {
+        i = texts.addLines(i, length, parts)
+        continue
+      }
       if (flags[i]! & MODIFIED) {
-        const line = Buffer.from(`${jsonText(batch.event(i).fields)}\n`)
-        parts.add(line, 0, line.length)
-        i++
+        batch.origin.codec.writeEvent(batch, i++, parts)
+        parts.add(NEWLINE, 0, 1)
         continue
       }
       const start = starts[i]!
@@ -129,6 +131,9 @@ export function eventText(encoding: Encoding, batch: EventBatch, i: number): str
   if (isLine && !isChanged) {
     const [start, end] = [batch.starts[i]!, batch.ends[i]!]
     return batch.chunk.toString('utf8', encoding === 'raw' ? start : behindMark(batch.chunk, start, end), end)
+  }
+  if (batch.texts?.has(i) && (encoding === 'raw' || encoding.definition === JSON_OBJECTS.definition)) {
+    return batch.texts.text(i).toString()
   }
   return encoding === 'raw' ? jsonText(batch.fields(i)) : encoding.encode!(batch.fields(i))
 }

@@ -1,13 +1,13 @@
-import { type ByteSink, behindMark, Codec, defineCodec, MARK, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
+import { behindMark, Codec, defineCodec, MARK, NEWLINE, NO_OPTIONS } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from '../core/event/flags.js'
 import { type Lines, theKernel } from '../kernel/kernel.js'
 import { objectEnd, scanObject, type WantedNames } from '../lib/formats/json-scan.js'
+import type { ByteSink } from '../lib/formats/json-string.js'
 import { flatten, jsonText } from '../lib/formats/json-text.js'
 import { CONTINUES, LINE_END, PIECE } from '../lib/lines/line-splitter.js'
 
-const NEWLINE = Buffer.from('\n')
 /** Fewer bytes are scanned faster in JavaScript, since each call of the kernel costs about 1 µs. */
 const LEAST_FOR_KERNEL = 1024
 const SCAN = { skipped: PIECE | CONTINUES, ended: LINE_END, scanned: SCANNED, decoded: DECODED }
@@ -50,10 +50,15 @@ class Json extends Codec {
 
   /** Copies lines that are already objects. */
   override writeJson(batch: EventBatch, to: ByteSink): void {
-    const { chunk, starts, ends, flags, length } = batch
+    const { chunk, starts, ends, flags, length, texts } = batch
     for (let i = 0; i < length; ) {
+      if (texts?.has(i)) {
+        i = texts.addLines(i, length, to)
+        continue
+      }
       if (!isUnchanged(batch.look(i))) {
-        writeJsonLine(batch, i++, to)
+        this.writeEvent(batch, i++, to)
+        to.add(NEWLINE, 0, 1)
         continue
       }
       const first = i

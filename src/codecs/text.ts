@@ -1,11 +1,18 @@
-import { type ByteSink, Codec, defineCodec, NO_OPTIONS, writeJsonLine } from '../core/codec.js'
+import { Codec, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
 import { type Fields, partialMark } from '../core/event/event.js'
 import { INVALID, MODIFIED } from '../core/event/flags.js'
+import type { Origin } from '../core/event/origin.js'
+import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 
 const MESSAGE = Buffer.from('{"message":"')
 
 class Text extends Codec {
+  #tailOf: Origin | undefined
+  #tailTime = 0
+  #tailPartial: string | undefined
+  #tailBytes = MESSAGE
+
   constructor() {
     super(text)
   }
@@ -18,41 +25,31 @@ class Text extends Codec {
     return { message: b.toString('utf8', start, end) }
   }
 
-  /** Copies lines whose bytes are valid within a JSON string. */
-  override writeJson(batch: EventBatch, to: ByteSink): void {
-    // The fields after the message are the same for every whole line of the batch.
-    const { origin } = batch
-    const rest = JSON.stringify({
-      file: origin.path,
-      peer: origin.peer,
-      host: origin.host,
-      timestamp: new Date(batch.receivedAt).toISOString(),
-    })
-    const tail = Buffer.from(`",${rest.slice(1)}\n`)
-    for (let i = 0; i < batch.length; i++) {
-      const flags = batch.look(i)
-      if (
-        flags & (MODIFIED | INVALID) ||
-        partialMark(flags) ||
-        !isPlainText(batch.chunk, batch.starts[i]!, batch.ends[i]!)
-      ) {
-        writeJsonLine(batch, i, to)
-        continue
-      }
-      to.add(MESSAGE, 0, MESSAGE.length)
-      to.add(batch.chunk, batch.starts[i]!, batch.ends[i]!)
-      to.add(tail, 0, tail.length)
+  override writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
+    const flags = batch.look(i)
+    if (flags & (MODIFIED | INVALID)) {
+      super.writeEvent(batch, i, to)
+      return
     }
+    const tail = this.#tail(batch, flags)
+    to.add(MESSAGE, 0, MESSAGE.length)
+    addEscaped(to, batch.chunk, batch.starts[i]!, batch.ends[i]!)
+    to.add(tail, 0, tail.length)
   }
-}
 
-/** Whether the bytes need no escapes in a JSON string: no quote, backslash or control character. */
-function isPlainText(bytes: Buffer, start: number, end: number): boolean {
-  for (let p = start; p < end; p++) {
-    const byte = bytes[p]!
-    if (byte < 0x20 || byte === 0x22 || byte === 0x5c) return false
+  /** What follows the message, which is the same for every whole line of a batch. */
+  #tail({ origin, receivedAt }: EventBatch, flags: number): Buffer {
+    const partial = partialMark(flags)
+    if (origin === this.#tailOf && receivedAt === this.#tailTime && partial === this.#tailPartial)
+      return this.#tailBytes
+    const { path: file, peer, host } = origin
+    const rest = { file, peer, host, timestamp: new Date(receivedAt).toISOString(), partial }
+    this.#tailOf = origin
+    this.#tailTime = receivedAt
+    this.#tailPartial = partial
+    this.#tailBytes = Buffer.from(`",${JSON.stringify(rest).slice(1)}`)
+    return this.#tailBytes
   }
-  return true
 }
 
 export const text = defineCodec({

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import type { Lines } from '../kernel/kernel.js'
 import { SLOT, type WantedNames } from '../lib/formats/json-scan.js'
+import type { ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
 import type { EventBatch } from './event/batch.js'
 import type { Fields } from './event/event.js'
@@ -14,11 +15,6 @@ import type { EventFields } from './event/event-fields.js'
  *   field of that name.
  */
 export type Form = 'object' | 'message' | 'fields'
-
-/** Receives encoded events. Bytes are written in the order of the calls. */
-export interface ByteSink {
-  add(source: Buffer, start: number, end: number): void
-}
 
 /** A line and the event it becomes. Run by the tests. */
 export interface CodecExample {
@@ -126,7 +122,22 @@ export abstract class Codec {
 
   /** Writes each event of `batch`, whose lines this codec has decoded, as one line of JSON. */
   writeJson(batch: EventBatch, to: ByteSink): void {
-    for (let i = 0; i < batch.length; i++) writeJsonLine(batch, i, to)
+    const { length, texts } = batch
+    for (let i = 0; i < length; ) {
+      if (texts?.has(i)) {
+        i = texts.addLines(i, length, to)
+        continue
+      }
+      this.writeEvent(batch, i++, to)
+      to.add(NEWLINE, 0, 1)
+    }
+  }
+
+  /** Writes event `i` of `batch`, whose line this codec has decoded, as JSON without a line end. */
+  writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
+    const { texts } = batch
+    if (texts?.has(i)) to.add(texts.bytes, texts.starts[i]!, texts.ends[i]!)
+    else writeText(jsonText(batch.fields(i)), to)
   }
 
   /** Writes the events of `batch`, whichever codec decoded them. */
@@ -158,6 +169,8 @@ export function putSlot(out: Int32Array, at: number, slot: number, start: number
   out[at + slot * SLOT + 1] = (end << 1) | (special ? 1 : 0)
 }
 
+export const NEWLINE = Buffer.from('\n')
+
 /** The first byte of a UTF-8 byte order mark. */
 export const MARK = 0xef
 
@@ -167,10 +180,6 @@ export const MARK = 0xef
  */
 export function behindMark(b: Uint8Array, start: number, end: number): number {
   return b[start] === MARK && end - start >= 3 && b[start + 1] === 0xbb && b[start + 2] === 0xbf ? start + 3 : start
-}
-
-export function writeJsonLine(batch: EventBatch, i: number, to: ByteSink): void {
-  writeText(`${jsonText(batch.fields(i))}\n`, to)
 }
 
 function writeText(text: string, to: ByteSink): void {

@@ -7,6 +7,7 @@ import type { TimerClock } from '../lib/time.js'
 import type { Codec } from './codec.js'
 import type { Ack, AckStatus } from './event/ack.js'
 import type { EventBatch } from './event/batch.js'
+import type { EventEditor } from './event/event-editor.js'
 import type { EventFields, UsedField } from './event/event-fields.js'
 import type { FieldPath } from './event/field-path.js'
 import type { FieldReader } from './event/field-reader.js'
@@ -181,6 +182,11 @@ export interface ComponentContext {
   readonly inherited?: unknown
 }
 
+export interface ProcessorContext extends ComponentContext {
+  /** Creates an editor of the events that reach this component. Call it in `create` only. */
+  editor(): EventEditor
+}
+
 export interface SourceContext extends ComponentContext {
   readonly checkpoints: Checkpoints
   /** The origin of lines from `path`, or from the source as a whole. */
@@ -204,7 +210,7 @@ export interface DestinationContext extends ComponentContext {
 
 export interface Kinds {
   source: { component: Source; context: SourceContext }
-  processor: { component: Processor; context: ComponentContext }
+  processor: { component: Processor; context: ProcessorContext }
   destination: { component: Destination; context: DestinationContext }
 }
 export type Kind = keyof Kinds

@@ -94,8 +94,8 @@ export function outputNames({ outputs = [], reasons = [] }: Plan, onError: OnErr
 
 export interface Decides {
   /**
-   * Decides on every event of a non-empty batch by filling `to`, synchronously or not. It may change events with
-   * `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one. An event with
+   * Decides on every event of a non-empty batch by filling `to`, synchronously or not. It may change events with an
+   * EventEditor or `batch.modify` and nothing else. If it throws or rejects, the events that cause it fail, one by one. An event with
    * a value outside the plan is FAILED.
    */
   process(batch: EventBatch, to: Uint8Array, scope: BatchScope): void | Promise<void>

@@ -3,16 +3,16 @@ import { hostname } from 'node:os'
 import { JSON_OBJECTS } from '../codecs/json.js'
 import type { ComponentConfig } from '../config/load.js'
 import {
-  type ComponentContext,
   type DestinationContext,
   type Kind,
   type Kinds,
   type Lifecycle,
+  type ProcessorContext,
   REPLACED,
   type SourceContext,
 } from '../core/component.js'
 import { errorText } from '../core/errors.js'
-import type { FieldPath } from '../core/event/field-path.js'
+import { EventEditor } from '../core/event/event-editor.js'
 import { FieldReader } from '../core/event/field-reader.js'
 import type { Origin } from '../core/event/origin.js'
 import { REJECTED } from '../core/options/delivery-options.js'
@@ -46,7 +46,7 @@ import type { Chains } from './workers/chains.js'
 export type { DestinationState, EngineHandover, Runtime } from './runtime.js'
 
 /** A component's context with the counters of the engine. */
-type Wide = ComponentContext & { readonly metrics: ComponentCounters }
+type Wide = ProcessorContext & { readonly metrics: ComponentCounters }
 
 /**
  * Builds the topology of a configuration and runs it. Start: destinations, then sources; a destination that does not
@@ -144,7 +144,8 @@ export class Engine {
       metrics: counters,
       reach,
       inherited: this.#handover?.handoverStates.take(id),
-      field: (path: FieldPath) => new FieldReader(path, this.#wanted),
+      field: path => new FieldReader(path, this.#wanted),
+      editor: () => new EventEditor(this.#wanted),
     }
   }
 
@@ -180,9 +181,8 @@ export class Engine {
   /** Where rejected events of a destination go: to the readers of its side output, or else to a file. */
   #deadLetters(id: string, context: Wide): DeadLetters {
     const file = openDeadLetters(id, this.#config.dataDir, { ...context, disk: this.#runtime.disk })
-    const output = `${id}.${REJECTED}`
-    if (!this.#links.isRead(output)) return file
-    return new RejectedOutput(this.#links.fanOut(output), this.#origin(id), context.clock)
+    if (!this.#links.isRead(`${id}.${REJECTED}`)) return file
+    return new RejectedOutput(this.#links.fanOut(`${id}.${REJECTED}`), this.#origin(id), context.clock)
   }
 
   async #addProcessor(config: ComponentConfig): Promise<void> {

@@ -1,5 +1,7 @@
 import type { ComponentMetrics } from '../core/component.js'
 import type { EventBatch } from '../core/event/batch.js'
+import { type EditedField, EventEditor } from '../core/event/event-editor.js'
+import { parseFieldPath } from '../core/event/field-path.js'
 import type { Origin } from '../core/event/origin.js'
 import { CONSUMED, DISCARDED, FAILED, FIRST_REASON, MAIN, type OnError, type Plan } from '../core/processor.js'
 import type { BatchWork } from './batch-work.js'
@@ -10,7 +12,7 @@ import type { SideOutput } from './side-output.js'
 export const PROCESSING_FAILED = 'processing_failed'
 
 /** The field with the error of an event that could not be processed. */
-const ERROR_FIELD = 'processing_error'
+const ERROR_FIELD = parseFieldPath('.processing_error')
 
 export type StageMetrics = Pick<
   ComponentMetrics,
@@ -37,6 +39,8 @@ export class Decided {
   readonly #reasons: readonly string[]
   readonly #failedReason: number
   readonly #hand: Hand
+  readonly #editor: EventEditor
+  readonly #errorField: EditedField
   /** 1 for the allowed values of the column, except FAILED. */
   readonly #possible = new Uint8Array(256)
   /** Sums by value of the column. */
@@ -52,6 +56,8 @@ export class Decided {
     this.#reasons = [...reasons, PROCESSING_FAILED]
     this.#failedReason = FIRST_REASON + reasons.length
     this.#hand = hand
+    this.#editor = new EventEditor(context.origin.wanted)
+    this.#errorField = this.#editor.field(ERROR_FIELD, false)
     this.#possible.fill(1, MAIN, 1 + names.length)
     this.#possible.fill(1, FIRST_REASON, FIRST_REASON + reasons.length)
     this.#possible[CONSUMED] = 1
@@ -111,7 +117,9 @@ export class Decided {
       if (onError === 'pass') {
         to[i] = MAIN
         const error = { component: id, message: errors?.get(i) ?? 'the event could not be processed' }
-        batch.modify(i, { ...batch.fields(i), [ERROR_FIELD]: error })
+        this.#editor.open(batch, i)
+        this.#editor.set(this.#errorField, error)
+        this.#editor.close()
       } else if (onError === 'discard') to[i] = this.#failedReason
     }
     return letters

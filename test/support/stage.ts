@@ -1,6 +1,7 @@
 import { pino } from 'pino'
 import { JSON_OBJECTS } from '../../src/codecs/json.js'
-import type { AnyDefinition, ComponentContext, Processor } from '../../src/core/component.js'
+import type { AnyDefinition, ComponentContext, Processor, ProcessorContext } from '../../src/core/component.js'
+import { EventEditor } from '../../src/core/event/event-editor.js'
 import { FieldReader } from '../../src/core/event/field-reader.js'
 import type { OnError } from '../../src/core/processor.js'
 import { ComponentCounters } from '../../src/flow/counters.js'
@@ -35,12 +36,13 @@ function prepared(definition: AnyDefinition<'processor'>, options: object, more:
   const { clock = new ManualTime(), log = pino({ level: 'silent' }), onError = 'pass', deadLetters } = more
   const counters = more.counters ?? new ComponentCounters('p', 'processor', definition.type)
   const wanted = new WantedNames()
-  const context: ComponentContext = {
+  const context: ProcessorContext = {
     id: counters.id,
     log,
     clock,
     metrics: counters,
     field: path => new FieldReader(path, wanted),
+    editor: () => new EventEditor(wanted),
     inherited: more.inherited,
   }
   const parsed = definition.options.parse(options) as never

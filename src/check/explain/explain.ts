@@ -3,6 +3,7 @@ import type { ComponentConfig, Config } from '../../config/load.js'
 import { splitInput } from '../../config/yaml/input.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Fields } from '../../core/event/event.js'
+import { EventEditor } from '../../core/event/event-editor.js'
 import type { FieldPath } from '../../core/event/field-path.js'
 import { FieldReader } from '../../core/event/field-reader.js'
 import type { Explain, Explanation, Finding } from '../../core/explain.js'
@@ -114,6 +115,7 @@ async function explainersOf(config: Config, wanted: WantedNames): Promise<Explai
     log: silentLog,
     clock: systemClock,
     field: (path: FieldPath) => new FieldReader(path, wanted),
+    editor: () => new EventEditor(wanted),
   })
   const processors = new Map<string, ExplainProcessor>()
   for (const processor of config.processors)

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { Readable } from 'node:stream'
 import { JSON_OBJECTS } from '../../codecs/json.js'
 import type { ComponentConfig } from '../../config/load.js'
-import type { ComponentContext } from '../../core/component.js'
+import type { ProcessorContext } from '../../core/component.js'
 import type { EventBatch } from '../../core/event/batch.js'
 import type { Explanation } from '../../core/explain.js'
 import { ComponentCounters } from '../../flow/counters.js'
@@ -20,7 +20,7 @@ export type ExplainProcessor = (batch: EventBatch) => Promise<ProcessorStep>
 /** Time limit of a processor for one event, including its start. */
 const LONGEST_MS = 30_000
 
-type Context = Omit<ComponentContext, 'metrics'>
+type Context = Omit<ProcessorContext, 'metrics'>
 
 /** Explains a processor by running it on one event. When this resolves, the names that it reads are known. */
 export async function explainerOf(

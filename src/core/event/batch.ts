@@ -3,6 +3,7 @@ import { SLOT } from '../../lib/formats/json-scan.js'
 import { memoryOf } from '../../lib/lines/chunk-pool.js'
 import { CONTINUES, type Frame, LINE_END, PIECE } from '../../lib/lines/line-splitter.js'
 import type { Ack } from './ack.js'
+import { ChangedTexts } from './changed-texts.js'
 import { type Fields, LogEvent, lineFields } from './event.js'
 import { DECODED, INVALID, MODIFIED, SCANNED } from './flags.js'
 import type { Origin } from './origin.js'
@@ -35,9 +36,12 @@ export class EventBatch {
   /** Numbers per event in `#slots`. */
   readonly #stride: number
   #text: 'ascii' | 'utf8' | 'invalid' | undefined
+  #texts: ChangedTexts | undefined
   #remembers = false
-  /** The state of modified events before the modification. */
+  /** The state of modified events that have an object, before the modification. */
   #originals: Map<number, { readonly flags: number; readonly event: LogEvent | undefined }> | undefined
+  /** The state of all events before the first change of their texts. */
+  #before: { readonly flags: Uint8Array; readonly texts: ChangedTexts | undefined } | undefined
 
   constructor(frame: Frame, origin: Origin, receivedAt: number, ack: Ack) {
     this.origin = origin
@@ -70,6 +74,7 @@ export class EventBatch {
     if (!event) {
       this.look(i)
       event = new LogEvent(this.origin, this.receivedAt, this.flags[i]!, this.chunk, this.starts[i]!, this.ends[i]!)
+      if (this.#texts?.has(i)) event.json = this.#texts.text(i)
       this.#events[i] = event
     }
     return event
@@ -79,19 +84,57 @@ export class EventBatch {
   fields(i: number): Fields {
     const event = this.#events?.[i]
     if (event) return event.fields
+    if (this.#texts?.has(i)) return JSON.parse(this.#texts.text(i).toString()) as Fields
     const flags = this.look(i)
     if (this.isObject(i)) return this.event(i).fields
     return lineFields(this.origin, this.receivedAt, flags, this.chunk, this.starts[i]!, this.ends[i]!)
   }
 
-  /** Replaces the fields of event `i`. */
+  /** Replaces the fields of event `i`. An EventEditor changes single fields without making an object. */
   modify(i: number, fields: Fields): void {
-    if (this.#remembers && !this.#originals?.has(i)) {
-      this.#originals ??= new Map()
-      this.#originals.set(i, { flags: this.flags[i]!, event: this.#events?.[i]?.clone() })
-    }
+    if (this.#texts?.has(i)) this.textsToChange().clear(i)
+    this.#note(i)
     this.event(i).fields = fields
     this.flags[i]! |= MODIFIED
+  }
+
+  /** The JSON of the events that were changed to one. */
+  get texts(): ChangedTexts | undefined {
+    return this.#texts
+  }
+
+  /** `texts`, to write the JSON of an event into, for `setText`. */
+  textsToChange(): ChangedTexts {
+    if (this.#remembers) {
+      this.#before ??= { flags: this.flags.slice(0, this.length), texts: this.#texts?.slice(0, this.length) }
+    }
+    this.#texts ??= ChangedTexts.of(this.length, this.origin.wanted)
+    return this.#texts
+  }
+
+  /** Replaces event `i` by the JSON object at [start, end) of `texts`. `slots`: those of the text, if known. */
+  setText(i: number, start: number, end: number, slots?: Int32Array): void {
+    const event = this.#events?.[i]
+    if (event) this.#note(i)
+    this.textsToChange().set(i, start, end, slots)
+    if (event) event.json = this.#texts!.text(i)
+    this.flags[i]! |= MODIFIED
+  }
+
+  /** Replaces event `i` by a JSON object, which is copied. `more` bytes are expected to follow for other events. */
+  changeTo(i: number, json: Buffer, more = 0): void {
+    const texts = this.textsToChange()
+    const at = texts.reserve(json.length, more)
+    json.copy(texts.bytes, at)
+    texts.end(at + json.length)
+    this.setText(i, at, at + json.length)
+  }
+
+  /** Keeps the object of event `i` for `restore`. */
+  #note(i: number): void {
+    if (!this.#remembers || this.#originals?.has(i)) return
+    this.#originals ??= new Map()
+    this.#originals.set(i, { flags: this.flags[i]!, event: this.#events?.[i]?.clone() })
   }
 
   /** Scans event `i` if needed, which sets SCANNED, DECODED and INVALID. Returns its flags. */
@@ -162,6 +205,14 @@ export class EventBatch {
     return this.#slots![i * this.#stride + slot * SLOT + 1]!
   }
 
+  /** Copies the slots of the line of event `i`, which is an object. Returns whether `to` is as long as they are. */
+  copySlots(i: number, to: Int32Array): boolean {
+    if (to.length !== this.#stride) return false
+    const slots = this.#slots ?? this.#rescan()
+    for (let n = 0, first = i * this.#stride; n < to.length; n++) to[n] = slots[first + n]!
+    return true
+  }
+
   /** Allocates the slots. Scans all lines at once if possible, or else those that were decoded before the bytes moved. */
   #rescan(): Int32Array {
     const { codec, wanted } = this.origin
@@ -192,9 +243,7 @@ export class EventBatch {
         kept++
       }
     }
-    this.length = kept
-    this.bytes = bytes
-    if (this.#events) this.#events.length = kept
+    this.#truncate(kept, bytes)
     return length - kept
   }
 
@@ -206,9 +255,14 @@ export class EventBatch {
       if (kept !== i) this.#move(i, kept)
       kept++
     }
-    this.length = count
+    this.#truncate(count, bytes)
+  }
+
+  #truncate(length: number, bytes: number): void {
+    this.length = length
     this.bytes = bytes
-    if (this.#events) this.#events.length = count
+    if (this.#events) this.#events.length = length
+    this.#texts?.truncate(length)
   }
 
   #move(from: number, to: number): void {
@@ -216,6 +270,7 @@ export class EventBatch {
     this.ends[to] = this.ends[from]!
     this.flags[to] = this.flags[from]!
     if (this.#events) this.#events[to] = this.#events[from]
+    this.#texts?.move(from, to)
     if (this.#slots) this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
   }
 
@@ -231,15 +286,22 @@ export class EventBatch {
   remember(): void {
     this.#remembers = true
     this.#originals = undefined
+    this.#before = undefined
   }
 
-  /** The indices of the events modified since `remember`. */
+  /** The indices of the events whose objects were modified since `remember`. */
   modified(): Iterable<number> {
     return this.#originals?.keys() ?? []
   }
 
   /** Undoes the modifications since `remember`. */
   restore(): void {
+    if (this.#before) {
+      const { flags, texts } = this.#before
+      this.#texts = texts
+      for (let i = 0; i < this.length; i++) this.flags[i] = (this.flags[i]! & ~MODIFIED) | (flags[i]! & MODIFIED)
+    }
+    this.#before = undefined
     for (const [i, { flags, event }] of this.#originals ?? []) {
       this.flags[i] = flags
       this.#events![i] = event
@@ -254,8 +316,14 @@ export class EventBatch {
 
   /** Applies the modification of the only event of `other`, a snapshot of event `i`, to event `i`. */
   takeOver(other: EventBatch, i: number): void {
+    if ((other.flags[0]! & MODIFIED) === 0) return
+    if (other.#texts?.has(0)) {
+      this.changeTo(i, other.#texts.text(0))
+      return
+    }
     const event = other.#events?.[0]
-    if ((other.flags[0]! & MODIFIED) === 0 || !event) return
+    if (!event) return
+    this.#texts?.clear(i)
     this.#events ??= new Array(this.length)
     this.#events[i] = event
     this.flags[i] = other.flags[0]!
@@ -277,6 +345,7 @@ export class EventBatch {
     }
     const copy = new EventBatch(frame, this.origin, this.receivedAt, this.ack)
     copy.#text = this.#text
+    copy.#texts = this.#texts?.slice(from, to)
     copy.#events = this.#events?.slice(from, to).map(event => event?.clone())
     return copy
   }
@@ -315,6 +384,7 @@ export class EventBatch {
     this.ends = this.ends.slice(0, this.length)
     this.flags = this.flags.slice(0, this.length)
     this.#slots = undefined
+    this.#texts?.compact()
     this.chunk = compacted
     this.ack.shrink(chunk - compacted.length)
   }

@@ -17,6 +17,8 @@ export class LogEvent {
   #start: number
   #end: number
   #fields: Fields | undefined
+  /** Its JSON, if it was changed to one. */
+  #json: Buffer | undefined
   #modified = false
 
   constructor(origin: Origin, receivedAt: number, flags: number, chunk: Buffer, start: number, end: number) {
@@ -40,8 +42,17 @@ export class LogEvent {
 
   /** Read-only; change them with `EventBatch.modify`. */
   get fields(): Fields {
-    this.#fields ??= lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
+    this.#fields ??= this.#json
+      ? (JSON.parse(this.#json.toString()) as Fields)
+      : lineFields(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
     return this.#fields
+  }
+
+  /** Sets the fields to those of a JSON object. */
+  set json(json: Buffer) {
+    this.#json = json
+    this.#fields = undefined
+    this.#modified = true
   }
 
   set fields(fields: Fields) {
@@ -53,6 +64,7 @@ export class LogEvent {
   clone(): LogEvent {
     const copy = new LogEvent(this.origin, this.receivedAt, this.flags, this.#chunk, this.#start, this.#end)
     copy.#fields = this.#fields
+    copy.#json = this.#json
     copy.#modified = this.#modified
     return copy
   }

@@ -55,9 +55,10 @@ export class FieldReader {
 
   load(batch: EventBatch, i: number): ValueKind {
     const flags = batch.look(i)
-    if (flags & (MODIFIED | INVALID)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    if (flags & (MODIFIED | INVALID)) return this.#loadChanged(batch, i)
     if (flags & DECODED) {
-      return batch.origin.codec.form === 'object' ? this.#loadJson(batch, i) : this.#loadField(batch, i, flags)
+      if (batch.origin.codec.form !== 'object') return this.#loadField(batch, i, flags)
+      return this.#loadJson(batch.chunk, batch.slotStart(i, this.#slot), batch.slotEnd(i, this.#slot))
     }
     if (this.#isMessage) {
       return this.#setBytes(STRING, batch.chunk, batch.starts[i]!, batch.ends[i]!, true)
@@ -85,21 +86,26 @@ export class FieldReader {
     return this.#setValue(value)
   }
 
-  #loadJson(batch: EventBatch, i: number): ValueKind {
-    let start = batch.slotStart(i, this.#slot)
+  #loadChanged(batch: EventBatch, i: number): ValueKind {
+    const { texts } = batch
+    if (!texts?.has(i)) return this.#setValue(valueAt(batch.event(i).fields, this.#path.segments))
+    return this.#loadJson(texts.bytes, texts.slotStart(i, this.#slot), texts.slotEnd(i, this.#slot))
+  }
+
+  /** Loads a field of a JSON object from the numbers in its slot. */
+  #loadJson(bytes: Buffer, start: number, end: number): ValueKind {
     if (start === 0) return this.#setValue(undefined)
-    let end = batch.slotEnd(i, this.#slot)
     if (this.#rest.length > 0) {
       const inner = this.#inner
-      if (!inner) return this.#walk(batch.chunk, start, end >> 1, this.#rest)
+      if (!inner) return this.#walk(bytes, start, end >> 1, this.#rest)
       this.#innerOut.fill(0)
-      if (!scanValue(batch.chunk, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
+      if (!scanValue(bytes, start, end >> 1, inner, this.#innerOut, 0)) return this.#setValue(undefined)
       start = this.#innerOut[0]!
       if (start === 0) return this.#setValue(undefined)
       end = this.#innerOut[1]!
-      if (this.#rest.length > 1) return this.#walk(batch.chunk, start, end >> 1, this.#rest.slice(1))
+      if (this.#rest.length > 1) return this.#walk(bytes, start, end >> 1, this.#rest.slice(1))
     }
-    return this.#loadText(batch.chunk, start, end >> 1, (end & 1) === 1)
+    return this.#loadText(bytes, start, end >> 1, (end & 1) === 1)
   }
 
   /** Loads the value whose valid JSON text is [start, end). */

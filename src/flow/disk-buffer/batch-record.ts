@@ -2,7 +2,6 @@ import { codecOf } from '../../codecs/list.js'
 import type { Codec } from '../../core/codec.js'
 import type { Ack } from '../../core/event/ack.js'
 import { EventBatch } from '../../core/event/batch.js'
-import type { Fields } from '../../core/event/event.js'
 import { DECODED, MODIFIED, SCANNED } from '../../core/event/flags.js'
 import type { Origin } from '../../core/event/origin.js'
 import type { WantedNames } from '../../lib/formats/json-scan.js'
@@ -100,7 +99,7 @@ function changedFields(batch: EventBatch): Buffer {
   const parts: Buffer[] = []
   for (let i = 0; i < batch.length; i++) {
     if ((batch.flags[i]! & MODIFIED) === 0) continue
-    const fields = Buffer.from(jsonText(batch.event(i).fields))
+    const fields = batch.texts?.has(i) ? batch.texts.text(i) : Buffer.from(jsonText(batch.event(i).fields))
     const size = Buffer.alloc(4)
     size.writeUInt32LE(fields.length)
     parts.push(size, fields)
@@ -166,15 +165,17 @@ export class BatchDecoder {
   }
 }
 
-/** Sets the fields of modified events, stored in `record` from `at` on. */
+/** Sets the JSON of modified events, stored in `record` from `at` on. */
 function change(batch: EventBatch, record: Buffer, at: number): void {
   for (let i = 0; i < batch.length; i++) {
     if ((batch.flags[i]! & MODIFIED) === 0) continue
     const start = at + 4
     if (start > record.length) throw new BatchRecordError('the changed fields of a record are missing')
-    at = start + record.readUInt32LE(at)
+    const size = record.readUInt32LE(at)
+    at = start + size
     if (at > record.length) throw new BatchRecordError('the changed fields of a record are missing')
-    batch.modify(i, parse(record.toString('utf8', start, at)) as Fields)
+    batch.changeTo(i, record.subarray(start, at), record.length - at)
+    if (!batch.texts!.scan(i)) throw new BatchRecordError('a record with damaged JSON')
   }
   if (at !== record.length) throw new BatchRecordError('a record with more than its events')
 }

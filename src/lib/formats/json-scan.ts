@@ -70,10 +70,10 @@ const ESCAPED = new Uint8Array(256)
 for (const letter of '"\\/bfnrt') ESCAPED[letter.charCodeAt(0)] = 1
 
 /** Whether the string that `stringEnd` scanned last has an escape. */
-let sawEscape = false
+export let sawEscape = false
 
 /** The index of the closing quote of the string whose first byte is at `p`, or -1. */
-function stringEnd(b: Uint8Array, p: number): number {
+export function stringEnd(b: Uint8Array, p: number): number {
   // Four bytes per iteration.
   for (;;) {
     if (ENDS_PLAIN[b[p]!] !== 0) break
@@ -160,7 +160,7 @@ function scalarEnd(b: Uint8Array, p: number): number {
 }
 
 /** Skips the white space of JSON, up to `end`, since a line end counts as white space. */
-function skipSpace(b: Uint8Array, p: number, end: number): number {
+export function skipSpace(b: Uint8Array, p: number, end: number): number {
   while (p < end && (b[p] === 0x20 || b[p] === 0x09 || b[p] === 0x0d || b[p] === 0x0a)) p++
   return p
 }
@@ -214,6 +214,11 @@ function growNesting(): Uint8Array<ArrayBuffer> {
   const larger = new Uint8Array(nesting.length * 2)
   larger.set(nesting)
   return larger
+}
+
+/** The end of the value at `p`, or -1. */
+export function valueEnd(b: Uint8Array, p: number, end: number): number {
+  return b[p] === OPEN_OBJECT || b[p] === OPEN_ARRAY ? containerEnd(b, p, end) : scalarEnd(b, p)
 }
 
 /** The slot of the name with the bytes [start, end), which has no escapes, or -1 if it is not wanted. */

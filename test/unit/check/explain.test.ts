@@ -9,6 +9,7 @@ import { explainerOf } from '../../../src/check/explain/processor.js'
 import { components } from '../../../src/components.js'
 import { parseConfig } from '../../../src/config/load.js'
 import { defineProcessor } from '../../../src/core/component.js'
+import { EventEditor } from '../../../src/core/event/event-editor.js'
 import type { FieldPath } from '../../../src/core/event/field-path.js'
 import { FieldReader } from '../../../src/core/event/field-reader.js'
 import { silentLog } from '../../../src/core/silent-log.js'
@@ -384,6 +385,7 @@ t.test('a processor that never finishes with the event ends the explanation, and
       log: silentLog,
       clock: systemClock,
       field: (path: FieldPath) => new FieldReader(path, wanted),
+      editor: () => new EventEditor(wanted),
     }
     const explained = async () => {
       const explains = await explainerOf(config.processors[0]!, context, 20)

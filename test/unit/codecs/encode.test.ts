@@ -3,8 +3,8 @@ import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../src/co
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
 import type { EventBatch } from '../../../src/core/event/batch.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
-import { batchesOf, originOf } from '../../support/batches.js'
-import { seeded } from '../../support/seeded.js'
+import { batchesOf, batchOf, originOf } from '../../support/batches.js'
+import { Seeded, seeded } from '../../support/seeded.js'
 
 const text = (encoded: { parts: Buffer[]; bytes: number }) => {
   const all = Buffer.concat(encoded.parts)
@@ -134,5 +134,38 @@ t.test('one event by itself is written as among others', t => {
   }
   const [invalid] = batchesOf(Buffer.from([0x61, 0xff, 0x0a]), originOf('text')) as [EventBatch]
   t.match(JSON.parse(eventText('raw', invalid, 0)), { raw: 'Yf8=' }, 'what is not text, as the event that has it')
+  t.end()
+})
+
+t.test('text becomes the same JSON as by way of an object, byte for byte', t => {
+  const random = new Seeded(9)
+  const parts = [
+    'a',
+    'plain text ',
+    '"',
+    '\\',
+    '\t',
+    '\0',
+    '\x1f',
+    '\x7f',
+    'é',
+    '😀',
+    '\u2028',
+    '\r',
+    'x'.repeat(3000),
+    '"'.repeat(3000),
+  ]
+  for (let round = 0; round < 300; round++) {
+    const lines = Array.from({ length: 1 + random.below(5) }, () => {
+      const line = Array.from({ length: random.below(6) }, () => random.pick(parts)).join('')
+      return random.chance(0.05) ? Buffer.from([0x61, 0xff, 0x22]) : line
+    })
+    const origin = { ...(random.chance(0.5) && { path: '/a "b"' }), ...(random.chance(0.5) && { peer: '192.0.2.1' }) }
+    const batch = batchOf(lines, { decode: 'text', maxLineBytes: random.pick([50, 1e6]), receivedAt: round, ...origin })
+    if (batch.length > 1 && random.chance(0.3)) batch.modify(1, { message: 'changed' })
+    const objects = Array.from({ length: batch.length }, (_, i) => `${JSON.stringify(batch.fields(i))}\n`)
+    if (ndjson([batch]) !== objects.join('')) return t.equal(ndjson([batch]), objects.join(''), `round ${round}`)
+  }
+  t.pass('300 batches')
   t.end()
 })

@@ -1,0 +1,183 @@
+import { SLOT, scanObject, type WantedNames } from '../../lib/formats/json-scan.js'
+import type { ByteSink } from '../../lib/formats/json-string.js'
+
+/**
+ * The JSON of the changed events of a batch, as columns beside those of their lines. It lies in an arena: bytes that are
+ * only appended to, so that copies of a batch share it and never see what others write.
+ */
+
+const LF = 0x0a
+/** The first slot of a text that was not scanned since it was written. */
+const UNSCANNED = -1
+const LEAST_ARENA = 4096
+
+class Arena {
+  readonly bytes: Buffer
+  used = 0
+
+  constructor(size: number) {
+    // Without touching the memory, which is used from the beginning.
+    this.bytes = Buffer.allocUnsafeSlow(size)
+  }
+}
+
+export class ChangedTexts {
+  readonly #wanted: WantedNames
+  readonly #stride: number
+  #arena: Arena
+  /** Text `i` is bytes[starts[i], ends[i]), followed by a line feed. `ends[i]` is 0 if event `i` has none. */
+  readonly starts: Int32Array
+  readonly ends: Int32Array
+  /** As those of a batch (see SLOT). */
+  readonly #slots: Int32Array
+
+  constructor(wanted: WantedNames, starts: Int32Array, ends: Int32Array, slots: Int32Array, arena: Arena) {
+    this.#wanted = wanted
+    this.#stride = wanted.names.length * SLOT
+    this.starts = starts
+    this.ends = ends
+    this.#slots = slots
+    this.#arena = arena
+  }
+
+  /** Room for the texts of `length` events. */
+  static of(length: number, wanted: WantedNames): ChangedTexts {
+    const slots = new Int32Array(length * wanted.names.length * SLOT)
+    return new ChangedTexts(wanted, new Int32Array(length), new Int32Array(length), slots, new Arena(0))
+  }
+
+  get bytes(): Buffer {
+    return this.#arena.bytes
+  }
+
+  has(i: number): boolean {
+    return this.ends[i] !== 0
+  }
+
+  text(i: number): Buffer {
+    return this.bytes.subarray(this.starts[i], this.ends[i])
+  }
+
+  /**
+   * Returns the position in `bytes` of `size` free bytes and one for a line feed. If the arena is full, the texts move
+   * to another one, which has room for `more` bytes.
+   */
+  reserve(size: number, more: number): number {
+    const needed = size + 1
+    if (this.bytes.length - this.#arena.used < needed) this.#moveAll(needed + Math.max(more, needed))
+    return this.#arena.used
+  }
+
+  /** Sets the text of event `i` to the bytes [start, end), which were reserved. `slots`: those of the text, if known. */
+  set(i: number, start: number, end: number, slots?: Int32Array): void {
+    this.starts[i] = start
+    this.ends[i] = end
+    if (this.#stride === 0) return
+    const first = i * this.#stride
+    if (slots?.length === this.#stride) for (let n = 0; n < slots.length; n++) this.#slots[first + n] = slots[n]!
+    else this.#slots[first] = UNSCANNED
+  }
+
+  /** Copies the slots of text `i`. */
+  copySlots(i: number, to: Int32Array): boolean {
+    if (to.length !== this.#stride) return false
+    if (this.#stride > 0) this.slotStart(i, 0)
+    for (let n = 0, first = i * this.#stride; n < to.length; n++) to[n] = this.#slots[first + n]!
+    return true
+  }
+
+  /** Ends what was written at the position that `reserve` returned. */
+  end(end: number): void {
+    this.bytes[end] = LF
+    this.#arena.used = end + 1
+  }
+
+  clear(i: number): void {
+    this.ends[i] = 0
+  }
+
+  move(from: number, to: number): void {
+    this.starts[to] = this.starts[from]!
+    this.ends[to] = this.ends[from]!
+    this.#slots.copyWithin(to * this.#stride, from * this.#stride, (from + 1) * this.#stride)
+  }
+
+  /** Those of events [from, to), to be changed independently. */
+  slice(from: number, to: number): ChangedTexts {
+    const slots = this.#slots.slice(from * this.#stride, to * this.#stride)
+    return new ChangedTexts(this.#wanted, this.starts.slice(from, to), this.ends.slice(from, to), slots, this.#arena)
+  }
+
+  /** Drops those of events from `length` on. */
+  truncate(length: number): void {
+    this.ends.fill(0, length)
+  }
+
+  /** If they are a small part of the arena, moves them to one of their size. */
+  compact(): void {
+    const arena = this.bytes.length
+    if (arena > LEAST_ARENA && this.#size() * 4 < arena) this.#moveAll(0)
+  }
+
+  #size(): number {
+    let size = 0
+    for (let i = 0; i < this.ends.length; i++) if (this.ends[i] !== 0) size += this.ends[i]! - this.starts[i]! + 1
+    return size
+  }
+
+  #moveAll(more: number): void {
+    const old = this.bytes
+    const arena = new Arena(this.#size() + more)
+    for (let i = 0; i < this.ends.length; i++) {
+      if (this.ends[i] === 0) continue
+      const start = arena.used
+      const by = start - this.starts[i]!
+      arena.used += old.copy(arena.bytes, start, this.starts[i], this.ends[i]! + 1)
+      this.starts[i]! += by
+      this.ends[i]! += by
+      this.#shift(i, by)
+    }
+    this.#arena = arena
+  }
+
+  #shift(i: number, by: number): void {
+    const first = i * this.#stride
+    if (this.#slots[first] === UNSCANNED) return
+    for (let at = first; at < first + this.#stride; at += SLOT) {
+      if (this.#slots[at] === 0) continue
+      this.#slots[at]! += by
+      this.#slots[at + 1]! += by << 1
+    }
+  }
+
+  /** Writes text `i` and those that follow it in the arena, each with its line feed. Returns the index behind them. */
+  addLines(i: number, length: number, to: ByteSink): number {
+    const start = this.starts[i]!
+    let end = start
+    while (i < length && this.starts[i] === end && this.ends[i] !== 0) end = this.ends[i++]! + 1
+    to.add(this.bytes, start, end)
+    return i
+  }
+
+  /** The first number in `slot` of text `i`: 0 if the name is missing. */
+  slotStart(i: number, slot: number): number {
+    const first = i * this.#stride
+    if (this.#slots[first] === UNSCANNED) this.#scan(i, first)
+    return this.#slots[first + slot * SLOT]!
+  }
+
+  /** The second number, once `slotStart` was asked. */
+  slotEnd(i: number, slot: number): number {
+    return this.#slots[i * this.#stride + slot * SLOT + 1]!
+  }
+
+  /** Scans text `i`. Returns whether it is a JSON object. */
+  scan(i: number): boolean {
+    return this.#scan(i, i * this.#stride)
+  }
+
+  #scan(i: number, first: number): boolean {
+    this.#slots.fill(0, first, first + this.#stride)
+    return scanObject(this.bytes, this.starts[i]!, this.ends[i]!, this.#wanted, this.#slots, first)
+  }
+}

@@ -1,0 +1,358 @@
+import { GrowingBytes } from '../../lib/formats/growing-bytes.js'
+import { findItem, findMember, found, isEmptyObject, MemberName, memberOf } from '../../lib/formats/json-members.js'
+import { SLOT, scanObject, skipSpace, type WantedNames } from '../../lib/formats/json-scan.js'
+import { addEscaped } from '../../lib/formats/json-string.js'
+import { jsonText } from '../../lib/formats/json-text.js'
+import { behindMark } from '../codec.js'
+import type { EventBatch } from './batch.js'
+import type { FieldPath } from './field-path.js'
+import { DECODED, INVALID, MODIFIED } from './flags.js'
+import { Splices } from './splices.js'
+
+const LF = 0x0a
+const QUOTE = 0x22
+const COMMA = 0x2c
+const COLON = 0x3a
+const OPEN_OBJECT = 0x7b
+const CLOSE_OBJECT = 0x7d
+const OPEN_ARRAY = 0x5b
+const NOTHING = Buffer.alloc(0)
+
+/** A field that an editor can change. */
+export interface EditedField {
+  readonly path: FieldPath
+  /** The slot of its first name; -1 while nobody reads it. */
+  slot: number
+  readonly segments: readonly (MemberName | number)[]
+  /** The path of the object or array that it is in. */
+  readonly parent: string
+}
+
+/**
+ * Changes fields of events. An event stays bytes: its JSON is written once when it is closed, with the changed ranges
+ * replaced. The results are those of the same changes of the decoded object. One editor serves all events of a processor.
+ *
+ * `open` begins with an event and `close` writes it; nothing may be awaited in between, and readers see the event as it
+ * was before `open`.
+ */
+export class EventEditor {
+  readonly #wanted: WantedNames
+  readonly #splices = new Splices()
+  /** The JSON of an event whose line is not its JSON. */
+  readonly #made = new GrowingBytes()
+  /** Slots of the first names of fields that pending changes concern. */
+  readonly #touched: number[] = []
+  #batch: EventBatch | undefined
+  #i = 0
+  /** The event's JSON, without the pending changes, is bytes[start, end). Without an end it was not looked up yet. */
+  #bytes: Buffer = NOTHING
+  #start = 0
+  #end = 0
+  /** Its slots, without those of fields that pending changes remove. */
+  #slots = new Int32Array(0)
+  /** Whether that JSON was written since `open`. */
+  #isWritten = false
+  /** Whether the event has no fields, after the pending changes. */
+  #isEmpty = false
+  /** The object or array in which `#find` ended, and how many segments of the path led to it. */
+  #parentStart = 0
+  #parentEnd = 0
+  #depth = 0
+  /** What `#begin` found: the range to replace, where the new bytes begin, and how many braces end them. */
+  #from = 0
+  #to = 0
+  #textFrom = 0
+  #valueFrom = 0
+  #braces = 0
+
+  constructor(wanted: WantedNames) {
+    this.#wanted = wanted
+  }
+
+  /**
+   * A field to change. Call it in `create` only. `isWanted`: it is found when lines are scanned, which is faster; false
+   * for a field that is rarely changed.
+   */
+  field(path: FieldPath, isWanted = true): EditedField {
+    const segments = path.segments.map(segment => (typeof segment === 'string' ? new MemberName(segment) : segment))
+    const slot = isWanted ? this.#wanted.slot(path.segments[0]) : -1
+    return { path, slot, segments, parent: JSON.stringify(path.segments.slice(0, -1)) }
+  }
+
+  /** Begins to change event `i`. What was not closed before is dropped. */
+  open(batch: EventBatch, i: number): void {
+    this.#batch = batch
+    this.#i = i
+    this.#end = 0
+    this.#isWritten = false
+    this.#splices.clear()
+    this.#touched.length = 0
+  }
+
+  /** Ends the changes of the event. Returns whether there were any. */
+  close(): boolean {
+    if (this.#splices.count > 0) this.#apply()
+    if (this.#isWritten) this.#batch!.setText(this.#i, this.#start, this.#end, this.#slots)
+    this.#batch = undefined
+    return this.#isWritten
+  }
+
+  /**
+   * Sets a field to the JSON value [start, end). Objects on the way that are missing are made. Returns false, and changes
+   * nothing, where the path leads into something that is no object, or to an item that is not there.
+   */
+  setJson(field: EditedField, json: Buffer, start = 0, end = json.length): boolean {
+    if (!this.#begin(field)) return false
+    this.#splices.text.add(json, start, end)
+    return this.#finish(field)
+  }
+
+  /** Sets a field to a string, the UTF-8 text [start, end). See `setJson`. */
+  setText(field: EditedField, text: Buffer, start = 0, end = text.length): boolean {
+    if (!this.#begin(field)) return false
+    this.#splices.text.addByte(QUOTE)
+    addEscaped(this.#splices.text, text, start, end)
+    this.#splices.text.addByte(QUOTE)
+    return this.#finish(field)
+  }
+
+  /** Sets a field to a value that can be written as JSON; throws if it cannot. See `setJson`. */
+  set(field: EditedField, value: unknown): boolean {
+    const json: string | undefined = jsonText(value)
+    if (json === undefined) throw new TypeError(`${typeof value} cannot be the value of a field`)
+    if (!this.#begin(field)) return false
+    this.#splices.text.addText(json)
+    return this.#finish(field)
+  }
+
+  /** Removes a field, or an item of an array. Returns whether it was there. */
+  remove(field: EditedField): boolean {
+    this.#touch(field)
+    if (!this.#find(field, true)) return false
+    if (found.count > 1) {
+      this.#rewrite()
+      return this.remove(field)
+    }
+    const { cutStart, cutEnd } = found
+    const empties = found.isOnly && this.#depth === 0
+    if (this.#splices.count > 0 && (empties || this.#splices.overlap(cutStart, cutEnd))) {
+      this.#apply()
+      return this.remove(field)
+    }
+    this.#splices.add(cutStart, cutEnd)
+    if (this.#depth === 0 && field.slot >= 0) this.#slots[field.slot * SLOT] = 0
+    if (empties) this.#isEmpty = true
+    return true
+  }
+
+  /**
+   * Gives a field another path, where it replaces what is there. Within the same object it keeps its place. Returns false,
+   * and changes nothing, if it is missing or cannot be set there (see `setJson`).
+   */
+  rename(field: EditedField, to: EditedField): boolean {
+    const last = field.segments.length - 1
+    const from = field.segments[last]
+    const name = to.segments[last]
+    if (field.parent !== to.parent) return this.#moveTo(field, to)
+    if (field.path.segments[last] === to.path.segments[last]) return this.#has(field)
+    if (typeof from !== 'object' || typeof name !== 'object') return this.#moveTo(field, to)
+    this.#touch(field, to)
+    if (!this.#find(field, true)) return false
+    const { count, nameStart, nameEnd, start } = found
+    // Without a slot it is not known whether it has escapes: it may have.
+    const end = field.slot >= 0 ? this.#slots[field.slot * SLOT + 1]! : (found.end << 1) | 1
+    const isReplaced = this.#findIn(name, this.#depth === 0 ? to.slot : -1)
+    if (count > 1 || found.count > 1) {
+      this.#rewrite()
+      return this.rename(field, to)
+    }
+    if (isReplaced) {
+      if (this.#splices.overlap(found.cutStart, found.cutEnd)) {
+        this.#apply()
+        return this.rename(field, to)
+      }
+      this.#splices.add(found.cutStart, found.cutEnd)
+    }
+    const textFrom = this.#splices.text.length
+    this.#splices.text.add(name.json, 0, name.json.length)
+    this.#splices.add(nameStart, nameEnd, textFrom)
+    if (this.#depth > 0) return true
+    if (field.slot >= 0) this.#slots[field.slot * SLOT] = 0
+    if (to.slot >= 0) {
+      this.#slots[to.slot * SLOT] = start
+      this.#slots[to.slot * SLOT + 1] = end
+    }
+    return true
+  }
+
+  #has(field: EditedField): boolean {
+    this.#touch(field)
+    return this.#find(field)
+  }
+
+  /** Removes a field and sets another to its value. */
+  #moveTo(field: EditedField, to: EditedField): boolean {
+    this.#touch(field)
+    if (!this.#find(field)) return false
+    if (this.#splices.count > 0) {
+      this.#apply()
+      this.#find(field)
+    }
+    const value = Buffer.from(this.#bytes.subarray(found.start, found.end))
+    const [bytes, start, end, isWritten] = [this.#bytes, this.#start, this.#end, this.#isWritten]
+    const slots = this.#slots.slice()
+    this.remove(field)
+    if (this.setJson(to, value)) return true
+    this.#splices.clear()
+    this.#use(bytes, start, end)
+    this.#slots.set(slots)
+    this.#isWritten = isWritten
+    return false
+  }
+
+  /** Prepares a change of fields. If it concerns what a pending change concerns, that is applied before. */
+  #touch(field: EditedField, other = field): void {
+    if (this.#end === 0) this.#read()
+    if (field.slot < 0) field.slot = this.#wanted.names.indexOf(field.path.segments[0])
+    if (other.slot < 0) other.slot = this.#wanted.names.indexOf(other.path.segments[0])
+    if (this.#touched.includes(field.slot) || this.#touched.includes(other.slot)) this.#apply()
+    this.#touched.push(field.slot, other.slot)
+  }
+
+  /** Finds a field in the JSON. `found` describes it: the value alone, or, if `isWhole`, all of it. */
+  #find({ segments, slot }: EditedField, isWhole = false): boolean {
+    this.#depth = 0
+    this.#parentStart = this.#start
+    this.#parentEnd = this.#end
+    if (isWhole || slot < 0) {
+      if (!this.#findIn(segments[0]!, slot)) return false
+    } else {
+      found.start = this.#slots[slot * SLOT]!
+      found.end = this.#slots[slot * SLOT + 1]! >> 1
+      if (found.start === 0) return false
+    }
+    if (segments.length === 1) return true
+    do {
+      this.#depth++
+      this.#parentStart = found.start
+      this.#parentEnd = found.end
+      if (!this.#findIn(segments[this.#depth]!)) return false
+    } while (this.#depth < segments.length - 1)
+    return true
+  }
+
+  /** Finds a member or item of the object or array in which `#find` ended. `slot`: that of a field of the event. */
+  #findIn(segment: MemberName | number, slot = -1): boolean {
+    const bytes = this.#bytes
+    const start = this.#parentStart
+    const end = this.#parentEnd
+    if (typeof segment === 'number') return bytes[start] === OPEN_ARRAY && findItem(bytes, start, end, segment)
+    if (bytes[start] !== OPEN_OBJECT) return false
+    found.count = 0
+    if (slot >= 0) {
+      const from = this.#slots[slot * SLOT]!
+      if (from === 0) return false
+      if (memberOf(bytes, start, end, segment, from, this.#slots[slot * SLOT + 1]! >> 1)) return true
+    }
+    return findMember(bytes, start, end, segment)
+  }
+
+  /** Finds where a value goes, and puts what comes before it. */
+  #begin(field: EditedField): boolean {
+    this.#touch(field)
+    this.#braces = 0
+    if (this.#find(field)) {
+      this.#from = found.start
+      this.#to = found.end
+      this.#textFrom = this.#valueFrom = this.#splices.text.length
+      return true
+    }
+    const { segments } = field
+    if (this.#bytes[this.#parentStart] !== OPEN_OBJECT) return false
+    for (let n = this.#depth; n < segments.length; n++) if (typeof segments[n] === 'number') return false
+    this.#from = this.#to = this.#parentEnd - 1
+    this.#textFrom = this.#splices.text.length
+    const isFirst = this.#depth === 0 ? this.#isEmpty : isEmptyObject(this.#bytes, this.#parentStart, this.#parentEnd)
+    if (!isFirst) this.#splices.text.addByte(COMMA)
+    for (let n = this.#depth; n < segments.length; n++) {
+      const { json } = segments[n] as MemberName
+      if (n > this.#depth) this.#splices.text.addByte(OPEN_OBJECT)
+      this.#splices.text.add(json, 0, json.length)
+      this.#splices.text.addByte(COLON)
+      if (n === 0) this.#valueFrom = this.#splices.text.length
+    }
+    if (this.#depth === 0) this.#isEmpty = false
+    this.#braces = segments.length - 1 - this.#depth
+    return true
+  }
+
+  #finish({ slot }: EditedField): true {
+    const { text } = this.#splices
+    for (let n = 0; n < this.#braces; n++) text.addByte(CLOSE_OBJECT)
+    // Within a field of the event, its slot moves with it.
+    const isField = this.#depth === 0
+    const valueTo = isField ? (text.length << 1) | (text.hasEscape(this.#valueFrom) ? 1 : 0) : 0
+    this.#splices.add(this.#from, this.#to, this.#textFrom, isField ? slot : -1, this.#valueFrom, valueTo)
+    return true
+  }
+
+  /** Looks the JSON of the event up. */
+  #read(): void {
+    const batch = this.#batch!
+    const i = this.#i
+    const isRead = (batch.look(i) & (DECODED | INVALID | MODIFIED)) === DECODED
+    const { codec } = batch.origin
+    const length = this.#wanted.names.length * SLOT
+    if (this.#slots.length !== length) this.#slots = new Int32Array(length)
+    let hasSlots = false
+    if (batch.texts?.has(i)) {
+      hasSlots = batch.texts.copySlots(i, this.#slots)
+      this.#use(batch.texts.bytes, batch.texts.starts[i]!, batch.texts.ends[i]!)
+    } else if (isRead && codec.form === 'object') {
+      hasSlots = batch.copySlots(i, this.#slots)
+      this.#use(batch.chunk, behindMark(batch.chunk, batch.starts[i]!, batch.ends[i]!), batch.ends[i]!)
+    } else {
+      this.#made.clear()
+      codec.writeEvent(batch, i, this.#made)
+      // A scan needs a byte to stop at.
+      this.#made.addByte(LF)
+      this.#use(this.#made.bytes, 0, this.#made.length - 1)
+    }
+    if (!hasSlots) this.#scan()
+  }
+
+  #scan(): void {
+    scanObject(this.#bytes, this.#start, this.#end, this.#wanted, this.#slots.fill(0), 0)
+  }
+
+  /** Applies the pending changes. */
+  #apply(): void {
+    this.#touched.length = 0
+    if (this.#splices.count === 0) return
+    const batch = this.#batch!
+    const texts = batch.textsToChange()
+    const size = this.#end - this.#start + this.#splices.growth
+    const at = texts.reserve(Math.max(size, this.#end - this.#start), batch.bytes)
+    this.#splices.apply(this.#bytes, this.#start, this.#end, texts.bytes, at, this.#slots)
+    texts.end(at + size)
+    this.#splices.clear()
+    this.#use(texts.bytes, at, at + size)
+    this.#isWritten = true
+  }
+
+  /** Applies the pending changes and writes the event as JSON.stringify does, which leaves no name twice. */
+  #rewrite(): void {
+    this.#apply()
+    const json = Buffer.from(jsonText(JSON.parse(this.#bytes.toString('utf8', this.#start, this.#end))))
+    this.#use(json, 0, json.length)
+    this.#scan()
+  }
+
+  #use(bytes: Buffer, start: number, end: number): void {
+    this.#bytes = bytes
+    this.#start = skipSpace(bytes, start, end)
+    while (bytes[end - 1] !== CLOSE_OBJECT) end--
+    this.#end = end
+    this.#isEmpty = isEmptyObject(bytes, this.#start, end)
+  }
+}

@@ -1,0 +1,43 @@
+import { type ByteSink, writeBytes } from './json-string.js'
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+
+/** Bytes that are put one after the other into memory that grows, and is used again after `clear`. */
+export class GrowingBytes implements ByteSink {
+  bytes = Buffer.allocUnsafeSlow(1024)
+  length = 0
+
+  clear(): void {
+    this.length = 0
+  }
+
+  add(b: Buffer, start: number, end: number): void {
+    this.#reserve(end - start)
+    this.length = writeBytes(b, start, end, this.bytes, this.length)
+  }
+
+  addByte(byte: number): void {
+    this.#reserve(1)
+    this.bytes[this.length++] = byte
+  }
+
+  addText(text: string): void {
+    this.#reserve(text.length * 3)
+    this.length += this.bytes.write(text, this.length)
+  }
+
+  /** Whether the JSON value from `start` on is a string with an escape. */
+  hasEscape(start: number): boolean {
+    if (this.bytes[start] !== QUOTE) return false
+    for (let p = start + 1; p < this.length; p++) if (this.bytes[p] === BACKSLASH) return true
+    return false
+  }
+
+  #reserve(size: number): void {
+    if (this.length + size <= this.bytes.length) return
+    const larger = Buffer.allocUnsafeSlow((this.length + size) * 2)
+    this.bytes.copy(larger, 0, 0, this.length)
+    this.bytes = larger
+  }
+}

@@ -1,0 +1,169 @@
+import { sawEscape, skipSpace, stringEnd, valueEnd } from './json-scan.js'
+
+/** Finds members of objects and items of arrays in valid JSON, with what to cut out to remove one. */
+
+const QUOTE = 0x22
+const BACKSLASH = 0x5c
+const COMMA = 0x2c
+const CLOSE_OBJECT = 0x7d
+const CLOSE_ARRAY = 0x5d
+
+/** What was found last. Kept between calls, so that nothing is allocated. */
+export const found = {
+  /** How many members have the name; the rest is about the last of them, whose value counts. */
+  count: 0,
+  /** The name with its quotes. */
+  nameStart: 0,
+  nameEnd: 0,
+  start: 0,
+  end: 0,
+  /** Without the bytes [cutStart, cutEnd) the member or item is gone, with one comma. */
+  cutStart: 0,
+  cutEnd: 0,
+  /** Whether nothing else is in the object or array. */
+  isOnly: false,
+}
+
+/** A name to look for, in the forms in which it is compared and written. */
+export class MemberName {
+  readonly text: string
+  readonly bytes: Buffer
+  /** As JSON, with its quotes. */
+  readonly json: Buffer
+
+  constructor(text: string) {
+    this.text = text
+    this.json = Buffer.from(JSON.stringify(text))
+    // Half a surrogate pair can only be written as an escape, so use bytes that match no name.
+    this.bytes = text.isWellFormed() ? Buffer.from(text) : Buffer.from([0])
+  }
+}
+
+/** Finds the member `name` of the object [start, end). Returns whether there is one. */
+export function findMember(b: Buffer, start: number, end: number, name: MemberName): boolean {
+  found.count = 0
+  let p = skipSpace(b, skipSpace(b, start, end) + 1, end)
+  for (let comma = -1; b[p] !== CLOSE_OBJECT; ) {
+    const nameStart = p
+    p = stringEnd(b, p + 1)
+    const isFound = sawEscape
+      ? JSON.parse(b.toString('utf8', nameStart, p + 1)) === name.text
+      : isSame(b, nameStart, p, name)
+    const nameEnd = p + 1
+    p = skipSpace(b, skipSpace(b, nameEnd, end) + 1, end)
+    const valueStart = p
+    p = valueEnd(b, p, end)
+    const next = skipSpace(b, p, end)
+    if (isFound) {
+      found.count++
+      found.nameStart = nameStart
+      found.nameEnd = nameEnd
+      found.start = valueStart
+      found.end = p
+      cut(b, nameStart, p, comma, next, end)
+    }
+    if (b[next] !== COMMA) break
+    comma = next
+    p = skipSpace(b, next + 1, end)
+  }
+  return found.count > 0
+}
+
+/**
+ * Like `findMember`, for a member whose value is known to be [from, to): much faster. Returns false if it is written in
+ * an unusual way, or if more members may have the name: ask `findMember`.
+ */
+export function memberOf(b: Buffer, start: number, end: number, name: MemberName, from: number, to: number): boolean {
+  const { json } = name
+  const nameEnd = skipSpaceBack(b, skipSpaceBack(b, from) - 1)
+  const nameStart = nameEnd - json.length
+  if (!isAt(b, nameStart, json)) return false
+  if (mayHold(b, start, nameStart, json)) return false
+  found.count = 1
+  found.nameStart = nameStart
+  found.nameEnd = nameEnd
+  found.start = from
+  found.end = to
+  const before = skipSpaceBack(b, nameStart) - 1
+  cut(b, nameStart, to, b[before] === COMMA ? before : -1, skipSpace(b, to, end), end)
+  return true
+}
+
+/** Whether [start, end) has the bytes of a name anywhere, or an escape, which could be in a name. Four bytes at a time. */
+function mayHold(b: Buffer, start: number, end: number, json: Buffer): boolean {
+  const letter = json[1]!
+  let p = start + 1
+  for (const stop = end - 3; p < stop; p += 4) {
+    const one = b[p]
+    const two = b[p + 1]
+    const three = b[p + 2]
+    const four = b[p + 3]
+    if (one === BACKSLASH || two === BACKSLASH || three === BACKSLASH || four === BACKSLASH) return true
+    if (one === letter && b[p - 1] === QUOTE && isAt(b, p - 1, json)) return true
+    if (two === letter && one === QUOTE && isAt(b, p, json)) return true
+    if (three === letter && two === QUOTE && isAt(b, p + 1, json)) return true
+    if (four === letter && three === QUOTE && isAt(b, p + 2, json)) return true
+  }
+  for (; p < end; p++) if (b[p] === BACKSLASH || (b[p] === letter && isAt(b, p - 1, json))) return true
+  return false
+}
+
+function isAt(b: Buffer, at: number, json: Buffer): boolean {
+  for (let i = json.length - 1; i >= 0; i--) if (b[at + i] !== json[i]) return false
+  return true
+}
+
+/** The end of what precedes the white space before `p`. */
+function skipSpaceBack(b: Buffer, p: number): number {
+  while (b[p - 1]! <= 0x20) p--
+  return p
+}
+
+/** Finds item `index` of the array [start, end). Returns whether there is one. */
+export function findItem(b: Buffer, start: number, end: number, index: number): boolean {
+  let p = skipSpace(b, start + 1, end)
+  for (let at = 0, comma = -1; b[p] !== CLOSE_ARRAY; at++) {
+    const itemStart = p
+    p = valueEnd(b, p, end)
+    const next = skipSpace(b, p, end)
+    if (at === index) {
+      found.count = 1
+      found.start = itemStart
+      found.end = p
+      cut(b, itemStart, p, comma, next, end)
+      return true
+    }
+    if (b[next] !== COMMA) return false
+    comma = next
+    p = skipSpace(b, next + 1, end)
+  }
+  return false
+}
+
+/** The position of the brace that closes the object [start, end). */
+export function closingBrace(b: Buffer, end: number): number {
+  let p = end - 1
+  while (b[p] !== CLOSE_OBJECT) p--
+  return p
+}
+
+/** Whether the object that opens at or after `start` has no members. */
+export function isEmptyObject(b: Buffer, start: number, end: number): boolean {
+  return b[skipSpace(b, skipSpace(b, start, end) + 1, end)] === CLOSE_OBJECT
+}
+
+/** Whether the name between the quotes at `quote` and `end`, which has no escapes, is `name`. */
+function isSame(b: Buffer, quote: number, end: number, { bytes }: MemberName): boolean {
+  const length = bytes.length
+  if (end - quote - 1 !== length) return false
+  for (let i = 0; i < length; i++) if (b[quote + 1 + i] !== bytes[i]) return false
+  return true
+}
+
+/** With the comma after it, or else with the one before it. */
+function cut(b: Buffer, from: number, to: number, comma: number, next: number, end: number): void {
+  const isLast = b[next] !== COMMA
+  found.cutStart = isLast && comma >= 0 ? comma : from
+  found.cutEnd = isLast ? to : skipSpace(b, next + 1, end)
+  found.isOnly = isLast && comma < 0
+}
