@@ -196,14 +196,15 @@ t.test('outputs on a thread can be tapped, and the status shows its sources', as
 
 const DYING = { NODE_OPTIONS: `--import ${new URL('../support/dying-processor.js', import.meta.url).href}` }
 
+/** With a processor on the thread of `a` that can end it. */
+const fatalConfig = () =>
+  config()
+    .replace('large_a: { type: filter, inputs: [even_a]', 'large_a: { type: filter, inputs: [fatal]')
+    .replace('processors:', 'processors:\n  fatal: { type: dies, inputs: [even_a], marker: died }')
+
 t.test('a thread that dies is started again, and nothing is missing', async t => {
   const { folder, write, lines } = around(t)
-  const dying = config().replace(
-    'large_a: { type: filter, inputs: [even_a]',
-    'large_a: { type: filter, inputs: [fatal]',
-  )
-  const fatal = 'processors:\n  fatal: { type: dies, inputs: [even_a], marker: died }'
-  const daemon = await startDaemon(t, folder, dying.replace('processors:', fatal), DYING)
+  const daemon = await startDaemon(t, folder, fatalConfig(), DYING)
   write('a', 1000)
   write('b', 1000)
   await eventually(() => lines().length === 1000)
@@ -227,4 +228,23 @@ t.test('a thread that dies is started again, and nothing is missing', async t =>
   write('a', 10)
   await eventually(() => numbersOf(lines(), 'a').includes(1008))
   await daemon.stop(t)
+})
+
+t.test('a thread that never returns does not keep the daemon from ending, and nothing is missing', async t => {
+  const { folder, write, lines } = around(t)
+  const daemon = await startDaemon(t, folder, `shutdown_timeout: 300ms\n${fatalConfig()}`, DYING)
+  write('a', 100)
+  await eventually(() => lines().length === 50)
+  appendFileSync(join(folder, 'a.log'), '{"file":"a","n":100,"die":"never"}\n')
+  await eventually(() => existsSync(join(folder, 'died')))
+  write('b', 100)
+  await eventually(() => lines().length === 100)
+  daemon.child.kill('SIGTERM')
+  t.match(await daemon.ended(t), { delivered: { out: 100 } })
+  t.match(
+    daemon.logs().find(({ code }) => code === 'SLUICE_WORKER_ENDED'),
+    { worker: 'worker 1', error: 'it did not end in time' },
+  )
+  await startDaemon(t, folder, config())
+  await eventually(() => numbersOf(lines(), 'a').includes(100))
 })

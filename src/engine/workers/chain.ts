@@ -234,13 +234,18 @@ export class Chain {
     const { log, metrics, clock } = this.#environment.runtime
     this.#thread = undefined
     this.#stopFollowing?.()
-    this.#mirrors.ended()
     this.#answered()
     const run = this.#run
+    // At the end of the daemon, what was in the thread stays in flight: nobody reads it again before the next start.
+    if (!run?.isStopping) this.#mirrors.ended()
     if (!run) return
     run.isUp = false
     run.cancel?.()
-    for (const { id, kind, type } of this.#part.sources) metrics.component(id, kind, type).failed('worker')
+    for (const { id, kind, type } of this.#part.sources) {
+      const counters = metrics.component(id, kind, type)
+      counters.failed('worker')
+      counters.repeated = true
+    }
     const fields = { code: 'SLUICE_WORKER_ENDED', worker: this.name, sources: this.#sourceNames, error: reason }
     if (run.isEnding || run.isComplete) {
       this.#look = { ...NOTHING, repeats: true }
@@ -274,6 +279,7 @@ export class Chain {
 
   /** Ends the run: reading stops, and what was read is delivered. */
   stop(): void {
+    if (this.#run) this.#run.isStopping = true
     this.#end(() => this.#thread!.post({ type: 'stop' }))
   }
 
@@ -373,6 +379,8 @@ interface Run {
   /** Whether the thread runs it; otherwise it is being started again. */
   isUp: boolean
   isEnding: boolean
+  /** It ends for good, and not for a replacement. */
+  isStopping?: boolean
   isComplete?: boolean
   /** Cancels the timer of the restart, or of the time until it counts as recovered. */
   cancel: (() => void) | undefined
