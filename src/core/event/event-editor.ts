@@ -252,7 +252,8 @@ export class EventEditor {
     if (slot >= 0) {
       const from = this.#slots[slot * SLOT]!
       if (from === 0) return false
-      if (memberOf(bytes, start, end, segment, from, this.#slots[slot * SLOT + 1]! >> 1)) return true
+      const to = this.#slots[slot * SLOT + 1]!
+      if (memberOf(bytes, start, end, segment, from, to >> 1, (to & 1) === 0)) return true
     }
     return findMember(bytes, start, end, segment)
   }
@@ -291,7 +292,8 @@ export class EventEditor {
     for (let n = 0; n < this.#braces; n++) text.addByte(CLOSE_OBJECT)
     // Within a field of the event, its slot moves with it.
     const isField = this.#depth === 0
-    const valueTo = isField ? (text.length << 1) | (text.hasEscape(this.#valueFrom) ? 1 : 0) : 0
+    const special = isField && slot >= 0 ? this.#slots[slot * SLOT + 1]! & 1 : 0
+    const valueTo = isField ? (text.length << 1) | special | (text.hasEscape(this.#valueFrom) ? 1 : 0) : 0
     this.#splices.add(this.#from, this.#to, this.#textFrom, isField ? slot : -1, this.#valueFrom, valueTo)
     return true
   }

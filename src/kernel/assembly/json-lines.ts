@@ -264,7 +264,7 @@ function slotOf(p: usize, length: u32): i32 {
 
 /**
  * Scans the line [p, end). OBJECT: for each wanted name, `out` holds the start of its value, and its end shifted left by
- * one; the lowest bit is set if it is a string with escapes. Both are moved by `shift`.
+ * one; the lowest bit is set if it is a string with escapes, or if the name occurs twice. Both are moved by `shift`.
  */
 function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
   p = skipSpace(p, end)
@@ -305,8 +305,10 @@ function scanLine(p: usize, end: usize, out: usize, shift: i32): u32 {
       if (!p) return tooDeep ? UNDECIDED : NO_OBJECT
     }
     if (slot >= 0) {
-      store<i32>(out + (<usize>slot << 3), <i32>value + shift)
-      store<i32>(out + (<usize>slot << 3), ((<i32>p + shift) << 1) | <i32>escaped, 4)
+      const to = out + (<usize>slot << 3)
+      const isSpecial = escaped || load<i32>(to) != 0
+      store<i32>(to, <i32>value + shift)
+      store<i32>(to, ((<i32>p + shift) << 1) | <i32>isSpecial, 4)
     }
     byte = byteAt(p)
     if (byte != COMMA) {

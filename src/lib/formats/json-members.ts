@@ -70,15 +70,22 @@ export function findMember(b: Buffer, start: number, end: number, name: MemberNa
 }
 
 /**
- * Like `findMember`, for a member whose value is known to be [from, to): much faster. Returns false if it is written in
- * an unusual way, or if more members may have the name: ask `findMember`.
+ * Like `findMember`, for a member whose value is known to be [from, to): much faster. Returns false if its name is
+ * written with escapes or may occur twice: ask `findMember`. `isOnlyOne`: it is known to occur once.
  */
-export function memberOf(b: Buffer, start: number, end: number, name: MemberName, from: number, to: number): boolean {
-  const { json } = name
+export function memberOf(
+  b: Buffer,
+  start: number,
+  end: number,
+  { json }: MemberName,
+  from: number,
+  to: number,
+  isOnlyOne: boolean,
+): boolean {
   const nameEnd = skipSpaceBack(b, skipSpaceBack(b, from) - 1)
   const nameStart = nameEnd - json.length
   if (!isAt(b, nameStart, json)) return false
-  if (mayHold(b, start, nameStart, json)) return false
+  if (!isOnlyOne && mayHold(b, start, nameStart, json)) return false
   found.count = 1
   found.nameStart = nameStart
   found.nameEnd = nameEnd

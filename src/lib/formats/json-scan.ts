@@ -43,7 +43,7 @@ export class WantedNames {
 
 /**
  * Numbers per slot in the output of a scan: the start of the value (0 if the name is missing), and (end << 1 |
- * escaped). The last bit tells whether a string has escapes; for other values it has no meaning.
+ * special). The last bit is set if a string has escapes and if the name occurs more than once; it may be set without.
  */
 export const SLOT = 2
 
@@ -311,8 +311,9 @@ export function scanValue(
       if (p < 0) return false
     }
     if (slot >= 0) {
+      const isSpecial = sawEscape || out[at + slot * SLOT] !== 0
       out[at + slot * SLOT] = valueStart
-      out[at + slot * SLOT + 1] = (p << 1) | (sawEscape ? 1 : 0)
+      out[at + slot * SLOT + 1] = (p << 1) | (isSpecial ? 1 : 0)
     }
     if (b[p] !== COMMA) {
       p = skipSpace(b, p, end)

@@ -118,6 +118,23 @@ t.test('every sequence of three changes of a small object', async t => {
   t.pass(`${sequences.length} sequences of four objects`)
 })
 
+t.test('a name that occurs twice is removed and renamed as one, also after it was set', async t => {
+  const { wanted, editor, fields } = prepared(['.a', '.b'])
+  const [a, b] = fields as [EditedField, EditedField]
+  const line = '{"a":"x","n":1,"a":"y"}'
+  const batch = batchOf([line, line, '{"\\u0061":1,"a":2}'], { wanted })
+  for (let i = 0; i < batch.length; i++) {
+    editor.open(batch, i)
+    editor.set(a, 'new')
+    editor.close()
+    editor.open(batch, i)
+    if (i === 1) editor.rename(a, b)
+    else editor.remove(a)
+    editor.close()
+  }
+  t.equal(json(batch), '{"n":1}\n{"b":"new","n":1}\n{}\n')
+})
+
 t.test('what a field cannot be set to', async t => {
   const { wanted, editor, fields } = prepared(['.a', '.b'])
   const [a, b] = fields as [EditedField, EditedField]

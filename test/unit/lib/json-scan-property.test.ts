@@ -196,7 +196,11 @@ t.test('bytes before and behind a line do not matter, nor does the end of the bu
       const value = Object.getOwnPropertyDescriptor(fields, name)?.value as unknown
       if (!isDeepStrictEqual(text === undefined ? undefined : JSON.parse(text), value))
         wrong.push(`${line}: ${name}: ${text}`)
-      if (typeof value === 'string' && (out[at + slot * SLOT + 1]! & 1) !== (text!.includes('\\') ? 1 : 0)) {
+      // A name that is written twice, or with an escape, may occur twice.
+      const mayOccurTwice = line.includes(0x5c) || String(line).split(JSON.stringify(name)).length > 2
+      const isSpecial = (out[at + slot * SLOT + 1]! & 1) === 1
+      const expected = text?.includes('\\') === true || (mayOccurTwice && isSpecial)
+      if (typeof value === 'string' && isSpecial !== expected) {
         wrong.push(`${line}: ${name}: escaped`)
       }
     }
