@@ -157,7 +157,7 @@ export class OpenFiles {
     await this.#detached.visit(this.#unseen(), slices)
     await this.#missing.findUnseen(this.#sweeps.beganAt, slices)
     await this.#possibleCopies.takeUp(slices)
-    await findOverwritten(this.#tailers.values(), tailer => this.truncated(tailer), slices)
+    await findOverwritten(this.#tailers.values(), this.#sweeps.number, tailer => this.truncated(tailer), slices)
     this.#held.release(held.filter(tailer => !this.#missing.delays.has(tailer)))
     // Before anything is read, files that were rotated unseen can still be put first.
     if (this.#sweeps.isFirst) for (const tailer of this.#missing.delays) this.#held.takeBack(tailer)
@@ -202,6 +202,7 @@ export class OpenFiles {
 
   #seen(tailer: Tailer, path: string, changed: boolean): void {
     tailer.seen = this.#sweeps.number
+    tailer.unchanged = changed ? 0 : tailer.seen
     tailer.found = path
     tailer.awaySince = undefined
     if (changed || tailer.failed) this.#options.onReady(tailer)

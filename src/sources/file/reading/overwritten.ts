@@ -5,14 +5,17 @@ import type { Tailer } from './tailer.js'
 
 /**
  * Finds open files that were truncated before they were read to their end. While a destination is blocked, no read
- * detects this, and each further rotation would leave another unknown copy.
+ * detects this, and each further rotation would leave another unknown copy. Files that `sweep` found unchanged, and that
+ * were read to their end, are not looked at again.
  */
 export async function findOverwritten(
   tailers: Iterable<Tailer>,
+  sweep: number,
   onTruncated: (tailer: Tailer) => void,
   slices: Slices,
 ): Promise<void> {
   for (const tailer of [...tailers]) {
+    if (tailer.unchanged === sweep && tailer.at === tailer.size) continue
     if (slices.due) await slices.pause()
     try {
       if (isOverwritten(tailer)) onTruncated(tailer)

@@ -22,6 +22,8 @@ export class Tracked {
   awaySince: number | undefined
   /** The number of the sweep that last found it. */
   seen = 0
+  /** The number of the last sweep that found it as it was at the last read. */
+  unchanged = 0
   /** Whether it is in the reader's queue, which has the links. */
   queued = false
   previous: this | undefined
