@@ -248,3 +248,29 @@ t.test('a thread that never returns does not keep the daemon from ending, and no
   await startDaemon(t, folder, config())
   await eventually(() => numbersOf(lines(), 'a').includes(100))
 })
+
+t.test('where a thread cannot run its part, the chains before it go on', async t => {
+  const { folder, write, lines } = around(t)
+  const daemon = await startDaemon(t, folder, config(), DYING)
+  write('a', 100)
+  write('b', 100)
+  await eventually(() => lines().length === 100)
+  const refused = fatalConfig().replace(
+    'inputs: [even_a], marker: died',
+    'inputs: [even_b], marker: died, refuses: true',
+  )
+  const [dataDir, metrics] = readFileSync(daemon.configPath, 'utf8').split('\n')
+  writeFileSync(daemon.configPath, `${dataDir}\n${metrics}\n${refused.replace('[fatal]', '[even_a]')}`)
+  daemon.child.kill('SIGHUP')
+  await daemon.until(() => daemon.stderr.includes('SLUICE_RELOAD_FAILED'))
+  t.match(
+    daemon.logs().find(({ code }) => code === 'SLUICE_RELOAD_FAILED'),
+    { error: 'worker 2 (b) cannot start: not on a thread' },
+  )
+  write('a', 100)
+  write('b', 100)
+  await eventually(() => lines().length === 200)
+  t.same(numbersOf(lines(), 'a'), evenUpTo(200))
+  t.same(numbersOf(lines(), 'b'), evenUpTo(200))
+  t.match(await daemon.stop(t), { received: 400, undelivered: 0 })
+})

@@ -49,14 +49,11 @@ export class Chains {
     const settings = { graph, ...onlyCopied, dataDir, shutdownTimeoutMs, share: shareOf(sources.length) }
     while (this.#chains.length < this.#parts.length)
       this.#chains.push(new Chain(this.#chains.length + 1, this.#environment))
-    for (const [i, part] of this.#parts.entries()) {
-      try {
-        await this.#chains[i]!.build(part, settings)
-      } catch (error) {
-        for (const chain of this.#chains.slice(0, i)) chain.undo()
-        throw error
-      }
-    }
+    const built = await Promise.allSettled(this.#parts.map((part, i) => this.#chains[i]!.build(part, settings)))
+    const failed = built.find(({ status }) => status === 'rejected') as PromiseRejectedResult | undefined
+    if (!failed) return
+    for (const [i, { status }] of built.entries()) if (status === 'fulfilled') this.#chains[i]!.undo()
+    throw failed.reason
   }
 
   /** The parts that can get stuck. */
