@@ -82,6 +82,21 @@ const INVALID_UTF8 = [[0x80], [0xff], [0xc3], [0xe2, 0x82], [0xed, 0xa0, 0x80], 
 )
 const TOO_MANY = 6
 
+/**
+ * Some newer engines' JSON.parse takes an escaped name for another one, once it has seen certain others. With them, lines
+ * with escaped names are only held to whether they are objects.
+ */
+export const MIXES_NAMES_UP = (() => {
+  JSON.parse('{"h":[],"\\\\":0}')
+  return !('"' in JSON.parse('{"h":1,"\\"":2}'))
+})()
+const ESCAPED_NAME = /"(?:[^"\\]|\\.)*\\.(?:[^"\\]|\\.)*"\s*:/
+
+/** Whether the engine may read a name of the line wrongly. */
+export function isKnownAmiss(line: Buffer): boolean {
+  return MIXES_NAMES_UP && ESCAPED_NAME.test(line.toString())
+}
+
 export class JsonLines {
   readonly #random: Seeded
 

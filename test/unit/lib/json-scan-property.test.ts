@@ -16,7 +16,7 @@ import {
 import { DECODED } from '../../../src/core/event/flags.js'
 import { SLOT, scanObject, WantedNames } from '../../../src/lib/formats/json-scan.js'
 import { batchOf, readerOf } from '../../support/batches.js'
-import { JsonLines } from '../../support/json-lines.js'
+import { isKnownAmiss, JsonLines, MIXES_NAMES_UP } from '../../support/json-lines.js'
 import { Seeded } from '../../support/seeded.js'
 
 /** The scan and the readers are held to JSON.parse: what is an object, and what its fields are. */
@@ -49,20 +49,7 @@ const PATHS: readonly (readonly [string, readonly Segment[]])[] = [
 /** Not fields, though JavaScript has members of these names. */
 const NEVER = new Set(['.toString', '.a.length'])
 
-/**
- * Some newer engines' JSON.parse takes an escaped name for another one, once it has seen certain others. With them, lines
- * with escaped names are only held to whether they are objects.
- */
-const MIXES_NAMES_UP = (() => {
-  JSON.parse('{"h":[],"\\\\":0}')
-  return !('"' in JSON.parse('{"h":1,"\\"":2}'))
-})()
 const MARK = Buffer.from('\ufeff')
-const ESCAPED_NAME = /"(?:[^"\\]|\\.)*\\.(?:[^"\\]|\\.)*"\s*:/
-
-function isKnownAmiss(line: Buffer): boolean {
-  return MIXES_NAMES_UP && ESCAPED_NAME.test(line.toString())
-}
 
 /** The object that JSON.parse makes of the line, or undefined when it is none. */
 function parsed(line: Buffer): Record<string, unknown> | undefined {
