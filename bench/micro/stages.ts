@@ -73,6 +73,10 @@ const text = batchOf(frameOf(LOGFMT_LINES), PLAIN_TEXT)
 /** The same bytes as text: 44 quotes in every line. */
 const quotes = batchOf(FRAME, PLAIN_TEXT)
 
+const CSV = { columns: ['ts', 'level', 'host', 'app', 'method', 'path', 'status', 'took', 'msg'] }
+const csv = batchOf(frameOf(CSV_LINES), codecOf('csv', CSV)!)
+const logfmt = batchOf(frameOf(LOGFMT_LINES), codecOf('logfmt')!)
+
 const ownWanted = new WantedNames()
 const editor = new EventEditor(ownWanted)
 const [status, requestId, id, host] = ['.status', '.request_id', '.id', '.host'].map(path =>
@@ -128,7 +132,7 @@ export function microBenches(): MicroBench[] {
       },
     },
     scanBench('logfmt', LOGFMT_LINES),
-    scanBench('csv', CSV_LINES, { columns: ['ts', 'level', 'host', 'app', 'method', 'path', 'status', 'took', 'msg'] }),
+    scanBench('csv', CSV_LINES, CSV),
     scanBench('syslog', SYSLOG_LINES),
     {
       id: 'read_field',
@@ -181,6 +185,12 @@ export function microBenches(): MicroBench[] {
     },
     { id: 'text_to_json', title: 'text to JSON', run: () => void encodeLines(JSON_OBJECTS, [text]) },
     { id: 'quotes_to_json', title: 'text with 44 quotes to JSON', run: () => void encodeLines(JSON_OBJECTS, [quotes]) },
+    {
+      id: 'logfmt_to_json',
+      title: 'logfmt to JSON',
+      run: () => void encodeLines(JSON_OBJECTS, [logfmt]),
+    },
+    { id: 'csv_to_json', title: 'csv to JSON', run: () => void encodeLines(JSON_OBJECTS, [csv]) },
     {
       id: 'text_objects',
       title: 'text to JSON, by JSON.stringify',

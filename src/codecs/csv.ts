@@ -1,15 +1,20 @@
 import { z } from 'zod'
 import { behindMark, Codec, defineCodec, putSlot } from '../core/codec.js'
+import type { EventBatch } from '../core/event/batch.js'
 import type { Fields } from '../core/event/event.js'
 import type { EventFields } from '../core/event/event-fields.js'
+import { DECODED, INVALID, MODIFIED } from '../core/event/flags.js'
 import { reaches } from '../core/options/reach.js'
 import type { WantedNames } from '../lib/formats/json-scan.js'
+import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
 import { jsonText } from '../lib/formats/json-text.js'
+import { OriginTail, originBit } from './origin-tail.js'
 
 const QUOTE = 0x22
 const LF = 0x0a
 const CR = 0x0d
 const UNNAMED = 'column_'
+const QUOTES = Buffer.from('"')
 
 const options = z.strictObject({
   delimiter: reaches(
@@ -66,6 +71,11 @@ class Csv extends Codec {
   readonly #delimiter: number
   readonly #columns: readonly string[] | undefined
   override readonly encode?: (fields: Fields) => string
+  /** What comes before each value in JSON; undefined if the order of the fields is another. */
+  readonly #heads: readonly Buffer[] | undefined
+  /** The bits of the columns that hide a field of the origin. */
+  readonly #own: number
+  readonly #tail = new OriginTail()
   /** Cached slots of the columns, and the names they were computed for. */
   #wanted: WantedNames | undefined
   #names = -1
@@ -75,6 +85,12 @@ class Csv extends Codec {
     super(csv, { ...(delimiter === ',' ? {} : { delimiter }), ...(columns && { columns }) })
     this.#delimiter = delimiter.charCodeAt(0)
     this.#columns = columns
+    // An object has members with a number as their name before all others.
+    const isInOrder = columns && !columns.some(name => /^\d/.test(name))
+    this.#heads = isInOrder
+      ? columns.map((name, n) => Buffer.from(`${n === 0 ? '{' : '",'}${JSON.stringify(name)}:"`))
+      : undefined
+    this.#own = columns?.reduce((bits, name) => bits | originBit(name), 0) ?? 0
     // A line with a single empty value would be an empty line, which readers skip.
     if (columns) this.encode = fields => columns.map(name => fieldText(fields, name, delimiter)).join(delimiter) || '""'
   }
@@ -109,8 +125,38 @@ class Csv extends Codec {
     return this.#slots
   }
 
-  override value(b: Buffer, start: number, end: number): unknown {
+  override value(b: Buffer, start: number, end: number): string {
     return b.toString('utf8', start, end).replaceAll('""', '"')
+  }
+
+  override writeEvent(batch: EventBatch, i: number, to: ByteSink): void {
+    const flags = batch.look(i)
+    const heads = this.#heads
+    if (!heads || (flags & (DECODED | INVALID | MODIFIED)) !== DECODED) {
+      super.writeEvent(batch, i, to)
+      return
+    }
+    const { chunk, ends } = batch
+    const end = ends[i]!
+    let p = behindMark(chunk, batch.starts[i]!, end)
+    for (const head of heads) {
+      to.add(head, 0, head.length)
+      p = valueEndAt(chunk, p, end, this.#delimiter) + 1
+      this.#addValue(chunk, to)
+    }
+    const tail = this.#tail.of(batch, flags, this.#own)
+    to.add(QUOTES, 0, 1)
+    to.add(tail, 0, tail.length)
+  }
+
+  /** Writes the last value found, with doubled quotes as one. */
+  #addValue(b: Buffer, to: ByteSink): void {
+    if (!doubled) {
+      addEscaped(to, b, valueStart, valueEnd)
+      return
+    }
+    const text = Buffer.from(this.value(b, valueStart, valueEnd))
+    addEscaped(to, text, 0, text.length)
   }
 
   fields(b: Buffer, start: number, end: number): Fields {

@@ -1,17 +1,15 @@
 import { Codec, defineCodec, NO_OPTIONS } from '../core/codec.js'
 import type { EventBatch } from '../core/event/batch.js'
-import { type Fields, partialMark } from '../core/event/event.js'
+import type { Fields } from '../core/event/event.js'
 import { INVALID, MODIFIED } from '../core/event/flags.js'
-import type { Origin } from '../core/event/origin.js'
 import { addEscaped, type ByteSink } from '../lib/formats/json-string.js'
+import { OriginTail } from './origin-tail.js'
 
 const MESSAGE = Buffer.from('{"message":"')
+const QUOTE = Buffer.from('"')
 
 class Text extends Codec {
-  #tailOf: Origin | undefined
-  #tailTime = 0
-  #tailPartial: string | undefined
-  #tailBytes = MESSAGE
+  readonly #tail = new OriginTail()
 
   constructor() {
     super(text)
@@ -31,24 +29,11 @@ class Text extends Codec {
       super.writeEvent(batch, i, to)
       return
     }
-    const tail = this.#tail(batch, flags)
+    const tail = this.#tail.of(batch, flags)
     to.add(MESSAGE, 0, MESSAGE.length)
     addEscaped(to, batch.chunk, batch.starts[i]!, batch.ends[i]!)
+    to.add(QUOTE, 0, 1)
     to.add(tail, 0, tail.length)
-  }
-
-  /** What follows the message, which is the same for every whole line of a batch. */
-  #tail({ origin, receivedAt }: EventBatch, flags: number): Buffer {
-    const partial = partialMark(flags)
-    if (origin === this.#tailOf && receivedAt === this.#tailTime && partial === this.#tailPartial)
-      return this.#tailBytes
-    const { path: file, peer, host } = origin
-    const rest = { file, peer, host, timestamp: new Date(receivedAt).toISOString(), partial }
-    this.#tailOf = origin
-    this.#tailTime = receivedAt
-    this.#tailPartial = partial
-    this.#tailBytes = Buffer.from(`",${JSON.stringify(rest).slice(1)}`)
-    return this.#tailBytes
   }
 }
 

@@ -100,7 +100,8 @@ export function lineFields(
   return fields
 }
 
-const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
+/** The fields that come from where and when a line was read, in the order in which they are added. */
+export const ORIGIN_FIELDS = ['file', 'peer', 'host', 'timestamp', 'partial']
 
 /** The value of a field that comes from where and when the line was read. */
 export function originField(origin: Origin, receivedAt: number, flags: number, name: string): string | undefined {

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { encodeAlone, encodeLines, eventText, RawEncoder } from '../../../src/codecs/encode.js'
 import { JSON_OBJECTS } from '../../../src/codecs/json.js'
-import type { EventBatch } from '../../../src/core/event/batch.js'
+import { Ack } from '../../../src/core/event/ack.js'
+import { EventBatch } from '../../../src/core/event/batch.js'
 import { LineSplitter } from '../../../src/lib/lines/line-splitter.js'
 import { batchesOf, batchOf, originOf } from '../../support/batches.js'
 import { Seeded, seeded } from '../../support/seeded.js'
@@ -167,5 +168,75 @@ t.test('text becomes the same JSON as by way of an object, byte for byte', t => 
     if (ndjson([batch]) !== objects.join('')) return t.equal(ndjson([batch]), objects.join(''), `round ${round}`)
   }
   t.pass('300 batches')
+  t.end()
+})
+
+t.test('lines of csv and logfmt become the same JSON as by way of an object, byte for byte', t => {
+  const random = new Seeded(10)
+  const texts = [
+    '',
+    'a',
+    'plain',
+    '"x y"',
+    '"a ""b"""',
+    '"\\"\\n\\\\"',
+    'é😀',
+    '\\',
+    'a\\tb',
+    '\x01',
+    '"\\ud800"',
+    '"a\\u00e9"',
+    'true',
+  ]
+  const keys = [
+    'a',
+    'b',
+    'host',
+    'timestamp',
+    'file',
+    'partial',
+    '__proto__',
+    '7',
+    'k\\"',
+    'é',
+    'level',
+    'message',
+    '7a',
+    '',
+  ]
+  const columns = ['a', 'host', 'x"y', 'é', 'message', '__proto__', 'file', 'timestamp', '1']
+  for (let round = 0; round < 2000; round++) {
+    const own = columns.filter(() => random.chance(0.5))
+    const isCsv = random.chance(0.4) && own.length > 0
+    const cells = () => Array.from({ length: random.chance(0.9) ? own.length : 2 }, () => random.pick(texts)).join(',')
+    const pair = () => random.pick(keys) + (random.chance(0.9) ? `=${random.pick(texts)}` : '')
+    const line = () =>
+      isCsv ? cells() : Array.from({ length: random.below(random.chance(0.02) ? 80 : 6) }, pair).join(' ')
+    const lines = Array.from({ length: 1 + random.below(4) }, () => random.pick(['', '', '\ufeff']) + line())
+    const decode = isCsv ? { codec: 'csv', columns: own } : 'logfmt'
+    const batch = batchOf(lines, { decode, maxLineBytes: random.pick([30, 1e6]), path: '/a', peer: '192.0.2.1' })
+    const objects = Array.from({ length: batch.length }, (_, i) => `${JSON.stringify(batch.fields(i))}\n`).join('')
+    if (ndjson([batch]) !== objects) return t.same([lines, ndjson([batch])], [lines, objects])
+  }
+  t.pass('2,000 batches')
+  t.end()
+})
+
+t.test('many keys, other times of one origin, and long texts with escapes', t => {
+  const keys = batchOf([Array.from({ length: 70 }, (_, n) => `k${n}=${n}`).join(' ')], { decode: 'logfmt' })
+  t.same(JSON.parse(ndjson([keys])), keys.fields(0))
+  const origin = originOf('text')
+  const at = (time: number) =>
+    new EventBatch(new LineSplitter(100).push(Buffer.from('a\n'))!, origin, time, new Ack(() => {}))
+  const times = ndjson([at(0), at(1000), at(0)])
+    .split('\n')
+    .slice(0, -1)
+    .map(line => JSON.parse(line).timestamp.slice(17, 19))
+  t.same(times, ['00', '01', '00'])
+  const texts = ['"', '\t', '\u0001'].map(character => character.repeat(20_000))
+  const long = ndjson([batchOf(texts, { decode: 'text' })])
+    .split('\n')
+    .slice(0, -1)
+  t.ok(long.every((line, i) => JSON.parse(line).message === texts[i]))
   t.end()
 })

@@ -1,0 +1,42 @@
+import type { EventBatch } from '../core/event/batch.js'
+import { ORIGIN_FIELDS, originField } from '../core/event/event.js'
+import { DECODED } from '../core/event/flags.js'
+import type { Origin } from '../core/event/origin.js'
+import { CONTINUES, PIECE } from '../lib/lines/line-splitter.js'
+
+const BITS = new Map(ORIGIN_FIELDS.map((name, n) => [name, 1 << n]))
+const MOST = 1 << ORIGIN_FIELDS.length
+
+/** The bit of a field that comes from the origin unless the line has it; 0 for another one. */
+export function originBit(name: string): number {
+  return BITS.get(name) ?? 0
+}
+
+/** The end of an event's JSON: the fields of its origin, which are the same for most lines of a batch. */
+export class OriginTail {
+  #origin: Origin | undefined
+  #receivedAt = 0
+  /** By the bits of fields that the line has, and by which piece of a line it is. */
+  readonly #tails: (Buffer | undefined)[] = []
+
+  /** What follows the last field of the line. `own`: the bits of the fields that it has itself. */
+  of({ origin, receivedAt }: EventBatch, flags: number, own = 0): Buffer {
+    if (this.#origin !== origin || this.#receivedAt !== receivedAt) {
+      this.#tails.length = 0
+      this.#origin = origin
+      this.#receivedAt = receivedAt
+    }
+    const at = (flags & (PIECE | CONTINUES | DECODED)) * MOST + own
+    this.#tails[at] ??= tail(origin, receivedAt, flags, own)
+    return this.#tails[at]
+  }
+}
+
+function tail(origin: Origin, receivedAt: number, flags: number, own: number): Buffer {
+  let text = ''
+  for (const name of ORIGIN_FIELDS) {
+    const value = own & originBit(name) ? undefined : originField(origin, receivedAt, flags, name)
+    if (value !== undefined) text += `,"${name}":${JSON.stringify(value)}`
+  }
+  return Buffer.from(`${text}}`)
+}
