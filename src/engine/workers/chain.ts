@@ -293,10 +293,12 @@ export class Chain {
   /** Ends the run at once. */
   abort(): void {
     this.#end(() => this.#thread!.post({ type: 'abort' }))
-    if (!this.#run) return
+    const run = this.#run
+    if (!run) return
     const thread = this.#thread
+    // The thread may have ended this run meanwhile, and be at the next.
     this.#environment.runtime.clock.after(ABORT_MS, () => {
-      if (!this.#run || this.#thread !== thread) return
+      if (this.#run !== run || this.#thread !== thread) return
       this.close()
       this.#died('it did not end in time')
     })
