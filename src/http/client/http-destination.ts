@@ -67,6 +67,8 @@ export class HttpDestination implements Destination {
       this.#count(String(answer.statusCode), requestId)
       if (!isSuccess(answer.statusCode)) throw await this.#answers.refusal(answer, asked)
       const refused = await this.#answers.refusedOf(answer, asked)
+      // A receiver may accept a request before it has read it. More requests would only take more memory.
+      await answer.sent
       this.#bodies.delivered(request, body)
       if (refused) throw refused
       return { requestId }

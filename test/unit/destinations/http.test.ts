@@ -7,7 +7,7 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { inspect } from 'node:util'
 import zlib from 'node:zlib'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { DeliveryError } from '../../../src/core/errors.js'
 import { http } from '../../../src/destinations/http.js'
 import { systemClock } from '../../../src/lib/time.js'
@@ -224,6 +224,50 @@ t.test('when there is no answer', async t => {
   await eventually(async () => (await open()) === 0)
   const limited = await started(t, { url, connect_timeout: '30ms' })
   t.match(await failure(limited.destination.write(events(1), never)), { failure: 'retry', reason: 'connect_timeout' })
+})
+
+/** A server that gives each connection `answer` as soon as a request begins on it, and reads no further. */
+async function answersEarly(t: Test, answer: string): Promise<{ url: string; accepted: Socket[] }> {
+  const accepted: Socket[] = []
+  const server = createServer(socket => {
+    accepted.push(socket.on('error', () => {}))
+    socket.once('data', () => socket.pause().write(answer))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of accepted) socket.destroy()
+    server.close()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, accepted }
+}
+
+t.test('a request that was refused before it was sent is not sent any further', async t => {
+  const { url } = await answersEarly(t, 'HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\nno')
+  const closed: Promise<unknown>[] = []
+  const note = (message: unknown) => void closed.push(once((message as { socket: Socket }).socket, 'close'))
+  subscribe('net.client.socket', note)
+  t.teardown(() => unsubscribe('net.client.socket', note))
+  const { destination } = await started(t, { url })
+  const large = batchesOf(`{"x":"${'y'.repeat(32_000_000)}"}\n`, json)
+  t.match(await failure(destination.write(large, never)), { status: 503 })
+  t.equal(closed.length, 1)
+  await Promise.all(closed)
+})
+
+t.test('a request that was accepted before it was sent is sent before another one', async t => {
+  const { url, accepted } = await answersEarly(t, 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+  const { destination, counters } = await started(t, { url })
+  const text = `{"x":"${'y'.repeat(32_000_000)}"}\n`
+  let isOver = false
+  const writing = destination.write(batchesOf(text, json), never).then(() => {
+    isOver = true
+  })
+  await until(() => counters.counter('sluice_http_requests_total', '', { status: '200' }).value === 1)
+  await turns()
+  t.notOk(isOver)
+  accepted[0]!.resume()
+  await writing
+  t.ok(accepted[0]!.bytesRead > text.length / 2, `${accepted[0]!.bytesRead} bytes were read`)
 })
 
 t.test('validation at the start', async t => {
@@ -659,13 +703,17 @@ t.test('a body that was answered before it was sent stays what it is', async t =
     server.close()
   })
   const { port } = server.address() as AddressInfo
-  const { destination } = await started(t, { url: `http://127.0.0.1:${port}/`, encoding: 'raw' })
-  for (const letter of LETTERS) await destination.write(batchesOf(letter.repeat(SIZE), originOf('text')), never)
+  const { destination, counters } = await started(t, { url: `http://127.0.0.1:${port}/`, encoding: 'raw' })
+  const writes = LETTERS.map(letter => destination.write(batchesOf(letter.repeat(SIZE), originOf('text')), never))
+  await until(() => counters.counter('sluice_http_requests_total', '', { status: '200' }).value === LETTERS.length)
   for (const socket of sockets.values()) socket.resume()
+  await Promise.all(writes)
   const bodies = () => [...[...got.values()].join('').matchAll(/([A-F])\1{9,}/g)]
   await until(() => bodies().reduce((sum, [body]) => sum + body.length, 0) >= LETTERS.length * SIZE)
   t.same(
-    bodies().map(([body]) => [body[0], body.length]),
+    bodies()
+      .map(([body]) => [body[0], body.length] as const)
+      .sort(([a], [b]) => (a! < b! ? -1 : 1)),
     LETTERS.map(letter => [letter, SIZE]),
     'each body as it was',
   )

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { ClientRequest, IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import type { Socket } from 'node:net'
 import { isDeepStrictEqual } from 'node:util'
 import type { Reach } from '../../../core/options/reach.js'
@@ -6,6 +6,7 @@ import { setIdleTimeout } from '../../../lib/network/idle-timeout.js'
 import { request as httpRequest } from '../../../lib/network/node-http.js'
 import { nextTurn } from '../../../lib/time.js'
 import type { TlsContent } from '../../tls/tls-content.js'
+import { isSuccess } from '../answers/statuses.js'
 import type { ClientOptions } from '../options.js'
 import { Connector } from './connector.js'
 import { UnexpectedUpgrade } from './network-error.js'
@@ -35,6 +36,8 @@ export interface Answer {
   readonly statusCode: number
   readonly headers: IncomingHttpHeaders
   readonly body: IncomingMessage
+  /** Resolves when the request has been sent, or will not be sent any further. */
+  readonly sent: Promise<void>
 }
 
 /** As many kept-alive connections as concurrent requests. */
@@ -76,6 +79,7 @@ export class Connections {
       signal.addEventListener('abort', abort, { once: true })
       sent.on('error', reject)
       sent.once('close', () => signal.removeEventListener('abort', abort))
+      const isSent = new Promise<void>(resolve => sent.once('finish', resolve).once('close', resolve))
       sent.once('socket', socket => setIdleTimeout(socket, 0))
       sent.once('upgrade', (_, socket) => {
         socket.destroy()
@@ -87,7 +91,8 @@ export class Connections {
         this.#answered.add(socket)
         pool.answered(socket, headers['keep-alive'])
         setIdleTimeout(socket, STALLED_BODY_MS)
-        resolve({ statusCode, headers, body })
+        if (!isSuccess(statusCode)) body.once('end', () => void closeUnlessSent(sent))
+        resolve({ statusCode, headers, body, sent: isSent })
       })
       sent.end(body)
     })
@@ -161,4 +166,13 @@ export class Connections {
     socket.once('close', () => this.#connected.delete(socket))
     return socket
   }
+}
+
+/**
+ * Closes the connection of a request that was refused before it was sent: a receiver that reads no further would keep
+ * it, and the body, for as long as it likes. What the receiver has read is known to be written a turn later.
+ */
+async function closeUnlessSent(sent: ClientRequest): Promise<void> {
+  await nextTurn()
+  if (!sent.writableFinished) sent.destroy()
 }
