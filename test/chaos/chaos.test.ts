@@ -33,9 +33,10 @@ function written(lines: number, setup: Partial<Setup> = {}) {
     made,
     made.reduce((sum, { bytes }) => sum + bytes.length, 0),
   )
-  const start = (clean: boolean, committed: number) => {
+  const start = (clean: boolean, committed: number, drained = true) => {
     const end = made.slice(0, committed).reduce((sum, { bytes }) => sum + bytes.length, 0)
-    model.started({ clean, from: new Map([[content, end]]), sizes: new Map([[content, content.size]]) })
+    const sizes = new Map([[content, content.size]])
+    model.started({ clean, drained, from: new Map([[content, end]]), sizes })
   }
   let requests = 0
   const arrive = (numbers: number[], arrival: Partial<Arrival> = {}) => {
@@ -104,7 +105,8 @@ t.test('the model sees what is wrong, and only that', async t => {
         arrive([0, 1, 2, 3, 4])
         const copy = model.copy(content)
         model.truncated(content)
-        model.started({ clean: false, from: new Map([[copy, 0]]), sizes: new Map([[copy, copy.size]]) })
+        const [from, sizes] = [new Map([[copy, 0]]), new Map([[copy, copy.size]])]
+        model.started({ clean: false, drained: true, from, sizes })
         arrive([0, 1, 2, 3, 4])
       },
     ],
@@ -186,6 +188,29 @@ t.test('with a disk buffer, what was in it at a kill may be read again later', a
       found = error instanceof Failure ? error.kind : error
     }
     t.equal(found, kind)
+  }
+})
+
+t.test('what a killed daemon delivered from its disk buffer may come again as long as that is not empty', async t => {
+  for (const [killed, left, kind] of [
+    [true, true, undefined],
+    [true, false, 'repeated'],
+    [false, true, 'repeated'],
+  ] as const) {
+    const { model, arrive, start } = written(5, { buffer: 'disk' })
+    start(true, 0)
+    arrive([0, 1, 2, 3, 4])
+    start(!killed, 5, !left)
+    // It reaches nobody, and ends in order.
+    start(true, 5, !left)
+    arrive([0, 1, 2, 3, 4])
+    let found: unknown
+    try {
+      model.verify()
+    } catch (error) {
+      found = error instanceof Failure ? error.kind : error
+    }
+    t.equal(found, kind, `${killed ? 'killed' : 'not killed'}, ${left ? 'something' : 'nothing'} left`)
   }
 })
 

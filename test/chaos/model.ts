@@ -321,9 +321,10 @@ export class Model {
     const births = this.#births.slice(0, last)
     const covered = births.findLastIndex(birth => !reread(birth)) + 1
     if (births.slice(covered).some(({ clean }) => !clean)) return true
-    // What was read again may stand in the buffer twice, until the daemon ends with nothing left.
-    const calm = births.findLastIndex(({ clean }) => clean) + 1
-    return first >= calm && births.slice(calm).some(({ sizes }) => (sizes.get(content) ?? 0) > start)
+    // A killed daemon may have delivered from the buffer what its ledger did not say yet, and what was read again may
+    // stand there twice. It comes once more however often the daemon ends in order, until one leaves the buffer empty.
+    const calm = births.findLastIndex(({ clean, drained }) => clean && drained) + 1
+    return first >= calm && births.slice(calm).some(({ clean, sizes }) => !clean && (sizes.get(content) ?? 0) > start)
   }
 
   /** Each line after the one before it, or one that comes again. */

@@ -8,7 +8,7 @@ import { Files, type Inode } from './files.js'
 import { textOf, textsOf } from './lines.js'
 import { Model } from './model.js'
 import { Receiver } from './receiver.js'
-import { documentPaths, Saved, SOURCE } from './saved.js'
+import { bufferFiles, documentPaths, Saved, SOURCE } from './saved.js'
 import type { Setup } from './scenario.js'
 import { type Content, Failure } from './written.js'
 
@@ -65,7 +65,7 @@ export class World {
   readonly daemons: Daemon[] = []
   /** Whether the state can be written. */
   stateFault = false
-  /** The daemon ended in order, with nothing left, and its checkpoint was left alone since. */
+  /** The daemon ended in order, with nothing left but in its buffer, and its checkpoint was left alone since. */
   clean = false
   readonly #around: Surroundings
   readonly #mounts = new Mounts()
@@ -242,7 +242,8 @@ export class World {
     for (const content of this.model.contents) if (content.compressed && !from.has(content)) from.set(content, 0)
     for (const content of this.model.contents)
       if (!readable.has(content)) this.model.excuse(content, 'nothing leads to it when the daemon starts')
-    this.model.started({ clean: this.clean, from, sizes })
+    const drained = bufferFiles(this.state, DESTINATION).segments.length === 0
+    this.model.started({ clean: this.clean, drained, from, sizes })
     this.clean = false
     const config = join(this.#around.folder, `config-${this.model.lives}.yaml`)
     writeFileSync(config, JSON.stringify(this.#config(), null, 1))

@@ -47,8 +47,10 @@ export interface Placement {
 
 /** A start of the daemon: what may come again then. */
 export interface Birth {
-  /** The one before had ended in order, with nothing left, and nobody touched its files since. */
+  /** The one before had ended in order, with nothing left but in its buffer, and nobody touched its files since. */
   readonly clean: boolean
+  /** The disk buffer held nothing any more, or there is none. */
+  readonly drained: boolean
   /** From which byte on each content is read again; those that are not here cannot be read. */
   readonly from: ReadonlyMap<Content, number>
   /** How long each content was. */
