@@ -2,6 +2,7 @@ import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { socketPath } from '../../src/admin/socket.js'
+import { sleep } from '../../src/lib/time.js'
 import { type Daemon, startDaemon } from '../support/daemon.js'
 import { testFolder } from '../support/folder.js'
 import { eventually } from '../support/patience.js'
@@ -227,6 +228,28 @@ t.test('a thread that dies is started again, and nothing is missing', async t =>
   await reload(daemon, config({ least: 1 }))
   write('a', 10)
   await eventually(() => numbersOf(lines(), 'a').includes(1008))
+  await daemon.stop(t)
+})
+
+t.test('a thread that takes long to start again is waited for, whatever is asked of it meanwhile', async t => {
+  const { folder, write, lines } = around(t)
+  const slow = fatalConfig().replace('marker: died', 'marker: died, slow: go')
+  const daemon = await startDaemon(t, folder, slow, DYING)
+  const ended = () => daemon.logs().filter(({ code }) => code === 'SLUICE_WORKER_ENDED').length
+  write('a', 100)
+  await eventually(() => lines().length === 50)
+  appendFileSync(join(folder, 'a.log'), '{"file":"a","n":100,"die":true}\n')
+  await daemon.until(() => ended() === 1)
+  // It is started again after a second at most, and asked for its counters every half second.
+  await sleep(2200)
+  const tap = sluice(['tap', 'a', '--limit', '1', '--socket', socketPath(join(folder, 'state'))])
+  await daemon.scrape()
+  writeFileSync(join(folder, 'go'), '')
+  await eventually(() => numbersOf(lines(), 'a').includes(100))
+  const stop = setInterval(() => write('a', 2), 20)
+  t.equal(await tap.exit, 0)
+  clearInterval(stop)
+  t.equal(ended(), 1)
   await daemon.stop(t)
 })
 

@@ -4,10 +4,16 @@ import { z } from 'zod'
 import { components } from '../../src/components.js'
 import { type AnyDefinition, defineProcessor } from '../../src/core/component.js'
 import type { EventBatch } from '../../src/core/event/batch.js'
+import { eventually } from './patience.js'
 
 /** Loaded into the daemon (`node --import`): ends the thread that it runs on, or keeps it busy for ever, once. */
 
-const options = z.strictObject({ marker: z.string(), refuses: z.boolean().default(false) })
+/** `slow`: on a thread, after the marker is there, its creation waits until this file is there. */
+const options = z.strictObject({
+  marker: z.string(),
+  refuses: z.boolean().default(false),
+  slow: z.string().optional(),
+})
 
 const dies = defineProcessor({
   type: 'dies',
@@ -15,8 +21,9 @@ const dies = defineProcessor({
   options,
   movable: true,
   examples: [{ title: '', yaml: '' }],
-  create: ({ marker, refuses }) => {
+  create: async ({ marker, refuses, slow }) => {
     if (refuses && !isMainThread) throw new Error('not on a thread')
+    if (slow !== undefined && existsSync(marker)) await eventually(() => existsSync(slow))
     return { process: batch => look(batch, marker) }
   },
 })

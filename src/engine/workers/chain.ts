@@ -187,7 +187,7 @@ export class Chain {
   /** Asks for a look; resolves when it has come, or never will. */
   #ask(): Promise<void> {
     if (this.#asked) return this.#asked.promise
-    if (!this.#run || !this.#thread) return Promise.resolve()
+    if (!this.#run?.isUp || !this.#thread) return Promise.resolve()
     let resolve = () => {}
     const promise = new Promise<void>(done => {
       resolve = done

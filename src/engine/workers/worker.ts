@@ -167,7 +167,8 @@ class WorkerEngine {
     this.#taps.get(output)?.remove()
     this.#taps.delete(output)
     if (!on) return
-    const remove = this.#engine!.taps.tap(output, batch => {
+    // While the first engine is being built there is none; when it runs, it is asked again.
+    const remove = this.#engine?.taps.tap(output, batch => {
       const tap = this.#taps.get(output)
       if (!tap || tap.underWay >= MOST_TAPPED) return
       tap.underWay++
